@@ -1,23 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "data/mix_rows.hpp"
 
-#include "core/at_level.hpp"
-
 namespace lockstep::data {
-
-namespace {
-
-LOCKSTEP_INLINE void blend(const float* own, const float* partner, std::size_t count, double share, float* out) {
-  const auto of_own = static_cast<float>(share);
-  const auto of_partner = static_cast<float>(1.0 - share);
-  for (std::size_t i = 0; i < count; ++i) out[i] = of_own * own[i] + of_partner * partner[i];
-}
-
-}  // namespace
-
-void blend_rows(const float* own, const float* partner, std::size_t count, double share, float* out) {
-  at_level<blend>(own, partner, count, share, out);
-}
 
 void copy_box(const float* from, std::int64_t channels, const Box& box, const std::array<std::int64_t, 3>& strides,
               float* to) {

@@ -10,10 +10,6 @@
 
 namespace lockstep::data {
 
-/// out = share * own + (1 - share) * partner
-/// @param out  may be `own`
-void blend_rows(const float* own, const float* partner, std::size_t count, double share, float* out);
-
 /// Copies the pixels of a box from one image to another one with the same layout.
 /// @param strides  of channels, rows and columns, in values
 void copy_box(const float* from, std::int64_t channels, const Box& box, const std::array<std::int64_t, 3>& strides,

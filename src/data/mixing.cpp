@@ -17,6 +17,7 @@
 #include "core/table.hpp"
 #include "core/text.hpp"
 #include "data/mix_rows.hpp"
+#include "kernels/floats.hpp"
 
 namespace lockstep::data {
 
@@ -121,7 +122,7 @@ at::Tensor mix_inputs(const at::Tensor& all, std::span<const SampleMix> mixes, b
     const float* const own = partner + row;
     float* const out = to + i * row;
     if (mix.share < 1 && !is_cutmix) {
-      blend_rows(own, partner, static_cast<std::size_t>(row), mix.share, out);
+      kernels::blend_rows(own, partner, static_cast<std::size_t>(row), mix.share, out);
       continue;
     }
     if (out != own) std::copy_n(own, row, out);

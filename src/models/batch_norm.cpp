@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/batch_norm.hpp"
+
 #include <lockstep/models/functional.hpp>
 
 #include <ATen/Parallel.h>
@@ -10,7 +12,7 @@
 
 #include <algorithm>
 
-#include "models/batch_norm_kernels.hpp"
+#include "kernels/kernels.hpp"
 
 // N samples, C channels, H x W pixels; the kernels see N * H * W rows of C channels.
 namespace lockstep::models {
@@ -38,7 +40,7 @@ void over_channels(const at::Tensor& input, const Work& work) {
   const std::int64_t rows = input.numel() / channels;
   const std::int64_t grain = std::max<std::int64_t>(16, kGrainElements / rows);
   at::parallel_for(0, channels, grain, [&](std::int64_t begin, std::int64_t end) {
-    const NormRange range{.rows = rows, .channels = channels, .begin = begin, .end = end};
+    const kernels::NormRange range{.rows = rows, .channels = channels, .begin = begin, .end = end};
     if (input.scalar_type() == at::kFloat) {
       work(range, float());
     } else {
@@ -60,7 +62,7 @@ struct Batch {
   at::Tensor scale;    ///< weight * inverse
   at::Tensor shift;
 
-  NormFactors factors() const {
+  kernels::NormFactors factors() const {
     return {.scale = scale.const_data_ptr<float>(),
             .shift = shift.const_data_ptr<float>(),
             .mean = mean.const_data_ptr<float>()};
@@ -69,7 +71,7 @@ struct Batch {
 
 class BatchNormBackward : public torch::autograd::Node {
  public:
-  BatchNormBackward(const NormInputs& inputs, Batch batch, NormTail tail)
+  BatchNormBackward(const NormInputs& inputs, Batch batch, kernels::NormTail tail)
       : Node(torch::autograd::collect_next_edges(inputs.input, inputs.weight, inputs.bias, inputs.residual)),
         input_(inputs.input, /*is_output=*/false),
         weight_(inputs.weight, /*is_output=*/false),
@@ -94,10 +96,10 @@ class BatchNormBackward : public torch::autograd::Node {
     const at::Tensor inner = is_masked ? at::empty_like(input) : gradient;
     at::Tensor sums = at::empty_like(batch_.mean);
     at::Tensor dot_sums = at::empty_like(batch_.mean);
-    over_channels(input, [&](const NormRange& range, auto type) {
+    over_channels(input, [&](const kernels::NormRange& range, auto type) {
       using T = decltype(type);
-      norm_sums(range, tail_, batch_.factors(), data_of<T>(gradient), data_of<T>(input), data_of<T>(output),
-                data_of<T>(inner), sums.mutable_data_ptr<float>(), dot_sums.mutable_data_ptr<float>());
+      kernels::norm_sums(range, tail_, batch_.factors(), data_of<T>(gradient), data_of<T>(input), data_of<T>(output),
+                         data_of<T>(inner), sums.mutable_data_ptr<float>(), dot_sums.mutable_data_ptr<float>());
     });
     variable_list result(4);
     if (task_should_compute_output(0)) result[0] = input_gradient(inner, input, sums, dot_sums);
@@ -121,10 +123,11 @@ class BatchNormBackward : public torch::autograd::Node {
     const at::Tensor offset = sums / rows;
     const at::Tensor slope = dot_sums * batch_.inverse * batch_.inverse / rows;
     at::Tensor result = at::empty_like(input);
-    over_channels(input, [&](const NormRange& range, auto type) {
+    over_channels(input, [&](const kernels::NormRange& range, auto type) {
       using T = decltype(type);
-      norm_input_gradient(range, tail_, batch_.factors(), offset.const_data_ptr<float>(), slope.const_data_ptr<float>(),
-                          data_of<T>(inner), data_of<T>(input), data_of<T>(result));
+      kernels::norm_input_gradient(range, tail_, batch_.factors(), offset.const_data_ptr<float>(),
+                                   slope.const_data_ptr<float>(), data_of<T>(inner), data_of<T>(input),
+                                   data_of<T>(result));
     });
     return result;
   }
@@ -148,18 +151,19 @@ class BatchNormBackward : public torch::autograd::Node {
   SavedVariable output_;
   double eps_;
   Batch batch_;
-  NormTail tail_;
+  kernels::NormTail tail_;
 };
 
 }  // namespace
 
 bool is_for_batch_norm(const NormInputs& inputs) {
-  const bool fits = is_rows(inputs.input) && (!inputs.residual.defined() || is_alike(inputs.residual, inputs.input));
+  const bool fits = kernels::is_used(kernels::Kernel::batch_norm) && is_rows(inputs.input) &&
+                    (!inputs.residual.defined() || is_alike(inputs.residual, inputs.input));
   return fits && inputs.weight.defined() && inputs.weight.scalar_type() == at::kFloat;
 }
 
 at::Tensor batch_norm(const NormInputs& inputs, at::Tensor running_mean, at::Tensor running_var, double momentum) {
-  const NormTail tail{.has_residual = inputs.residual.defined(), .has_relu = inputs.has_relu};
+  const kernels::NormTail tail{.has_residual = inputs.residual.defined(), .has_relu = inputs.has_relu};
   const at::Tensor& input = inputs.input;
   at::Tensor output;
   Batch batch;
@@ -168,18 +172,19 @@ at::Tensor batch_norm(const NormInputs& inputs, at::Tensor running_mean, at::Ten
     const double rows = static_cast<double>(input.numel()) / static_cast<double>(input.size(1));
     batch.mean = at::empty_like(inputs.weight);
     at::Tensor variance = at::empty_like(inputs.weight);
-    over_channels(input, [&](const NormRange& range, auto type) {
+    over_channels(input, [&](const kernels::NormRange& range, auto type) {
       using T = decltype(type);
-      norm_statistics(range, data_of<T>(input), batch.mean.mutable_data_ptr<float>(),
-                      variance.mutable_data_ptr<float>());
+      kernels::norm_statistics(range, data_of<T>(input), batch.mean.mutable_data_ptr<float>(),
+                               variance.mutable_data_ptr<float>());
     });
     batch.inverse = (variance + inputs.eps).rsqrt_();
     batch.scale = inputs.weight * batch.inverse;
     batch.shift = inputs.bias - batch.mean * batch.scale;
     output = at::empty_like(input);
-    over_channels(input, [&](const NormRange& range, auto type) {
+    over_channels(input, [&](const kernels::NormRange& range, auto type) {
       using T = decltype(type);
-      norm_output(range, tail, batch.factors(), data_of<T>(input), data_of<T>(inputs.residual), data_of<T>(output));
+      kernels::norm_output(range, tail, batch.factors(), data_of<T>(input), data_of<T>(inputs.residual),
+                           data_of<T>(output));
     });
     running_mean.mul_(1 - momentum).add_(batch.mean, momentum);
     running_var.mul_(1 - momentum).add_(variance, momentum * rows / (rows - 1));
@@ -194,16 +199,17 @@ at::Tensor batch_norm(const NormInputs& inputs, at::Tensor running_mean, at::Ten
 
 at::Tensor batch_norm_by_statistics(const NormInputs& inputs, const at::Tensor& running_mean,
                                     const at::Tensor& running_var) {
-  const NormTail tail{.has_residual = inputs.residual.defined(), .has_relu = inputs.has_relu};
+  const kernels::NormTail tail{.has_residual = inputs.residual.defined(), .has_relu = inputs.has_relu};
   const at::Tensor scale = inputs.weight * (running_var + inputs.eps).rsqrt_();
   const at::Tensor shift = inputs.bias - running_mean * scale;
-  const NormFactors factors{.scale = scale.const_data_ptr<float>(),
-                            .shift = shift.const_data_ptr<float>(),
-                            .mean = running_mean.const_data_ptr<float>()};
+  const kernels::NormFactors factors{.scale = scale.const_data_ptr<float>(),
+                                     .shift = shift.const_data_ptr<float>(),
+                                     .mean = running_mean.const_data_ptr<float>()};
   at::Tensor output = at::empty_like(inputs.input);
-  over_channels(inputs.input, [&](const NormRange& range, auto type) {
+  over_channels(inputs.input, [&](const kernels::NormRange& range, auto type) {
     using T = decltype(type);
-    norm_output(range, tail, factors, data_of<T>(inputs.input), data_of<T>(inputs.residual), data_of<T>(output));
+    kernels::norm_output(range, tail, factors, data_of<T>(inputs.input), data_of<T>(inputs.residual),
+                         data_of<T>(output));
   });
   return output;
 }

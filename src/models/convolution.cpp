@@ -13,14 +13,14 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/depthwise_products.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/patch_products.hpp"
 #include "models/channels_last.hpp"
-#include "models/depthwise_products.hpp"
 #include "models/gradient_sink.hpp"
 #include "models/linear_kernels.hpp"
-#include "models/patch_products.hpp"
 #include "models/pixelwise.hpp"
 #include "models/rounded_products.hpp"
-#include "models/vector_kernels.hpp"
 #include "models/winograd.hpp"
 
 // N samples, I input channels, O output channels, H x W pixels.
@@ -42,10 +42,10 @@ at::Tensor convolution_of_library(const at::Tensor& input, const at::Tensor& wei
 
 /// Whether each channel has a kernel of its own, for which our product is the faster one.
 bool is_fast_depthwise(const at::Tensor& weight, const Convolution& of) {
-  return has_fast_vector_kernels() && !of.is_transposed && of.groups == weight.size(0) && weight.size(1) == 1 &&
-         weight.size(2) == weight.size(3) && is_depthwise_size(weight.size(3), of.stride) &&
-         of.padding < weight.size(3) && weight.size(0) % kPatchChannels == 0 && weight.scalar_type() == at::kFloat &&
-         weight.is_contiguous();
+  return kernels::is_used(kernels::Kernel::depthwise) && !of.is_transposed && of.groups == weight.size(0) &&
+         weight.size(1) == 1 && weight.size(2) == weight.size(3) &&
+         kernels::is_depthwise_size(weight.size(3), of.stride) && of.padding < weight.size(3) &&
+         weight.size(0) % kernels::kPatchChannels == 0 && weight.scalar_type() == at::kFloat && weight.is_contiguous();
 }
 
 /// @param images  with the channels innermost
@@ -53,22 +53,23 @@ bool is_fast_depthwise(const at::Tensor& weight, const Convolution& of) {
 at::Tensor depthwise_convolution(const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias,
                                  at::IntArrayRef size, const Convolution& of, bool is_turned) {
   at::Tensor result = at::empty(size, images.options().memory_format(at::MemoryFormat::ChannelsLast));
-  const DepthwiseConvolution arguments{.images = images.const_data_ptr<float>(),
-                                       .weight = weight.const_data_ptr<float>(),
-                                       .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
-                                       .samples = images.size(0),
-                                       .height = images.size(2),
-                                       .width = images.size(3),
-                                       .channels = images.size(1),
-                                       .kernel = weight.size(3),
-                                       .out_height = size[2],
-                                       .out_width = size[3],
-                                       .stride = of.stride,
-                                       .padding = of.padding,
-                                       .is_turned = is_turned};
-  at::parallel_for(0, images.size(0) * depthwise_blocks(images.size(1)), 1, [&](std::int64_t begin, std::int64_t end) {
-    write_depthwise_convolution(arguments, begin, end, result.mutable_data_ptr<float>());
-  });
+  const kernels::DepthwiseConvolution arguments{.images = images.const_data_ptr<float>(),
+                                                .weight = weight.const_data_ptr<float>(),
+                                                .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
+                                                .samples = images.size(0),
+                                                .height = images.size(2),
+                                                .width = images.size(3),
+                                                .channels = images.size(1),
+                                                .kernel = weight.size(3),
+                                                .out_height = size[2],
+                                                .out_width = size[3],
+                                                .stride = of.stride,
+                                                .padding = of.padding,
+                                                .is_turned = is_turned};
+  at::parallel_for(0, images.size(0) * kernels::depthwise_blocks(images.size(1)), 1,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     kernels::write_depthwise_convolution(arguments, begin, end, result.mutable_data_ptr<float>());
+                   });
   return result;
 }
 
@@ -97,6 +98,12 @@ at::Tensor convolution_output(const at::Tensor& input, const at::Tensor& weight,
                                 /*has_relu=*/false);
   }
   return convolution_of_library(input, weight, bias, of);
+}
+
+void write_patch_product(const kernels::PatchProduct& product, float* result) {
+  at::parallel_for(0, kernels::patch_panels(product), kernels::kGrainPanels, [&](std::int64_t begin, std::int64_t end) {
+    kernels::write_patch_product(product, begin, end, result);
+  });
 }
 
 class ConvolutionBackward : public torch::autograd::Node {
@@ -178,9 +185,10 @@ class ConvolutionBackward : public torch::autograd::Node {
   }
 
   bool is_for_patch_product(const at::Tensor& weight) const {
-    if (!has_fast_vector_kernels() || !weight.is_contiguous(at::MemoryFormat::ChannelsLast)) return false;
+    if (!weight.is_contiguous(at::MemoryFormat::ChannelsLast)) return false;
     if (is_fast_depthwise(weight, of_)) return true;
-    return of_.groups == 1 && weight.size(1) % kPatchChannels == 0 && weight.size(0) % kPatchOutputs == 0;
+    return kernels::is_used(kernels::Kernel::patch_product) && of_.groups == 1 &&
+           weight.size(1) % kernels::kPatchChannels == 0 && weight.size(0) % kernels::kPatchOutputs == 0;
   }
 
   /// @return  undefined where it is in the sink of the parameter
@@ -189,24 +197,24 @@ class ConvolutionBackward : public torch::autograd::Node {
       // A transposed convolution is the gradient of a convolution, so that the two change places.
       const at::Tensor& images = of_.is_transposed ? gradient : input;
       const at::Tensor& outputs = of_.is_transposed ? input : gradient;
-      const PatchProduct product{.images = images.const_data_ptr<float>(),
-                                 .gradients = outputs.const_data_ptr<float>(),
-                                 .samples = images.size(0),
-                                 .height = images.size(2),
-                                 .width = images.size(3),
-                                 .channels = images.size(1),
-                                 .out_height = outputs.size(2),
-                                 .out_width = outputs.size(3),
-                                 .outputs = outputs.size(1),
-                                 .kernel_height = weight.size(2),
-                                 .kernel_width = weight.size(3),
-                                 .stride = of_.stride,
-                                 .padding = of_.padding};
+      const kernels::PatchProduct product{.images = images.const_data_ptr<float>(),
+                                          .gradients = outputs.const_data_ptr<float>(),
+                                          .samples = images.size(0),
+                                          .height = images.size(2),
+                                          .width = images.size(3),
+                                          .channels = images.size(1),
+                                          .out_height = outputs.size(2),
+                                          .out_width = outputs.size(3),
+                                          .outputs = outputs.size(1),
+                                          .kernel_height = weight.size(2),
+                                          .kernel_width = weight.size(3),
+                                          .stride = of_.stride,
+                                          .padding = of_.padding};
       auto* const result = to.mutable_data_ptr<float>();
       if (is_by_winograd(weight, gradient)) return write_winograd_gradient(input, gradient, of_.padding, result);
       if (!is_fast_depthwise(weight, of_)) return write_patch_product(product, result);
-      at::parallel_for(0, depthwise_blocks(product.channels), 1, [&](std::int64_t begin, std::int64_t end) {
-        write_depthwise_product(product, begin, end, result);
+      at::parallel_for(0, kernels::depthwise_blocks(product.channels), 1, [&](std::int64_t begin, std::int64_t end) {
+        kernels::write_depthwise_product(product, begin, end, result);
       });
     };
     const auto fresh = [&] {

@@ -14,13 +14,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/attention.hpp"
+#include "kernels/gelu.hpp"
+#include "kernels/kernels.hpp"
 #include "models/attention.hpp"
-#include "models/attention_kernels.hpp"
-#include "models/gelu_kernels.hpp"
 #include "models/gradient_sink.hpp"
 #include "models/linear_kernels.hpp"
 #include "models/rounded_products.hpp"
-#include "models/vector_kernels.hpp"
 
 // N rows (samples, or samples times tokens), I inputs, O outputs, E features, V vocabulary.
 namespace lockstep::models {
@@ -200,10 +200,10 @@ at::Tensor recorded_linear(const at::Tensor& input, const at::Tensor& weight, co
 
 /// @param input  contiguous, on CPU
 at::Tensor gelu_of(const at::Tensor& input) {
-  if (input.scalar_type() != at::kFloat || !has_fast_vector_kernels()) return at::gelu(input);
+  if (input.scalar_type() != at::kFloat || !kernels::is_used(kernels::Kernel::gelu)) return at::gelu(input);
   at::Tensor result = at::empty_like(input);
   at::parallel_for(0, input.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    gelu_output(end - begin, input.const_data_ptr<float>() + begin, result.mutable_data_ptr<float>() + begin);
+    kernels::gelu_output(end - begin, input.const_data_ptr<float>() + begin, result.mutable_data_ptr<float>() + begin);
   });
   return result;
 }
@@ -228,7 +228,7 @@ class GeluBackward : public torch::autograd::Node {
         const auto at = [begin](const at::Tensor& tensor) {
           return static_cast<T*>(tensor.mutable_data_ptr()) + begin;
         };
-        gelu_gradient(end - begin, at(input), at(gradient), at(result));
+        kernels::gelu_gradient(end - begin, at(input), at(gradient), at(result));
       };
       input.scalar_type() == at::kFloat ? write(float()) : write(BFloat16());
     });
@@ -259,7 +259,7 @@ at::Tensor self_attention_gradient(const at::Tensor& qkv, std::int64_t queries, 
   return at::stack({all_queries, of.key, of.value}).permute({1, 3, 0, 2, 4}).contiguous();
 }
 
-SelfAttention kernel_arguments(const at::Tensor& qkv, std::int64_t queries) {
+kernels::SelfAttention kernel_arguments(const at::Tensor& qkv, std::int64_t queries) {
   return {.qkv = qkv.const_data_ptr<float>(),
           .samples = qkv.size(0),
           .tokens = qkv.size(1),
@@ -270,9 +270,9 @@ SelfAttention kernel_arguments(const at::Tensor& qkv, std::int64_t queries) {
 
 /// Threads divide the heads.
 template <class Write>
-void for_all_heads(const SelfAttention& of, const Write& write) {
+void for_all_heads(const kernels::SelfAttention& of, const Write& write) {
   at::parallel_for(0, of.samples * of.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    write(HeadRange{begin, end});
+    write(kernels::HeadRange{begin, end});
   });
 }
 
@@ -296,11 +296,11 @@ class SelfAttentionBackward : public torch::autograd::Node {
     if (at::GradMode::is_enabled()) return {self_attention_gradient(qkv, queries_, gradients[0])};
     const at::Tensor gradient = gradients[0].contiguous();
     at::Tensor result = at::empty_like(qkv);
-    const SelfAttention arguments = kernel_arguments(qkv, queries_);
-    for_all_heads(arguments, [&](const HeadRange& range) {
-      write_self_attention_gradient(arguments, range, output_.const_data_ptr<float>(),
-                                    log_sums_.const_data_ptr<float>(), gradient.const_data_ptr<float>(),
-                                    result.mutable_data_ptr<float>());
+    const kernels::SelfAttention arguments = kernel_arguments(qkv, queries_);
+    for_all_heads(arguments, [&](const kernels::HeadRange& range) {
+      kernels::write_self_attention_gradient(arguments, range, output_.const_data_ptr<float>(),
+                                             log_sums_.const_data_ptr<float>(), gradient.const_data_ptr<float>(),
+                                             result.mutable_data_ptr<float>());
     });
     return {result};
   }
@@ -325,9 +325,10 @@ at::Tensor recorded_self_attention(const at::Tensor& qkv, std::int64_t queries) 
   at::Tensor log_sums = at::empty({n, heads, queries}, qkv.options());
   const auto compute = [&] {
     at::Tensor output = at::empty({n, queries, heads, qkv.size(4)}, qkv.options());
-    const SelfAttention arguments = kernel_arguments(qkv, queries);
-    for_all_heads(arguments, [&](const HeadRange& range) {
-      write_self_attention(arguments, range, output.mutable_data_ptr<float>(), log_sums.mutable_data_ptr<float>());
+    const kernels::SelfAttention arguments = kernel_arguments(qkv, queries);
+    for_all_heads(arguments, [&](const kernels::HeadRange& range) {
+      kernels::write_self_attention(arguments, range, output.mutable_data_ptr<float>(),
+                                    log_sums.mutable_data_ptr<float>());
     });
     return output;
   };
@@ -340,8 +341,9 @@ at::Tensor recorded_self_attention(const at::Tensor& qkv, std::int64_t queries) 
 }
 
 bool is_for_self_attention_kernel(const at::Tensor& qkv) {
-  return has_fast_vector_kernels() && qkv.is_cpu() && qkv.scalar_type() == at::kFloat && qkv.is_contiguous() &&
-         qkv.numel() > 0 && qkv.size(1) <= kMaxAttentionTokens && qkv.size(4) % kAttentionFeatures == 0;
+  return kernels::is_used(kernels::Kernel::attention) && qkv.is_cpu() && qkv.scalar_type() == at::kFloat &&
+         qkv.is_contiguous() && qkv.numel() > 0 && qkv.size(1) <= kernels::kMaxAttentionTokens &&
+         qkv.size(4) % kernels::kAttentionFeatures == 0;
 }
 
 }  // namespace
@@ -366,7 +368,8 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::T
 }
 
 at::Tensor gelu(const at::Tensor& input) {
-  const bool is_supported = input.is_cpu() && input.is_contiguous() &&
+  const bool is_supported = kernels::is_used(kernels::Kernel::gelu_gradient) && input.is_cpu() &&
+                            input.is_contiguous() &&
                             (input.scalar_type() == at::kFloat || input.scalar_type() == at::kBFloat16);
   if (!is_supported) return at::gelu(input);
   if (!torch::autograd::compute_requires_grad(input)) return gelu_of(input);

@@ -2,13 +2,16 @@
 #include "models/linear_kernels.hpp"
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/types.h>
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
-#include "models/outer_product.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/outer_product.hpp"
 
 namespace lockstep::models {
 
@@ -64,18 +67,22 @@ at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& w
 
 void linear_weight_gradient(const at::Tensor& gradient, const at::Tensor& input, at::Tensor to) {
   const std::int64_t samples = gradient.size(0);
-  const bool is_outer_product = samples <= kMaxSamples && is_plain(gradient) && is_plain(input) &&
-                                gradient.is_contiguous() && input.is_contiguous() && to.is_contiguous();
+  const bool is_outer_product = kernels::is_used(kernels::Kernel::outer_product) && samples <= kernels::kMaxSamples &&
+                                is_plain(gradient) && is_plain(input) && gradient.is_contiguous() &&
+                                input.is_contiguous() && to.is_contiguous();
   if (!is_outer_product) {
     at::mm_out(to, gradient.t(), input);
     return;
   }
-  write_outer_product({.left = gradient.const_data_ptr<float>(),
-                       .right = input.const_data_ptr<float>(),
-                       .samples = samples,
-                       .rows = gradient.size(1),
-                       .columns = input.size(1)},
-                      to.mutable_data_ptr<float>());
+  const kernels::OuterProduct product{.left = gradient.const_data_ptr<float>(),
+                                      .right = input.const_data_ptr<float>(),
+                                      .samples = samples,
+                                      .rows = gradient.size(1),
+                                      .columns = input.size(1)};
+  const std::vector<float> panels = kernels::outer_product_panels(product);
+  at::parallel_for(0, product.rows, kernels::outer_product_grain(product), [&](std::int64_t begin, std::int64_t end) {
+    kernels::write_outer_product(product, panels, begin, end, to.mutable_data_ptr<float>());
+  });
 }
 
 }  // namespace lockstep::models

@@ -4,24 +4,13 @@
 #include <ATen/autocast_mode.h>
 #include <torch/types.h>
 
-#include "core/processor_level.hpp"
+#include "kernels/kernels.hpp"
 
 namespace lockstep::models {
 
-namespace {
-
-bool has_products_of_16_bits() {
-#if defined(__x86_64__)
-  return processor_level() >= ProcessorLevel::avx512;
-#else
-  return true;  // not measured
-#endif
-}
-
-}  // namespace
-
 std::optional<at::ScalarType> rounding_of_products(const at::Tensor& factor) {
-  if (has_products_of_16_bits() || !factor.is_cpu() || !at::autocast::is_autocast_enabled(at::kCPU)) {
+  if (!kernels::is_used(kernels::Kernel::rounded_products) || !factor.is_cpu() ||
+      !at::autocast::is_autocast_enabled(at::kCPU)) {
     return std::nullopt;
   }
   const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCPU);

@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
-#include "models/vector_kernels.hpp"
-#include "models/winograd_kernels.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/winograd.hpp"
 
 namespace lockstep::models {
 
@@ -21,9 +21,9 @@ const float* memory_of(const at::Tensor& tensor) { return tensor.defined() ? ten
 }  // namespace
 
 bool is_for_winograd(const at::Tensor& weight, const Convolution& of) {
-  return has_fast_vector_kernels() && !of.is_transposed && of.groups == 1 && of.stride == 1 && of.padding <= 2 &&
-         weight.scalar_type() == at::kFloat && weight.size(2) == 3 && weight.size(3) == 3 &&
-         weight.size(0) % kWinogradPanel == 0 && weight.size(1) % kWinogradPanel == 0 &&
+  return kernels::is_used(kernels::Kernel::winograd) && !of.is_transposed && of.groups == 1 && of.stride == 1 &&
+         of.padding <= 2 && weight.scalar_type() == at::kFloat && weight.size(2) == 3 && weight.size(3) == 3 &&
+         weight.size(0) % kernels::kWinogradPanel == 0 && weight.size(1) % kernels::kWinogradPanel == 0 &&
          weight.is_contiguous(at::MemoryFormat::ChannelsLast);
 }
 
@@ -33,13 +33,13 @@ at::Tensor winograd_weight(const at::Tensor& weight, bool is_turned) {
   const std::int64_t outputs = weight.size(0);
   const std::int64_t channels = weight.size(1);
   const std::int64_t columns = is_turned ? channels : outputs;
-  at::Tensor result =
-      at::empty({kWinogradPositions, columns / kWinogradPanel, is_turned ? outputs : channels, kWinogradPanel},
-                weight.options().memory_format(at::MemoryFormat::Contiguous));
-  at::parallel_for(0, columns / kWinogradPanel, 1, [&](std::int64_t begin, std::int64_t end) {
+  at::Tensor result = at::empty({kernels::kWinogradPositions, columns / kernels::kWinogradPanel,
+                                 is_turned ? outputs : channels, kernels::kWinogradPanel},
+                                weight.options().memory_format(at::MemoryFormat::Contiguous));
+  at::parallel_for(0, columns / kernels::kWinogradPanel, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
-      write_winograd_panel(weight.const_data_ptr<float>(), outputs, channels, panel, is_turned,
-                           result.mutable_data_ptr<float>());
+      kernels::write_winograd_panel(weight.const_data_ptr<float>(), outputs, channels, panel, is_turned,
+                                    result.mutable_data_ptr<float>());
     }
   });
   return result;
@@ -47,30 +47,32 @@ at::Tensor winograd_weight(const at::Tensor& weight, bool is_turned) {
 
 at::Tensor winograd_convolution(const at::Tensor& images, const at::Tensor& transformed, const at::Tensor& bias,
                                 const at::Tensor& residual, std::int64_t padding, bool has_relu) {
-  const WinogradTask task{.images = images.const_data_ptr<float>(),
-                          .weight = transformed.const_data_ptr<float>(),
-                          .bias = memory_of(bias),
-                          .residual = memory_of(residual),
-                          .height = images.size(2),
-                          .width = images.size(3),
-                          .channels = images.size(1),
-                          .out_height = images.size(2) + 2 * padding - 2,
-                          .out_width = images.size(3) + 2 * padding - 2,
-                          .outputs = transformed.size(1) * kWinogradPanel,
-                          .padding = padding,
-                          .has_relu = has_relu};
+  const kernels::WinogradTask task{.images = images.const_data_ptr<float>(),
+                                   .weight = transformed.const_data_ptr<float>(),
+                                   .bias = memory_of(bias),
+                                   .residual = memory_of(residual),
+                                   .height = images.size(2),
+                                   .width = images.size(3),
+                                   .channels = images.size(1),
+                                   .out_height = images.size(2) + 2 * padding - 2,
+                                   .out_width = images.size(3) + 2 * padding - 2,
+                                   .outputs = transformed.size(1) * kernels::kWinogradPanel,
+                                   .padding = padding,
+                                   .has_relu = has_relu};
   at::Tensor result = at::empty({images.size(0), task.outputs, task.out_height, task.out_width},
                                 images.options().memory_format(at::MemoryFormat::ChannelsLast));
   const std::int64_t tiles = task.tiles(images.size(0));
-  const std::int64_t blocks = (tiles + kWinogradTiles - 1) / kWinogradTiles;
+  const std::int64_t blocks = (tiles + kernels::kWinogradTiles - 1) / kernels::kWinogradTiles;
   at::parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-    const at::Tensor left = at::empty({kWinogradPositions, kWinogradTiles, task.channels}, at::kFloat);
-    const at::Tensor products = at::empty({kWinogradPositions, kWinogradTiles, task.outputs}, at::kFloat);
+    const at::Tensor left =
+        at::empty({kernels::kWinogradPositions, kernels::kWinogradTiles, task.channels}, at::kFloat);
+    const at::Tensor products =
+        at::empty({kernels::kWinogradPositions, kernels::kWinogradTiles, task.outputs}, at::kFloat);
     for (std::int64_t block = begin; block < end; ++block) {
-      const std::int64_t first = block * kWinogradTiles;
-      const std::int64_t count = std::min(kWinogradTiles, tiles - first);
-      write_winograd_tiles(task, first, count, left.mutable_data_ptr<float>(), products.mutable_data_ptr<float>(),
-                           result.mutable_data_ptr<float>());
+      const std::int64_t first = block * kernels::kWinogradTiles;
+      const std::int64_t count = std::min(kernels::kWinogradTiles, tiles - first);
+      kernels::write_winograd_tiles(task, first, count, left.mutable_data_ptr<float>(),
+                                    products.mutable_data_ptr<float>(), result.mutable_data_ptr<float>());
     }
   });
   return result;
@@ -78,29 +80,33 @@ at::Tensor winograd_convolution(const at::Tensor& images, const at::Tensor& tran
 
 void write_winograd_gradient(const at::Tensor& images, const at::Tensor& gradient, std::int64_t padding,
                              float* result) {
-  const WinogradTask task{.images = images.const_data_ptr<float>(),
-                          .height = images.size(2),
-                          .width = images.size(3),
-                          .channels = images.size(1),
-                          .out_height = gradient.size(2),
-                          .out_width = gradient.size(3),
-                          .outputs = gradient.size(1),
-                          .padding = padding};
+  const kernels::WinogradTask task{.images = images.const_data_ptr<float>(),
+                                   .height = images.size(2),
+                                   .width = images.size(3),
+                                   .channels = images.size(1),
+                                   .out_height = gradient.size(2),
+                                   .out_width = gradient.size(3),
+                                   .outputs = gradient.size(1),
+                                   .padding = padding};
   const std::int64_t tiles = task.tiles(images.size(0));
-  at::parallel_for(0, task.channels / kWinogradPanel, 1, [&](std::int64_t first_panel, std::int64_t last_panel) {
-    const std::int64_t begin = first_panel * kWinogradPanel;
-    const std::int64_t end = last_panel * kWinogradPanel;
-    const at::Tensor left = at::empty({kWinogradPositions, task.outputs, kSummedTiles}, at::kFloat);
-    const at::Tensor right = at::empty({kWinogradPositions, end - begin, kSummedTiles}, at::kFloat);
-    const at::Tensor sums = at::zeros({kWinogradPositions, task.outputs, end - begin}, at::kFloat);
-    for (std::int64_t first = 0; first < tiles; first += kSummedTiles) {
-      const std::int64_t count = std::min(kSummedTiles, tiles - first);
-      add_winograd_tiles(task, gradient.const_data_ptr<float>(), first, count, begin, end,
-                         left.mutable_data_ptr<float>(), right.mutable_data_ptr<float>(),
-                         sums.mutable_data_ptr<float>());
-    }
-    write_winograd_taps(sums.const_data_ptr<float>(), task.outputs, end - begin, result + begin, task.channels);
-  });
+  at::parallel_for(
+      0, task.channels / kernels::kWinogradPanel, 1, [&](std::int64_t first_panel, std::int64_t last_panel) {
+        const std::int64_t begin = first_panel * kernels::kWinogradPanel;
+        const std::int64_t end = last_panel * kernels::kWinogradPanel;
+        const at::Tensor left =
+            at::empty({kernels::kWinogradPositions, task.outputs, kernels::kSummedTiles}, at::kFloat);
+        const at::Tensor right =
+            at::empty({kernels::kWinogradPositions, end - begin, kernels::kSummedTiles}, at::kFloat);
+        const at::Tensor sums = at::zeros({kernels::kWinogradPositions, task.outputs, end - begin}, at::kFloat);
+        for (std::int64_t first = 0; first < tiles; first += kernels::kSummedTiles) {
+          const std::int64_t count = std::min(kernels::kSummedTiles, tiles - first);
+          kernels::add_winograd_tiles(task, gradient.const_data_ptr<float>(), first, count, begin, end,
+                                      left.mutable_data_ptr<float>(), right.mutable_data_ptr<float>(),
+                                      sums.mutable_data_ptr<float>());
+        }
+        kernels::write_winograd_taps(sums.const_data_ptr<float>(), task.outputs, end - begin, result + begin,
+                                     task.channels);
+      });
 }
 
 }  // namespace lockstep::models

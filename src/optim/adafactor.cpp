@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/adafactor.hpp"
+
 #include <lockstep/core/keys.hpp>
 
 #include <torch/types.h>
@@ -7,7 +9,6 @@
 #include <cmath>
 #include <limits>
 
-#include "optim/adafactor_loops.hpp"
 #include "optim/rules.hpp"
 #include "optim/tensor_rules.hpp"
 
@@ -46,7 +47,7 @@ at::Tensor learn(const TensorUpdate& update, std::size_t i, const at::Tensor& gr
   return rows.mul(columns).div_(rows.mean(-2, /*keepdim=*/true).clamp_min_(eps1));
 }
 
-AdafactorNumbers numbers_of(const Options& options, std::int64_t count, at::ScalarType type) {
+kernels::AdafactorNumbers numbers_of(const Options& options, std::int64_t count, at::ScalarType type) {
   const auto step = static_cast<double>(count);
   return {.take = std::pow(step, options.at("beta2_decay")),
           .sign = options.at("maximize") != 0 ? -1.0 : 1.0,
@@ -61,19 +62,19 @@ AdafactorNumbers numbers_of(const Options& options, std::int64_t count, at::Scal
 void update_one(const TensorUpdate& update, std::size_t i) {
   const at::Tensor& parameter = update.parameters[i];
   const at::ScalarType type = parameter.scalar_type();
-  const auto number = [&](double AdafactorNumbers::*member) {
+  const auto number = [&](double kernels::AdafactorNumbers::*member) {
     return Number(update, [type, member](const Options& options, std::int64_t step) {
       return numbers_of(options, step, type).*member;
     });
   };
-  const AdafactorNumbers numbers = numbers_of(*update.options, update.step, type);
+  const kernels::AdafactorNumbers numbers = numbers_of(*update.options, update.step, type);
   const at::Tensor gradient = downhill(update, i);
   const at::Tensor lr = root_mean_square(parameter).clamp_min_(numbers.eps2);
-  multiply({lr}, number(&AdafactorNumbers::relative_lr));
-  const at::Tensor squares = learn(update, i, gradient, number(&AdafactorNumbers::take), numbers.eps1);
+  multiply({lr}, number(&kernels::AdafactorNumbers::relative_lr));
+  const at::Tensor squares = learn(update, i, gradient, number(&kernels::AdafactorNumbers::take), numbers.eps1);
   const at::Tensor direction = squares.clamp_min(numbers.eps1 * numbers.eps1).rsqrt_().mul_(gradient);
   direction.mul_(lr.div_(root_mean_square(direction).div_(numbers.d).clamp_min_(1)));
-  move(update, parameter, number(&AdafactorNumbers::decay_factor), direction);
+  move(update, parameter, number(&kernels::AdafactorNumbers::decay_factor), direction);
 }
 
 /// The same for matrices that lie row by row in the host's memory, in fewer passes over it.
@@ -82,14 +83,14 @@ void update_rows(const TensorUpdate& update, std::size_t i) {
   const at::Tensor& parameter = update.parameters[i];
   const std::int64_t rows = parameter.size(-2);
   const std::int64_t columns = parameter.size(-1);
-  update_by_adafactor({.parameters = parameter.mutable_data_ptr<T>(),
-                       .gradients = update.gradients[i].const_data_ptr<T>(),
-                       .of_rows = update.states[kRows][i].mutable_data_ptr<T>(),
-                       .of_columns = update.states[kColumns][i].mutable_data_ptr<T>(),
-                       .count = parameter.numel() / rows / columns,
-                       .rows = rows,
-                       .columns = columns},
-                      numbers_of(*update.options, update.step, parameter.scalar_type()));
+  kernels::update_by_adafactor({.parameters = parameter.mutable_data_ptr<T>(),
+                                .gradients = update.gradients[i].const_data_ptr<T>(),
+                                .of_rows = update.states[kRows][i].mutable_data_ptr<T>(),
+                                .of_columns = update.states[kColumns][i].mutable_data_ptr<T>(),
+                                .count = parameter.numel() / rows / columns,
+                                .rows = rows,
+                                .columns = columns},
+                               numbers_of(*update.options, update.step, parameter.scalar_type()));
 }
 
 bool lies_in_rows(const TensorUpdate& update, std::size_t i) {

@@ -13,6 +13,7 @@
 
 #include "core/at_level.hpp"
 #include "core/half_format.hpp"
+#include "kernels/sums.hpp"
 #include "optim/options.hpp"
 #include "optim/piece_sums.hpp"
 
@@ -75,7 +76,7 @@ class Norm {
 
   template <class T>
   double contribution(const T* values, std::int64_t count) const {
-    if (p_ == 2) return sum_of_squares(values, count);
+    if (p_ == 2) return kernels::sum_of_squares(values, count);
     if (std::isinf(p_)) return largest_magnitude(values, count);
     return sum_of_powers(values, count, p_, factor_);  // by the factor here: powers overflow
   }

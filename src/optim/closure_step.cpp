@@ -8,6 +8,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "kernels/sums.hpp"
 #include "optim/piece_sums.hpp"
 #include "optim/scalar_type.hpp"
 #include "optim/tensor_parameters.hpp"
@@ -27,7 +28,7 @@ at::Tensor as_one(const Vector& vector) { return at::cat(vector).to(at::kDouble)
 
 template <class T>
 double sum_of_products_at(const at::Tensor& a, const at::Tensor& b, std::int64_t begin, std::int64_t count) {
-  return sum_of_products(a.const_data_ptr<T>() + begin, b.const_data_ptr<T>() + begin, count);
+  return kernels::sum_of_products(a.const_data_ptr<T>() + begin, b.const_data_ptr<T>() + begin, count);
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 
 #include "core/at_level.hpp"
 #include "core/half_format.hpp"
+#include "kernels/stochastic_rounding.hpp"
+#include "kernels/sums.hpp"
 #include "optim/piece_sums.hpp"
 #include "optim/stochastic_rounding.hpp"
 
@@ -114,7 +116,7 @@ void Optimizer::adapt_to_norm(const TensorRule& rule, Changes changes) {
   const PieceNumbers pieces(parameters_->blocks());
   std::vector<double> squares(pieces.count());
   visit_ranges(changes, /*is_last=*/false, [&](const GradientPiece& piece, const auto& range) {
-    squares[pieces.place_of(piece)] = sum_of_squares(range.gradient, range.count);
+    squares[pieces.place_of(piece)] = kernels::sum_of_squares(range.gradient, range.count);
   });
   parameters_->sum_over_owners(squares);  // each has one owner: the others add 0
   const double norm = std::sqrt(sum_by_tree(squares));
@@ -217,7 +219,7 @@ void Optimizer::widen_parameter(const std::byte* from, float* to, const Gradient
 
 void Optimizer::round_parameter(const float* from, std::byte* to, const GradientPiece& piece) const {
   if (half_.rounds_stochastically) {
-    return round_stochastically(from, to, piece.count, piece.begin, key_of(piece.block, piece.segment));
+    return kernels::round_stochastically(from, to, piece.count, piece.begin, key_of(piece.block, piece.segment));
   }
   half_format(parameters_->blocks()[piece.block].dtype).narrow(from, to, static_cast<std::size_t>(piece.count));
 }

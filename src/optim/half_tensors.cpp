@@ -4,6 +4,7 @@
 
 #include <torch/types.h>
 
+#include "kernels/stochastic_rounding.hpp"
 #include "optim/stochastic_rounding.hpp"
 #include "optim/tensor_parameters.hpp"
 
@@ -14,7 +15,7 @@ namespace {
 /// Elements that are updated together: each requires two float32 copies in addition to the state.
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 24;
 
-// Operations on int32, which wrap like those of uint32 in round_stochastically.
+// Operations on int32, which wrap like those of uint32 in kernels::round_stochastically.
 
 at::Scalar as_int32(std::uint32_t value) { return static_cast<std::int64_t>(static_cast<std::int32_t>(value)); }
 
@@ -31,7 +32,7 @@ at::Tensor mixed(at::Tensor x) {
 
 }  // namespace
 
-at::Tensor rounded_stochastically(const at::Tensor& from, std::int64_t begin, RoundingKey key) {
+at::Tensor rounded_stochastically(const at::Tensor& from, std::int64_t begin, kernels::RoundingKey key) {
   at::Tensor position = at::arange(from.numel(), from.options().dtype(at::kInt));
   position.add_(as_int32(static_cast<std::uint32_t>(begin))).bitwise_xor_(as_int32(key.first));
   const at::Tensor random = shifted(mixed(mixed(position).add_(as_int32(key.second))), 16);
@@ -63,7 +64,7 @@ void Optimizer::narrow(std::size_t block, std::size_t segment, const at::Tensor&
   half.copy_(rounded_stochastically(wide, of.own_begin, key_of(block, segment)));
 }
 
-RoundingKey Optimizer::key_of(std::size_t block, std::size_t segment) const {
+kernels::RoundingKey Optimizer::key_of(std::size_t block, std::size_t segment) const {
   return rounding_key(half_.seed, parameters_->blocks()[block].segments[segment].name, steps_[block][segment]);
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/at_level.hpp"
+#include "kernels/sums.hpp"
 #include "optim/coefficients.hpp"
 #include "optim/options.hpp"
 #include "optim/piece_sums.hpp"
@@ -57,7 +58,7 @@ Sums measure(const LambCoefficients& c, const ElementRange<T>& range) {
   at_level<update_moments<T>>(state[0], state[1], range.gradient, range.count, c);
   std::array<T, kPieceElements> step;  // uninitialized: filled as far as it is used
   at_level<direction<T>>(step.data(), range.parameter, state[0], state[1], range.count, c);
-  return {sum_of_squares(range.parameter, range.count), sum_of_squares(step.data(), range.count)};
+  return {kernels::sum_of_squares(range.parameter, range.count), kernels::sum_of_squares(step.data(), range.count)};
 }
 
 template <class T>

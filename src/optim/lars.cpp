@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/at_level.hpp"
+#include "kernels/sums.hpp"
 #include "optim/coefficients.hpp"
 #include "optim/options.hpp"
 #include "optim/piece_sums.hpp"
@@ -60,11 +61,11 @@ void update(const LarsCoefficients& c, const ElementRange<T>& range) {
 /// The squares of the parameter, and of the gradient without or (joint_norm) with weight decay.
 template <class T>
 Sums measure(const LarsCoefficients& c, const ElementRange<T>& range) {
-  const double of_parameter = sum_of_squares(range.parameter, range.count);
-  if (!c.has_joint_norm) return {of_parameter, sum_of_squares(range.gradient, range.count)};
+  const double of_parameter = kernels::sum_of_squares(range.parameter, range.count);
+  if (!c.has_joint_norm) return {of_parameter, kernels::sum_of_squares(range.gradient, range.count)};
   std::array<T, kPieceElements> decayed;  // uninitialized: filled as far as it is used
   at_level<scaled_gradient<T>>(decayed.data(), range.gradient, range.parameter, range.count, c);
-  return {of_parameter, sum_of_squares(decayed.data(), range.count)};
+  return {of_parameter, kernels::sum_of_squares(decayed.data(), range.count)};
 }
 
 /// How far a parameter moves in relation to its own size.

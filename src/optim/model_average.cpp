@@ -9,7 +9,7 @@
 
 #include "core/name_pattern.hpp"
 #include "core/text.hpp"
-#include "optim/average_loops.hpp"
+#include "kernels/averages.hpp"
 #include "optim/scalar_type.hpp"
 #include "optim/tensor_parameters.hpp"
 
@@ -60,7 +60,7 @@ ModelAverage::ModelAverage(const AverageRule& rule, const AverageOptions& option
   }
 }
 
-DType ModelAverage::dtype(std::size_t block) const { return average_type(parameters_->blocks()[block].dtype); }
+DType ModelAverage::dtype(std::size_t block) const { return kernels::average_type(parameters_->blocks()[block].dtype); }
 
 void ModelAverage::choose_parameters() {
   bool is_any = false;
@@ -132,7 +132,7 @@ at::Tensor ModelAverage::flat_parameter(std::size_t block, std::size_t segment) 
 void ModelAverage::update_parameters(double weight) {
   if (parameters_->as_tensors() == nullptr) {
     visit_own([weight](DType dtype, std::byte* average, const std::byte* values, std::int64_t count) {
-      optim::blend(dtype, average, values, count, weight);
+      kernels::blend(dtype, average, values, count, weight);
     });
     return;
   }
@@ -153,7 +153,7 @@ void ModelAverage::exchange_parameters() {
   exchange_halves();
   if (parameters_->as_tensors() == nullptr) {
     visit_own([](DType dtype, std::byte* average, std::byte* values, std::int64_t count) {
-      if (average_type(dtype) == dtype) optim::exchange(dtype, average, values, count);
+      if (kernels::average_type(dtype) == dtype) kernels::exchange(dtype, average, values, count);
     });
     return;
   }

@@ -11,12 +11,6 @@
 
 namespace lockstep::optim {
 
-/// In double, with the same bits for every vector width.
-double sum_of_products(const float* a, const float* b, std::int64_t count);
-double sum_of_products(const double* a, const double* b, std::int64_t count);
-double sum_of_squares(const float* values, std::int64_t count);
-double sum_of_squares(const double* values, std::int64_t count);
-
 /// Sums neighbors, then neighboring sums, and so on. Leaves `values` changed.
 double sum_by_tree(std::span<double> values);
 

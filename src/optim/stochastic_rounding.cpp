@@ -3,23 +3,9 @@
 
 #include <lockstep/random/random.hpp>
 
-#include <bit>
-#include <cstring>
-
-#include "core/at_level.hpp"
-
 namespace lockstep::optim {
 
 namespace {
-
-constexpr std::uint32_t kExponent = 0x7F800000U;
-
-/// A hash of 32 bits, without collisions. Source: the finalizer of MurmurHash3, Austin Appleby, public domain.
-inline std::uint32_t mixed(std::uint32_t x) {
-  x = (x ^ (x >> 16)) * 0x85EBCA6BU;
-  x = (x ^ (x >> 13)) * 0xC2B2AE35U;
-  return x ^ (x >> 16);
-}
 
 /// FNV-1a.
 std::uint64_t hash_of(std::string_view text) {
@@ -28,29 +14,12 @@ std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-LOCKSTEP_INLINE void round_elements(const float* from, std::byte* to, std::int64_t count, std::uint32_t begin,
-                                    RoundingKey key) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint32_t position = begin + static_cast<std::uint32_t>(i);
-    const std::uint32_t random = mixed(mixed(position ^ key.first) + key.second) >> 16;
-    const auto bits = std::bit_cast<std::uint32_t>(from[i]);
-    const bool is_finite = (bits & kExponent) != kExponent;
-    const std::uint32_t is_nan = (bits & ~0x80000000U) > kExponent ? 0x40U : 0;
-    const auto half = static_cast<std::uint16_t>(is_finite ? (bits + random) >> 16 : (bits >> 16) | is_nan);
-    std::memcpy(to + i * 2, &half, sizeof half);
-  }
-}
-
 }  // namespace
 
-RoundingKey rounding_key(std::uint64_t seed, std::string_view parameter, std::int64_t step) {
+kernels::RoundingKey rounding_key(std::uint64_t seed, std::string_view parameter, std::int64_t step) {
   const std::uint64_t bits =
       random::bits(seed, random::Stream::rounding, hash_of(parameter), static_cast<std::uint64_t>(step));
   return {.first = static_cast<std::uint32_t>(bits), .second = static_cast<std::uint32_t>(bits >> 32)};
-}
-
-void round_stochastically(const float* from, std::byte* to, std::int64_t count, std::int64_t begin, RoundingKey key) {
-  at_level<round_elements>(from, to, count, static_cast<std::uint32_t>(begin), key);
 }
 
 }  // namespace lockstep::optim

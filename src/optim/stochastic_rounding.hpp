@@ -3,33 +3,20 @@
 
 #include <lockstep/core/tensor_fwd.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
-// Stochastic rounding of float32 to bfloat16: a number between two numbers of bfloat16 becomes one of them at random,
-// with probabilities that make the expected value equal to the number. Numbers that bfloat16 can represent, infinities
-// and NaN keep their values. The random bits are a function of a key and of the position of the element in its
-// parameter, so that they depend neither on the division among ranks nor on earlier updates.
+#include "kernels/stochastic_rounding.hpp"
+
+// The keys of kernels/stochastic_rounding.hpp, and that rounding for tensors.
 namespace lockstep::optim {
 
-/// Selects the random bits of one update of one parameter.
-struct RoundingKey {
-  std::uint32_t first = 0;
-  std::uint32_t second = 0;
-};
-
 /// @param step  number of the update of the parameter
-RoundingKey rounding_key(std::uint64_t seed, std::string_view parameter, std::int64_t step);
+kernels::RoundingKey rounding_key(std::uint64_t seed, std::string_view parameter, std::int64_t step);
 
-/// @param from   [count]
-/// @param to     [count] bfloat16; alignment is not required
-/// @param begin  position of the first element in its parameter
-void round_stochastically(const float* from, std::byte* to, std::int64_t count, std::int64_t begin, RoundingKey key);
-
-/// The same for a tensor on any device, with the same bits.
+/// kernels::round_stochastically for a tensor on any device, with the same bits.
 /// @param from  [n] float32
 /// @return      [n] bfloat16
-Tensor rounded_stochastically(const Tensor& from, std::int64_t begin, RoundingKey key);
+Tensor rounded_stochastically(const Tensor& from, std::int64_t begin, kernels::RoundingKey key);
 
 }  // namespace lockstep::optim

@@ -8,6 +8,7 @@
 
 #include "data/mix_rows.hpp"
 #include "data/mixing.hpp"
+#include "kernels/floats.hpp"
 #include "reference/data.hpp"
 
 namespace lockstep::testing::reference {
@@ -50,7 +51,7 @@ MixedSamples mix_all(const Json& document, const Json& one_case) {
       data::copy_box(values.data() + partner * row, inputs.shape[1], box,
                      {inputs.shape[2] * inputs.shape[3], inputs.shape[3], 1}, out);
     } else {
-      data::blend_rows(values.data() + i * row, values.data() + partner * row, row, share, out);
+      kernels::blend_rows(values.data() + i * row, values.data() + partner * row, row, share, out);
     }
     std::vector<float> target(document.at("classes").get<std::size_t>());
     data::mix_targets(static_cast<std::int64_t>(labels[i]), static_cast<std::int64_t>(labels[partner]), share,

@@ -17,6 +17,10 @@
 #include <string>
 #include <vector>
 
+namespace lockstep::kernels {
+struct RoundingKey;
+}
+
 namespace lockstep::optim {
 
 struct ParamGroup {
@@ -79,7 +83,6 @@ struct HalfOptions {
 };
 
 struct TensorChange;
-struct RoundingKey;
 class LiveNumbers;
 
 /// Updates flat blocks with a rule; each rank updates the parts that it owns. 16-bit parameters are updated in float32.
@@ -181,7 +184,7 @@ class Optimizer {
   // half_tensors.cpp
   Tensor widened(std::size_t block, std::size_t segment, const Tensor& half) const;
   void narrow(std::size_t block, std::size_t segment, const Tensor& wide, const Tensor& half) const;
-  RoundingKey key_of(std::size_t block, std::size_t segment) const;
+  kernels::RoundingKey key_of(std::size_t block, std::size_t segment) const;
   void step_halves(std::size_t block, const std::vector<std::size_t>& segments, const TensorUpdate& update,
                    const std::function<void(TensorUpdate&)>& change_and_update);
 

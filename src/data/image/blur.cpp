@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/at_level.hpp"
+#include "kernels/floats.hpp"
 
 namespace lockstep::data {
 
@@ -28,24 +28,6 @@ void write_kernel(int size, double sigma, float* kernel) {
     sum += kernel[i];
   }
   for (int i = 0; i < size; ++i) kernel[i] /= sum;
-}
-
-/// out[i] = sum over k of kernel[k] * in[i + k * step].
-LOCKSTEP_INLINE void weighted_sums(const float* in, std::size_t count, std::size_t step, const float* kernel, int size,
-                                   float* __restrict out) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = kernel[0] * in[i];
-  for (int k = 1; k < size; ++k) {
-    const float* const from = in + static_cast<std::size_t>(k) * step;
-    const float weight = kernel[k];
-    for (std::size_t i = 0; i < count; ++i) out[i] += weight * from[i];
-  }
-}
-
-/// round(value), half to even, of numbers in [0, 255].
-LOCKSTEP_INLINE void round_to_bytes(const float* in, std::size_t count, std::uint8_t* out) {
-  constexpr float kShift = 8388608.0F;  // 2^23: numbers above it have no fraction
-  for (std::size_t i = 0; i < count; ++i)
-    out[i] = static_cast<std::uint8_t>(static_cast<int>((in[i] + kShift) - kShift));
 }
 
 /// A box blur of Pillow along one line of pixels.
@@ -120,8 +102,8 @@ void gaussian_blur(Image& image, int size, double sigma, Workspace& workspace) {
       const int from = reflected(x, image.width) * channels;
       for (int c = 0; c < channels; ++c) line[(x + half) * channels + c] = row[from + c];
     }
-    at_level<weighted_sums>(line, stride, static_cast<std::size_t>(channels), kernel.data(), size,
-                            rows + static_cast<std::size_t>(y + half) * stride);
+    kernels::weighted_sums(line, stride, static_cast<std::size_t>(channels), kernel.data(), size,
+                           rows + static_cast<std::size_t>(y + half) * stride);
   }
   for (int y = -half; y < image.height + half; ++y) {
     if (y >= 0 && y < image.height) continue;
@@ -129,8 +111,8 @@ void gaussian_blur(Image& image, int size, double sigma, Workspace& workspace) {
     std::copy_n(from, stride, rows + static_cast<std::size_t>(y + half) * stride);
   }
   for (int y = 0; y < image.height; ++y) {
-    at_level<weighted_sums>(rows + static_cast<std::size_t>(y) * stride, stride, stride, kernel.data(), size, sums);
-    at_level<round_to_bytes>(sums, stride, image.row(y));
+    kernels::weighted_sums(rows + static_cast<std::size_t>(y) * stride, stride, stride, kernel.data(), size, sums);
+    kernels::round_to_bytes(sums, stride, image.row(y));
   }
 }
 

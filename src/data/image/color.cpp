@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "data/image/kernels.hpp"
+#include "kernels/pixels.hpp"
 
 namespace lockstep::data {
 
@@ -126,7 +126,7 @@ void set_channels(Image& image, int channels, Image& spare) {
   spare.reshape(image.size(), channels);
   const std::size_t count = pixel_count(image);
   if (channels == 1) {
-    luminance(image.pixels.data(), count, spare.pixels.data());
+    kernels::luminance(image.pixels.data(), count, spare.pixels.data());
   } else {
     for (std::size_t i = 0; i < count; ++i) std::memset(spare.pixels.data() + 3 * i, image.pixels[i], 3);
   }
@@ -137,24 +137,24 @@ void to_grayscale(Image& image) {
   if (image.channels != 3) return;
   const std::size_t count = pixel_count(image);
   std::uint8_t* pixel = image.pixels.data();
-  for (std::size_t i = 0; i < count; ++i, pixel += 3) pixel[0] = pixel[1] = pixel[2] = luminance(pixel);
+  for (std::size_t i = 0; i < count; ++i, pixel += 3) pixel[0] = pixel[1] = pixel[2] = kernels::luminance(pixel);
 }
 
 void adjust_brightness(Image& image, double factor) {
   const auto f = static_cast<float>(factor);
-  map_bytes(image, [f](int value) { return blend(0, value, f); });
+  map_bytes(image, [f](int value) { return kernels::blend(0, value, f); });
 }
 
 void adjust_contrast(Image& image, double factor) {
   const std::size_t count = pixel_count(image);
-  const std::int64_t sum = sum_of_luminance(image.pixels.data(), count, image.channels);
+  const std::int64_t sum = kernels::sum_of_luminance(image.pixels.data(), count, image.channels);
   const int mean = static_cast<int>(static_cast<double>(sum) / static_cast<double>(count) + 0.5);
   const auto f = static_cast<float>(factor);
-  map_bytes(image, [mean, f](int value) { return blend(mean, value, f); });
+  map_bytes(image, [mean, f](int value) { return kernels::blend(mean, value, f); });
 }
 
 void adjust_saturation(Image& image, double factor) {
-  if (image.channels == 3) saturate(image.pixels.data(), pixel_count(image), static_cast<float>(factor));
+  if (image.channels == 3) kernels::saturate(image.pixels.data(), pixel_count(image), static_cast<float>(factor));
 }
 
 void adjust_sharpness(Image& image, double factor, Image& spare) {
@@ -168,7 +168,7 @@ void adjust_sharpness(Image& image, double factor, Image& spare) {
     const std::size_t inner = image.stride() - 2 * channels;
     std::uint8_t* const out = spare.row(y);
     std::memcpy(out, image.row(y), channels);
-    sharpen(image.row(y - 1), image.row(y), image.row(y + 1), channels, inner, f, out + channels);
+    kernels::sharpen(image.row(y - 1), image.row(y), image.row(y + 1), channels, inner, f, out + channels);
     std::memcpy(out + channels + inner, image.row(y) + channels + inner, channels);
   }
   image.swap(spare);

@@ -7,6 +7,8 @@
 #include <numbers>
 #include <stdexcept>
 
+#include "kernels/pixels.hpp"
+
 namespace lockstep::data {
 
 namespace {
@@ -156,6 +158,12 @@ AffineMatrix affine_matrix(const AffineParameters& parameters, double center_x, 
   m[2] += center_x;
   m[5] += center_y;
   return m;
+}
+
+void flip_horizontally(Image& image) {
+  for (int y = 0; y < image.height; ++y) {
+    kernels::reverse_pixels(image.row(y), static_cast<std::size_t>(image.width), image.channels);
+  }
 }
 
 }  // namespace lockstep::data

@@ -13,8 +13,8 @@
 #include "core/table.hpp"
 #include "data/image/color.hpp"
 #include "data/image/geometry.hpp"
-#include "data/image/kernels.hpp"
 #include "data/image/transforms.hpp"
+#include "kernels/pixels.hpp"
 
 namespace lockstep::data {
 
@@ -283,7 +283,7 @@ void Pipeline::write_planes(std::span<float> out, Workspace& workspace) const {
   const Image& image = workspace.patch.image;
   check_size(out.size(), image);
   const std::size_t plane = static_cast<std::size_t>(image.height) * static_cast<std::size_t>(image.width);
-  look_up(image.pixels.data(), plane, image.channels, first_table_[0].data(), plane, out.data());
+  kernels::look_up(image.pixels.data(), plane, image.channels, first_table_[0].data(), plane, out.data());
   const FloatImage values{.values = out.data(), .channels = image.channels, .size = image.size()};
   for (std::size_t k = first_tensor_line_; k < lines_.size(); ++k) {
     lines_[k].transform->apply(values, workspace.drawn[k]);
@@ -300,7 +300,7 @@ void Pipeline::write_channels_last(std::span<float> out, Workspace& workspace) c
   const Image& image = workspace.patch.image;
   check_size(out.size(), image);
   const std::size_t pixels = static_cast<std::size_t>(image.height) * static_cast<std::size_t>(image.width);
-  look_up_pixels(image.pixels.data(), pixels, image.channels, first_table_[0].data(), out.data());
+  kernels::look_up_pixels(image.pixels.data(), pixels, image.channels, first_table_[0].data(), out.data());
 }
 
 void Pipeline::run(const StoredImage& stored, const batch::Draw& draw, std::span<const std::span<float>> out,

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "data/image/geometry.hpp"
-#include "data/image/resize_kernels.hpp"
+#include "kernels/resize.hpp"
 
 namespace lockstep::data {
 
@@ -101,7 +101,7 @@ struct Axis {
     for (int tap = 0; tap < taps.count; ++tap) {
       double weight = row.weight((tap + taps.first - middle + 0.5) * step);
       if (sum != 0) weight /= sum;
-      const double scaled = weight * (1 << kWeightBits);
+      const double scaled = weight * (1 << kernels::kWeightBits);
       weights[tap] = static_cast<std::int32_t>(weight < 0 ? scaled - 0.5 : scaled + 0.5);
     }
   }
@@ -124,10 +124,10 @@ void write_pairs(const std::int32_t* weights, int taps, std::int32_t* pairs) {
 }
 
 /// @param given  the input pixels that are available
-AxisTaps axis_taps(const Axis& axis, AxisRange part, AxisRange given, Buffer<std::int32_t>& memory) {
-  int used_taps = kTapGroup;
+kernels::AxisTaps axis_taps(const Axis& axis, AxisRange part, AxisRange given, Buffer<std::int32_t>& memory) {
+  int used_taps = kernels::kTapGroup;
   for (int i = 0; i < part.count; ++i) used_taps = std::max(used_taps, axis.inputs(part.first + i).count);
-  used_taps = (used_taps + kTapGroup - 1) / kTapGroup * kTapGroup;
+  used_taps = (used_taps + kernels::kTapGroup - 1) / kernels::kTapGroup * kernels::kTapGroup;
   const auto count = static_cast<std::size_t>(part.count);
   const std::size_t all = count * static_cast<std::size_t>(used_taps);
   memory.resize(count + 2 * all);
@@ -198,18 +198,19 @@ void cut(Patch& patch, const Box& box, Image& spare) {
 /// The horizontal pass, over the rows that the vertical one reads.
 void filter_rows(Patch& patch, const Axis& axis, AxisRange columns, Workspace& workspace) {
   Image& result = workspace.spare;
-  const AxisTaps taps = axis_taps(axis, columns, {patch.area.left, patch.area.width}, workspace.weights);
+  const kernels::AxisTaps taps = axis_taps(axis, columns, {patch.area.left, patch.area.width}, workspace.weights);
   result.reshape({patch.image.height, columns.count}, patch.image.channels);
-  resize_rows(patch.image.pixels.data(), patch.image.stride(), patch.image.height, patch.image.channels, taps,
-              result.pixels.data());
+  kernels::resize_rows(patch.image.pixels.data(), patch.image.stride(), patch.image.height, patch.image.channels, taps,
+                       result.pixels.data());
   patch.image.swap(result);
 }
 
 void filter_columns(Patch& patch, const Axis& axis, AxisRange rows, Workspace& workspace) {
   Image& result = workspace.spare;
-  const AxisTaps taps = axis_taps(axis, rows, {patch.area.top, patch.area.height}, workspace.weights);
+  const kernels::AxisTaps taps = axis_taps(axis, rows, {patch.area.top, patch.area.height}, workspace.weights);
   result.reshape({rows.count, patch.image.width}, patch.image.channels);
-  resize_columns(patch.image.pixels.data(), patch.image.height, patch.image.stride(), taps, result.pixels.data());
+  kernels::resize_columns(patch.image.pixels.data(), patch.image.height, patch.image.stride(), taps,
+                          result.pixels.data());
   patch.image.swap(result);
 }
 

@@ -2,58 +2,14 @@
 #include <gtest/gtest.h>
 
 #include "data/image/geometry.hpp"
-#include "data/image/kernels.hpp"
 #include "data/image/resize.hpp"
-#include "data/image/resize_kernels.hpp"
+#include "kernels/pixels.hpp"
 #include "unit/data/jpeg_writer.hpp"
 
 namespace lockstep::data {
 namespace image_resize_test {
 
 using testing::test_image;
-
-/// Taps with random weights, of which some are negative, as bicubic filters have them.
-struct RandomTaps {
-  RandomTaps(int count, int taps, int inputs, random::Sequence& random) {
-    for (int i = 0; i < count; ++i) {
-      starts.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(inputs - taps + 1))));
-      for (int tap = 0; tap < taps; ++tap) weights.push_back(static_cast<std::int32_t>(random.uniform(-3e5, 1.2e6)));
-    }
-    for (std::size_t i = 0; i < weights.size(); i += 2) {
-      const auto low = [&](std::size_t k) { return static_cast<std::uint32_t>(weights[k] & 0x7FFF); };
-      const auto high = [&](std::size_t k) { return static_cast<std::uint32_t>(weights[k] >> 15) & 0xFFFF; };
-      pairs.push_back(static_cast<std::int32_t>(low(i) | low(i + 1) << 16));
-      pairs.push_back(static_cast<std::int32_t>(high(i) | high(i + 1) << 16));
-    }
-    view = {count, taps, starts.data(), weights.data(), pairs.data()};
-  }
-  std::vector<std::int32_t> starts, weights, pairs;
-  AxisTaps view;
-};
-
-TEST(ImageResize, FastKernelsEqualThePlainOnes) {
-  random::Sequence random(1, random::Stream::user, 5);
-  for (const int taps : {4, 8, 20}) {
-    for (const int height : {1, 3, 4, 7}) {
-      const Image image = test_image(height + taps, 37 + taps, 3, static_cast<std::uint64_t>(taps));
-      const RandomTaps columns(23, taps, image.width, random);
-      Image fast;
-      Image plain;
-      fast.reshape({image.height, 23}, 3);
-      plain.reshape({image.height, 23}, 3);
-      resize_rows(image.pixels.data(), image.stride(), image.height, 3, columns.view, fast.pixels.data());
-      resize_rows_plain(image.pixels.data(), image.stride(), image.height, 3, columns.view, plain.pixels.data());
-      EXPECT_TRUE(std::equal(fast.pixels.begin(), fast.pixels.end(), plain.pixels.begin())) << taps << " " << height;
-
-      const RandomTaps rows(11, taps, image.height, random);
-      fast.reshape({11, image.width}, 3);
-      plain.reshape({11, image.width}, 3);
-      resize_columns(image.pixels.data(), image.height, image.stride(), rows.view, fast.pixels.data());
-      resize_columns_plain(image.pixels.data(), image.height, image.stride(), rows.view, plain.pixels.data());
-      EXPECT_TRUE(std::equal(fast.pixels.begin(), fast.pixels.end(), plain.pixels.begin())) << taps << " " << height;
-    }
-  }
-}
 
 TEST(ImageResize, APartIsThatOfTheWholeResult) {
   random::Sequence random(2, random::Stream::user, 5);
@@ -116,7 +72,7 @@ TEST(ImageResize, LookUpWritesPlanes) {
   std::vector<float> table(3 * 256);
   for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i) * 0.5F;
   std::vector<float> out(3 * 35);
-  look_up(image.pixels.data(), 35, 3, table.data(), 35, out.data());
+  kernels::look_up(image.pixels.data(), 35, 3, table.data(), 35, out.data());
   for (std::size_t i = 0; i < 35; ++i) {
     for (std::size_t c = 0; c < 3; ++c) ASSERT_EQ(out[c * 35 + i], table[256 * c + image.pixels[3 * i + c]]);
   }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The attention of one projection: kernels of our own beside LibTorch's functions.
+#include "kernels/attention.hpp"
+
 #include <lockstep/models/autocast.hpp>
 #include <lockstep/models/functional.hpp>
 
@@ -11,8 +13,7 @@
 #include <limits>
 #include <vector>
 
-#include "models/attention_kernels.hpp"
-#include "models/vector_kernels.hpp"
+#include "kernels/kernels.hpp"
 
 namespace lockstep::models {
 namespace attention_test {
@@ -64,20 +65,22 @@ Result expected(const at::Tensor& values, std::int64_t queries) {
 
 /// Of the kernels, also where they are not the faster ones.
 Result of_kernels(const at::Tensor& qkv, std::int64_t queries) {
-  const SelfAttention arguments{.qkv = qkv.const_data_ptr<float>(),
-                                .samples = qkv.size(0),
-                                .tokens = qkv.size(1),
-                                .queries = queries,
-                                .heads = qkv.size(3),
-                                .features = qkv.size(4)};
+  const kernels::SelfAttention arguments{.qkv = qkv.const_data_ptr<float>(),
+                                         .samples = qkv.size(0),
+                                         .tokens = qkv.size(1),
+                                         .queries = queries,
+                                         .heads = qkv.size(3),
+                                         .features = qkv.size(4)};
   Result result{.output = at::full({qkv.size(0), queries, qkv.size(3), qkv.size(4)}, 99.0F),
                 .gradient = at::full_like(qkv, 99.0F)};
   at::Tensor log_sums = at::empty({qkv.size(0), qkv.size(3), queries});
-  const HeadRange all{0, qkv.size(0) * qkv.size(3)};
-  write_self_attention(arguments, all, result.output.mutable_data_ptr<float>(), log_sums.mutable_data_ptr<float>());
+  const kernels::HeadRange all{0, qkv.size(0) * qkv.size(3)};
+  kernels::write_self_attention(arguments, all, result.output.mutable_data_ptr<float>(),
+                                log_sums.mutable_data_ptr<float>());
   const at::Tensor gradient = output_gradient(result.output).to(at::kFloat);
-  write_self_attention_gradient(arguments, all, result.output.const_data_ptr<float>(), log_sums.const_data_ptr<float>(),
-                                gradient.const_data_ptr<float>(), result.gradient.mutable_data_ptr<float>());
+  kernels::write_self_attention_gradient(arguments, all, result.output.const_data_ptr<float>(),
+                                         log_sums.const_data_ptr<float>(), gradient.const_data_ptr<float>(),
+                                         result.gradient.mutable_data_ptr<float>());
   return result;
 }
 
@@ -96,7 +99,7 @@ Result of_function(const at::Tensor& values, std::int64_t queries) {
 class AttentionKernelsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_vector_kernels()) GTEST_SKIP() << "this processor has no AVX2";
+    if (!kernels::has_vector_kernels()) GTEST_SKIP() << "this processor has no AVX2";
   }
 };
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "models/depthwise_products.hpp"
+#include "kernels/depthwise_products.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/patch_products.hpp"
 #include "models/gradient_sink.hpp"
-#include "models/patch_products.hpp"
-#include "models/vector_kernels.hpp"
 
 namespace lockstep::models {
 namespace convolution_test {
@@ -79,32 +79,33 @@ std::string text_of(const Case& of) {
 at::Tensor product_of(const at::Tensor& images, const at::Tensor& gradients, const at::Tensor& weight,
                       const Convolution& of) {
   at::Tensor result = at::full_like(weight, 1e30);
-  const PatchProduct product{.images = images.const_data_ptr<float>(),
-                             .gradients = gradients.const_data_ptr<float>(),
-                             .samples = images.size(0),
-                             .height = images.size(2),
-                             .width = images.size(3),
-                             .channels = images.size(1),
-                             .out_height = gradients.size(2),
-                             .out_width = gradients.size(3),
-                             .outputs = gradients.size(1),
-                             .kernel_height = weight.size(2),
-                             .kernel_width = weight.size(3),
-                             .stride = of.stride,
-                             .padding = of.padding};
+  const kernels::PatchProduct product{.images = images.const_data_ptr<float>(),
+                                      .gradients = gradients.const_data_ptr<float>(),
+                                      .samples = images.size(0),
+                                      .height = images.size(2),
+                                      .width = images.size(3),
+                                      .channels = images.size(1),
+                                      .out_height = gradients.size(2),
+                                      .out_width = gradients.size(3),
+                                      .outputs = gradients.size(1),
+                                      .kernel_height = weight.size(2),
+                                      .kernel_width = weight.size(3),
+                                      .stride = of.stride,
+                                      .padding = of.padding};
   if (of.groups == 1) {
-    write_patch_product(product, result.mutable_data_ptr<float>());
+    kernels::write_patch_product(product, 0, kernels::patch_panels(product), result.mutable_data_ptr<float>());
   } else {
-    write_depthwise_product(product, 0, depthwise_blocks(product.channels), result.mutable_data_ptr<float>());
+    kernels::write_depthwise_product(product, 0, kernels::depthwise_blocks(product.channels),
+                                     result.mutable_data_ptr<float>());
   }
   return result;
 }
 
 TEST(PatchProductTest, EverySizeIsExact) {
-  if (!has_vector_kernels()) GTEST_SKIP() << "this processor has no AVX2";
+  if (!kernels::has_vector_kernels()) GTEST_SKIP() << "this processor has no AVX2";
   torch::manual_seed(1);
   for (const Case& each : cases()) {
-    if (each.of.is_transposed || each.channels % kPatchChannels != 0) continue;
+    if (each.of.is_transposed || each.channels % kernels::kPatchChannels != 0) continue;
     const at::Tensor input = integers({2, each.channels, each.height, each.width});
     const at::Tensor weight = weight_of(each).to(at::kDouble).requires_grad_();
     const at::Tensor output = by_library(input.to(at::kDouble), weight, {}, each.of);
@@ -116,7 +117,7 @@ TEST(PatchProductTest, EverySizeIsExact) {
 }
 
 TEST(ConvolutionTest, ThreadsDivideTheWork) {
-  if (!has_fast_vector_kernels()) GTEST_SKIP() << "oneDNN is faster on this processor";
+  if (!kernels::is_used(kernels::Kernel::patch_product)) GTEST_SKIP() << "oneDNN is faster on this processor";
   torch::manual_seed(2);
   const auto random = [](at::IntArrayRef sizes) {
     return torch::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
@@ -167,7 +168,8 @@ TEST(ConvolutionTest, AgreesWithLibTorch) {
 }
 
 TEST(ConvolutionTest, WritesIntoTheSinkAndAddsToIt) {
-  if (!has_fast_vector_kernels()) GTEST_SKIP() << "oneDNN is faster on this processor, and writes elsewhere";
+  if (!kernels::is_used(kernels::Kernel::patch_product))
+    GTEST_SKIP() << "oneDNN is faster on this processor, and writes elsewhere";
   torch::manual_seed(4);
   const at::Tensor input = integers({2, 8, 5, 5});
   const at::Tensor weight = integers({4, 8, 3, 3}).requires_grad_();

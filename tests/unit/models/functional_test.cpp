@@ -11,7 +11,7 @@
 #include <limits>
 #include <vector>
 
-#include "models/gelu_kernels.hpp"
+#include "kernels/gelu.hpp"
 
 namespace lockstep::models {
 namespace functional_test {
@@ -53,7 +53,7 @@ TEST(GeluTest, OutputAgreesWithLibTorch) {
   // (Abramowitz and Stegun 7.1.26, which LibTorch's vectors use); each rounding of a number up to 1 adds 2^-24.
   constexpr double kRounding = 0x1p-24;
   at::Tensor output = at::empty_like(values);
-  gelu_output(values.numel(), values.const_data_ptr<float>(), output.mutable_data_ptr<float>());
+  kernels::gelu_output(values.numel(), values.const_data_ptr<float>(), output.mutable_data_ptr<float>());
   EXPECT_LT(error_of(output), 2e-8 / 2 + 5 * kRounding);
   EXPECT_LT(error_of(models::gelu(values)), 1.5e-7 / 2 + 8 * kRounding);
   const at::Tensor recorded = models::gelu(values.clone().requires_grad_());

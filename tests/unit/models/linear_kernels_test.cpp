@@ -8,7 +8,7 @@
 
 #include <stdexcept>
 
-#include "models/outer_product.hpp"
+#include "kernels/outer_product.hpp"
 
 namespace lockstep::models {
 namespace linear_kernels_test {
@@ -19,18 +19,22 @@ at::Tensor integers(std::initializer_list<std::int64_t> sizes) { return torch::r
 at::Tensor outer_product(const at::Tensor& left, const at::Tensor& right, std::int64_t shift = 0) {
   const std::int64_t count = left.size(1) * right.size(1);
   const at::Tensor memory = torch::full({count + shift}, 1e30);
-  const OuterProduct product{.left = left.const_data_ptr<float>(),
-                             .right = right.const_data_ptr<float>(),
-                             .samples = left.size(0),
-                             .rows = left.size(1),
-                             .columns = right.size(1)};
-  write_outer_product(product, memory.mutable_data_ptr<float>() + shift);
+  const kernels::OuterProduct product{.left = left.const_data_ptr<float>(),
+                                      .right = right.const_data_ptr<float>(),
+                                      .samples = left.size(0),
+                                      .rows = left.size(1),
+                                      .columns = right.size(1)};
+  const std::vector<float> panels = kernels::outer_product_panels(product);
+  float* const result = memory.mutable_data_ptr<float>() + shift;
+  at::parallel_for(0, product.rows, kernels::outer_product_grain(product), [&](std::int64_t begin, std::int64_t end) {
+    kernels::write_outer_product(product, panels, begin, end, result);
+  });
   return memory.narrow(0, shift, count).view({left.size(1), right.size(1)});
 }
 
 TEST(OuterProductTest, EverySizeIsExact) {
   torch::manual_seed(1);
-  for (const std::int64_t samples : {std::int64_t{1}, std::int64_t{8}, kMaxSamples}) {
+  for (const std::int64_t samples : {std::int64_t{1}, std::int64_t{8}, kernels::kMaxSamples}) {
     for (const std::int64_t rows : {1, 3, 4, 9}) {
       for (const std::int64_t columns : {1, 15, 63, 64, 65, 144, 200}) {
         const at::Tensor left = integers({samples, rows});
@@ -66,7 +70,8 @@ TEST(OuterProductTest, ThreadsDivideTheRows) {
 }
 
 TEST(OuterProductTest, MoreSamplesAreRefused) {
-  EXPECT_THROW(outer_product(torch::ones({kMaxSamples + 1, 2}), torch::ones({kMaxSamples + 1, 2})), std::logic_error);
+  EXPECT_THROW(outer_product(torch::ones({kernels::kMaxSamples + 1, 2}), torch::ones({kernels::kMaxSamples + 1, 2})),
+               std::logic_error);
 }
 
 TEST(LinearKernelsTest, AllProductsAreThoseOfLibTorch) {

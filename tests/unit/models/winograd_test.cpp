@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "models/vector_kernels.hpp"
+#include "kernels/kernels.hpp"
 
 namespace lockstep::models {
 namespace winograd_test {
@@ -34,7 +34,7 @@ at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& input, 
 class WinogradTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_vector_kernels()) GTEST_SKIP() << "this processor has no AVX2";
+    if (!kernels::has_vector_kernels()) GTEST_SKIP() << "this processor has no AVX2";
     torch::manual_seed(1);
   }
 

@@ -10,6 +10,7 @@
 
 #include "core/half_format.hpp"
 #include "every_loop.hpp"
+#include "kernels/stochastic_rounding.hpp"
 #include "make_optimizer.hpp"
 #include "optim/stochastic_rounding.hpp"
 #include "support/device_parameters_double.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "optim/stochastic_rounding.hpp"
+#include "kernels/stochastic_rounding.hpp"
 
 #include <lockstep/core/dtype.hpp>
 
@@ -10,15 +10,17 @@
 #include <limits>
 #include <vector>
 
+#include "optim/stochastic_rounding.hpp"
+
 namespace lockstep::optim {
 namespace stochastic_rounding_test {
 
 constexpr float kUnit = 0x1p-7F;  // the distance of numbers of bfloat16 in [1, 2)
 
-std::vector<float> rounded(const std::vector<float>& from, RoundingKey key, std::int64_t begin = 0) {
+std::vector<float> rounded(const std::vector<float>& from, kernels::RoundingKey key, std::int64_t begin = 0) {
   std::vector<std::uint16_t> halves(from.size());
-  round_stochastically(from.data(), reinterpret_cast<std::byte*>(halves.data()), static_cast<std::int64_t>(from.size()),
-                       begin, key);
+  kernels::round_stochastically(from.data(), reinterpret_cast<std::byte*>(halves.data()),
+                                static_cast<std::int64_t>(from.size()), begin, key);
   std::vector<float> values;
   for (const std::uint16_t half : halves) values.push_back(bfloat16_to_float(half));
   return values;
@@ -82,7 +84,7 @@ TEST(StochasticRoundingTest, DrawsAreIndependent) {
 
 TEST(StochasticRoundingTest, DependsOnPositionAndKeyAlone) {
   const std::vector<float> values = wave(5000);
-  const RoundingKey key = rounding_key(1, "w", 1);
+  const kernels::RoundingKey key = rounding_key(1, "w", 1);
   const std::vector<float> whole = rounded(values, key);
   for (const std::size_t cut : {1U, 17U, 4096U}) {
     std::vector<float> parts = rounded({values.begin(), values.begin() + static_cast<std::ptrdiff_t>(cut)}, key);
@@ -104,7 +106,7 @@ TEST(StochasticRoundingTest, TensorsHaveTheSameBits) {
   const at::Tensor tensor = at::from_blob(values.data(), {5000}, at::kFloat);
   for (const std::int64_t begin : {std::int64_t{0}, std::int64_t{123456}, (std::int64_t{1} << 32) - 100}) {
     for (std::int64_t step = 1; step <= 4; ++step) {
-      const RoundingKey key = rounding_key(9, "layer.weight", step);
+      const kernels::RoundingKey key = rounding_key(9, "layer.weight", step);
       const std::vector<float> expected = rounded(values, key, begin);
       const at::Tensor actual = rounded_stochastically(tensor, begin, key);
       EXPECT_EQ(actual.scalar_type(), at::kBFloat16);

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/adafactor.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "core/at_level.hpp"
+#include "kernels/sums.hpp"
+
+namespace lockstep::kernels {
+
+namespace {
+
+constexpr std::int64_t kLanes = 16;  // running sums, so that every vector width adds in the same order
+using Lanes = std::array<double, kLanes>;
+
+double sum_of(const Lanes& lanes) {
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
+/// Of one row. Adds each square to its column's sum, too.
+template <class T>
+LOCKSTEP_INLINE double add_squares(const T* __restrict row, std::int64_t columns, double* __restrict of_columns) {
+  Lanes sums{};
+  const std::int64_t whole = columns - columns % kLanes;
+  for (std::int64_t c = 0; c < whole; c += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      const auto value = static_cast<double>(row[c + lane]);
+      of_columns[c + lane] += value * value;
+      sums[lane] += value * value;
+    }
+  }
+  double sum = sum_of(sums);
+  for (std::int64_t c = whole; c < columns; ++c) {
+    const auto value = static_cast<double>(row[c]);
+    of_columns[c] += value * value;
+    sum += value * value;
+  }
+  return sum;
+}
+
+/// 1 / max(eps1, root of the estimated mean square), for an element of a row and a column. A NaN stays.
+template <class T>
+LOCKSTEP_INLINE T slowing(T of_row, T of_column, T max) {
+  const T product = of_row * of_column;
+  return product > max ? max : product;
+}
+
+/// The sum of squares of one row of the direction.
+template <class T>
+LOCKSTEP_INLINE double square_direction(const T* __restrict row, std::int64_t columns, T of_row,
+                                        const T* __restrict of_columns, T max) {
+  Lanes sums{};
+  const std::int64_t whole = columns - columns % kLanes;
+  for (std::int64_t c = 0; c < whole; c += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      const auto value = static_cast<double>(row[c + lane] * slowing(of_row, of_columns[c + lane], max));
+      sums[lane] += value * value;
+    }
+  }
+  double sum = sum_of(sums);
+  for (std::int64_t c = whole; c < columns; ++c) {
+    const auto value = static_cast<double>(row[c] * slowing(of_row, of_columns[c], max));
+    sum += value * value;
+  }
+  return sum;
+}
+
+template <class T>
+LOCKSTEP_INLINE void move_row(T* __restrict parameter, const T* __restrict gradient, std::int64_t columns, T of_row,
+                              const T* __restrict of_columns, T max, T decay_factor, T step) {
+  for (std::int64_t c = 0; c < columns; ++c) {
+    parameter[c] = decay_factor * parameter[c] - step * (gradient[c] * slowing(of_row, of_columns[c], max));
+  }
+}
+
+/// The factors of rows and columns, whose product slows a step down.
+template <class T>
+struct Slowing {
+  std::vector<T> of_rows;     // [count, rows]
+  std::vector<T> of_columns;  // [count, columns]
+};
+
+template <class T>
+T inverse_root(double value) {
+  return static_cast<T>(1 / std::sqrt(value));
+}
+
+/// Moves the mean squares of one matrix.
+template <class T>
+void learn(const AdafactorMatrices<T>& of, std::int64_t matrix, double take, std::vector<double>& sums) {
+  const auto toward = [take](T mean, double sum, std::int64_t count) {
+    return static_cast<T>(static_cast<double>(mean) + take * (sum / static_cast<double>(count) - mean));
+  };
+  std::fill(sums.begin(), sums.end(), 0);
+  for (std::int64_t r = matrix * of.rows; r < (matrix + 1) * of.rows; ++r) {
+    const double sum = at_level<add_squares<T>>(of.gradients + r * of.columns, of.columns, sums.data());
+    of.of_rows[r] = toward(of.of_rows[r], sum, of.columns);
+  }
+  T* const columns = of.of_columns + matrix * of.columns;
+  for (std::int64_t c = 0; c < of.columns; ++c) columns[c] = toward(columns[c], sums[c], of.rows);
+}
+
+template <class T>
+Slowing<T> learn(const AdafactorMatrices<T>& of, const AdafactorNumbers& numbers) {
+  Slowing<T> slowing{.of_rows = std::vector<T>(of.count * of.rows),
+                     .of_columns = std::vector<T>(of.count * of.columns)};
+  std::vector<double> sums(of.columns);
+  for (std::int64_t matrix = 0; matrix < of.count; ++matrix) {
+    learn(of, matrix, numbers.take, sums);
+    const T* const rows = of.of_rows + matrix * of.rows;
+    double mean = 0;
+    for (std::int64_t r = 0; r < of.rows; ++r) mean += static_cast<double>(rows[r]) / static_cast<double>(of.rows);
+    mean = mean < numbers.eps1 ? numbers.eps1 : mean;  // a NaN stays
+    std::transform(rows, rows + of.rows, slowing.of_rows.begin() + matrix * of.rows,
+                   [mean](T row) { return inverse_root<T>(static_cast<double>(row) / mean); });
+  }
+  std::transform(of.of_columns, of.of_columns + of.count * of.columns, slowing.of_columns.begin(),
+                 [](T column) { return inverse_root<T>(static_cast<double>(column)); });
+  return slowing;
+}
+
+template <class T>
+void update(const AdafactorMatrices<T>& of, const AdafactorNumbers& numbers) {
+  const auto count = static_cast<double>(of.count * of.rows * of.columns);
+  const double size = std::sqrt(sum_of_squares(of.parameters, of.count * of.rows * of.columns) / count);
+  const Slowing<T> slowing = learn(of, numbers);
+  const auto max = static_cast<T>(1 / numbers.eps1);
+  /// visit(row of all matrices, its factor, the factors of its columns)
+  const auto for_each_row = [&](const auto& visit) {
+    for (std::int64_t r = 0; r < of.count * of.rows; ++r) {
+      visit(r * of.columns, slowing.of_rows[r], slowing.of_columns.data() + r / of.rows * of.columns);
+    }
+  };
+  double squares = 0;
+  for_each_row([&](std::int64_t at, T of_row, const T* of_columns) {
+    squares += at_level<square_direction<T>>(of.gradients + at, of.columns, of_row, of_columns, max);
+  });
+  const double shorten = std::sqrt(squares / count) / numbers.d;
+  const double lr = (size < numbers.eps2 ? numbers.eps2 : size) * numbers.relative_lr;
+  const auto step = static_cast<T>(numbers.sign * lr / (shorten < 1 ? 1 : shorten));
+  for_each_row([&](std::int64_t at, T of_row, const T* of_columns) {
+    at_level<move_row<T>>(of.parameters + at, of.gradients + at, of.columns, of_row, of_columns, max,
+                          static_cast<T>(numbers.decay_factor), step);
+  });
+}
+
+}  // namespace
+
+void update_by_adafactor(const AdafactorMatrices<float>& matrices, const AdafactorNumbers& numbers) {
+  update(matrices, numbers);
+}
+
+void update_by_adafactor(const AdafactorMatrices<double>& matrices, const AdafactorNumbers& numbers) {
+  update(matrices, numbers);
+}
+
+}  // namespace lockstep::kernels

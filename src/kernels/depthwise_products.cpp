@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/depthwise_products.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/vectors.hpp"
+
+namespace lockstep::kernels {
+
+namespace {
+
+static_assert(kVector == kPatchChannels);
+static_assert(kDepthwiseChannels == 2 * kVector);
+
+// --- the convolution ---
+
+constexpr std::int64_t kTile = 6;  // pixels of a row whose sums fill 12 registers
+
+/// Rows of an image that the kernel covers, with zeros at both ends: a ring of `kernel` rows.
+template <std::int64_t kChannels>
+class PaddedRows {
+ public:
+  PaddedRows(const DepthwiseConvolution& of, std::int64_t channel)
+      : of_(of),
+        channel_(channel),
+        // The last tile reads past the pixels that it needs.
+        width_((of.out_width + kTile) * of.stride + of.kernel + of.padding),
+        values_(static_cast<std::size_t>(of.kernel * width_ * kChannels)) {}
+
+  /// Row `row` of the image of a sample, or zeros outside of it.
+  void read(std::int64_t sample, std::int64_t row) {
+    float* const to = place(row);
+    if (row < 0 || row >= of_.height) {
+      std::fill(to, to + width_ * kChannels, 0.0F);
+      return;
+    }
+    const float* from = of_.images + (sample * of_.height + row) * of_.width * of_.channels + channel_;
+    const std::int64_t count = std::min(of_.width, width_ - of_.padding);
+    for (std::int64_t w = 0; w < count; ++w, from += of_.channels) {
+      std::copy(from, from + kChannels, to + (of_.padding + w) * kChannels);
+    }
+    // What a row of another image or zeros left behind.
+    std::fill(to, to + of_.padding * kChannels, 0.0F);
+    std::fill(to + (of_.padding + count) * kChannels, to + width_ * kChannels, 0.0F);
+  }
+
+  const float* row(std::int64_t row) const { return const_cast<PaddedRows*>(this)->place(row); }
+
+ private:
+  float* place(std::int64_t row) {
+    return values_.data() + (row + of_.kernel) % of_.kernel * width_ * kChannels;  // row >= -kernel
+  }
+
+  const DepthwiseConvolution& of_;
+  std::int64_t channel_;
+  std::int64_t width_;
+  std::vector<float> values_;
+};
+
+/// @param rows     [kKernel] rows under the kernel
+/// @param weights  [kKernel][kKernel][channels of the block]
+/// @param bias     [channels of the block]
+template <std::int64_t kKernel, std::int64_t kStride, std::int64_t kVectors>
+LOCKSTEP_VECTOR_KERNEL void write_output_row(const float* const* rows, const float* weights, const float* bias,
+                                             std::int64_t out_width, std::int64_t channels, float* to) {
+  constexpr std::int64_t kChannels = kVectors * kVector;
+  for (std::int64_t first = 0; first < out_width; first += kTile) {
+    Vector sums[kTile][kVectors];
+#pragma GCC unroll 8
+    for (std::int64_t t = 0; t < kTile; ++t) {
+#pragma GCC unroll 8
+      for (std::int64_t v = 0; v < kVectors; ++v) sums[t][v] = load(bias + v * kVector);
+    }
+    for (std::int64_t i = 0; i < kKernel; ++i) {
+      const float* const row = rows[i] + first * kStride * kChannels;
+      const float* const factors = weights + i * kKernel * kChannels;
+#pragma GCC unroll 8
+      for (std::int64_t k = 0; k < kKernel; ++k) {
+#pragma GCC unroll 8
+        for (std::int64_t v = 0; v < kVectors; ++v) {
+          const Vector factor = load(factors + k * kChannels + v * kVector);
+#pragma GCC unroll 8
+          for (std::int64_t t = 0; t < kTile; ++t) {
+            sums[t][v] += factor * load(row + (t * kStride + k) * kChannels + v * kVector);
+          }
+        }
+      }
+    }
+    const std::int64_t count = std::min(kTile, out_width - first);
+    for (std::int64_t t = 0; t < count; ++t) {
+#pragma GCC unroll 8
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        store(sums[t][v], to + (first + t) * channels + v * kVector);
+      }
+    }
+  }
+}
+
+template <std::int64_t kKernel, std::int64_t kStride, std::int64_t kVectors>
+void write_block(const DepthwiseConvolution& of, std::int64_t sample, std::int64_t channel, float* result) {
+  constexpr std::int64_t kChannels = kVectors * kVector;
+  constexpr std::int64_t kTaps = kKernel * kKernel;
+  float weights[kTaps * kChannels];
+  float bias[kChannels];
+  for (std::int64_t c = 0; c < kChannels; ++c) {
+    for (std::int64_t k = 0; k < kTaps; ++k) {
+      weights[k * kChannels + c] = of.weight[(channel + c) * kTaps + (of.is_turned ? kTaps - 1 - k : k)];
+    }
+    bias[c] = of.bias == nullptr ? 0 : of.bias[channel + c];
+  }
+  PaddedRows<kChannels> padded(of, channel);
+  std::int64_t next = -of.padding;  // row to be read
+  for (std::int64_t h = 0; h < of.out_height; ++h) {
+    const std::int64_t first = h * kStride - of.padding;
+    for (next = std::max(next, first); next < first + kKernel; ++next) padded.read(sample, next);
+    const float* rows[kKernel];
+    for (std::int64_t i = 0; i < kKernel; ++i) rows[i] = padded.row(first + i);
+    write_output_row<kKernel, kStride, kVectors>(
+        rows, weights, bias, of.out_width, of.channels,
+        result + (sample * of.out_height + h) * of.out_width * of.channels + channel);
+  }
+}
+
+template <std::int64_t kKernel>
+void write_channels_of_sample(const DepthwiseConvolution& of, std::int64_t sample, std::int64_t channel,
+                              float* result) {
+  const bool is_pair = channel + 2 * kVector <= of.channels;
+  if (of.stride == 1) {
+    is_pair ? write_block<kKernel, 1, 2>(of, sample, channel, result)
+            : write_block<kKernel, 1, 1>(of, sample, channel, result);
+  } else {
+    is_pair ? write_block<kKernel, 2, 2>(of, sample, channel, result)
+            : write_block<kKernel, 2, 1>(of, sample, channel, result);
+  }
+}
+
+// --- the gradient of the weight: along a row of pixels, the sums of a row of the kernels stay in registers ---
+
+/// A row of gradients, the row of the images under a row of the kernel, and the channels of both.
+struct RowPair {
+  const float* image;
+  const float* gradients;
+};
+
+/// Adds the products of a row of gradients with the pixels under a row of the kernel.
+/// @param kWidth  of the kernel
+/// @param sums    [kWidth][kVectors * kVector]
+template <std::int64_t kWidth, std::int64_t kVectors>
+LOCKSTEP_VECTOR_KERNEL void add_row(const PatchProduct& product, const RowPair& rows, float* sums) {
+  Vector totals[kWidth][kVectors];
+#pragma GCC unroll 8
+  for (std::int64_t k = 0; k < kWidth; ++k) {
+#pragma GCC unroll 8
+    for (std::int64_t v = 0; v < kVectors; ++v) {
+      totals[k][v] = load(sums + (k * kVectors + v) * kVector);
+    }
+  }
+  for (std::int64_t w = 0; w < product.out_width; ++w) {
+    const std::int64_t first = w * product.stride - product.padding;
+    const float* const gradient = rows.gradients + w * product.outputs;
+    const float* const pixel = rows.image + first * product.channels;
+    const bool is_inside = first >= 0 && first + kWidth <= product.width;
+#pragma GCC unroll 8
+    for (std::int64_t k = 0; k < kWidth; ++k) {
+      if (!is_inside && (first + k < 0 || first + k >= product.width)) continue;
+#pragma GCC unroll 8
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        totals[k][v] += load(gradient + v * kVector) * load(pixel + k * product.channels + v * kVector);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (std::int64_t k = 0; k < kWidth; ++k) {
+#pragma GCC unroll 8
+    for (std::int64_t v = 0; v < kVectors; ++v) {
+      store(totals[k][v], sums + (k * kVectors + v) * kVector);
+    }
+  }
+}
+
+/// The kernels of kVectors * kVector channels.
+template <std::int64_t kWidth, std::int64_t kVectors>
+void write_channels(const PatchProduct& product, std::int64_t channel, float* result) {
+  constexpr std::int64_t kChannels = kVectors * kVector;
+  std::vector<float> sums(static_cast<std::size_t>(product.kernel_height * kWidth * kChannels));
+  for (std::int64_t n = 0; n < product.samples; ++n) {
+    for (std::int64_t h = 0; h < product.out_height; ++h) {
+      const float* const gradients =
+          product.gradients + (n * product.out_height + h) * product.out_width * product.outputs + channel;
+      for (std::int64_t k = 0; k < product.kernel_height; ++k) {
+        const std::int64_t row = h * product.stride - product.padding + k;
+        if (row < 0 || row >= product.height) continue;
+        const float* const image =
+            product.images + (n * product.height + row) * product.width * product.channels + channel;
+        add_row<kWidth, kVectors>(product, {image, gradients}, sums.data() + k * kWidth * kChannels);
+      }
+    }
+  }
+  const std::int64_t taps = product.kernel_height * kWidth;
+  for (std::int64_t c = 0; c < kChannels; ++c) {
+    for (std::int64_t k = 0; k < taps; ++k) {
+      result[(channel + c) * taps + k] = sums[static_cast<std::size_t>(k * kChannels + c)];
+    }
+  }
+}
+
+template <std::int64_t kWidth>
+void write_channels_of_width(const PatchProduct& product, std::int64_t begin, std::int64_t end, float* result) {
+  std::int64_t channel = begin;
+  for (; channel + 2 * kVector <= end; channel += 2 * kVector) write_channels<kWidth, 2>(product, channel, result);
+  if (channel < end) write_channels<kWidth, 1>(product, channel, result);
+}
+
+}  // namespace
+
+bool is_depthwise_size(std::int64_t kernel, std::int64_t stride) {
+  return (kernel == 3 || kernel == 5 || kernel == 7) && (stride == 1 || stride == 2);
+}
+
+void write_depthwise_convolution(const DepthwiseConvolution& of, std::int64_t begin, std::int64_t end, float* result) {
+  const std::int64_t blocks = depthwise_blocks(of.channels);
+  for (std::int64_t i = begin; i < end; ++i) {
+    const std::int64_t sample = i / blocks;
+    const std::int64_t channel = i % blocks * kDepthwiseChannels;
+    switch (of.kernel) {
+      case 3:
+        write_channels_of_sample<3>(of, sample, channel, result);
+        break;
+      case 5:
+        write_channels_of_sample<5>(of, sample, channel, result);
+        break;
+      default:
+        write_channels_of_sample<7>(of, sample, channel, result);
+        break;
+    }
+  }
+}
+
+void write_depthwise_product(const PatchProduct& product, std::int64_t begin, std::int64_t end, float* result) {
+  const std::int64_t first = begin * kDepthwiseChannels;
+  const std::int64_t last = std::min(end * kDepthwiseChannels, product.channels);
+  switch (product.kernel_width) {
+    case 3:
+      return write_channels_of_width<3>(product, first, last, result);
+    case 5:
+      return write_channels_of_width<5>(product, first, last, result);
+    default:
+      return write_channels_of_width<7>(product, first, last, result);
+  }
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+#include "core/bfloat16.hpp"
+
+namespace lockstep::kernels {
+
+// gelu(x) = x Phi(x), where Phi is the normal distribution. The same bits on any processor.
+
+/// output = gelu(input), with an error of at most 3e-7 of |input|.
+void gelu_output(std::int64_t count, const float* input, float* output);
+
+/// input_gradient = gradient * d/dx gelu(x). Computed in float32; the derivative has an error of at most 3e-7.
+void gelu_gradient(std::int64_t count, const float* input, const float* gradient, float* input_gradient);
+void gelu_gradient(std::int64_t count, const BFloat16* input, const BFloat16* gradient, BFloat16* input_gradient);
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+// The parts of winograd.hpp that compute. Vector kernels.
+namespace lockstep::kernels {
+
+/// A convolution with a kernel of 3x3 and a stride of 1. Images have their channels innermost.
+struct WinogradTask {
+  const float* images;              ///< [samples, height, width, channels]
+  const float* weight = nullptr;    ///< [kWinogradPositions][outputs / kWinogradPanel][channels][kWinogradPanel]
+  const float* bias = nullptr;      ///< [outputs]; null = none
+  const float* residual = nullptr;  ///< [samples, out_height, out_width, outputs], which is added; null = none
+  std::int64_t height, width;
+  std::int64_t channels;  ///< like outputs, a multiple of kWinogradPanel
+  std::int64_t out_height, out_width, outputs;
+  std::int64_t padding;
+  bool has_relu = false;
+
+  std::int64_t tile_rows() const { return (out_height + 1) / 2; }
+  std::int64_t tile_columns() const { return (out_width + 1) / 2; }
+  std::int64_t tiles(std::int64_t samples) const { return samples * tile_rows() * tile_columns(); }
+};
+
+inline constexpr std::int64_t kWinogradPositions = 16;
+inline constexpr std::int64_t kWinogradPanel = 16;  // columns of a matrix; the sums then fill 12 of 16 registers
+inline constexpr std::int64_t kWinogradTiles = 48;  // in a block; their numbers of one position stay in the caches
+inline constexpr std::int64_t kSummedTiles = 96;    // likewise, for the gradient of the weight
+
+/// kWinogradPanel columns of the weight of a task.
+/// @param weight     [outputs, 3, 3, channels]
+/// @param panel      number of kWinogradPanel outputs; turned, of channels
+/// @param is_turned  for the gradient of the input: outputs and channels change places
+void write_winograd_panel(const float* weight, std::int64_t outputs, std::int64_t channels, std::int64_t panel,
+                          bool is_turned, float* to);
+
+/// The output pixels of `count` tiles, at most kWinogradTiles.
+/// @param left      memory for [kWinogradPositions][kWinogradTiles][channels]
+/// @param products  memory for [kWinogradPositions][kWinogradTiles][outputs]
+void write_winograd_tiles(const WinogradTask& task, std::int64_t first, std::int64_t count, float* left,
+                          float* products, float* result);
+
+/// Adds what `count` tiles, at most kSummedTiles, contribute to the gradient of the weight of the channels [begin,
+/// end).
+/// @param gradients  of the output
+/// @param left       memory for [kWinogradPositions][outputs][kSummedTiles]
+/// @param right      memory for [kWinogradPositions][end - begin][kSummedTiles]
+/// @param sums       [kWinogradPositions][outputs][end - begin]
+void add_winograd_tiles(const WinogradTask& task, const float* gradients, std::int64_t first, std::int64_t count,
+                        std::int64_t begin, std::int64_t end, float* left, float* right, float* sums);
+
+/// The gradient of the weight of some channels.
+/// @param sums    [kWinogradPositions][outputs][channels]
+/// @param to      [outputs][9], of which each is `stride` behind the one before: `channels` numbers
+void write_winograd_taps(const float* sums, std::int64_t outputs, std::int64_t channels, float* to,
+                         std::int64_t stride);
+
+}  // namespace lockstep::kernels

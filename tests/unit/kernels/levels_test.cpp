@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Small integers are exact in every order, so that each level has the same bits.
+#include "support/levels.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "kernels/averages.hpp"
+#include "kernels/finite_sums.hpp"
+#include "kernels/floats.hpp"
+#include "kernels/outer_product.hpp"
+#include "kernels/pixels.hpp"
+#include "kernels/sums.hpp"
+
+namespace lockstep::kernels {
+namespace levels_test {
+
+constexpr std::int64_t kCount = 77;  // some vectors of every width, and a tail
+
+/// 0, 1, 2, ... as T.
+template <class T>
+std::vector<T> counted() {
+  std::vector<T> values(kCount);
+  for (std::int64_t i = 0; i < kCount; ++i) values[i] = static_cast<T>(i);
+  return values;
+}
+
+template <class T>
+void expect_sums() {
+  const std::vector<T> values = counted<T>();
+  const std::vector<T> ones(kCount, T{1});
+  EXPECT_EQ(sum_of_products(values.data(), ones.data(), kCount), 76 * 77 / 2);
+  EXPECT_EQ(sum_of_squares(values.data(), kCount), 76 * 77 * 153 / 6);
+}
+
+TEST(KernelLevelsTest, Sums) {
+  testing::at_each_level([] {
+    expect_sums<float>();
+    expect_sums<double>();
+  });
+}
+
+TEST(KernelLevelsTest, FiniteSums) {
+  std::vector<float> values = counted<float>();
+  values[76] = std::numeric_limits<float>::infinity();
+  values[75] = std::nanf("");
+  testing::at_each_level([&] {
+    const Summation summation = summation_of(DType::float32);
+    ASSERT_EQ(summation.element_bytes, sizeof(float));
+    const FiniteSums sums = summation.sum(reinterpret_cast<const std::byte*>(values.data()), values.size());
+    EXPECT_EQ(sums.count, 75U);
+    EXPECT_EQ(sums.min, 0);
+    EXPECT_EQ(sums.max, 74);
+    EXPECT_EQ(sums.sum, 74 * 75 / 2);
+    EXPECT_EQ(sums.square_sum, 74 * 75 * 149 / 6);
+    EXPECT_EQ(sums.zeros, 1U);
+  });
+}
+
+TEST(KernelLevelsTest, RowsOfNumbers) {
+  const std::vector<float> values = counted<float>();
+  const std::vector<float> fours(kCount, 4.0F);
+  testing::at_each_level([&] {
+    std::vector<float> out(kCount);
+    blend_rows(values.data(), fours.data(), out.size(), 0.25, out.data());
+    for (std::int64_t i = 0; i < kCount; ++i) EXPECT_EQ(out[i], 0.25F * static_cast<float>(i) + 3);
+
+    const std::vector<float> kernel = {1, 2, 3};
+    weighted_sums(values.data(), kCount - 4, 2, kernel.data(), 3, out.data());
+    for (std::int64_t i = 0; i < kCount - 4; ++i) EXPECT_EQ(out[i], static_cast<float>(6 * i + 2 * 2 + 3 * 4));
+
+    std::vector<float> halves = values;
+    for (float& half : halves) half += 0.5F;
+    std::vector<std::uint8_t> bytes(kCount);
+    round_to_bytes(halves.data(), bytes.size(), bytes.data());
+    for (std::int64_t i = 0; i < kCount; ++i) EXPECT_EQ(bytes[i], (i + 1) / 2 * 2) << i;  // ties to even
+  });
+}
+
+TEST(KernelLevelsTest, Averages) {
+  testing::at_each_level([] {
+    std::vector<float> average(kCount, 0.0F);
+    std::vector<float> values = counted<float>();
+    auto* const to = reinterpret_cast<std::byte*>(average.data());
+    auto* const from = reinterpret_cast<std::byte*>(values.data());
+    blend(DType::float32, to, from, kCount, 0.5);
+    for (std::int64_t i = 0; i < kCount; ++i) EXPECT_EQ(average[i], 0.5F * static_cast<float>(i));
+    exchange(DType::float32, to, from, kCount);
+    EXPECT_EQ(average, counted<float>());
+    EXPECT_EQ(values[76], 38);
+  });
+}
+
+TEST(KernelLevelsTest, Pixels) {
+  std::vector<std::uint8_t> rgb(3 * kCount);
+  for (std::size_t i = 0; i < rgb.size(); ++i) rgb[i] = static_cast<std::uint8_t>(i / 3);  // grey
+  testing::at_each_level([&] {
+    std::vector<std::uint8_t> grey(kCount);
+    luminance(rgb.data(), grey.size(), grey.data());
+    EXPECT_EQ(grey, counted<std::uint8_t>());
+    EXPECT_EQ(sum_of_luminance(rgb.data(), grey.size(), 3), 76 * 77 / 2);
+    std::vector<std::uint8_t> same = rgb;
+    saturate(same.data(), grey.size(), 2);
+    EXPECT_EQ(same, rgb);
+  });
+}
+
+TEST(KernelLevelsTest, OuterProducts) {
+  const std::vector<float> left = {1, 2, 3, 4, 5, 6};  // [2, 3]
+  std::vector<float> right = counted<float>();
+  const std::vector<float> more(kCount, 1.0F);
+  right.insert(right.end(), more.begin(), more.end());  // [2, kCount]
+  const OuterProduct product{.left = left.data(), .right = right.data(), .samples = 2, .rows = 3, .columns = kCount};
+  testing::at_each_level([&] {
+    std::vector<float> result(3 * kCount, 1e30F);
+    const std::vector<float> panels = outer_product_panels(product);
+    write_outer_product(product, panels, 0, 1, result.data());
+    write_outer_product(product, panels, 1, 3, result.data());
+    for (std::int64_t r = 0; r < 3; ++r) {
+      for (std::int64_t c = 0; c < kCount; ++c) {
+        EXPECT_EQ(result[r * kCount + c], left[r] * static_cast<float>(c) + left[3 + r]) << r << " " << c;
+      }
+    }
+  });
+}
+
+}  // namespace levels_test
+}  // namespace lockstep::kernels
