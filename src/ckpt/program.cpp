@@ -15,6 +15,7 @@
 #include "ckpt/commands.hpp"
 #include "ckpt/listing.hpp"
 #include "ckpt/text.hpp"
+#include "core/processor_level.hpp"
 #include "core/standard_streams.hpp"
 
 namespace lockstep::ckpt {
@@ -34,6 +35,11 @@ Exit codes
   8  file or array not found
 )";
 
+const char* const kEnvironment = R"(
+Environment variables
+  LOCKSTEP_CPU  Lowers the processor level: generic, avx2, avx512 or amx. `ckpt --version` prints the level in use
+)";
+
 std::string overview() {
   Table table({Align::left, Align::left, Align::left});
   for (const Command& command : commands()) table.add({"  " + command.name, command.words, command.help});
@@ -42,7 +48,7 @@ std::string overview() {
          table.text() +
          "\nFILE is a checkpoint (folder or state.h5), a folder of checkpoints or of a run (its latest checkpoint is "
          "used),\nor a file of another program. FILE/NAME is an array in it.\n" +
-         kExitCodes;
+         kEnvironment + kExitCodes;
 }
 
 std::vector<OptionSpec> options_of(const Command& command) {
@@ -72,13 +78,15 @@ const Command& command_of(const std::string& name) {
 }
 
 Exit dispatch(const std::vector<std::string>& words) {
+  require_usable_level();
   if (words.empty()) throw usage_error("the command is missing; see ckpt --help");
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print(overview());
     return Exit::ok;
   }
   if (words[0] == "--version") {
-    print(std::string("ckpt ") + LOCKSTEP_VERSION + "\n");
+    print(std::string("ckpt ") + LOCKSTEP_VERSION + "\nprocessor_level " + std::string(name_of(processor_level())) +
+          "\n");
     return Exit::ok;
   }
   const Command& command = command_of(words[0]);

@@ -129,6 +129,16 @@ const Rows& exit_codes() {
   return rows;
 }
 
+const Rows& environment_variables() {
+  static const Rows rows = {
+      {"LOCKSTEP_CPU",
+       "Lowers the processor level of Lockstep and its libraries: generic, avx2, avx512 or amx. `trainer --version` "
+       "prints the level in use"},
+      {"OMP_NUM_THREADS", "Number of threads of each rank if run.threads is 0"},
+  };
+  return rows;
+}
+
 const char* const kExamples = R"(
 Examples
   mpirun -np 2 trainer
@@ -156,6 +166,7 @@ std::string overview_help(const KeySpecs& specs, const SectionHelp& sections) {
   text += paragraph("Sections (--help=SECTION lists the keys)", section_rows);
   const KeySpecs top = specs_of("", known);
   if (!top.empty()) text += paragraph("Keys without a section", key_rows(top));
+  text += paragraph("Environment variables", environment_variables());
   text += paragraph("Exit codes (the same on every rank)", exit_codes());
   return text + kExamples;
 }

@@ -50,6 +50,21 @@ TEST(CommandLineTest, HelpNamesCommandsSectionsAndExitCodesOnce) {
       << refused.output;
 }
 
+TEST(CommandLineTest, CkptNamesTheLevelAndRefusesOthers) {
+  const auto ckpt = [](const std::string& level, const std::string& arguments) {
+    return testing::run_shell("LOCKSTEP_CPU=" + level + " " + testing::ckpt_program() + " " + arguments);
+  };
+  const Outcome version = ckpt("generic", "--version");
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_EQ(version.output, "ckpt 0.1.0\nprocessor_level generic\n");
+  for (const char* arguments : {"--version", "ls /nowhere"}) {
+    const Outcome refused = ckpt("fast", arguments);
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    EXPECT_TRUE(refused.output.starts_with("ckpt: LOCKSTEP_CPU=fast is unknown. Choose one of: generic"))
+        << refused.output;
+  }
+}
+
 TEST(CommandLineTest, RanksWithDifferentProcessorLevels) {
   if (machine_level() == ProcessorLevel::generic) GTEST_SKIP() << "this machine has the level generic only";
   const testing::TemporaryFolder folder;

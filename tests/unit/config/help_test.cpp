@@ -84,6 +84,7 @@ TEST(HelpTest, TheOverviewNamesEverythingOnce) {
   EXPECT_NE(text.find("\n  --resume  what to go on from. Text; default none\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\n  75   Stopped on request"), std::string::npos) << text;
   EXPECT_NE(text.find("\n  130  Interrupted twice"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  LOCKSTEP_CPU     Lowers the processor level"), std::string::npos) << text;
   EXPECT_EQ(text.find(" \n"), std::string::npos) << text;
   EXPECT_EQ(text.find("optim.betas"), std::string::npos) << text;
 }
