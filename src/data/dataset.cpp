@@ -78,20 +78,27 @@ bool has_pipeline(const Section& data, const Source& source) {
 
 bool is_unlabelled(const Section& data) { return data.has("unlabelled") && data.boolean("unlabelled"); }
 
+bool reads_folders(const Source& source) {
+  return std::any_of(source.keys.begin(), source.keys.end(),
+                     [](const KeySpec& key) { return key.name == "data.unlabelled"; });
+}
+
 /// With one class, every prediction would be right.
-void require_two_classes(const Dataset& train) {
+void require_two_classes(const Dataset& train, const Source& source) {
   const Task task = train.task();
   const bool has_classes = task.kind == TaskKind::classification || task.kind == TaskKind::language;
   if (!has_classes || task.classes != 1) return;
   const std::string name = task.class_names.empty() ? "" : " ('" + task.class_names.front() + "')";
-  throw DataError("the training data have only one class" + name +
-                  ", so that there is nothing to learn; check data.path: it can be a folder too high or too low. For "
-                  "images without classes, set data.unlabelled=true");
+  throw DataError("the training data have only one class" + name + ", so that there is nothing to learn; " +
+                  (reads_folders(source)
+                       ? "check data.path: it can be a folder too high or too low. For images without "
+                         "classes, set data.unlabelled=true"
+                       : "check the data and the number of classes of data.name = " + source.name));
 }
 
 }  // namespace
 
-ImageSplits open_images(const Section& data, const std::vector<Source>& sources) {
+ImageSplits open_images(const Section& data, const std::vector<Source>& sources, const UsedSplits& used) {
   const Source& source = chosen_source(data, sources);
   if (!source.open_images) {
     std::vector<std::string> names;
@@ -101,7 +108,7 @@ ImageSplits open_images(const Section& data, const std::vector<Source>& sources)
     throw ConfigError(data.cite("name") + ": '" + source.name +
                       "' does not provide image files; choose one of: " + joined(names));
   }
-  return with_splits(source.open_images(data), data);
+  return with_splits(source.open_images(data, used), data);
 }
 
 Splits open(const Section& data, const std::vector<Source>& sources, const OpenOptions& options) {
@@ -113,13 +120,13 @@ Splits open(const Section& data, const std::vector<Source>& sources, const OpenO
   const Source& source = chosen_source(data, sources);
   if (options.refuses_unknown_keys) refuse_unknown_keys(data, source, sources);
   const ChosenRoles roles = DataSettings::from(data).roles;
-  Splits splits = has_pipeline(data, source)
-                      ? with_pipelines(open_images(data, sources), data, options, source.normalise, statistics)
-                      : source.open(data);
+  Splits splits = has_pipeline(data, source) ? with_pipelines(open_images(data, sources, options.used), data, options,
+                                                              source.normalise, statistics)
+                                             : source.open(data, options.used);
   if (!splits.train && !splits.val && !splits.test) {
     throw ConfigError(data.cite("name") + ": the source '" + source.name + "' returned no data set; set a split");
   }
-  if (splits.train && !options.is_evaluation && !is_unlabelled(data)) require_two_classes(*splits.train);
+  if (splits.train && !options.is_evaluation && !is_unlabelled(data)) require_two_classes(*splits.train, source);
   for (auto* dataset : {&splits.train, &splits.val, &splits.test}) *dataset = with_roles(*dataset, roles);
   return splits;
 }
@@ -133,7 +140,8 @@ std::optional<ChannelStatistics> prepare(const Section& data, const std::vector<
   const Source& source = chosen_source(data, sources);
   if (options.refuses_unknown_keys) refuse_unknown_keys(data, source, sources);
   if (!has_pipeline(data, source)) return std::nullopt;
-  const Splits splits = with_pipelines(open_images(data, sources), data, options, source.normalise, statistics);
+  const Splits splits =
+      with_pipelines(open_images(data, sources, options.used), data, options, source.normalise, statistics);
   check_images(splits, data);
   return statistics_of(*splits.train);
 }

@@ -135,11 +135,11 @@ IdxSplit read_split(const std::string& folder, const std::string& split, std::in
 /// Both splits and their number of classes.
 struct IdxSplits {
   IdxSplit train;
-  IdxSplit val;
+  std::optional<IdxSplit> val;  ///< empty = it is not used
   std::int64_t classes;
 };
 
-IdxSplits read_splits(const Section& data) {
+IdxSplits read_splits(const Section& data, const UsedSplits& used) {
   const std::string& folder = required_path(data, "a folder of IDX files");
   std::error_code unreadable;
   if (!std::filesystem::is_directory(folder, unreadable)) {
@@ -152,27 +152,30 @@ IdxSplits read_splits(const Section& data) {
     const auto largest = *std::max_element(train.labels.begin(), train.labels.end());
     classes = std::max<std::int64_t>(kMinClasses, std::int64_t{largest} + 1);
   }
+  IdxSplits splits{.train = std::move(train), .val = {}, .classes = classes};
+  if (!used.val) return splits;
   IdxSplit val = read_split(folder, "t10k", classes);
   const auto sample_shape = [](const IdxSplit& split) {
     return std::vector<std::int64_t>(split.images.shape.begin() + 1, split.images.shape.end());
   };
-  if (sample_shape(train) != sample_shape(val)) {
+  if (sample_shape(splits.train) != sample_shape(val)) {
     const auto text = [](std::vector<std::int64_t> shape) {
       if (shape.size() == 2) shape.insert(shape.begin(), 1);
       return words_of(shape);
     };
-    throw DataError(folder, "its training images are " + text(sample_shape(train)) +
+    throw DataError(folder, "its training images are " + text(sample_shape(splits.train)) +
                                 " (channels x height x width), but those of t10k are " + text(sample_shape(val)));
   }
-  return {.train = std::move(train), .val = std::move(val), .classes = classes};
+  splits.val = std::move(val);
+  return splits;
 }
 
-Splits open_idx(const Section& data) {
-  IdxSplits splits = read_splits(data);
+Splits open_idx(const Section& data, const UsedSplits& used) {
+  IdxSplits splits = read_splits(data, used);
   const auto dataset = [&](IdxSplit& split) {
     return std::make_shared<Images>(std::move(split.images), std::move(split.labels), splits.classes);
   };
-  return {.train = dataset(splits.train), .val = dataset(splits.val)};
+  return {.train = dataset(splits.train), .val = splits.val ? dataset(*splits.val) : nullptr};
 }
 
 /// The images for a pipeline.
@@ -222,10 +225,12 @@ class IdxStore : public ImageStore {
   mutable std::uint64_t digest_ = 0;
 };
 
-ImageSplits open_idx_images(const Section& data) {
-  IdxSplits splits = read_splits(data);
-  return {.train = std::make_shared<IdxStore>(std::move(splits.train), "train-images", splits.classes),
-          .val = std::make_shared<IdxStore>(std::move(splits.val), "t10k-images", splits.classes)};
+ImageSplits open_idx_images(const Section& data, const UsedSplits& used) {
+  IdxSplits splits = read_splits(data, used);
+  ImageSplits opened{.train = std::make_shared<IdxStore>(std::move(splits.train), "train-images", splits.classes),
+                     .is_one_part = false};
+  if (splits.val) opened.val = std::make_shared<IdxStore>(std::move(*splits.val), "t10k-images", splits.classes);
+  return opened;
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ class CharacterRun : public TokenRun {
   Alphabet alphabet_;
 };
 
-Splits open_text(const Section& data) {
+Splits open_text(const Section& data, const UsedSplits& used) {
   const auto file = std::make_shared<const MappedFile>(required_path(data, "the path of a text file"));
   std::span<const std::uint8_t> text = file->bytes();
   if (text.size() >= 3 && text[0] == 0xEF && text[1] == 0xBB && text[2] == 0xBF) text = text.subspan(3);  // the BOM
@@ -69,8 +69,9 @@ Splits open_text(const Section& data) {
   const auto windows = [&](std::span<const std::uint8_t> part, Cut cut) {
     return make_windows(std::make_shared<CharacterRun>(file, part, alphabet), cut, block, alphabet.size());
   };
-  return {.train = windows(text.first(train_size), Cut::every_start),
-          .val = windows(text.subspan(train_size), Cut::end_to_end)};
+  Splits splits{.train = windows(text.first(train_size), Cut::every_start)};
+  if (used.val) splits.val = windows(text.subspan(train_size), Cut::end_to_end);
+  return splits;
 }
 
 }  // namespace

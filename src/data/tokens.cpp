@@ -72,7 +72,7 @@ class StoredRun : public TokenRun {
   std::int64_t vocabulary_;
 };
 
-Splits open_tokens(const Section& data) {
+Splits open_tokens(const Section& data, const UsedSplits& used) {
   const std::string& folder = required_path(data, "a folder with train.bin and val.bin");
   const std::int64_t vocabulary = data.integer("vocab_size");
   if (vocabulary == 0)
@@ -84,7 +84,7 @@ Splits open_tokens(const Section& data) {
     return make_windows(run, cut, data.integer("block"), vocabulary);
   };
   splits.train = windows("train.bin", Cut::every_start);
-  splits.val = windows("val.bin", Cut::end_to_end);
+  if (used.val) splits.val = windows("val.bin", Cut::end_to_end);
   return splits;
 }
 

@@ -39,20 +39,23 @@ TEST(EvaluationTest, UnfittingMetricsAreRefusedBeforeTheFirstStep) {
   }
 }
 
-// The model has no output of this name, which is found when it is first read.
-TEST(EvaluationTest, AFailingEvaluationDoesNotLoseTheTraining) {
+TEST(EvaluationTest, ValuesThatNobodyProvidesAreRefusedBeforeTheFirstStep) {
   const testing::TemporaryFolder folder;
-  for (const std::string when : {"--eval.when=end", "--eval.interval=2"}) {
-    const std::string run = folder.path(when.substr(2, 8));
-    const std::string training =
-        "--model.name=mlp --data.train_size=96 --data.val_size=20 --train.max_steps=3 --run.dir=" + run;
-    const Outcome failed = run_ranks(2, training + " --eval.metrics=top_k,k=1,output=missing " + when);
-    EXPECT_NE(failed.exit_code, 0);
-    EXPECT_NE(failed.output.find("missing"), std::string::npos) << failed.output;
-    const Outcome evaluated = run_ranks(2, "eval --from=" + run + " --eval.metrics=top_k,k=1");
-    EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
-    const std::string step = when == "--eval.when=end" ? "step 3 " : "step 2 ";
-    EXPECT_NE(evaluated.output.find(step), std::string::npos) << evaluated.output;
+  const std::vector<std::pair<std::string, std::string>> metrics = {
+      {"top_k,k=1,output=missing", "the model does not return the output 'missing', only 'output'"},
+      {"top_k,k=1,target=missing", "samples do not contain 'missing', only 'data', 'label'"},
+      {"regression,target=label", "errors of 10 outputs need the same number of outputs and targets, not 10 and 1"}};
+  for (const auto& [metric, sentence] : metrics) {
+    for (const int ranks : {1, 2}) {
+      const Outcome outcome = run_ranks(
+          ranks, "--model.name=mlp --train.max_steps=2 --log.interval=1 --eval.when=end --eval.metrics=" + metric +
+                     " --run.dir=" + folder.path("run"));
+      EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+      for (const std::string& part : {std::string("eval.metrics (command line): "), sentence}) {
+        EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
+      }
+      EXPECT_EQ(outcome.output.find("step 1/"), std::string::npos) << outcome.output;
+    }
   }
 }
 
@@ -188,6 +191,45 @@ std::string color_training(const testing::TemporaryFolder& folder, const std::st
          "--eval.per_class=true --optim.lr=0.02 --model.channels=4 --model.hidden=8 --data.name=folder "
          "--data.cache=off --data.transform=" +
          transform + " --data.path=" + folder.path("images") + " --run.dir=" + folder.path("run");
+}
+
+// One image of the evaluation is damaged.
+TEST(EvaluationTest, AFailingEvaluationDoesNotLoseTheTraining) {
+  const testing::TemporaryFolder folder;
+  write_colors(folder, {"a", "b", "c"}, 8);
+  std::filesystem::copy(folder.path("images"), folder.path("val"), std::filesystem::copy_options::recursive);
+  folder.write("val/b/3.ppm", "P6 8 8 255\nshort");
+  const std::string data = " --data.check=off --eval.split=val --data.val_path=" + folder.path("val");
+  for (const std::string when : {"--eval.when=end", "--eval.when=regular --eval.interval=2"}) {
+    std::filesystem::remove_all(folder.path("run"));
+    const Outcome failed = run_ranks(2, color_training(folder) + data + " --train.max_steps=3 " + when);
+    EXPECT_EQ(failed.exit_code, 3) << failed.output;
+    EXPECT_NE(failed.output.find("b/3.ppm"), std::string::npos) << failed.output;
+    const Outcome evaluated = run_ranks(2, "eval --from=" + folder.path("run") + " --eval.split=train");
+    EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
+    const std::string step = when == "--eval.when=end" ? "step 3 " : "step 2 ";
+    EXPECT_NE(evaluated.output.find(step), std::string::npos) << evaluated.output;
+  }
+}
+
+// Also damaged or unlabelled ones.
+TEST(EvaluationTest, FoldersThatACommandDoesNotUseAreNotRead) {
+  const testing::TemporaryFolder folder;
+  write_colors(folder, {"train/a", "train/b"}, 8);
+  std::filesystem::create_directories(folder.path("images/val/other"));
+  std::filesystem::create_directories(folder.path("images/test"));
+  folder.write("images/val/other/1.ppm", "no image");
+  folder.write("images/test/1.ppm", "no image");
+  const Outcome trained = run_ranks(2, color_training(folder) + " --data.check=full --eval.when=never");
+  EXPECT_EQ(trained.exit_code, 0) << trained.output;
+  EXPECT_EQ(trained.output.find("images/test"), std::string::npos) << trained.output;
+  const std::string from = " --from=" + folder.path("run");
+  EXPECT_EQ(run_ranks(1, "eval --eval.split=train" + from).exit_code, 0);
+  EXPECT_EQ(run_ranks(1, "predict --predict.split=train --predict.out=" + folder.path("p.csv") + from).exit_code, 0);
+  const Outcome used = run_ranks(1, "eval --eval.split=val" + from);
+  EXPECT_EQ(used.exit_code, 3) << used.output;
+  EXPECT_NE(used.output.find("the class 'other' does not occur in the training part"), std::string::npos)
+      << used.output;
 }
 
 nlohmann::json evaluation_of(const testing::TemporaryFolder& folder) {

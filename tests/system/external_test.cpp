@@ -87,7 +87,8 @@ class ExternalTest : public ::testing::Test {
         " --eval.metrics=regression,output=distance,target=distance,classes=1";
     const Outcome refused = testing::run_shell(program + settings);
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
-    EXPECT_NE(refused.output.find("the data source has no split 'val', only train, test"), std::string::npos)
+    EXPECT_NE(refused.output.find("the data source has no split 'val'; choose another one, such as train, test"),
+              std::string::npos)
         << refused.output;
     succeed(testing::mpirun_command(2) + " " + program + settings + meters + " --eval.split=test");
     EXPECT_GT(evaluated(program, run, "val/top_1_accuracy "), 0.85);

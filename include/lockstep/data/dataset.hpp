@@ -11,11 +11,14 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace lockstep::data {
@@ -100,7 +103,7 @@ class SampleDataset : public Dataset {
   batch::Batch get(std::span<const batch::Draw> draws) const final;
 };
 
-/// The splits of a data source; null = the source does not have this split.
+/// The splits of a data source; null = the source does not have this split, or the command does not use it.
 struct Splits {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> val = nullptr;
@@ -109,17 +112,49 @@ struct Splits {
   std::shared_ptr<SampleErrors> errors = nullptr;  ///< replaced samples of all splits; null = errors are thrown
 };
 
+/// The splits that a command uses, in addition to the training split. Faults of other splits are none of the command.
+struct UsedSplits {
+  bool val = true;
+  bool test = true;
+};
+
+/// A function that opens a data source: of section `data`, or of section `data` and the splits that are used. In the
+/// latter case, it does not open other splits.
+template <class Result>
+class OpenFunction {
+ public:
+  OpenFunction() = default;
+  OpenFunction(std::nullptr_t) {}
+  template <class F>
+  requires(std::is_invocable_r_v<Result, F&, const Section&> && !std::is_same_v<std::remove_cvref_t<F>, OpenFunction>)
+      OpenFunction(F&& function) {
+    if (!std::function<Result(const Section&)>(function)) return;
+    function_ = [function = std::forward<F>(function)](const Section& data, const UsedSplits&) {
+      return function(data);
+    };
+  }
+  template <class F>
+  requires std::is_invocable_r_v<Result, F&, const Section&, const UsedSplits&> OpenFunction(F&& function)
+      : function_(std::forward<F>(function)) {}
+
+  explicit operator bool() const noexcept { return bool(function_); }
+  Result operator()(const Section& data, const UsedSplits& used = {}) const { return function_(data, used); }
+
+ private:
+  std::function<Result(const Section&, const UsedSplits&)> function_;
+};
+
 /// A row of the table of data sources. A program can append rows to engine::Registry::sources.
 struct Source {
   std::string name;
   std::string help;
   KeySpecs keys;  ///< of section `data`, in addition to the common ones
   /// @throws DataError, ConfigError  not collective: each rank opens the data independently
-  std::function<Splits(const Section& data)> open = {};
+  OpenFunction<Splits> open = {};
   /// For sources of images: the lines `data.transform` convert the images to tensors. `keys` should contain
   /// image_keys(). A source without `val` and `test` is divided as `data.val_fraction` states. If `open` is given as
   /// well, it is used while the keys of image_keys() have their defaults.
-  std::function<ImageSplits(const Section& data)> open_images = {};
+  OpenFunction<ImageSplits> open_images = {};
   /// For sources of images: the line that converts to float32 where data.transform has none. If empty, lines without a
   /// conversion give values in [0, 1], and without any lines the images are normalized as those of ImageNet.
   std::string normalise = {};
@@ -142,6 +177,7 @@ struct OpenOptions {
   std::vector<std::string> class_order = {};
   /// The names of these classes for messages and results, instead of data.class_names. Empty = class_order.
   std::vector<std::string> class_names = {};
+  UsedSplits used = {};
 };
 
 /// Opens the data source that `data.name` selects.
@@ -152,7 +188,8 @@ Splits open(const Section& data, const std::vector<Source>& sources = builtin_so
 
 /// Opens the source of images that `data.name` selects, divided into splits, without a pipeline.
 /// @throws ConfigError  the source does not provide images; also the errors of the source
-ImageSplits open_images(const Section& data, const std::vector<Source>& sources = builtin_sources());
+ImageSplits open_images(const Section& data, const std::vector<Source>& sources = builtin_sources(),
+                        const UsedSplits& used = {});
 
 /// Does what one process per host can do for all of them before they call `open`: lists the files of an image source
 /// into `data.cache`, and checks images as `data.check` states. Other sources need no preparation.

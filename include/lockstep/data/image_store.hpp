@@ -84,6 +84,7 @@ struct ImageSplits {
   std::shared_ptr<const ImageStore> val = nullptr;
   std::shared_ptr<const ImageStore> test = nullptr;
   std::vector<std::string> notes = {};  ///< remarks for the log
+  bool is_one_part = true;  ///< a source without val and test is divided; false = it has them, but they are not used
 };
 
 }  // namespace lockstep::data

@@ -197,13 +197,14 @@ std::vector<std::string> names_in(const std::string& folder, const CifarKind& ki
                             std::to_string(kind.classes) + " classes; download " + kind.folder + " again");
 }
 
-ImageSplits open_cifar(const Section& data, const CifarKind& kind) {
+ImageSplits open_cifar(const Section& data, const UsedSplits& used, const CifarKind& kind) {
   const std::string folder = find_cifar_folder(required_path(data, "the folder " + kind.folder), kind);
   const std::string test = folder + "/" + kind.test_file;
-  if (!exists(test)) throw DataError(folder, "has no file " + kind.test_file + "; download " + kind.folder + " again");
   const std::vector<std::string> names = names_in(folder, kind);
-  return {.train = std::make_shared<CifarStore>(kind, train_paths(folder, kind), names),
-          .val = std::make_shared<CifarStore>(kind, std::vector<std::string>{test}, names)};
+  const auto train = std::make_shared<CifarStore>(kind, train_paths(folder, kind), names);
+  if (!used.val) return {.train = train, .is_one_part = false};
+  if (!exists(test)) throw DataError(folder, "has no file " + kind.test_file + "; download " + kind.folder + " again");
+  return {.train = train, .val = std::make_shared<CifarStore>(kind, std::vector<std::string>{test}, names)};
 }
 
 }  // namespace
@@ -212,7 +213,7 @@ Source cifar10_source() {
   return {.name = "cifar10",
           .help = "CIFAR-10, binary version, in the folder data.path",
           .keys = image_keys(),
-          .open_images = [](const Section& data) { return open_cifar(data, cifar10()); }};
+          .open_images = [](const Section& data, const UsedSplits& used) { return open_cifar(data, used, cifar10()); }};
 }
 
 Source cifar100_source() {
@@ -223,8 +224,8 @@ Source cifar100_source() {
   return {.name = "cifar100",
           .help = "CIFAR-100, binary version, in the folder data.path",
           .keys = std::move(keys),
-          .open_images = [](const Section& data) {
-            return open_cifar(data, cifar100(data.text("cifar_labels") == "coarse"));
+          .open_images = [](const Section& data, const UsedSplits& used) {
+            return open_cifar(data, used, cifar100(data.text("cifar_labels") == "coarse"));
           }};
 }
 

@@ -151,27 +151,29 @@ ImageSplits open_unlabelled(const Section& data) {
   return splits;
 }
 
-ImageSplits open_folder(const Section& data) {
+ImageSplits open_folder(const Section& data, const UsedSplits& used) {
   if (data.boolean("unlabelled")) return open_unlabelled(data);
   const FolderRequest request{.cache = cache_folder(data.text("cache")),
                               .max_file_bytes = data.integer("max_image_bytes"),
                               .allows_empty = data.boolean("allow_empty")};
   const SplitFolders folders = find_splits(data);
   OpenedFolder train = open_folder_split(folders.train, {}, request);
-  ImageSplits splits{.train = train.store, .notes = folders.notes};
+  ImageSplits splits{
+      .train = train.store, .notes = folders.notes, .is_one_part = folders.val.empty() && folders.test.empty()};
   const auto add_notes = [&splits](const OpenedFolder& opened) {
     splits.notes.insert(splits.notes.end(), opened.notes.begin(), opened.notes.end());
   };
   add_notes(train);
   const std::vector<std::string>& classes = train.classes;
-  if (!folders.val.empty()) {
+  const bool is_shared = folders.test == folders.val;
+  if (!folders.val.empty() && (used.val || (is_shared && used.test))) {
     const OpenedFolder val = open_folder_split(folders.val, classes, request);
     add_notes(val);
     splits.val = val.store;
   }
-  if (folders.test == folders.val) {
+  if (is_shared) {
     splits.test = splits.val;
-  } else if (!folders.test.empty()) {
+  } else if (!folders.test.empty() && used.test) {
     try {
       const OpenedFolder test = open_folder_split(folders.test, classes, request);
       add_notes(test);

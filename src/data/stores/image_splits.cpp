@@ -169,7 +169,7 @@ bool sets_image_keys(const Section& data) {
 
 ImageSplits with_splits(ImageSplits splits, const Section& data) {
   if (!splits.train) throw DataError("data.name = " + data.text("name") + " has no training part");
-  if (!splits.val && !splits.test) {
+  if (!splits.val && !splits.test && splits.is_one_part) {
     ImageSplits parts =
         divided(splits.train, data.real("val_fraction"), static_cast<std::uint64_t>(data.integer("split_seed")));
     splits.train = std::move(parts.train);

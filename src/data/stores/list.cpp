@@ -66,10 +66,11 @@ std::shared_ptr<const FileStore> open_list_split(const Section& data, const std:
   return std::make_shared<FileStore>(std::move(lines), store);
 }
 
-ImageSplits open_list(const Section& data) {
+ImageSplits open_list(const Section& data, const UsedSplits& used) {
   const std::string& path = required_path(data, "the path of a list with lines 'PATH LABEL'");
   const auto train = open_list_split(data, path, nullptr);
   if (data.text("val_path").empty()) return {.train = train};
+  if (!used.val) return {.train = train, .is_one_part = false};
   return {.train = train, .val = open_list_split(data, data.text("val_path"), train.get())};
 }
 

@@ -175,8 +175,8 @@ const data::Dataset& split_of(const data::Splits& splits, const Cited<std::strin
     there.push_back(each);
   }
   if (there.empty()) throw ConfigError(name.cite + ": the data source has no samples; check data.path");
-  throw ConfigError(name.cite + ": the data source has no split '" + name.value + "', only " + joined(there) +
-                    "; choose one of these, or set eval.when=never");
+  throw ConfigError(name.cite + ": the data source has no split '" + name.value + "'; choose another one, such as " +
+                    joined(there) + ", or set eval.when=never");
 }
 
 std::int64_t batches_of(const data::Dataset& dataset, const EvaluationLimits& limits) {

@@ -87,7 +87,7 @@ void restore_defaults(Sections& sections, const std::string& name, const KeySpec
 }  // namespace
 
 LoadedModel load_model(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
-                       const std::string& checkpoint) {
+                       const std::string& checkpoint, const std::string& split) {
   EvalSettings eval;
   world.all_or_throw([&] {
     eval = EvalSettings::from(sections.at("eval"));
@@ -100,6 +100,7 @@ LoadedModel load_model(const mpi::Communicator& world, const Sections& sections,
   data::OpenOptions options = open_options(sections, registry);
   options.refuses_unknown_keys = checkpoint.empty();  // the configuration of a run can contain keys of another source
   options.is_evaluation = true;
+  options.used = used_splits({split.empty() ? eval.split.value : split});
   if (read.task) choose_class_order(options, *read.task, sections.at("data"));
   std::optional<Task> published;
   if (checkpoint.empty()) published = published_task(world, sections);

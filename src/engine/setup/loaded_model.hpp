@@ -27,10 +27,11 @@ struct LoadedModel {
 
 /// Opens the data and builds the model with the weights of a checkpoint, or those of init.from. Collective.
 /// @param checkpoint  folder; empty = init.from
+/// @param split       the split that is used, in addition to the classes of the training split; empty = eval.split
 /// @throws ConfigError  neither of them is given; on every rank, as all other errors
 /// @throws DataError    the data have other classes than the model
 LoadedModel load_model(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
-                       const std::string& checkpoint);
+                       const std::string& checkpoint, const std::string& split = "");
 
 /// The configuration of a model that only predicts: without sharding, lanes, loss, optimizer and averages, which do not
 /// affect its outputs.

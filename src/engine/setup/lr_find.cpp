@@ -58,7 +58,9 @@ std::vector<LrPoint> find_lr(const mpi::Communicator& world, const Sections& con
     train.set("max_epochs", "0", origin);
     train.set("nonfinite", "skip", origin);
   });
-  data::Splits splits = open_splits(world, sections.at("data"), registry, open_options(sections, registry));
+  data::OpenOptions options = open_options(sections, registry);
+  options.used = used_splits({"train"});
+  data::Splits splits = open_splits(world, sections.at("data"), registry, options);
   const std::unique_ptr<Strategy> strategy = make_strategy(sections, world, registry);
   strategy->prepare(training_task(world, sections.at("model"), *splits.train));
   attach_teacher(*strategy, sections, registry, *splits.train);

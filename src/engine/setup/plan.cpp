@@ -109,7 +109,9 @@ Plan plan_here(const Sections& sections, const Registry& registry, int world_siz
   const Section& train = sections.at("train");
   const std::uint64_t seed = RunSettings::from(sections.at("run")).seed;
   const std::int64_t global_batch = BatchSettings::from(train).global_batch_size.value;
-  const data::Splits splits = data::open(sections.at("data"), registry.sources, open_options(sections, registry));
+  data::OpenOptions options = open_options(sections, registry);
+  options.used = used_splits({"train"});
+  const data::Splits splits = data::open(sections.at("data"), registry.sources, options);
   const data::Sampler sampler =
       data::make_sampler(sections.at("data"), {splits.train.get(), global_batch, seed}, registry.samplers);
   const auto model = models::outline(sections.at("model"), splits.train->task(), at::kFloat, registry.models);

@@ -3,6 +3,8 @@
 
 #include <lockstep/log/log.hpp>
 
+#include <algorithm>
+
 #include "data/given_statistics.hpp"
 #include "engine/setup/process.hpp"
 #include "engine/state/stored_data.hpp"
@@ -11,6 +13,11 @@ namespace lockstep::engine {
 
 data::OpenOptions open_options(const Sections& sections, const Registry& registry) {
   return {.seed = RunSettings::from(sections.at("run")).seed, .transforms = &registry.transforms};
+}
+
+data::UsedSplits used_splits(std::initializer_list<std::string> names) {
+  const auto has = [&names](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  return {.val = has("val"), .test = has("test")};
 }
 
 data::Splits open_splits(const mpi::Communicator& world, const Section& data, const Registry& registry,

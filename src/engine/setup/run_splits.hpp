@@ -6,12 +6,17 @@
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
+#include <initializer_list>
 #include <optional>
+#include <string>
 
 namespace lockstep::engine {
 
 /// The facts of a run for its data.
 data::OpenOptions open_options(const Sections& sections, const Registry& registry);
+
+/// The splits with these names.
+data::UsedSplits used_splits(std::initializer_list<std::string> names);
 
 /// Opens the data of a run on all ranks and logs the remarks of the source. One rank per host lists and checks files
 /// for the others.

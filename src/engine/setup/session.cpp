@@ -37,11 +37,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The data of a run. What eval.split names is there, unless nothing is evaluated.
+/// The training split and, unless nothing is evaluated, the one that eval.split names.
 data::Splits open_data(const mpi::Communicator& world, const TrainRequest& request, const ResumeSettings& resume,
-                       const data::OpenOptions& options) {
+                       data::OpenOptions options) {
   const Sections& sections = request.sections;
   const auto statistics = resumed_statistics(world, resume, request.checkpoint_directory);
+  world.all_or_throw([&] {
+    const EvalSettings eval = EvalSettings::from(sections.at("eval"));
+    options.used = used_splits({eval.when == "never" ? "train" : eval.split.value});
+  });
   data::Splits splits = open_splits(world, sections.at("data"), request.registry, options, statistics);
   world.all_or_throw([&] {
     const EvalSettings eval = EvalSettings::from(sections.at("eval"));
@@ -165,26 +169,58 @@ std::string text_of_shape(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-/// Evaluates one sample where the evaluated samples have another shape than those of the training: a model that does
-/// not accept them is known before the first step.
-void try_evaluated_shape(const mpi::Communicator& world, Strategy& strategy, const data::Splits& splits,
-                         const EvalSettings& eval) {
-  if (eval.when == "never") return;
-  const data::Dataset& evaluated = split_of(splits, eval.split);
+/// Evaluates one sample.
+void evaluate_one(const mpi::Communicator& world, Strategy& strategy, const data::Dataset& evaluated,
+                  metrics::Meters meters = {}) {
+  evaluate(world, strategy.model(), evaluated, {.batch_size = 1, .max_batches = 1}, meters, {});
+}
+
+/// @throws ConfigError  the model does not accept the evaluated samples, which have another shape than those of the
+///                      training
+void try_evaluated_shape(const mpi::Communicator& world, Strategy& strategy, const data::Dataset& evaluated,
+                         const Cited<std::string>& split, const std::vector<std::int64_t>& trained) {
   const std::vector<std::int64_t> shape = evaluated.task().sample_shape;
-  const std::vector<std::int64_t> trained = splits.train->task().sample_shape;
-  if (shape == trained) return;
-  metrics::Meters none;
   try {
-    evaluate(world, strategy.model(), evaluated, {.batch_size = 1, .max_batches = 1}, none, {});
+    evaluate_one(world, strategy, evaluated);
   } catch (const ConfigError& error) {
+    if (shape == trained) throw;
     const std::string sentence = fmt::format(
         "the samples of {} have the shape {}, those of the training {}, and the model does not accept "
         "them; set data.val_transform, for example with the resize of data.transform ({})",
-        eval.split.value, text_of_shape(shape), text_of_shape(trained), error.what());
+        split.value, text_of_shape(shape), text_of_shape(trained), error.what());
     if (error.is_agreed()) throw_agreed(ExitCode::configuration, sentence);
     throw ConfigError(sentence);
   }
+}
+
+/// @throws ConfigError  the metrics read outputs or targets that nobody provides or that do not fit them
+void try_metrics(const mpi::Communicator& world, Strategy& strategy, const data::Dataset& evaluated,
+                 const MeterNames& metrics, const std::vector<metrics::MeterRow>& rows) {
+  metrics::Meters meters;
+  world.all_or_throw([&] { meters = make_eval_meters(metrics, evaluated.task(), rows); });
+  try {
+    evaluate_one(world, strategy, evaluated, std::move(meters));
+  } catch (const Error& error) {
+    const bool is_input = error.exit_code() == ExitCode::configuration || error.exit_code() == ExitCode::data;
+    if (!is_input) throw;
+    const std::string sentence = metrics.cite + ": " + error.what();
+    if (error.is_agreed()) throw_agreed(ExitCode::configuration, sentence);
+    throw ConfigError(sentence);
+  }
+}
+
+/// Finds before the first step what an evaluation with other samples or metrics than those of the task would find after
+/// it.
+void try_evaluation(const mpi::Communicator& world, Strategy& strategy, const data::Splits& splits,
+                    const TrainRequest& request) {
+  const EvalSettings eval = EvalSettings::from(request.sections.at("eval"));
+  if (eval.when == "never") return;
+  const data::Dataset& evaluated = split_of(splits, eval.split);
+  const std::vector<std::int64_t> trained = splits.train->task().sample_shape;
+  const bool has_metrics = !eval.metrics.value.empty();
+  if (!has_metrics && evaluated.task().sample_shape == trained) return;
+  try_evaluated_shape(world, strategy, evaluated, eval.split, trained);
+  if (has_metrics) try_metrics(world, strategy, evaluated, eval.metrics, request.registry.meters);
 }
 
 /// 206922 as "206.9 K", 27000000 as "27.0 M".
@@ -247,8 +283,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   log_start(trainer, *strategy, request.sections);
   restore_or_init(trainer, world, request, resume);
   heard_by_peers(strategy->collectives(), [&] {
-    try_evaluated_shape(world, *strategy, trainer.view().data.splits(),
-                        EvalSettings::from(request.sections.at("eval")));
+    try_evaluation(world, *strategy, trainer.view().data.splits(), request);
     return true;
   });
   trainer.set_roll_back([&] { return roll_back(trainer, request, resume); });

@@ -42,15 +42,18 @@ void adapt_data(WeightsRequest& request) {
 ExitCode predict(const Job& job, const config::Invocation& invocation) {
   WeightsRequest request = weights_request(job, invocation);
   PredictSettings settings;
+  std::string split;
   engine::EvalSettings eval;
   job.world.all_or_throw([&] {
     adapt_data(request);
     settings = PredictSettings::from(request.config.section("predict"));
     eval = engine::EvalSettings::from(request.config.section("eval"));
+    split = request.config.section("predict").text("split");
   });
   require_writable(job.world, settings);
   const Sections sections = engine::without_training(request.config.sections(), job.registry, job.world.size());
-  engine::LoadedModel loaded = engine::load_model(job.world, sections, job.registry, request.checkpoint);
+  engine::LoadedModel loaded =
+      engine::load_model(job.world, sections, job.registry, request.checkpoint, split == "auto" ? "" : split);
   const data::Dataset* dataset = nullptr;
   job.world.all_or_throw([&] { dataset = &predicted_split(loaded.splits, sections.at("predict"), eval.split); });
   eval.limits.loader_threads = loaded.strategy->loader_threads();

@@ -52,11 +52,12 @@ TEST(EvaluationTest, TheNumberOfBatchesCanBeLimited) {
 TEST(EvaluationTest, APartThatTheDataDoNotHaveIsNamed) {
   const data::Splits splits{.train = std::make_shared<Nothing>(), .test = std::make_shared<Nothing>()};
   EXPECT_EQ(&split_of(splits, {"test", "eval.split"}), splits.test.get());
-  EXPECT_EQ(testing::sentence_of<ConfigError>([&] {
-              split_of(splits, {"val", "eval.split (run.ini:3)"});
-            }),
-            "eval.split (run.ini:3): the data source has no split 'val', only train, test; choose one of these, or set "
-            "eval.when=never");
+  EXPECT_EQ(
+      testing::sentence_of<ConfigError>([&] {
+        split_of(splits, {"val", "eval.split (run.ini:3)"});
+      }),
+      "eval.split (run.ini:3): the data source has no split 'val'; choose another one, such as train, test, or set "
+      "eval.when=never");
 }
 
 TEST(EvaluationTest, AnEmptyDataSetIsRefused) {

@@ -222,6 +222,57 @@ TEST_F(FolderTest, ATestFolderWithoutLabelsIsNotUsed) {
                                          "remove the folder"));
 }
 
+TEST_F(FolderTest, SplitsThatAreNotUsedAreNotOpened) {
+  TemporaryFolder root;
+  for (const char* name : {"train/a/1.ppm", "train/b/1.ppm"}) write_file(root, name, ppm(2, 2, 9, 8, 7));
+  for (const char* name : {"val/a/1.ppm", "test/b/1.ppm"}) write_file(root, name, "no image");
+  const Section data = section({{"name", "folder"}, {"path", root.path()}, {"cache", "off"}, {"check", "full"}});
+  const auto opened = [&data](const UsedSplits& used) {
+    prepare(data, builtin_sources(), {.used = used});
+    const Splits splits = open(data, builtin_sources(), {.used = used});
+    return std::vector<bool>{splits.train != nullptr, splits.val != nullptr, splits.test != nullptr};
+  };
+  EXPECT_EQ(opened({.val = false, .test = false}), (std::vector<bool>{true, false, false}));
+  EXPECT_THROW(opened({.val = true, .test = false}), DataError);
+  EXPECT_THROW(opened({.val = false, .test = true}), DataError);
+  EXPECT_EQ(open(data, builtin_sources(), {.used = {.val = false, .test = false}}).train->size(), 2)
+      << "nothing is taken for the validation";
+}
+
+TEST_F(FolderTest, ATestFolderThatIsUsedForValidationIsOpenedForBoth) {
+  TemporaryFolder root;
+  for (const char* name : {"train/a/1.ppm", "train/b/1.ppm", "test/a/1.ppm"}) {
+    write_file(root, name, ppm(2, 2, 9, 8, 7));
+  }
+  const Section data =
+      section({{"name", "folder"}, {"path", root.path()}, {"cache", "off"}, {"transform", "to_float"}});
+  EXPECT_EQ(open(data, builtin_sources(), {.used = {.val = true, .test = false}}).val->size(), 1);
+  EXPECT_EQ(open(data, builtin_sources(), {.used = {.val = false, .test = true}}).test->size(), 1);
+}
+
+TEST(SourcesTest, NoSourceOpensAValidationPartThatIsNotUsed) {
+  TemporaryFolder root;
+  write_file(root, "t/train.bin", std::string(48, '\1'));
+  write_file(root, "m/train-images-idx3-ubyte", std::string("\0\0\x8\3\0\0\0\2\0\0\0\1\0\0\0\1\7\7", 18));
+  write_file(root, "m/train-labels-idx1-ubyte", std::string("\0\0\x8\1\0\0\0\2\0\1", 10));
+  for (int i = 1; i <= 5; ++i) write_file(root, "c/data_batch_" + std::to_string(i) + ".bin", std::string(3073, '\1'));
+  write_file(root, "l/x.ppm", ppm(2, 2, 9, 8, 7));
+  write_file(root, "l/train.txt", "x.ppm 0\nx.ppm 1\n");
+  write_file(root, "text.txt", "abababababab");
+  const std::vector<Values> sources = {
+      {{"name", "tokens"}, {"path", root.path("t")}, {"vocab_size", "300"}, {"block", "8"}},
+      {{"name", "idx"}, {"path", root.path("m")}},
+      {{"name", "idx"}, {"path", root.path("m")}, {"transform", "to_float"}},
+      {{"name", "cifar10"}, {"path", root.path("c")}},
+      {{"name", "list"}, {"path", root.path("l/train.txt")}, {"val_path", root.path("l/val.txt")}, {"cache", "off"}},
+      {{"name", "text"}, {"path", root.path("text.txt")}, {"block", "8"}}};
+  for (const Values& values : sources) {
+    const Section data = section(values);
+    EXPECT_THROW(open(data), DataError) << values.at("name");
+    EXPECT_EQ(open(data, builtin_sources(), {.used = {.val = false, .test = false}}).val, nullptr) << values.at("name");
+  }
+}
+
 TEST_F(FolderTest, AByteOrderMarkAndLineEndsAreNoPartOfNames) {
   for (const char* text : {"\xEF\xBB\xBF"
                            "cat\r\ndog\r\n",
@@ -276,6 +327,13 @@ TEST_F(FolderTest, OneClassIsRefusedUnlessItIsEvaluated) {
   EXPECT_EQ(sentence_of<DataError>([&] { open(values("false")); }),
             "the training data have only one class ('train_images'), so that there is nothing to learn; check "
             "data.path: it can be a folder too high or too low. For images without classes, set data.unlabelled=true");
+  one.write("a.txt", std::string(100, 'a'));
+  EXPECT_EQ(
+      sentence_of<DataError>([&] {
+        open(section({{"name", "text"}, {"path", one.path("a.txt")}, {"block", "4"}}));
+      }),
+      "the training data have only one class, so that there is nothing to learn; check the data and the number of "
+      "classes of data.name = text");
   EXPECT_EQ(open(values("false"), builtin_sources(), {.is_evaluation = true}).train->size(), 1);
   EXPECT_EQ(open(values("true")).train->size(), 1);
 }
