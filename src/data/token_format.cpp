@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/text.hpp"
+
 namespace lockstep::data {
 
 namespace {
@@ -24,16 +26,25 @@ struct TypeRow {
   std::string_view numpy;  ///< NumPy's name of the type
 };
 
-constexpr std::array<TypeRow, 6> kTypes = {{{"uint16", 2, false, "<u2"},
+constexpr std::array<TypeRow, 7> kTypes = {{{"uint16", 2, false, "<u2"},
                                             {"uint32", 4, false, "<u4"},
                                             {"int16", 2, true, "<i2"},
                                             {"int32", 4, true, "<i4"},
                                             {"int64", 8, true, "<i8"},
-                                            {"uint64", 8, false, "<u8"}}};
+                                            {"uint64", 8, false, "<u8"},
+                                            {"uint8", 1, false, "|u1"}}};
 
 /// Beginnings of files that contain something else.
-constexpr std::array<std::pair<std::string_view, const char*>, 5> kOthers = {{
+constexpr std::array<std::pair<std::string_view, const char*>, 10> kOthers = {{
     {"\x1F\x8B\x08", "a gzip archive"},
+    {"\x28\xB5\x2F\xFD", "a Zstandard archive"},
+    {std::string_view("\xFD"
+                      "7zXZ\0",
+                      6),
+     "an xz archive"},
+    {"BZh", "a bzip2 archive"},
+    {"MMIDIDX", "an index of Megatron, which is not its file of tokens"},
+    {"\x80\x02\x8A\x0Al\xFC\x9C\x46", "a file of an old version of torch.save"},
     {std::string_view("PK\x03\x04", 4), "a zip archive, as torch.save and numpy.savez write it"},
     {"\x89HDF\r\n\x1A\n", "an HDF5 file"},
     {"PAR1", "a Parquet file"},
@@ -108,7 +119,7 @@ std::optional<TokenFormat> npy_format(Bytes file, const std::string& path) {
       std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& row) { return row.numpy == name; });
   if (type == kTypes.end()) {
     throw DataError(path, "is a .npy file of the type '" + std::string(name) +
-                              "', but tokens are little-endian integers of 16, 32 or 64 bits; convert them with "
+                              "', but tokens are little-endian integers of 8, 16, 32 or 64 bits; convert them with "
                               "astype('<u2') or astype('<u4')");
   }
   const TokenFormat format = format_of(*type, file, begin, " in a .npy file", path);
@@ -122,10 +133,14 @@ std::optional<TokenFormat> npy_format(Bytes file, const std::string& path) {
   return format;
 }
 
+constexpr std::size_t kMinBytes = 64;  // shorter files show nothing
+
 /// Facts about the 16-bit words at one of four positions.
 struct Words {
   std::uint64_t largest = 0;
+  std::uint64_t largest_low = 0;  ///< of the lower bytes
   std::int64_t zeros = 0;
+  std::int64_t small = 0;  ///< words whose upper byte is 0
   std::int64_t count = 0;
 };
 
@@ -140,7 +155,9 @@ std::array<Words, 4> words_in(Bytes file) {
       for (std::size_t k = 0; k < 4; ++k) {
         const std::uint64_t word = little_endian_at(file, at + 2 * k, 2);
         words[k].largest = std::max(words[k].largest, word);
+        words[k].largest_low = std::max(words[k].largest_low, word & 0xFF);
         words[k].zeros += word == 0 ? 1 : 0;
+        words[k].small += word < 256 ? 1 : 0;
         ++words[k].count;
       }
     }
@@ -148,15 +165,34 @@ std::array<Words, 4> words_in(Bytes file) {
   return words;
 }
 
+/// Whether the file begins with text in UTF-8. Tokens of 16 bits have other bytes, or zeros.
+bool begins_with_text(Bytes file) {
+  constexpr std::size_t kLooked = 4096;
+  std::string_view begin = text_of(file.first(std::min(kLooked, file.size())));
+  const auto ends_in = [&begin](int mask, int bits) { return !begin.empty() && (begin.back() & mask) == bits; };
+  while (ends_in(0xC0, 0x80)) begin.remove_suffix(1);  // the last character, which may be incomplete
+  if (ends_in(0xC0, 0xC0)) begin.remove_suffix(1);
+  const std::string text(begin);
+  return text.size() >= kMinBytes / 2 && text.find('\0') == std::string::npos && utf8_text(text) == text;
+}
+
+/// Whether each byte is at most 127, and upper bytes are rarely 0: tokens of 8 bits.
+bool has_small_bytes(const std::array<Words, 4>& words) {
+  constexpr std::uint64_t kMaxByte = 127;
+  return std::all_of(words.begin(), words.end(), [](const Words& each) {
+    return each.largest_low <= kMaxByte && each.largest >> 8 <= kMaxByte && 2 * each.small < each.count;
+  });
+}
+
 /// The type that tokens seem to have: the upper halves of wide integers are small, and most lower halves are not 0.
 /// Empty = there is no such sign.
 std::string suspected_type(Bytes file) {
-  constexpr std::size_t kMinBytes = 64;
   constexpr std::uint64_t kMaxUpper = 15;  // vocabularies up to a million
   constexpr std::uint64_t kMinLower = 256;
   if (file.size() < kMinBytes) return "";
   const auto words = words_in(file);
   if (2 * words[0].zeros > words[0].count) return "";
+  if (has_small_bytes(words)) return "uint8";
   if (words[2].largest == 0 && words[3].largest == 0 && words[1].largest <= kMaxUpper) return "int64";
   const std::uint64_t lower = std::max(words[0].largest, words[2].largest);
   const std::uint64_t upper = std::max(words[1].largest, words[3].largest);
@@ -179,9 +215,18 @@ TokenFormat token_format(Bytes file, const std::string& type, const std::string&
       throw DataError(path, std::string("is ") + name + ", but a token file contains integers, one after the other");
     }
   }
-  const TokenFormat format = format_of(kTypes.front(), file, 0, "", path);
+  if (file.size() >= kMinBytes && begins_with_text(file)) {
+    throw DataError(path,
+                    "contains text; use data.name = text, or set data.token_type, for example to uint8, if these are "
+                    "tokens");
+  }
   const std::string suspected = suspected_type(file);
-  if (suspected.empty()) return format;
+  if (suspected.empty()) return format_of(kTypes.front(), file, 0, "", path);
+  if (suspected == "uint8") {
+    throw DataError(path,
+                    "contains no byte above 127, as tokens of 8 bits do; set data.token_type = uint8, or uint16 if "
+                    "these are tokens of 16 bits");
+  }
   throw DataError(path,
                   "contains small numbers at every second position, as integers of 32 or 64 bits do; set "
                   "data.token_type = " +

@@ -100,8 +100,8 @@ Source tokens_source() {
                keys::integer("data.vocab_size", "0", "tokens: size of the vocabulary; required", 0, 1 << 24),
                keys::choice("data.token_type", "auto",
                             "tokens: type of the integers in a file without a header. auto = the type in the header "
-                            "of llm.c or .npy, else uint16; files that look like wider integers are refused",
-                            {"auto", "uint16", "uint32", "int32", "int64", "uint64"})},
+                            "of llm.c or .npy, else uint16; files that look like text or other integers are refused",
+                            {"auto", "uint8", "uint16", "uint32", "int32", "int64", "uint64"})},
       .open = open_tokens};
 }
 

@@ -37,6 +37,14 @@ TEST_F(TextTest, CharactersAreNumberedInOrder) {
   EXPECT_EQ(values_of<std::int64_t>(batch.target()), (Tokens{2, 3, 4, 1, 2, 3, 1, 0}));
 }
 
+TEST_F(TextTest, AByteOrderMarkIsNoCharacter) {
+  const Splits text = open_text(file("\xEF\xBB\xBF"
+                                     "dbca\nabcdabcdabcdabcd"),
+                                "4", "0.5");
+  EXPECT_EQ(text.train->task().classes, 5);
+  EXPECT_EQ(values_of<std::int64_t>(get(*text.train, {0}).input()), (Tokens{4, 2, 3, 1}));
+}
+
 TEST_F(TextTest, BytesAbove127AreCharactersLikeOthers) {
   const Splits text = open_text(file("\xff\x80z\xff\x80z\xff\x80z\xff"), "1", "0.5");
   EXPECT_EQ(text.train->task().classes, 3);

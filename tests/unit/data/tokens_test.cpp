@@ -128,6 +128,34 @@ TEST_F(TokensTest, WiderIntegersWithoutAHeaderNeedTheirType) {
   }
 }
 
+TEST_F(TokensTest, TokensOfEightBitsNeedTheirType) {
+  std::string bytes;
+  for (int i = 0; i < 100; ++i) bytes += static_cast<char>(i * 7 % 60);
+  folder.write("train.bin", bytes);
+  EXPECT_EQ(sentence_of<DataError>([&] { open_tokens(); }),
+            folder.path("train.bin") +
+                ": contains no byte above 127, as tokens of 8 bits do; set data.token_type = uint8, or uint16 if these "
+                "are tokens of 16 bits");
+  folder.write("val.bin", bytes);
+  const Splits splits = open_with(
+      {{"name", "tokens"}, {"path", folder.path()}, {"vocab_size", "60"}, {"block", "2"}, {"token_type", "uint8"}});
+  EXPECT_EQ(values_of<std::int64_t>(get(*splits.train, {8}).input()), (Tokens{56, 3}));
+  for (const char* name : {"train.bin", "val.bin"}) folder.write(name, npy("|u1", "100,", bytes));
+  EXPECT_EQ(open_tokens("60").notes.front(), folder.path("train.bin") + ": 100 tokens, uint8 in a .npy file");
+}
+
+TEST_F(TokensTest, TextIsNoTokens) {
+  for (const std::string line : {"Text is no file of tokens.\r\n", "\xD0\x9C\xD0\xB8\xD1\x80 \xE4\xB8\x96\n"}) {
+    std::string text;
+    while (text.size() % 2 != 0 || text.size() < 6000) text += line;
+    folder.write("train.bin", text);
+    EXPECT_EQ(sentence_of<DataError>([&] { open_tokens(); }),
+              folder.path("train.bin") +
+                  ": contains text; use data.name = text, or set data.token_type, for example to uint8, if these are "
+                  "tokens");
+  }
+}
+
 TEST_F(TokensTest, OtherFilesAreRefusedByName) {
   const auto refusal = [&](const std::string& bytes) {
     folder.write("train.bin", bytes);
@@ -139,7 +167,7 @@ TEST_F(TokensTest, OtherFilesAreRefusedByName) {
   EXPECT_EQ(refusal(llm_c_header(20240520, 3, 50) + little_endian(some_tokens(), 2)),
             "has the header of llm.c with the unknown version 3; write the file again, or as tokens without a header");
   EXPECT_EQ(refusal(npy(">u2", "50,", little_endian(some_tokens(), 2))),
-            "is a .npy file of the type '>u2', but tokens are little-endian integers of 16, 32 or 64 bits; convert "
+            "is a .npy file of the type '>u2', but tokens are little-endian integers of 8, 16, 32 or 64 bits; convert "
             "them with astype('<u2') or astype('<u4')");
   EXPECT_EQ(refusal(npy("<u2", "5, 10", little_endian(some_tokens(), 2))),
             "is a .npy file with the shape (5, 10), but tokens are one row; use reshape(-1)");
