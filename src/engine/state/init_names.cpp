@@ -29,14 +29,24 @@ constexpr std::string_view kModelPrefix = "model.";
 
 Groups groups_of(const Archive& archive, const WeightLayout& layout, const Renames& renames) {
   Groups groups;
+  const auto add = [&](const std::string& group, const std::string& name, const checkpoints::Array& array) {
+    groups[group].emplace(new_name(name, renames), StoredTensor{&array, array.shape});
+  };
   for (const std::string& path : archive.array_paths()) {
     const auto slash = path.rfind('/');
-    std::string group = path.substr(0, slash);
+    const std::string group = path.substr(0, slash);
     const std::string stored = checkpoints::decode_name(path.substr(slash + 1));
-    if (layout.is_counter(group, stored)) continue;
-    if (group == kBuffers) group = kParameters;  // of a checkpoint of ours both are wanted
     const checkpoints::Array& array = archive.array(path);
-    groups[group].emplace(new_name(stored, renames), StoredTensor{&array, array.shape});
+    if (layout.is_counter(group, stored)) continue;
+    const auto& buffers = layout.buffers_in(group);
+    if (const auto buffer = buffers.find(stored); buffer != buffers.end()) {
+      add(WeightLayout::group_of_buffers(group), buffer->second, array);
+      continue;
+    }
+    add(group == kBuffers ? kParameters : group, stored, array);  // of a checkpoint of ours both are wanted
+    const bool has_buffer =
+        std::ranges::any_of(buffers, [&stored](const auto& buffer) { return buffer.second == stored; });
+    if (!buffers.empty() && !has_buffer) add(WeightLayout::group_of_buffers(group), stored, array);
   }
   return groups;
 }

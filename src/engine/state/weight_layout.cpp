@@ -17,6 +17,7 @@ constexpr std::string_view kAverageWords[] = {"ema", "swa", "average", "averaged
 constexpr std::string_view kTorchCounter = "n_averaged";  // of torch.optim.swa_utils.AveragedModel
 constexpr std::string_view kMmengineCounter = "steps";    // of mmengine.model.BaseAveragedModel
 constexpr std::string_view kAveragedPrefix = "module.";   // of the weights beside it
+constexpr std::string_view kBufferPrefix = "ema_";        // of mmcv's EMAHook
 constexpr std::string_view kStateDict = "/state_dict";
 
 /// A file in which the average is under `state_dict`.
@@ -52,6 +53,30 @@ std::string counter_among(const std::vector<std::string>& names) {
   return is_mmengine ? std::string(kMmengineCounter) : "";
 }
 
+/// The parameters by the buffers of mmcv's EMAHook, which has one for each weight and bias.
+std::map<std::string, std::string> buffers_among(const std::vector<std::string>& names) {
+  const std::set<std::string> all(names.begin(), names.end());
+  std::map<std::string, std::string> parameters;
+  for (const std::string& name : names) {
+    std::string buffer = std::string(kBufferPrefix) + name;
+    std::replace(buffer.begin(), buffer.end(), '.', '_');
+    if (all.contains(buffer)) {
+      parameters.emplace(std::move(buffer), name);
+    } else if (!name.starts_with(kBufferPrefix) && (name.ends_with(".weight") || name.ends_with(".bias"))) {
+      return {};
+    }
+  }
+  const bool has_others = std::ranges::any_of(names, [&parameters](const std::string& name) {
+    return name.starts_with(kBufferPrefix) && !parameters.contains(name);
+  });
+  return has_others ? std::map<std::string, std::string>() : parameters;
+}
+
+bool is_by_iterations(const Archive& archive) {
+  return archive.has_attribute("/meta", "config") &&
+         archive.text("/meta", "config").find("IterBasedRunner") != std::string::npos;
+}
+
 }  // namespace
 
 WeightLayout::WeightLayout(const Archive& archive) {
@@ -64,6 +89,10 @@ WeightLayout::WeightLayout(const Archive& archive) {
     const std::string counter = counter_among(names);
     if (!counter.empty()) counters_.emplace(group, counter);
     if (!counter.empty() || has_average_word(group)) averages_.insert(group);
+    auto buffers = buffers_among(names);
+    if (buffers.empty()) continue;
+    buffers_.emplace(group, std::move(buffers));
+    averages_.insert(is_by_iterations(archive) ? group_of_buffers(group) : group);
   }
   for (const SwappedLayout& layout : kSwappedLayouts) {
     const std::string trained(layout.trained);
@@ -76,6 +105,12 @@ WeightLayout::WeightLayout(const Archive& archive) {
     averages_.erase(trained);
     averages_.insert(state_dict);
   }
+}
+
+const std::map<std::string, std::string>& WeightLayout::buffers_in(const std::string& group) const {
+  static const std::map<std::string, std::string> none;
+  const auto found = buffers_.find(group);
+  return found == buffers_.end() ? none : found->second;
 }
 
 bool WeightLayout::is_counter(const std::string& group, const std::string& name) const {

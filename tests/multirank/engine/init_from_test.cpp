@@ -77,9 +77,9 @@ class InitFromTest : public ::testing::Test {
   /// A group of a file, with the parameters of the other model.
   struct NestedGroup {
     std::string path;                                              ///< keys with slashes; "" for the root
-    std::function<std::string(const std::string&)> new_name = {};  ///< none: only the version of mmengine
+    std::function<std::string(const std::string&)> new_name = {};  ///< none: a group "meta" of mmengine or mmcv
     double added = 0;                                              ///< to each value
-    std::string counter = "";                                      ///< name of a further scalar
+    std::string counter = "";  ///< name of a further scalar, or the configuration in "meta"
   };
 
   /// A file of PyTorch with nested maps. Collective.
@@ -92,7 +92,14 @@ class InitFromTest : public ::testing::Test {
         const auto slash = group.path.find('/');
         if (group.path.empty()) root = map;
         if (slash != std::string::npos) map = {{{group.path.substr(slash + 1), {map}}}};
-        if (!group.path.empty()) root.items.push_back({group.path.substr(0, slash), {map}});
+        if (group.path.empty()) continue;
+        const std::string key = group.path.substr(0, slash);
+        if (!root.items.empty() && root.items.back().key == decltype(root.items.back().key)(key)) {
+          auto& before = std::get<PythonValue::Map>(root.items.back().value.value);
+          before.items.insert(before.items.end(), map.items.begin(), map.items.end());
+        } else {
+          root.items.push_back({key, {map}});
+        }
       }
       std::filesystem::remove(shared_ + "/" + name);
       checkpoints::write_pytorch_value(shared_ + "/" + name, {root});
@@ -102,7 +109,8 @@ class InitFromTest : public ::testing::Test {
 
   PythonValue::Map map_of(const NestedGroup& group) {
     PythonValue::Map map;
-    if (!group.new_name) return {{{"mmengine_version", {std::string("0.10.4")}}}};
+    if (!group.new_name)
+      return {{{group.counter.empty() ? "mmengine_version" : "config", {std::string("0.10.4") + group.counter}}}};
     if (!group.counter.empty()) map.items.push_back({group.counter, {array_of(torch::tensor(9), "counter")}});
     for (const auto& item : other_.strategy.model().model().named_parameters()) {
       const at::Tensor changed = item.value().detach() + group.added;
@@ -225,6 +233,27 @@ TEST_F(InitFromTest, AveragedAndTrainedWeightsOfEveryLayout) {
     EXPECT_TRUE(takes({{"init.from", file}}));
     EXPECT_TRUE(takes({{"init.from", file}, {"init.weights", "average"}}));
     EXPECT_TRUE(takes({{"init.from", file}, {"init.weights", "trained"}}, 1));
+  }
+}
+
+// mmcv's EMAHook keeps the second weights of "a.b" in the buffer "ema_a_b", and exchanges both after epochs.
+TEST_F(InitFromTest, AveragesInBuffersOfOneGroup) {
+  const auto plain = [](const std::string& name) { return name; };
+  const auto buffer = [](std::string name) {
+    std::replace(name.begin(), name.end(), '.', '_');
+    return "ema_" + name;
+  };
+  const std::string file = shared_ + "/buffers.pt";
+  for (const bool is_by_epoch : {true, false}) {
+    for (const std::string group : {"state_dict", "model"}) {
+      SCOPED_TRACE(group + (is_by_epoch ? " by epoch" : " by iteration"));
+      write_nested("buffers.pt", {{group, plain, is_by_epoch ? 0.0 : 1.0},
+                                  {group, buffer, is_by_epoch ? 1.0 : 0.0},
+                                  {"meta", {}, 0, is_by_epoch ? "type='EpochBasedRunner'" : "type='IterBasedRunner'"}});
+      EXPECT_TRUE(takes({{"init.from", file}}));
+      EXPECT_TRUE(takes({{"init.from", file}, {"init.weights", "average"}}));
+      EXPECT_TRUE(takes({{"init.from", file}, {"init.weights", "trained"}}, 1));
+    }
   }
 }
 
