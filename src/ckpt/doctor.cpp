@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 
 #include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/finite.hpp"
+#include "checkpoints/store/lease_holder.hpp"
 #include "checkpoints/store/retention.hpp"
 #include "checkpoints/store/store.hpp"
 #include "ckpt/commands.hpp"
@@ -51,11 +53,20 @@ double age_s(const std::string& path) {
   return std::chrono::duration<double>(fs::file_time_type::clock::now() - changed).count();
 }
 
+constexpr double kClockStep = 2;  // smallest difference that is reported as one of clocks
+
 std::string duration_text(double seconds) {
   if (seconds < 120) return fmt::format("{:.0f} s", seconds);
   if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
   if (seconds < 172800) return fmt::format("{:.0f} h", seconds / 3600);
   return fmt::format("{:.0f} days", seconds / 86400);
+}
+
+/// The time of a change, such as "5 s ago".
+std::string moment_text(const std::string& path) {
+  const double age = age_s(path);
+  if (age < -kClockStep) return duration_text(-age) + " in the future: the clocks of two hosts differ";
+  return duration_text(std::max(age, 0.0)) + " ago";
 }
 
 std::string first_line(const std::string& path) {
@@ -104,8 +115,7 @@ void look_at_stale_files(const std::string& directory, Diagnosis& diagnosis) {
   for (const std::string& name : names) {
     for (const auto& [prefix, what] : kKinds) {
       if (!name.starts_with(prefix)) continue;
-      diagnosis.problem(
-          fmt::format("{} {} ({} ago)", escaped(name), what, duration_text(age_s(directory + "/" + name))));
+      diagnosis.problem(fmt::format("{} {} ({})", escaped(name), what, moment_text(directory + "/" + name)));
     }
   }
 }
@@ -126,8 +136,11 @@ void look_at_pointer(const std::string& directory, const std::vector<Saved>& all
 void look_at_lease(const std::string& directory, Diagnosis& diagnosis) {
   const std::string lease = directory + "/LEASE";
   if (!fs::exists(lease)) return diagnosis.fact("no run holds the lease of the folder");
-  diagnosis.fact(
-      fmt::format("the lease was renewed {} ago: {}", duration_text(age_s(lease)), escaped(first_line(lease))));
+  const checkpoints::LeaseHolder holder = checkpoints::read_holder(lease);
+  if (!holder.is_named()) return diagnosis.fact("the file LEASE names no run; the next run replaces it");
+  const std::string words =
+      fmt::format("the lease of {} was renewed {}", escaped(holder.describe()), moment_text(lease));
+  age_s(lease) < -kClockStep ? diagnosis.problem(words) : diagnosis.fact(words);
 }
 
 void look_at_permissions(const std::string& directory, Diagnosis& diagnosis) {
@@ -191,7 +204,7 @@ bool look_at_runs(const std::vector<Saved>& all, Diagnosis& diagnosis) {
 
 void look_at_clock(const std::vector<Saved>& all, Diagnosis& diagnosis) {
   for (const Saved& saved : all) {
-    if (age_s(saved.path) >= -2.0) continue;
+    if (age_s(saved.path) >= -kClockStep) continue;
     return diagnosis.problem(saved.name + " has a modification time in the future: the clocks of two hosts differ");
   }
 }

@@ -105,6 +105,23 @@ TEST_F(FormsTest, ADoctorSeesRunsShardsAndSingleFiles) {
   EXPECT_NE(rows[2]["problem"].get<std::string>().find("these shards are missing"), std::string::npos);
 }
 
+TEST_F(FormsTest, ADoctorNamesALeaseFromTheFuture) {
+  const std::string lease = folder_ / "run/ckpt/LEASE";
+  const auto look = [&](const std::string& text, std::chrono::hours later) {
+    std::ofstream(lease) << text;
+    fs::last_write_time(lease, fs::file_time_type::clock::now() + later);
+    return run_captured({"doctor", run_}).output;
+  };
+  EXPECT_NE(look("host n1\nprocess 7\n", std::chrono::hours(3))
+                .find("the lease of process 7 on n1 was renewed 3 h in the future: the clocks of two hosts differ"),
+            std::string::npos);
+  EXPECT_NE(
+      look("host n1\nprocess 7\n", std::chrono::hours(-3)).find("the lease of process 7 on n1 was renewed 3 h ago"),
+      std::string::npos);
+  EXPECT_NE(look("", std::chrono::hours(0)).find("the file LEASE names no run; the next run replaces it"),
+            std::string::npos);
+}
+
 /// "a" and "b" in the first file, "c" in the second.
 class IndexTest : public ::testing::Test {
  protected:
