@@ -19,7 +19,12 @@ TEST(HomePathTest, ReplacesTheTildeThatAPathBeginsWith) {
 }
 
 TEST(HomePathTest, LeavesOtherTextsAsTheyAre) {
-  for (const char* text : {"", "a", "./~", "a~", "a/~/b", "~old", ",", "a,"}) EXPECT_EQ(with_home(text), text);
+  for (const char* text : {"", "a", "./~", "a~", "a/~/b", "~old", ",", "a,", "$a", "a$b/c", "$/a", "re:x$"})
+    EXPECT_EQ(with_home(text), text);
+}
+
+TEST(HomePathTest, RefusesAPathThatBeginsWithAVariable) {
+  for (const char* text : {"$HOME/a", "${SCRATCH_2}/a", "/x,$HOME/a"}) EXPECT_THROW(with_home(text), ConfigError);
 }
 
 TEST(HomePathTest, RefusesAnUnknownUser) { EXPECT_THROW(with_home("~no-such-user/a"), ConfigError); }
