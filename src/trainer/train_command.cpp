@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <array>
@@ -41,6 +42,7 @@ void settle_folder(const mpi::Communicator& world, config::Config& config) {
   const bool is_named = !run.text("name").empty() || !dir.empty();
   std::string name = run.text("name").empty() ? time_stamp() : run.text("name");
   world.all_or_throw([&] {
+    if (name.starts_with('/')) throw ConfigError(run.cite("name") + ": '" + name + "' is a path; set run.dir instead");
     if (!world.is_root()) return;
     if (!is_named) name = report::make_new_folder("runs", name);
     report::make_run_folder(dir.empty() ? "runs/" + name : dir);
@@ -129,11 +131,9 @@ std::shared_ptr<checkpoints::Lease> take_lease(const mpi::Communicator& world, c
 
 /// Whether a run has nothing left to do after the checkpoint from which it would resume, and says so. Collective.
 bool is_finished(const mpi::Communicator& world, const config::Config& config, const std::string& checkpoint) {
-  const auto step = engine::finished_step(world, config.sections(), checkpoint);
-  if (!step) return false;
-  log::info("the run is finished: " + checkpoint + " is at step " + std::to_string(*step) +
-            ", and train.max_steps or train.max_epochs ends the run there; nothing was changed. To train longer, raise "
-            "them");
+  const auto sentence = engine::finished_at(world, config.sections(), checkpoint);
+  if (!sentence) return false;
+  log::info("the run is finished: " + *sentence);
   return true;
 }
 

@@ -198,10 +198,12 @@ KeySpec common_hook_key();
 
 /// Creates the hooks of `train.hooks` ("early_stopping,metric=val/accuracy,patience=3"), in order, with the priority of
 /// their rows or of the option `priority` ("low", or 0 to 100).
+/// @param name  only hooks with this name; empty = all
 /// @throws ConfigError  a name or option is unknown (the message states similar names), or a row rejects a value
 /// Not collective.
 std::vector<std::pair<Priority, std::unique_ptr<Hook>>> make_hooks(const Sections& run,
-                                                                   const std::vector<HookRow>& rows = builtin_hooks());
+                                                                   const std::vector<HookRow>& rows = builtin_hooks(),
+                                                                   const std::string& name = "");
 
 /// "highest", ..., "lowest", in any case, or a number in [0, 100].
 /// @throws ConfigError  neither; begins with `place`

@@ -3,11 +3,14 @@
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/hooks/hook_rows.hpp"
+#include "engine/hooks/hooks.hpp"
 #include "engine/measures/early_stop.hpp"
 #include "engine/saving/best_values.hpp"
+#include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
 
@@ -20,6 +23,12 @@ class EarlyStoppingHook : public Hook {
       : stop_(stop), metric_(std::move(metric)), rule_(rule), is_strict_(is_strict), name_(std::move(name)) {}
 
   void before_train(RunView& run) override { end_if_over(run); }  // of a run that had ended this way
+
+  /// The sentence for a run that is over; empty = it is not.
+  std::string end() const {
+    const std::string reason = stop_.reason();
+    return reason.empty() ? "" : name_ + ": " + metric_ + " " + reason;
+  }
 
   void after_evaluation(RunView& run, const Measured& measured) override {
     if (!stop_.reason().empty()) return;  // a last one, of a run that ends
@@ -53,9 +62,8 @@ class EarlyStoppingHook : public Hook {
 
  private:
   void end_if_over(RunView& run) {
-    const std::string reason = stop_.reason();
-    if (reason.empty()) return;
-    log::info(name_ + ": " + metric_ + " " + reason + ": the run ends after step " + std::to_string(run.progress.step));
+    if (end().empty()) return;
+    log::info(end() + ": the run ends after step " + std::to_string(run.progress.step));
     run.requests.finish();
   }
 
@@ -75,6 +83,18 @@ class EarlyStoppingHook : public Hook {
 };
 
 }  // namespace
+
+std::string early_stop_in(const checkpoints::Archive& groups, const Sections& run) {
+  const std::vector<std::string> stored = groups.groups_in(kHooks);
+  for (const auto& [priority, hook] : make_hooks(run, builtin_hooks(), "early_stopping")) {
+    auto& stopping = dynamic_cast<EarlyStoppingHook&>(*hook);
+    const std::string name = checkpoints::encode_name(stopping.state_name());
+    if (std::find(stored.begin(), stored.end(), name) == stored.end()) continue;
+    stopping.load_state(groups, kHooks + "/" + name);
+    if (!stopping.end().empty()) return stopping.end();
+  }
+  return "";
+}
 
 std::unique_ptr<Hook> early_stopping_hook(const Section& options, const HookContext& context) {
   const std::string& metric = options.text("metric");

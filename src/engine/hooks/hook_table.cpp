@@ -153,13 +153,15 @@ const std::vector<HookRow>& builtin_hooks() {
 }
 
 std::vector<std::pair<Priority, std::unique_ptr<Hook>>> make_hooks(const Sections& run,
-                                                                   const std::vector<HookRow>& rows) {
+                                                                   const std::vector<HookRow>& rows,
+                                                                   const std::string& name) {
   const Section& train = run.at("train");
   const std::string place = train.cite("hooks");
   std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;
   std::map<std::string, int> counts;
   for (const std::string& written : train.texts("hooks")) {
     const std::vector<std::string> parts = split_list(written, ',');
+    if (!name.empty() && parts.front() != name) continue;
     const HookRow& row = find_row(rows, parts.front(), place);
     const int number = ++counts[row.name];
     const HookContext context{run, number == 1 ? row.name : row.name + "#" + std::to_string(number)};

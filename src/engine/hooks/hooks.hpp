@@ -35,6 +35,10 @@ struct Saves;
 ///                config or checkpoint
 std::unique_ptr<Hook> schedule_hook(const std::string& policy = "config");
 
+/// The sentence of an early_stopping hook of `run` by whose stored state the run is over; empty = there is none.
+/// @param groups  a checkpoint; its arrays are not read
+std::string early_stop_in(const checkpoints::Archive& groups, const Sections& run);
+
 /// The start of the average of weights; the keys are optim::ema_keys.
 struct EmaSettings {
   Cited<std::int64_t> begin = {0};        ///< step; 0 = with the first

@@ -123,10 +123,10 @@ void request_stop() noexcept;
 std::optional<std::string> check_resume(const mpi::Communicator& world, const std::string& resume,
                                         const std::string& checkpoint_directory, const std::string& local_dir);
 
-/// The step of a checkpoint that is readable and at which a run of this configuration has its full length; none if the
-/// run would continue from it. Collective: rank 0 reads.
-std::optional<std::int64_t> finished_step(const mpi::Communicator& world, const Sections& sections,
-                                          const std::string& checkpoint);
+/// The sentence for a readable checkpoint at which a run of this configuration has ended, by its length or by early
+/// stopping; none if the run would continue from it. Collective: rank 0 reads.
+std::optional<std::string> finished_at(const mpi::Communicator& world, const Sections& sections,
+                                       const std::string& checkpoint);
 
 /// The folder of the checkpoint that `from` names (a run's folder, its ckpt folder or a checkpoint), and the
 /// configuration inside it. Collective: rank 0 reads.

@@ -11,6 +11,7 @@
 #include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/store.hpp"
 #include "core/text_stream.hpp"
+#include "engine/hooks/hooks.hpp"
 #include "engine/loop/run_bounds.hpp"
 #include "engine/saving/local_copies.hpp"
 #include "engine/setup/session.hpp"
@@ -88,30 +89,46 @@ std::vector<std::string> resume_candidates(const mpi::Communicator& world, const
   return agreed;
 }
 
-std::optional<std::int64_t> finished_step(const mpi::Communicator& world, const Sections& sections,
-                                          const std::string& checkpoint) {
+namespace {
+
+/// Why a run of this configuration ends at a checkpoint, and how it is made longer; empty = it does not end there.
+std::string end_at(const checkpoints::Archive& groups, const Sections& sections, const RunBounds& bounds,
+                   const RestoreOptions& restored) {
+  const bool by_steps = bounds.max_steps > 0 && groups.integer("/", "step") >= bounds.max_steps;
+  const bool by_epochs =
+      !restored.resets_sampler && bounds.max_epochs > 0 && groups.integer("/", "epoch") >= bounds.max_epochs;
+  if (by_steps || by_epochs) {
+    return "train.max_steps or train.max_epochs ends the run there; nothing was changed. To train longer, raise them";
+  }
+  const std::string stopped = restored.is_partial ? "" : early_stop_in(groups, sections);
+  if (stopped.empty()) return "";
+  return stopped + "; nothing was changed. To train longer, change the options of this hook";
+}
+
+}  // namespace
+
+std::optional<std::string> finished_at(const mpi::Communicator& world, const Sections& sections,
+                                       const std::string& checkpoint) {
   RunBounds bounds;
-  bool has_epochs = true;
+  RestoreOptions restored;
   world.all_or_throw([&] {
     bounds = RunBounds::from(sections.at("train"));
-    has_epochs = !ResumeSettings::from(sections).restore.resets_sampler;
+    restored = ResumeSettings::from(sections).restore;
   });
-  std::int64_t finished = -1;
+  std::string finished;
   if (world.is_root()) {
     try {
       const checkpoints::Archive groups = checkpoints::read_groups(checkpoint);
-      const std::int64_t step = groups.integer("/", "step");
-      const bool by_steps = bounds.max_steps > 0 && step >= bounds.max_steps;
-      const bool by_epochs = has_epochs && bounds.max_epochs > 0 && groups.integer("/", "epoch") >= bounds.max_epochs;
-      if (by_steps || by_epochs) {
+      const std::string end = end_at(groups, sections, bounds, restored);
+      if (!end.empty()) {
         checkpoints::verify(checkpoint);
-        finished = step;
+        finished = checkpoint + " is at step " + std::to_string(groups.integer("/", "step")) + ", and " + end;
       }
-    } catch (const CheckpointError&) {  // the run that resumes says what is wrong with it
+    } catch (const Error&) {  // the run that resumes says what is wrong with the checkpoint or the configuration
     }
   }
-  world.broadcast(std::span(&finished, 1));
-  return finished < 0 ? std::nullopt : std::optional(finished);
+  finished = world.broadcast(finished);
+  return finished.empty() ? std::nullopt : std::optional(finished);
 }
 
 std::optional<std::string> check_resume(const mpi::Communicator& world, const std::string& resume,
