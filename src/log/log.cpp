@@ -2,7 +2,9 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 
+#include <spdlog/details/null_mutex.h>
 #include <spdlog/logger.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
@@ -19,6 +21,7 @@
 #include <utility>
 
 #include "core/launchers.hpp"
+#include "log/console_output.hpp"
 
 namespace lockstep::log {
 
@@ -30,11 +33,13 @@ using Logger = std::unique_ptr<spdlog::logger>;
 struct State {
   std::mutex mutex;
   Options options;
-  Logger out;   // stdout, with time and level
-  Logger err;   // stderr, likewise
-  Logger file;  // null without a file
+  std::unique_ptr<ConsoleOutput> output;  // null without a file
+  Logger out;                             // stdout, with time and level
+  Logger err;                             // stderr, likewise
+  Logger file;                            // null without a file
   bool status_is_shown = false;
   bool is_output_lost = false;
+  bool is_stall_said = false;
 };
 
 State& state() {
@@ -52,6 +57,32 @@ Logger make_logger(spdlog::sink_ptr sink, const std::string& time, const Options
     if (!std::exchange(is_said, true)) std::fprintf(stderr, "a log line could not be written: %s\n", reason.c_str());
   });
   return logger;
+}
+
+/// Writes the lines of a logger to a console.
+class ConsoleSink : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ public:
+  explicit ConsoleSink(ConsoleOutput& output) : output_(&output) {}
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    output_->write({line.data(), line.size()});
+  }
+  void flush_() override {}
+
+ private:
+  ConsoleOutput* output_;
+};
+
+/// Standard output, which must not block a run whose lines are in a file as well.
+spdlog::sink_ptr output_sink(State& s) {
+  s.out.reset();
+  s.output = s.options.file.empty() ? nullptr : std::make_unique<ConsoleOutput>(STDOUT_FILENO);
+  if (s.output && s.output->is_open()) return std::make_shared<ConsoleSink>(*s.output);
+  s.output.reset();
+  return std::make_shared<spdlog::sinks::stdout_sink_mt>();
 }
 
 void make_writable(const std::string& path) {
@@ -114,10 +145,13 @@ int print(State& s, const std::string& message) {
   return is_written ? 0 : errno;
 }
 
-/// Says once that lines for the console are lost.
+/// Says once that lines for the console are lost, and once that they are late.
 void check_output(State& s) {
   std::fflush(stdout);
-  if (s.is_output_lost || std::ferror(stdout) == 0) return;
+  if (s.output && s.output->is_stalled() && !std::exchange(s.is_stall_said, true)) {
+    s.file->log(level_enum::warn, "nobody reads standard output; the run continues, and lines can be missing there");
+  }
+  if (s.is_output_lost || (std::ferror(stdout) == 0 && !(s.output && s.output->is_lost()))) return;
   s.is_output_lost = true;
   const std::string text = "standard output cannot be written any more" +
                            (s.options.file.empty() ? "" : "; the log continues in " + s.options.file);
@@ -142,13 +176,15 @@ void configure(const Options& options) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   s.options = options;
-  s.out = make_logger(std::make_shared<spdlog::sinks::stdout_sink_mt>(), "%H:%M:%S", options);
+  s.out = make_logger(output_sink(s), "%H:%M:%S", options);
   s.err = make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), "%H:%M:%S", options);
   s.file.reset();
   if (options.file.empty()) return;
   s.file =
       make_logger(std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file), "%Y-%m-%d %H:%M:%S.%e", options);
 }
+
+void hurry() noexcept { ConsoleOutput::hurry(); }
 
 void debug(const std::string& message) { say(level_enum::debug, message); }
 

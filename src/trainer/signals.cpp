@@ -2,6 +2,7 @@
 #include "trainer/signals.hpp"
 
 #include <lockstep/core/error.hpp>
+#include <lockstep/log/log.hpp>
 
 #include <atomic>
 #include <csignal>
@@ -23,10 +24,13 @@ std::atomic<std::int64_t> interrupted_at{-kPair};  // by the monotonic clock, in
 
 // Only what is safe in a signal handler is called below.
 
-extern "C" void on_stop_signal(int) { engine::request_stop(); }
-
-extern "C" void on_interrupt(int) {
+extern "C" void on_stop_signal(int) {
   engine::request_stop();
+  log::hurry();
+}
+
+extern "C" void on_interrupt(int signal) {
+  on_stop_signal(signal);
   std::timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   const std::int64_t at = now.tv_sec * kSecond + now.tv_nsec;
@@ -47,13 +51,13 @@ void handle_unless_ignored(int signal, void (*handler)(int)) {
 void install_signal_handlers() {
   guard_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error of that write, not the end of the process
-  for (const int signal : {SIGUSR2, SIGTERM, SIGXCPU}) std::signal(signal, on_stop_signal);
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGXCPU}) std::signal(signal, on_stop_signal);
   handle_unless_ignored(SIGINT, on_interrupt);
   handle_unless_ignored(SIGHUP, on_stop_signal);
 }
 
 void leave_on_signals() {
-  for (const int signal : {SIGUSR2, SIGTERM, SIGXCPU}) std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGXCPU}) std::signal(signal, SIG_DFL);
   for (const int signal : {SIGINT, SIGHUP}) handle_unless_ignored(signal, SIG_DFL);
 }
 

@@ -82,6 +82,28 @@ TEST(RunFolderTest, AFinishedRunSaysSoAndChangesNothing) {
   }
 }
 
+// Its evaluations do not improve, because nothing is learned; 3 epochs of 5 steps, and 2 evaluations of patience.
+TEST(RunFolderTest, ARunThatStoppedEarlyIsFinished) {
+  for (const int ranks : {1, 2}) {
+    const testing::TemporaryFolder folder;
+    const std::string arguments = "--run.dir=" + folder.path("run") +
+                                  " --data.train_size=240 --data.val_size=48 --model.name=mlp --model.hidden=8 "
+                                  "--train.global_batch_size=48 --train.max_epochs=50 --optim.lr=0 ";
+    const std::string patience = "--train.hooks=early_stopping,patience=";
+    ASSERT_EQ(testing::run_ranks(ranks, arguments + patience + "2").exit_code, 0);
+    const std::string before = digests(folder);
+    const Outcome again = testing::run_ranks(ranks, "--resume=auto " + arguments + patience + "2");
+    EXPECT_EQ(again.exit_code, 0) << again.output;
+    EXPECT_NE(again.output.find("ckpt/step-000000000015 is at step 15, and early_stopping: val/loss has not improved"),
+              std::string::npos)
+        << again.output;
+    EXPECT_EQ(digests(folder), before);
+    const Outcome longer = testing::run_ranks(ranks, "--resume=auto " + arguments + patience + "3");
+    EXPECT_EQ(longer.exit_code, 0) << longer.output;
+    EXPECT_NE(longer.output.find("the run ends after step 20"), std::string::npos) << longer.output;
+  }
+}
+
 TEST(RunFolderTest, ARunThatLosesItsLeaseEndsWithoutWritingToTheFolder) {
   const testing::TemporaryFolder folder;
   const Outcome outcome =
@@ -127,6 +149,40 @@ TEST(RunFolderTest, HangUpSavesUnlessItIsIgnored) {
                                              "wait $job; echo code $?");
   EXPECT_NE(ignored.output.find("alive"), std::string::npos) << ignored.output;
   EXPECT_NE(ignored.output.find("code 75"), std::string::npos) << ignored.output;
+}
+
+/// A shell's word: the process of the last rank of the run in `folder`. Only ranks begin with the name of the program.
+std::string last_rank(const testing::TemporaryFolder& folder) {
+  return "$(pgrep -f '^" + testing::trainer_program() + " --run.dir=" + folder.path("run") + "' | tail -n 1)";
+}
+
+TEST(RunFolderTest, ASignalToOneOfTwoRanksSavesOnBoth) {
+  for (const std::string signal : {"HUP", "USR1", "INT"}) {
+    const testing::TemporaryFolder folder;
+    const Outcome outcome = testing::run_shell(start(folder, "exec " + testing::mpirun_command(2) + " ") + "kill -" +
+                                               signal + " " + last_rank(folder) + "; wait $job; echo code $?");
+    EXPECT_NE(outcome.output.find("code 75"), std::string::npos) << signal << outcome.output;
+    EXPECT_EQ(checkpoints::list(folder.path("run/ckpt")).size(), 1U) << signal << outcome.output;
+    EXPECT_NE(testing::read_file(folder / "run/STATUS.json").find("\"stopped\""), std::string::npos) << signal;
+  }
+}
+
+// INT goes to mpirun, the ranks and tee, as from a terminal; a reader that ends early lets mpirun end. The variable is
+// that of Open MPI for the time that it leaves the ranks.
+TEST(RunFolderTest, APipelineOfTwoRanksSaves) {
+  for (const std::string reader : {"tee", "head"}) {
+    const testing::TemporaryFolder folder;
+    const std::string pipe = reader == "tee" ? "tee " + folder.path("tee.log") + " > /dev/null" : "head -n 1";
+    const std::string end = reader == "tee" ? "kill -INT -- -$(ps -o pgid= $job | tr -d ' '); " : "";
+    const Outcome outcome = testing::run_shell(
+        start(folder, "export OMPI_MCA_odls_base_sigkill_timeout=3; " + testing::mpirun_command(2) + " ",
+              " --log.console_secs=0) 2>&1 | (" + pipe) +
+        end + "for i in $(seq 200); do grep -q stopped " + folder.path("run/STATUS.json") +
+        " && break; sleep 0.05; done");
+    EXPECT_NE(testing::read_file(folder / "run/STATUS.json").find("\"stopped\""), std::string::npos)
+        << reader << outcome.output;
+    EXPECT_EQ(checkpoints::list(folder.path("run/ckpt")).size(), 1U) << reader << outcome.output;
+  }
 }
 
 TEST(RunFolderTest, AResultThatCannotBeWrittenIsAnError) {

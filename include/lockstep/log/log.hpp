@@ -26,6 +26,10 @@ struct Options {
 /// @throws ConfigError  the file cannot be opened
 void configure(const Options& options);
 
+/// The run is about to end: from now on, lines that are in a file as well do not wait for a reader of standard output.
+/// Safe in a signal handler.
+void hurry() noexcept;
+
 void debug(const std::string& message);
 void info(const std::string& message);
 void warning(const std::string& message);
