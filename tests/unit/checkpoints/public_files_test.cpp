@@ -102,17 +102,17 @@ TEST(PublicFilesTest, MetadataOfTorchvision) {
 TEST(PublicFilesTest, EveryValueOfPython) {
   const TemporaryFolder directory;
   PythonValue::Map map;
-  map.items.emplace_back("none", PythonValue{std::monostate()});
-  map.items.emplace_back("yes", PythonValue{true});
-  map.items.emplace_back("negative", PythonValue{std::int64_t{-5}});
-  map.items.emplace_back("large", PythonValue{std::int64_t{1} << 40});
-  map.items.emplace_back("real", PythonValue{0.1});
-  map.items.emplace_back("text", PythonValue{std::string("é")});
-  map.items.emplace_back("tensor", PythonValue{floats_of({2}, {1, 2})});
-  map.items.emplace_back("empty list", PythonValue{PythonValue::List()});
-  map.items.emplace_back("empty map", PythonValue{PythonValue::Map()});
+  map.items.push_back({"none", PythonValue{std::monostate()}});
+  map.items.push_back({"yes", PythonValue{true}});
+  map.items.push_back({"negative", PythonValue{std::int64_t{-5}}});
+  map.items.push_back({"large", PythonValue{std::int64_t{1} << 40}});
+  map.items.push_back({"real", PythonValue{0.1}});
+  map.items.push_back({"text", PythonValue{std::string("é")}});
+  map.items.push_back({"tensor", PythonValue{floats_of({2}, {1, 2})}});
+  map.items.push_back({"empty list", PythonValue{PythonValue::List()}});
+  map.items.push_back({"empty map", PythonValue{PythonValue::Map()}});
   PythonValue::List tuple{.items = {{std::int64_t{1}}, {2.5}}, .is_tuple = true};
-  map.items.emplace_back(std::int64_t{7}, PythonValue{std::move(tuple)});
+  map.items.push_back({std::int64_t{7}, PythonValue{std::move(tuple)}});
   write_pytorch_value(directory / "v.pt", {std::move(map)});
   const Archive archive = read_foreign(directory / "v.pt");
   EXPECT_FALSE(archive.has_attribute("/", "none"));
