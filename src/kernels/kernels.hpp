@@ -15,7 +15,7 @@
 //   patch_product        patch_products.hpp      avx2             float32, channels last, 8 n inputs, 4 n outputs
 //   winograd             winograd.hpp            avx2             float32, channels last, 3x3, 16 n inputs and outputs
 //   gelu                 gelu.hpp                avx2             float32, contiguous
-//   gelu_gradient        gelu.hpp                every            float32 or bfloat16, contiguous
+//   gelu_gradient        gelu.hpp                generic, avx2    float32 or bfloat16, contiguous
 //   batch_norm           batch_norm.hpp          every            float32 or bfloat16, channels last
 //   outer_product        outer_product.hpp       every            float32, contiguous, up to 64 samples
 //   rounded_products     (src/models)            generic, avx2    products of bfloat16 under autocast, as float32
@@ -47,13 +47,14 @@ constexpr bool is_used(Kernel kernel, ProcessorLevel level) {
     case Kernel::winograd:
     case Kernel::gelu:
       return level == ProcessorLevel::avx2;
+    case Kernel::gelu_gradient:
+      return level <= ProcessorLevel::avx2;
     case Kernel::rounded_products:
 #if defined(__x86_64__)
       return level <= ProcessorLevel::avx2;
 #else
       return false;  // not measured
 #endif
-    case Kernel::gelu_gradient:
     case Kernel::batch_norm:
     case Kernel::outer_product:
       return true;
