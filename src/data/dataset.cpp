@@ -123,10 +123,10 @@ Splits open(const Section& data, const std::vector<Source>& sources, const OpenO
   Splits splits = has_pipeline(data, source) ? with_pipelines(open_images(data, sources, options.used), data, options,
                                                               source.normalise, statistics)
                                              : source.open(data, options.used);
-  if (!splits.train && !splits.val && !splits.test) {
-    throw ConfigError(data.cite("name") + ": the source '" + source.name + "' returned no data set; set a split");
+  if (!splits.train) {
+    throw ConfigError(data.cite("name") + ": the source '" + source.name + "' returned no training split; set `train`");
   }
-  if (splits.train && !options.is_evaluation && !is_unlabelled(data)) require_two_classes(*splits.train, source);
+  if (!options.is_evaluation && !is_unlabelled(data)) require_two_classes(*splits.train, source);
   for (auto* dataset : {&splits.train, &splits.val, &splits.test}) *dataset = with_roles(*dataset, roles);
   return splits;
 }

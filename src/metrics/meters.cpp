@@ -110,6 +110,12 @@ Meters::Readings Meters::read() const {
   for (const Meter& meter : meters_) {
     Reading reading = meter.words > 0 ? meter.read(words.first(meter.words)) : meter.read_all(gathered_by(meter));
     words = words.subspan(meter.words);
+    if (reading.numbers.size() != meter.results.size()) {
+      throw ConfigError("a meter returns " + std::to_string(reading.numbers.size()) + " numbers, but has " +
+                        std::to_string(meter.results.size()) + " results" +
+                        (meter.results.empty() ? "" : ", such as '" + meter.results.front().name + "'") +
+                        "; correct its function `read`");
+    }
     for (std::size_t i = 0; i < meter.results.size(); ++i) {
       readings.numbers.emplace_back(meter.results[i].name, reading.numbers.at(i));
     }

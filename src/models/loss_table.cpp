@@ -88,7 +88,10 @@ const std::vector<LossRow>& builtin_losses() {
 }
 
 Loss make_loss(const Section& loss, const Task& task, const std::vector<LossRow>& rows) {
-  return find_row(rows, loss.text("name"), loss.cite("name")).make(loss, task);
+  const LossRow& row = find_row(rows, loss.text("name"), loss.cite("name"));
+  Loss made = row.make(loss, task);
+  if (made || row.name == rows.front().name) return made;  // auto: none is that of the model
+  throw ConfigError(loss.cite("name") + ": the function `make` of the loss returned nothing");
 }
 
 KeySpecs loss_keys(const std::vector<LossRow>& rows) {

@@ -49,7 +49,8 @@ data::Splits open_data(const mpi::Communicator& world, const TrainRequest& reque
   data::Splits splits = open_splits(world, sections.at("data"), request.registry, options, statistics);
   world.all_or_throw([&] {
     const EvalSettings eval = EvalSettings::from(sections.at("eval"));
-    if (eval.when != "never") split_of(splits, eval.split);
+    if (eval.when == "never" || split_of(splits, eval.split).size() > 0) return;
+    throw DataError(eval.split.cite + ": the split '" + eval.split.value + "' has no samples");
   });
   return splits;
 }

@@ -33,6 +33,17 @@ TEST(SourcesTest, AUserAddsARowWithItsOwnKeys) {
   EXPECT_EQ(sentence_of<DataError>([&] { open(data, sources); }), "size 7");
 }
 
+TEST(SourcesTest, ASourceWithoutATrainingSplitIsRefused) {
+  std::vector<Source> sources = builtin_sources();
+  sources.push_back({.name = "mine", .help = "", .keys = {}, .open = [](const Section&) {
+                       return Splits{.train = nullptr, .val = open(Section::with_defaults("data", data_keys())).val};
+                     }});
+  Section data = Section::with_defaults("data", data_keys(sources));
+  data.set("name", "mine", "command line");
+  EXPECT_EQ(sentence_of<ConfigError>([&] { open(data, sources); }),
+            "data.name (command line): the source 'mine' returned no training split; set `train`");
+}
+
 TEST(SourcesTest, KeysAreDeclaredOnceAndNamedData) {
   std::vector<std::string> names;
   for (const KeySpec& key : data_keys()) {

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "make_samples.hpp"
+#include "support/sentence.hpp"
 
 namespace lockstep::metrics {
 namespace meters_test {
@@ -136,6 +137,19 @@ TEST(MetersTest, MergingIsCountingTogether) {
     first.merge(second);
     EXPECT_EQ(bits_of(first), bits_of(whole));
   }
+}
+
+TEST(MetersTest, AMeterReturnsOneNumberForEachResult) {
+  std::vector<Meter> meters;
+  meters.push_back({.results = {{"a"}, {"b"}},
+                    .words = 1,
+                    .add = [](const Samples&, std::span<std::int64_t>) {},
+                    .read =
+                        [](std::span<const std::int64_t>) {
+                          return Reading{{1.0}, {}};
+                        }});
+  EXPECT_EQ(testing::sentence_of<ConfigError>([&] { static_cast<void>(Meters(std::move(meters)).read()); }),
+            "a meter returns 1 numbers, but has 2 results, such as 'a'; correct its function `read`");
 }
 
 TEST(MetersTest, ReadingNothingDoesNotFail) {

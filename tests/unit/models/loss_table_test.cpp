@@ -181,7 +181,11 @@ TEST(LossTableTest, ARowOfAProgramIsUsed) {
                       return factor * output.sum();
                     };
                   }});
+  rows.push_back({.name = "none", .help = "", .keys = {}, .make = [](const Section&, const Task&) { return Loss(); }});
   Section loss = Section::with_defaults("loss", loss_keys(rows));
+  loss.set("name", "none", "here");
+  EXPECT_EQ(sentence_of<ConfigError>([&] { make_loss(loss, kClasses, rows); }),
+            "loss.name (here): the function `make` of the loss returned nothing");
   loss.set("name", "twice", "here");
   Model model;
   model.set_loss(make_loss(loss, kClasses, rows));
