@@ -21,10 +21,12 @@ class ConsoleOutput {
   /// Waits for a reader that has kept up until now. Does not throw.
   void write(std::string_view line);
 
+  void flush();  ///< tries again to write lines that wait
+
   bool is_stalled() const noexcept { return !waiting_.empty(); }  ///< lines wait for a reader
   bool is_lost() const noexcept { return is_lost_; }              ///< there is no reader any more
 
-  /// From now on, no line waits for a reader. Safe in a signal handler.
+  /// From now on, lines wait 100 ms at most for a reader. Safe in a signal handler.
   static void hurry() noexcept;
 
  private:

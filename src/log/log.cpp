@@ -215,6 +215,7 @@ void flush() {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   if (s.file) s.file->flush();
+  if (s.output) s.output->flush();
   std::fflush(stdout);
 }
 

@@ -26,8 +26,8 @@ struct Options {
 /// @throws ConfigError  the file cannot be opened
 void configure(const Options& options);
 
-/// The run is about to end: from now on, lines that are in a file as well do not wait for a reader of standard output.
-/// Safe in a signal handler.
+/// The run is about to end: from now on, lines that are in a file as well wait only briefly for a reader of standard
+/// output. Safe in a signal handler.
 void hurry() noexcept;
 
 void debug(const std::string& message);

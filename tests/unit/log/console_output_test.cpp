@@ -47,7 +47,7 @@ TEST_F(ConsoleOutputTest, APipeThatNobodyReadsDoesNotBlock) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
   EXPECT_TRUE(output.is_stalled());
   std::string got = read_some();
-  output.write("last\n");
+  output.flush();
   got += read_some();
   output.write("last\n");
   EXPECT_FALSE(output.is_stalled());
