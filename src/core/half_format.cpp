@@ -29,8 +29,13 @@ void narrow_one_by_one(const float* from, std::byte* to, std::size_t count) {
   }
 }
 
+/// A vector at any address. A class holds the alias, because clang forgets the alignment of a template of aliases.
 template <class T, std::size_t kCount>
-using Vector [[gnu::vector_size(kCount * sizeof(T)), gnu::aligned(1), gnu::may_alias]] = T;
+struct VectorOf {
+  using Type [[gnu::vector_size(kCount * sizeof(T)), gnu::aligned(1), gnu::may_alias]] = T;
+};
+template <class T, std::size_t kCount>
+using Vector = typename VectorOf<T, kCount>::Type;
 
 template <std::size_t kLanes>
 [[gnu::always_inline]] inline void widen_bfloat16(const std::byte* from, float* to, std::size_t count) {
