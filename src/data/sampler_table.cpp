@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 #include <lockstep/data/sampler.hpp>
 
+#include <stdexcept>
 #include <utility>
 
 #include "core/table.hpp"
@@ -143,7 +145,12 @@ const std::vector<SamplerRow>& builtin_samplers() {
 }
 
 Sampler make_sampler(const Section& data, const SamplerRequest& request, const std::vector<SamplerRow>& samplers) {
-  return find_row(samplers, DataSettings::from(data).sampler, data.cite("sampler")).make(data, request);
+  const SamplerRow& row = find_row(samplers, DataSettings::from(data).sampler, data.cite("sampler"));
+  try {
+    return row.make(data, request);
+  } catch (const std::invalid_argument& error) {
+    throw ConfigError(data.cite("sampler") + ": " + error.what());
+  }
 }
 
 }  // namespace lockstep::data

@@ -58,6 +58,9 @@ Meter make_meter(const std::string& text, std::int64_t classes, const std::strin
     Meter meter = row.make(options, own > 0 ? own : classes);
     const bool is_complete = meter.words > 0 ? meter.add && meter.read : bool(meter.read_all);
     if (!is_complete) throw ConfigError("the meter has no functions; set add and read, or read_all");
+    for (const Result& result : meter.results) {
+      if (result.name.empty()) throw ConfigError("a result of the meter has no name");
+    }
     meter.reads.output = options.text("output");
     meter.reads.target = options.text("target");
     const std::string& prefix = options.text("prefix");

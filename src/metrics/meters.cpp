@@ -17,7 +17,9 @@ Meters::Meters(std::vector<Meter> meters) : meters_(std::move(meters)) {
     words += meter.words;
     if (meter.words == 0 && gathered_for(meter.reads) == nullptr) gathered_.push_back({.reads = meter.reads});
     for (const Result& result : meter.results) {
-      if (!names.insert(result.name).second) throw ConfigError("two meters compute a value named " + result.name);
+      if (!names.insert(result.name).second)
+        throw ConfigError("two meters compute a value named '" + result.name +
+                          "'; set the option prefix of one of them");
     }
   }
   sums_.resize(words);
@@ -117,7 +119,7 @@ Meters::Readings Meters::read() const {
                         "; correct its function `read`");
     }
     for (std::size_t i = 0; i < meter.results.size(); ++i) {
-      readings.numbers.emplace_back(meter.results[i].name, reading.numbers.at(i));
+      readings.numbers.emplace_back(meter.results[i].name, reading.numbers[i]);
     }
     for (Table& table : reading.tables) readings.tables.push_back(std::move(table));
   }

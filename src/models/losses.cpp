@@ -52,6 +52,16 @@ void require_known(const LossWeights& weights, const LossMap& losses) {
   }
 }
 
+/// @throws ConfigError  two values have the same name
+void require_own_names(const ParsedLosses& parsed) {
+  for (auto value = parsed.values.begin(); value != parsed.values.end(); ++value) {
+    const auto has_name = [value](const auto& other) { return other.first == value->first; };
+    if (std::none_of(parsed.values.begin(), value, has_name)) continue;
+    throw ConfigError("the model returned two losses that are logged as '" + value->first +
+                      "'; choose another name for one of them");
+  }
+}
+
 }  // namespace
 
 ParsedLosses parse_losses(const LossMap& losses, LossSum sum, const LossWeights& weights) {
@@ -93,6 +103,7 @@ ParsedLosses parse_losses(const LossMap& losses, LossSum sum, const LossWeights&
       parsed.values.emplace_back("loss_raw", std::move(value));
     }
   }
+  require_own_names(parsed);
   return parsed;
 }
 

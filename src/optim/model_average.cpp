@@ -90,6 +90,10 @@ void ModelAverage::for_each_own(const Visit& visit) const {
 void ModelAverage::update() {
   if (updates_ % options_.interval == 0) {
     const double weight = updates_ == 0 ? 1 : rule_->weight(options_, updates_);
+    if (!(weight >= 0 && weight <= 1)) {
+      throw ConfigError("ema.kind = " + rule_->name + ": the weight of update " + std::to_string(updates_) + " is " +
+                        number_text(weight) + ", but a weight is in [0, 1]");
+    }
     const torch::NoGradGuard no_grad;
     update_parameters(weight);
     if (options_.averages_buffers) update_buffers(weight);

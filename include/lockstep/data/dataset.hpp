@@ -103,7 +103,8 @@ class SampleDataset : public Dataset {
   batch::Batch get(std::span<const batch::Draw> draws) const final;
 };
 
-/// The splits of a data source; null = the source does not have this split, or the command does not use it.
+/// The splits of a data source; null = the source does not have this split, or the command does not use it. `train` is
+/// required.
 struct Splits {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> val = nullptr;

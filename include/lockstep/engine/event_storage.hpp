@@ -65,6 +65,8 @@ struct ScalarOptions {
   std::optional<bool> is_smoothed = {};
   std::optional<std::int64_t> step = {};  ///< step of the value; default: the current step
   std::int64_t count = 1;                 ///< number of samples in the sum
+  /// The hook of Lockstep that puts the values; empty = a part of a program. A series has one owner.
+  std::string owner = {};
 };
 
 /// A value of a series for writers.
@@ -81,11 +83,14 @@ class EventStorage {
   void set_step(std::int64_t step) noexcept { step_ = step; }
   std::int64_t step() const noexcept { return step_; }
 
+  /// @throws ConfigError            the name is empty, or is a series of another owner; nothing is stored then
   /// @throws std::logic_error       the series has another value of is_smoothed; nothing is stored then
   /// @throws std::invalid_argument  count < 1
   void put(const std::string& name, double value, const ScalarOptions& options = {});
   /// A value that differs between ranks. The log shows mean, minimum and maximum over ranks, see rank_events_hook.
-  void put_of_rank(const std::string& name, double value);
+  /// @param owner  see ScalarOptions
+  /// @throws ConfigError  the name is empty, or that of values of another owner
+  void put_of_rank(const std::string& name, double value, const std::string& owner = {});
   /// The mean of each such value since the previous call, in order of first use; only values that were put since then.
   std::vector<std::pair<std::string, double>> take_rank_means();
   /// Images and tables are stored only if a writer has called keep_pictures.
@@ -127,6 +132,7 @@ class EventStorage {
  private:
   struct Series {
     std::string name;
+    std::string owner;
     bool is_smoothed = true;
     std::size_t last_put = 0;  // its number among all values
     History history;
@@ -140,6 +146,7 @@ class EventStorage {
   std::map<std::string, std::size_t> index_;
   struct Mean {
     std::string name;
+    std::string owner;
     double sum = 0;
     std::int64_t count = 0;
   };

@@ -37,7 +37,7 @@ class DataErrorsHook : public Hook {
   void after_step(RunView& run, const StepReport& report) override {
     if (!is_log_due(report.progress, interval_)) return;
     collect(run);
-    run.events.put("data_errors", static_cast<double>(names_.size()), {.is_smoothed = false});
+    run.events.put("data_errors", static_cast<double>(names_.size()), {.is_smoothed = false, .owner = "data_errors"});
     const std::int64_t max = run.data.splits().errors->max();
     if (static_cast<std::int64_t>(names_.size()) <= max) return;
     run.requests.fail(std::make_exception_ptr(

@@ -97,8 +97,8 @@ class EvaluateHook : public Hook {
       if (auto table = confusion.table(); table && !is_told) put(std::move(*table));
       if (auto table = values.table()) put(std::move(*table));
       for (Table& table : readings.tables) put(std::move(table));
+      run.report(record);
     });
-    run.report(record);
     run.end_evaluation(run.measured);
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/error.hpp>
 #include <lockstep/engine/run_view.hpp>
+#include <lockstep/mpi/communicator.hpp>
 #include <lockstep/optim/optim_wrapper_dict.hpp>
 
 #include <utility>
@@ -42,13 +42,10 @@ class LogHook : public Hook {
     }
     if (report.evaluations) record.values.emplace_back("evaluations", *report.evaluations);
     for (const Scalar& scalar : run.events.updates_since(seen_, interval_)) {
-      if (record.number(scalar.name)) {
-        throw ConfigError("a hook or step of this program puts a value named '" + scalar.name +
-                          "', which is the name of a value of Lockstep's log; choose another name");
-      }
       record.values.emplace_back(scalar.name, scalar.value);
     }
-    run.report(record);
+    // Names that are taken show in the first record, and all ranks agree on that.
+    std::exchange(is_first_, false) ? run.world.all_or_throw([&] { run.report(record); }) : run.report(record);
   }
 
  private:
@@ -84,6 +81,7 @@ class LogHook : public Hook {
   std::size_t window_;
   History losses_;        // of the latest steps that were not skipped
   std::size_t seen_ = 0;  // cursor of the events
+  bool is_first_ = true;  // record of this process
 };
 
 }  // namespace

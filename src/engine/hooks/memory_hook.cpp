@@ -47,10 +47,12 @@ class MemoryHook : public Hook {
     const at::Device device = run.device;
     const Memory now = memory_of(device);
     const auto scope = run.events.scope("memory");
-    const auto put = [&run](const char* name, double value) { run.events.put(name, value, {.is_smoothed = false}); };
+    const auto put = [&run](const char* name, double value) {
+      run.events.put(name, value, {.is_smoothed = false, .owner = "memory"});
+    };
     put("rss_mb", now.resident);
     put("peak_rss_mb", now.peak);
-    run.events.put_of_rank("rss_mb", now.resident);
+    run.events.put_of_rank("rss_mb", now.resident, "memory");
     if (device.is_cpu()) return;
     put("gpu_allocated_mb", now.gpu_allocated);
     put("gpu_peak_mb", now.gpu_peak);

@@ -49,7 +49,7 @@ Moments moments_of(const at::Tensor& tensor) {
 void put(EventStorage& events, const Moments& of) {
   if (of.count == 0) return;
   const double mean = of.sum / of.count;
-  const ScalarOptions options{.is_smoothed = false};
+  const ScalarOptions options{.is_smoothed = false, .owner = "parameter_statistics"};
   events.put("norm", std::sqrt(of.squares), options);
   events.put("mean", mean, options);
   events.put("std", std::sqrt(std::max(0.0, of.squares / of.count - mean * mean)), options);

@@ -31,8 +31,8 @@ class RankEventsHook : public Hook {
   RankEventsHook(std::int64_t interval, const mpi::Communicator& world) : interval_(interval), world_(world.handle()) {}
 
   void after_step(RunView& run, const StepReport& report) override {
-    run.events.put_of_rank("step_seconds", report.seconds);
-    run.events.put_of_rank("data_seconds", report.data_seconds);
+    run.events.put_of_rank("step_seconds", report.seconds, "rank_events");
+    run.events.put_of_rank("data_seconds", report.data_seconds, "rank_events");
     if (world_.size() == 1 || !is_log_due(report.progress, interval_)) return;
     finish(run);  // the last line's, if they are still under way
     mine_ = run.events.take_rank_means();

@@ -11,6 +11,7 @@ namespace lockstep::engine {
 
 namespace {
 
+constexpr const char* kTimer = "timer";
 constexpr std::int64_t kStepsToJudge = 200;
 constexpr double kWorthSaying = 0.01;  // part of the time
 
@@ -35,7 +36,7 @@ class TimerHook : public Hook {
     const Task task = run.data.splits().train->task();
     // Of all steps since the last line: there is nothing to smooth.
     const auto put = [&events = run.events](const std::string& name, double value) {
-      events.put(name, value, {.is_smoothed = false});
+      events.put(name, value, {.is_smoothed = false, .owner = kTimer});
     };
     put("samples_per_second", samples_per_second);
     if (task.is_text) put("tokens_per_second", samples_per_second * static_cast<double>(task.predictions_per_sample));
@@ -75,7 +76,7 @@ class TimerHook : public Hook {
     interval_loads_ = now;
     if (times.samples == 0) return;
     const auto put = [&](const char* name, double seconds) {
-      run.events.put(name, 1e3 * seconds / static_cast<double>(times.samples), {.is_smoothed = false});
+      run.events.put(name, 1e3 * seconds / static_cast<double>(times.samples), {.is_smoothed = false, .owner = kTimer});
     };
     put("load_ms/read", times.read_seconds);
     put("load_ms/decode", times.decode_seconds);

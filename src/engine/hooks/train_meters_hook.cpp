@@ -61,8 +61,8 @@ class TrainMetersHook : public Hook {
                              {"train/samples", run.world.all_reduce(samples_)}}};
     run.world.all_or_throw([&] {
       for (const auto& [name, number] : meters_.read().numbers) record.values.emplace_back("train/" + name, number);
+      run.report(record);
     });
-    run.report(record);
   }
 
   void before_save(RunView& run) override {

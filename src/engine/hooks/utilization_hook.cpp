@@ -16,6 +16,7 @@ namespace lockstep::engine {
 
 namespace {
 
+constexpr const char* kUtilization = "utilization";
 constexpr double kBytesPerMegabyte = 1 << 20;
 /// The backward of a product is two products.
 constexpr double kForwardsPerStep = 3;
@@ -50,13 +51,13 @@ class UtilizationHook : public Hook {
     seconds_ += report.seconds;
     if (!is_log_due(report.progress, interval_)) return;
     const double memory = peak_memory_of(run.device);
-    run.events.put("memory_mb", memory, {.is_smoothed = false});
-    run.events.put_of_rank("memory_mb", memory);
+    run.events.put("memory_mb", memory, {.is_smoothed = false, .owner = kUtilization});
+    run.events.put_of_rank("memory_mb", memory, kUtilization);
     if (peak_flops_ != 0.0 && !peak_flops_) peak_flops_ = measured_peak_flops(run.device, type_);
     if (run.world.is_root() && flops_per_sample_ > 0) {
       const double flops =
           kForwardsPerStep * flops_per_sample_ * static_cast<double>(steps_ * report.samples) / seconds_;
-      run.events.put("mfu", flops / (*peak_flops_ * run.world.size()), {.is_smoothed = false});
+      run.events.put("mfu", flops / (*peak_flops_ * run.world.size()), {.is_smoothed = false, .owner = kUtilization});
     }
     steps_ = 0;
     seconds_ = 0;

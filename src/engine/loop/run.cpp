@@ -104,7 +104,7 @@ Run::Run(const Sections& sections, Strategy& of, data::Splits splits, const Regi
     : strategy(of),
       data(make_data(sections, std::move(splits), strategy, registry)),
       bounds(RunBounds::from(sections.at("train"))),
-      step(completed(chosen_step(sections.at("train"), registry.steps).make(sections.at("train")))),
+      step(make_step(sections.at("train"), registry.steps)),
       captured_losses(chosen_step(sections.at("train"), registry.steps).captured_losses),
       perf(make_perf(sections, registry, strategy.device())),
       schedule(ScheduleSettings::from(sections.at("sched")), registry.curves),

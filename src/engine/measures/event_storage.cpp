@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/engine/event_storage.hpp>
 
 #include <algorithm>
@@ -15,6 +16,15 @@ void keep(std::vector<Picture>& kept, Picture picture, std::size_t max) {
   kept.push_back(std::move(picture));
 }
 
+/// @throws ConfigError  the value has no name of its own
+void require_own_name(const std::string& name, const std::string& owner, const std::string& known_owner) {
+  if (name.empty()) throw ConfigError("a hook, step or model of this program puts a value without a name");
+  if (owner == known_owner) return;
+  throw ConfigError("a hook, step or model of this program puts a value named '" + name +
+                    "', which is the name of a value of Lockstep's hook '" + (owner.empty() ? known_owner : owner) +
+                    "'; choose another name");
+}
+
 }  // namespace
 
 EventStorage::Scope::Scope(EventStorage& storage, const std::string& name)
@@ -26,10 +36,14 @@ EventStorage::Scope::Scope(EventStorage& storage, const std::string& name)
 void EventStorage::put(const std::string& name, double value, const ScalarOptions& options) {
   const std::string full = prefix_ + name;
   const auto found = index_.find(full);
+  require_own_name(name, options.owner, found == index_.end() ? options.owner : series_[found->second].owner);
   const History::Entry entry{.value = value, .step = options.step.value_or(step_), .count = options.count};
   if (found == index_.end()) {
-    Series series{
-        .name = full, .is_smoothed = options.is_smoothed.value_or(true), .last_put = ++puts_, .history = History()};
+    Series series{.name = full,
+                  .owner = options.owner,
+                  .is_smoothed = options.is_smoothed.value_or(true),
+                  .last_put = ++puts_,
+                  .history = History()};
     series.history.add(entry);
     index_.emplace(full, series_.size());
     series_.push_back(std::move(series));
@@ -44,10 +58,11 @@ void EventStorage::put(const std::string& name, double value, const ScalarOption
   series.last_put = ++puts_;
 }
 
-void EventStorage::put_of_rank(const std::string& name, double value) {
+void EventStorage::put_of_rank(const std::string& name, double value, const std::string& owner) {
   const std::string full = prefix_ + name;
   auto found = std::find_if(rank_means_.begin(), rank_means_.end(), [&](const Mean& m) { return m.name == full; });
-  if (found == rank_means_.end()) found = rank_means_.insert(found, Mean{.name = full});
+  require_own_name(name, owner, found == rank_means_.end() ? owner : found->owner);
+  if (found == rank_means_.end()) found = rank_means_.insert(found, Mean{.name = full, .owner = owner});
   found->sum += value;
   ++found->count;
 }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/error.hpp>
-
 #include <utility>
 
 #include "engine/steps/rows.hpp"
@@ -46,9 +44,6 @@ parallel::StepResult run_losses(StepContext& at, const LossStep& step) {
 }  // namespace
 
 ManualStep completed(TrainStep step) {
-  if (!std::visit([](const auto& function) { return bool(function); }, step)) {
-    throw ConfigError("train.step: the function `make` of the step returned nothing");
-  }
   if (auto* manual = std::get_if<ManualStep>(&step)) return std::move(*manual);
   return [on_losses = std::get<LossStep>(std::move(step))](StepContext& at) { return run_losses(at, on_losses); };
 }

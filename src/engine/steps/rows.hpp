@@ -8,6 +8,9 @@ namespace lockstep::engine {
 /// The row that train.step names.
 /// @throws ConfigError  an unknown name, with the nearest known one
 const StepRow& chosen_step(const Section& train, const std::vector<StepRow>& rows);
+/// The step that this row makes, in its explicit form.
+/// @throws ConfigError  also: the row made nothing
+ManualStep make_step(const Section& train, const std::vector<StepRow>& rows);
 /// Key `step` of section `train`, which describes the rows.
 KeySpec step_key(const std::vector<StepRow>& rows);
 

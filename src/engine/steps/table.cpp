@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/table.hpp"
 
+#include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
+
+#include <utility>
+#include <variant>
 
 #include "engine/steps/rows.hpp"
 
@@ -45,6 +49,13 @@ const std::vector<StepRow>& builtin_steps() {
 
 const StepRow& chosen_step(const Section& train, const std::vector<StepRow>& rows) {
   return find_row(rows, train.text("step"), train.cite("step"));
+}
+
+ManualStep make_step(const Section& train, const std::vector<StepRow>& rows) {
+  TrainStep step = chosen_step(train, rows).make(train);
+  const bool is_there = std::visit([](const auto& function) { return bool(function); }, step);
+  if (!is_there) throw ConfigError(train.cite("step") + ": its function `make` returned nothing");
+  return completed(std::move(step));
 }
 
 KeySpec step_key(const std::vector<StepRow>& rows) {

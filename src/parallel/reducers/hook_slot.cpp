@@ -19,11 +19,13 @@ void HookSlot::set(CommHook hook, bool is_silent, bool has_stepped) {
 void HookSlot::start(std::size_t b, const GradBucket& bucket) {
   if (completions_.size() <= b) completions_.resize(b + 1);
   completions_[b] = hook_(bucket);
+  if (!completions_[b]) throw ConfigError("ddp: the communication hook returned no function");
 }
 
 void HookSlot::finish(std::size_t b, const GradBucket& bucket) {
   const at::Tensor result = completions_[b]();
   completions_[b] = nullptr;
+  if (!result.defined()) throw ConfigError("ddp: the function of the communication hook returned no tensor");
   if (result.numel() != bucket.buffer.numel() || result.scalar_type() != bucket.buffer.scalar_type()) {
     throw ConfigError("ddp: the communication hook returned " + std::to_string(result.numel()) + " elements of " +
                       std::string(result.dtype().name()) + " for a bucket of " + std::to_string(bucket.buffer.numel()) +

@@ -86,14 +86,18 @@ std::vector<std::pair<std::string, Json>> values_of(const batch::Batch& given, s
   return result;
 }
 
+[[noreturn]] void refuse_name(const std::string& name, const std::string& owner) {
+  throw ConfigError("predict.out: the samples or the model have a value named '" + name + "', which is the name of " +
+                    owner + "; choose another name");
+}
+
 /// The name of a value of the model or of the samples, which must not be that of a prediction.
 const std::string& unused(const std::string& name) {
   static const std::set<std::string> reserved = {
       "index",           "id",     "top",    "labels", "probabilities", "values", "mask", "counts",
       "log_probability", "tokens", "target", "class",  "probability",   "value"};
-  if (!reserved.contains(name)) return name;
-  throw ConfigError("predict.out: the samples or the model have a value named '" + name +
-                    "', which is the name of a prediction of Lockstep; choose another name");
+  if (reserved.contains(name)) refuse_name(name, "a prediction of Lockstep");
+  return name;
 }
 
 std::vector<std::int64_t> labels_over(std::span<const double> probabilities, double threshold) {
@@ -178,8 +182,12 @@ std::string SampleText::json_line(const BatchPredictions& predictions, const bat
     line["log_probability"] = rounded(predictions.log_probabilities[i].item<double>());
     line["tokens"] = predictions.token_counts[i].item<std::int64_t>();
   }
-  for (const auto& [name, tensor] : predictions.others.entries()) line[unused(name)] = json_of(tensor[i]);
-  for (auto& [name, value] : values_of(given, i)) line[unused(name)] = std::move(value);
+  const auto add = [&line](const std::string& name, Json value) {
+    if (line.contains(unused(name))) refuse_name(name, "another value");
+    line[name] = std::move(value);
+  };
+  for (const auto& [name, tensor] : predictions.others.entries()) add(name, json_of(tensor[i]));
+  for (auto& [name, value] : values_of(given, i)) add(name, std::move(value));
   const bool has_small_target =
       predictions.target.defined() && !predictions.masks.defined() && !predictions.log_probabilities.defined();
   if (has_small_target) {
@@ -272,7 +280,11 @@ std::string SampleText::lines(const BatchPredictions& predictions, const batch::
 std::string SampleText::header(const BatchPredictions& predictions, const batch::Batch& given) const {
   if (form_ == PredictionForm::json_lines) return "";
   std::vector<std::string> fields;
-  for (const Cell& cell : cells(predictions, given, 0)) fields.push_back(cell.column);
+  for (const Cell& cell : cells(predictions, given, 0)) {
+    const bool is_taken = std::find(fields.begin(), fields.end(), cell.column) != fields.end();
+    if (is_taken) refuse_name(cell.column, "another column");
+    fields.push_back(cell.column);
+  }
   return csv_record(fields);
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/engine/event_storage.hpp>
 
 #include <gtest/gtest.h>
@@ -40,6 +41,22 @@ TEST(EventStorageTest, ScopesNestAndEnd) {
   events.put("x", 5);
   EXPECT_EQ(names_of(events), (std::vector<std::string>{"a/x", "a/b/x", "a/y", "a/z", "x"}));
   EXPECT_EQ(events.take_images().at(0).name, "a/b/digits");
+}
+
+TEST(EventStorageTest, ASeriesHasANameAndOneOwner) {
+  EventStorage events;
+  events.put("memory_mb", 1, {.owner = "utilization"});
+  events.put("mine", 2);
+  EXPECT_THROW(events.put("memory_mb", 3), ConfigError);
+  EXPECT_THROW(events.put("mine", 4, {.owner = "utilization"}), ConfigError);
+  EXPECT_THROW(events.put("", 5), ConfigError);
+  events.put("memory_mb", 6, {.owner = "utilization"});
+  EXPECT_EQ(events.history("memory_mb").mean_of_all(), 3.5);
+  EXPECT_EQ(events.history("mine").mean_of_all(), 2);
+  events.put_of_rank("seconds", 1, "rank_events");
+  EXPECT_THROW(events.put_of_rank("seconds", 3), ConfigError);
+  EXPECT_THROW(events.put_of_rank("", 3), ConfigError);
+  EXPECT_EQ(events.take_rank_means().at(0).second, 1);
 }
 
 TEST(EventStorageTest, UpdatesAreWhatWasPutSinceWhateverItsStep) {
