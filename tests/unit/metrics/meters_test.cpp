@@ -278,6 +278,24 @@ TEST(MetersTest, EachReadsWhatItNames) {
   }
 }
 
+TEST(MetersTest, ResultsHaveNamesAndANumberEach) {
+  const auto make = [](const std::string& name, std::size_t numbers) {
+    const auto read = [numbers](std::span<const std::int64_t>) {
+      return Reading{.numbers = std::vector<double>(numbers, 0.0)};
+    };
+    return Meter{.results = {{name}}, .words = 1, .add = [](const Samples&, std::span<std::int64_t>) {}, .read = read};
+  };
+  const auto rows_with = [&](const std::string& name) {
+    const Meter meter = make(name, 1);
+    return std::vector<MeterRow>{{"mine", "", "", {}, [meter](const Section&, std::int64_t) { return meter; }}};
+  };
+  EXPECT_THROW(make_meter("mine", kClasses, "test", rows_with("")), ConfigError);
+  EXPECT_EQ(make_meter("mine", kClasses, "test", rows_with("size")).results.at(0).name, "size");
+  EXPECT_EQ(Meters({make("size", 1)}).read().numbers.size(), 1U);
+  EXPECT_THROW(Meters({make("size", 0)}).read(), ConfigError);
+  EXPECT_THROW(Meters({make("size", 2)}).read(), ConfigError);
+}
+
 TEST(MetersTest, TwoNumbersOfOneNameAreRefused) {
   std::vector<Meter> twice;
   twice.push_back(make_meter("top_k,k=2", kClasses, "test"));

@@ -48,6 +48,14 @@ TEST(LossesTest, WhatIsTrainedGoesByTheSum) {
   EXPECT_EQ(host_values(parse_losses({{"loss", torch::tensor(7.0)}})), (Numbers{{"loss", 7}}));
 }
 
+TEST(LossesTest, TwoValuesOfOneNameAreRefused) {
+  LossMap twice = three_entries();
+  twice.emplace_back("acc", torch::tensor(1.0));
+  EXPECT_THROW(parse_losses(twice), ConfigError);
+  EXPECT_THROW(parse_losses({{"loss", torch::tensor(1.0)}, {"loss_raw", torch::tensor(1.0)}}), ConfigError);
+  EXPECT_EQ(host_values(parse_losses({{"loss_raw", torch::tensor(1.0)}})), (Numbers{{"loss", 1}, {"loss_raw", 1}}));
+}
+
 TEST(LossesTest, OnlyTheTotalHasAHistory) {
   const at::Tensor weight = torch::tensor({2.0, 4.0}, at::requires_grad());
   const ParsedLosses parsed = parse_losses({{"loss_a", weight}, {"loss_b", weight * weight}});
