@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/call.hpp"
 
-#include <array>
-#include <cstdio>
+#include "core/duration.hpp"
 
 namespace lockstep::mpi {
 
@@ -93,10 +92,8 @@ std::string describe(const Call& call) {
 }
 
 std::string lateness(int rank, double seconds, const Call& call, const std::string& late) {
-  std::array<char, 32> waited{};
-  std::snprintf(waited.data(), waited.size(), "%.1f s", seconds);
-  return "rank " + std::to_string(rank) + " waited " + waited.data() + " in " + describe(call) + " for " + late +
-         "; raise comm.timeout_s if ranks can be this far apart";
+  return "rank " + std::to_string(rank) + " waited " + seconds_text(seconds) + " in " + describe(call) + " for " +
+         late + "; raise comm.timeout_s if ranks can be this far apart";
 }
 
 std::string disagreement(std::span<const int> ranks, const std::function<const Call&(int)>& call_of) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/clock.hpp"
+#include "core/duration.hpp"
 
 namespace lockstep::mpi {
 
@@ -24,12 +25,6 @@ constexpr auto kPollTime = 200us;  // NCCL launches on a thread of its own in so
 constexpr auto kPollPause = 200us;
 constexpr auto kLookInterval = 100ms;
 constexpr double kFarewellSeconds = 30;
-
-std::string in_seconds(double seconds) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f s", seconds);
-  return text.data();
-}
 
 }  // namespace
 
@@ -94,7 +89,7 @@ void NcclLink::within_limit(const char* what, gpu::Fault (*step)(gpu::Link*)) no
   }).detach();
   if (ended.wait_for(std::chrono::duration<double>(options_.abort_limit_s)) == std::future_status::ready) return;
   std::fprintf(stderr, "lockstep: NCCL did not return from %s within %s; ending this process\n", what,
-               in_seconds(options_.abort_limit_s).c_str());
+               seconds_text(options_.abort_limit_s).c_str());
   std::fflush(nullptr);
   _exit(static_cast<int>(ExitCode::communication));
 }
@@ -117,7 +112,7 @@ void NcclLink::settle(const std::string& what, double limit_s) {
     check(api().poll(link_, &is_under_way), what);
     if (!is_under_way) return;
     if (seconds_since(begin) >= limit_s) {
-      fail(what + " did not finish within " + in_seconds(limit_s) + ": a peer is late or not reachable");
+      fail(what + " did not finish within " + seconds_text(limit_s) + ": a peer is late or not reachable");
       throw_if_failed();
     }
     if (Clock::now() - begin < kPollTime) {
@@ -264,12 +259,12 @@ void NcclLink::look() {
 std::string NcclLink::why_late(const Call& call, double seconds) {
   try {
     diagnosis_.meet({.call = call});
-    return describe(call) + " did not finish within " + in_seconds(seconds) +
+    return describe(call) + " did not finish within " + seconds_text(seconds) +
            " on any rank, the limit of comm.timeout_s; NCCL_DEBUG=INFO prints details";
   } catch (const CommError& error) {
     std::string reason = error.what();
     reason.erase(0, std::string_view("comm: ").size());
-    return describe(call) + " did not finish within " + in_seconds(seconds) + ": " + reason;
+    return describe(call) + " did not finish within " + seconds_text(seconds) + ": " + reason;
   }
 }
 

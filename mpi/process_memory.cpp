@@ -2,10 +2,10 @@
 #include "mpi/process_memory.hpp"
 
 #include <cstdlib>
-#include <fstream>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "core/text_stream.hpp"
 #include "mpi/launch.hpp"
 
 namespace lockstep::mpi {
@@ -17,7 +17,7 @@ bool can_read_processes() {
   iovec remote{&from, sizeof from};
   if (::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) != static_cast<ssize_t>(sizeof from)) return false;
   int scope = 0;  // 2: administrators only, 3: nobody
-  std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
+  FileReader("/proc/sys/kernel/yama/ptrace_scope") >> scope;
   return scope < 2 || (scope == 2 && ::geteuid() == 0);
 }
 

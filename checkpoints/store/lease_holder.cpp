@@ -11,13 +11,13 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <sstream>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
 
 #include "checkpoints/store/disk.hpp"
 #include "checkpoints/store/stale_files.hpp"
+#include "core/text_stream.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -40,7 +40,7 @@ bool is_number(const std::string& text) {
 }
 
 std::string first_word(const std::string& path) {
-  std::ifstream file(path);
+  FileReader file(path);
   std::string word;
   file >> word;
   return word;
@@ -60,7 +60,7 @@ std::string start_of(const std::string& process) {
   const std::string stat{std::istreambuf_iterator<char>(file), {}};
   const std::size_t name_end = stat.rfind(") ");
   if (name_end == std::string::npos) return "";
-  std::istringstream words(stat.substr(name_end + 2));
+  TextReader words(stat.substr(name_end + 2));
   std::string word;
   for (int field = 3; field <= 22; ++field) words >> word;
   return words ? word : "";
@@ -127,7 +127,7 @@ LeaseHolder this_holder() {
 
 LeaseHolder read_holder(const std::string& path) {
   errno = 0;
-  std::ifstream file(path);
+  FileReader file(path);
   if (!file && exists(path)) throw_errno(path, "open");
   std::map<std::string, std::string> fields;
   std::string key;
@@ -153,7 +153,7 @@ JobState job_state_of(const std::string& answer, int exit_code) {
   if (exit_code != 0) {
     return answer.find("Invalid job id") != std::string::npos ? JobState::ended : JobState::unknown;
   }
-  std::istringstream words(answer);
+  TextReader words(answer);
   std::string word;
   if (!(words >> word)) return JobState::ended;
   const auto found = kStates.find(word);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "checkpoints/store/requeue_count.hpp"
 
-#include <fstream>
 #include <string>
 
 #include "checkpoints/store/disk.hpp"
+#include "core/text_stream.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -15,7 +15,7 @@ constexpr const char* kName = "STARTS";
 }  // namespace
 
 RequeueCount read_requeue_count(const std::string& directory) {
-  std::ifstream file(directory + "/" + kName);
+  FileReader file(directory + "/" + kName);
   std::string step;
   std::string count;
   RequeueCount count_of_starts;

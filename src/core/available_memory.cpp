@@ -41,7 +41,7 @@ std::optional<std::int64_t> number_in(const fs::path& path, const std::string& n
 
 /// The number that a file begins with; none also for "max".
 std::optional<std::int64_t> number_of(const fs::path& path) {
-  std::ifstream file(path);
+  FileReader file(path);
   std::int64_t number = 0;
   if (file >> number) return number;
   return std::nullopt;

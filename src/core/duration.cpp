@@ -5,9 +5,11 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <iomanip>
 #include <vector>
 
 #include "core/parse_value.hpp"
+#include "core/text_stream.hpp"
 
 namespace lockstep {
 
@@ -62,6 +64,12 @@ std::string clock_text(double seconds) {
   std::snprintf(clock.data(), clock.size(), "%lld:%02lld:%02lld", whole / 3600 % 24, whole / 60 % 60, whole % 60);
   if (days == 0) return clock.data();
   return std::to_string(days) + (days == 1 ? " day, " : " days, ") + clock.data();
+}
+
+std::string seconds_text(double seconds) {
+  TextWriter text;
+  text << std::fixed << std::setprecision(1) << seconds << " s";
+  return text.str();
 }
 
 }  // namespace lockstep

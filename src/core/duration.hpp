@@ -14,4 +14,7 @@ std::optional<double> parse_duration(const std::string& text);
 /// `0:01:23`, with `1 day, ` or `2 days, ` before it from 24 hours on; parts of a second are dropped.
 std::string clock_text(double seconds);
 
+/// `0.5 s`, with one decimal place.
+std::string seconds_text(double seconds);
+
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 #include "core/out_of_memory.hpp"
 
 #include <cstdint>
-#include <cstdlib>
 #include <new>
 #include <string>
 #include <string_view>
@@ -11,6 +10,7 @@
 
 #include "core/available_memory.hpp"
 #include "core/process.hpp"
+#include "core/text_stream.hpp"
 
 namespace lockstep {
 
@@ -27,7 +27,9 @@ double requested_bytes(const std::exception& failure) {
   const std::string_view text = failure.what();
   const std::size_t at = text.find(kTorchWords);
   if (at == std::string_view::npos) return static_cast<double>(refused_bytes);
-  return std::strtod(text.data() + at + kTorchWords.size(), nullptr);
+  double bytes = 0;
+  TextReader(std::string(text.substr(at + kTorchWords.size()))) >> bytes;
+  return bytes;
 }
 
 /// "; its address space is limited to 900 MiB (ulimit -v)", or "".

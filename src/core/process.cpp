@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/process.hpp"
 
-#include <fstream>
 #include <string>
+
+#include "core/text_stream.hpp"
 
 namespace lockstep {
 
@@ -10,7 +11,7 @@ namespace {
 
 /// An entry of the process's status, which is in kB there.
 double status_mb(const std::string& entry) {
-  std::ifstream status("/proc/self/status");
+  FileReader status("/proc/self/status");
   for (std::string word; status >> word;) {
     if (word != entry) continue;
     double kilobytes = 0;

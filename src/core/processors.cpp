@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <sched.h>
 #include <sys/stat.h>
 #include <thread>
+
+#include "core/text_stream.hpp"
 
 namespace lockstep {
 
@@ -19,9 +20,9 @@ namespace fs = std::filesystem;
 std::optional<double> quota_in(const fs::path& group) {
   double quota = 0;
   double period = 0;
-  std::ifstream second(group / "cpu.max");
-  std::ifstream first_quota(group / "cpu.cfs_quota_us");
-  std::ifstream first_period(group / "cpu.cfs_period_us");
+  FileReader second(group / "cpu.max");
+  FileReader first_quota(group / "cpu.cfs_quota_us");
+  FileReader first_period(group / "cpu.cfs_period_us");
   const bool is_known = second ? static_cast<bool>(second >> quota >> period)
                                : static_cast<bool>(first_quota >> quota) && static_cast<bool>(first_period >> period);
   if (!is_known || quota <= 0 || period <= 0) return std::nullopt;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <filesystem>
+#include <fstream>
 #include <locale>
 #include <sstream>
 #include <string>
@@ -17,6 +19,12 @@ class TextWriter : public std::ostringstream {
 class TextReader : public std::istringstream {
  public:
   explicit TextReader(const std::string& text) : std::istringstream(text) { imbue(std::locale::classic()); }
+};
+
+/// A file whose words and numbers are read. For all of its bytes, std::ifstream is enough.
+class FileReader : public std::ifstream {
+ public:
+  explicit FileReader(const std::filesystem::path& path) : std::ifstream(path) { imbue(std::locale::classic()); }
 };
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "core/text.hpp"
 #include "report/html.hpp"
 #include "report/image.hpp"
 #include "trainer/data/pixel_text.hpp"
@@ -117,7 +118,7 @@ void with_place(const data::ImageStore& store, std::int64_t index, const Call& c
 std::string target_of(const data::ImageStore& store, std::int64_t index, const std::vector<std::string>& names) {
   switch (store.target_kind()) {
     case data::TargetKind::numbers:
-      return std::to_string(store.number(index));
+      return number_text(store.number(index));
     case data::TargetKind::none:
     case data::TargetKind::masks:
       return "";

@@ -25,6 +25,11 @@ TEST(DurationTest, RefusesWhatIsNoTimeSpan) {
   }
 }
 
+TEST(DurationTest, SecondsTextHasOneDecimalPlace) {
+  EXPECT_EQ(seconds_text(0.25), "0.2 s");  // the even one of two
+  EXPECT_EQ(seconds_text(1234.56), "1234.6 s");
+}
+
 TEST(DurationTest, ClockTextDropsPartsOfASecond) {
   EXPECT_EQ(clock_text(0.99), "0:00:00");
   EXPECT_EQ(clock_text(86399), "23:59:59");
