@@ -11,7 +11,9 @@ add_custom_target(multirank_tests)
 function(lockstep_quick_build)
   foreach(target IN LISTS ARGN)
     # At -O1 g++ takes values of variants for uninitialized.
-    target_compile_options(${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-O1;-g0;-Wno-maybe-uninitialized>")
+    target_compile_options(
+      ${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-O1;-g0>"
+                        "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<NOT:$<CONFIG:Debug>>>:-Wno-maybe-uninitialized>")
   endforeach()
 endfunction()
 

@@ -89,7 +89,7 @@ TEST(ForeignRoundTripTest, AFileIsReplacedOnlyWhenAskedFor) {
   for (const auto& [suffix, kind, file_kind] : kFormats) {
     const std::string path = directory / ("kept" + suffix);
     put_bytes(path, "mine");
-    EXPECT_EQ(error_of([&] { write_foreign(path, kind, {one}, {}); }),
+    EXPECT_EQ(error_of([&, kind = kind] { write_foreign(path, kind, {one}, {}); }),
               path + ": the file already exists and is not overwritten");
     EXPECT_EQ(bytes_of(path), "mine");
     write_foreign(path, kind, {one}, {}, IfExists::replace);

@@ -80,7 +80,7 @@ TEST(ImagePreprocessorTest, RefusesWhatContradictsItself) {
       {{.pad_size_divisor = 0}, "images: pad_size_divisor must be at least 1"},
   };
   for (const auto& [options, sentence] : rows) {
-    EXPECT_EQ(sentence_of<ConfigError>([&] { ImagePreprocessor{options}; }), sentence);
+    EXPECT_EQ(sentence_of<ConfigError>([&options = options] { ImagePreprocessor{options}; }), sentence);
   }
 }
 
