@@ -20,9 +20,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
+/// An empty value counts: MPICH has no flags.
 std::string environment(const char* name, const char* fallback) {
   const char* const value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : fallback;
+  return value != nullptr ? value : fallback;
 }
 
 /// Collects what comes through `fd` until it closes or the time is up.
