@@ -22,21 +22,29 @@ lockstep::testing::Outcome run_job(const std::string& arguments) {
 
 bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
+/// A rank has gone without a word. Open MPI's mpirun returns the signal plus 128, and the others say who is missing
+/// before it ends them. That of MPICH ends them at once, with other numbers.
+void expect_end_of_survivors(const lockstep::testing::Outcome& outcome, int exit_code, const std::string& words) {
+  if (LOCKSTEP_HAS_OPEN_MPI) {
+    EXPECT_EQ(outcome.exit_code, exit_code) << outcome.output;
+    EXPECT_TRUE(has(outcome.output, words)) << outcome.output;
+  } else {
+    EXPECT_NE(outcome.exit_code, 0) << outcome.output;
+  }
+}
+
 // Case 104. Both survivors come to know within a moment, one from the dead rank and one from the other.
 TEST(LostPeerTest, AKilledRankIsNamedByTheSurvivorsOnItsHost) {
   for (const std::string backend : {"shm", "hierarchical"}) {
     const auto outcome = run_job(backend + " kill");
-    EXPECT_EQ(outcome.exit_code, 128 + SIGKILL) << outcome.output;
-    EXPECT_TRUE(has(outcome.output, "rank 0 says: comm: ")) << outcome.output;
-    EXPECT_TRUE(has(outcome.output, "rank 1 (last seen in all_reduce #")) << outcome.output;
-    EXPECT_TRUE(has(outcome.output, ") has died while rank ")) << outcome.output;
+    for (const char* const words :
+         {"rank 0 says: comm: ", "rank 1 (last seen in all_reduce #", ") has died while rank "}) {
+      expect_end_of_survivors(outcome, 128 + SIGKILL, words);
+    }
   }
 }
 
-TEST(LostPeerTest, AKilledRankEndsTheJobOfPlainMpi) {
-  const auto outcome = run_job("mpi kill");
-  EXPECT_EQ(outcome.exit_code, 128 + SIGKILL) << outcome.output;
-}
+TEST(LostPeerTest, AKilledRankEndsTheJobOfPlainMpi) { expect_end_of_survivors(run_job("mpi kill"), 128 + SIGKILL, ""); }
 
 // Cases 97 and 102. Survivors linger for 20 s when they have said who is missing, so a job that ends before was ended.
 TEST(LostPeerTest, HoweverARankEndsTheJobEndsWithIt) {
@@ -44,6 +52,7 @@ TEST(LostPeerTest, HoweverARankEndsTheJobEndsWithIt) {
     const char* arguments;
     int exit_code;
     const char* words;  // of a survivor, or of the rank itself
+    bool is_of_survivor = true;
   };
   const Way ways[] = {
       {"kill", 128 + SIGKILL, "rank 1 (last seen in all_reduce #"},
@@ -51,15 +60,21 @@ TEST(LostPeerTest, HoweverARankEndsTheJobEndsWithIt) {
       {"abort", 128 + SIGABRT, "rank 1 (last seen in all_reduce #"},
       {"vanish 1", 1, "rank 1 (last seen in all_reduce #"},
       {"vanish 0", 1, "rank 1 (last seen in all_reduce #"},  // mpirun calls that improper
-      {"exit 0", 70, "lockstep: rank 1: the program called exit before the job ended"},
-      {"exit 1", 70, "lockstep: rank 1: the program called exit before the job ended"},
+      {"exit 0", 70, "lockstep: rank 1: the program called exit before the job ended", false},
+      {"exit 1", 70, "lockstep: rank 1: the program called exit before the job ended", false},
   };
   for (const Way& way : ways) {
+    if (!LOCKSTEP_HAS_OPEN_MPI && std::string(way.arguments) == "vanish 0") continue;  // taken for success
     const auto begin = std::chrono::steady_clock::now();
     const auto outcome = run_job(std::string("shm ") + way.arguments);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    EXPECT_EQ(outcome.exit_code, way.exit_code) << way.arguments << ": " << outcome.output;
-    EXPECT_TRUE(has(outcome.output, way.words)) << way.arguments << ": " << outcome.output;
+    SCOPED_TRACE(way.arguments);
+    if (way.is_of_survivor) {
+      expect_end_of_survivors(outcome, way.exit_code, way.words);
+    } else {
+      EXPECT_EQ(outcome.exit_code, way.exit_code) << outcome.output;
+      EXPECT_TRUE(has(outcome.output, way.words)) << outcome.output;
+    }
     EXPECT_LT(seconds.count(), 15) << way.arguments;
   }
 }
