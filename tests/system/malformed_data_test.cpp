@@ -90,6 +90,9 @@ class CaseWriter {
                       .words = std::move(words)});
   }
 
+  /// The validation split of the last case is used.
+  void evaluate_last() { cases_.back().arguments += " --eval.when=end"; }
+
   /// @param text  of the list
   void list(const std::string& name, const std::string& text, std::vector<std::string> words,
             const std::string& more = "") {
@@ -129,6 +132,7 @@ class CaseWriter {
     cases_.back().file = "";
     list("a missing list for validation", good, {"No such file"}, "--data.val_path=none.txt");
     cases_.back().file = "none.txt";
+    evaluate_last();
     const std::string names = new_folder("names");
     write(names + "/none.txt", "");
     write(names + "/one.txt", "a\n");
@@ -181,9 +185,11 @@ class CaseWriter {
     write(folder + "/val.txt", "a/0.ppm 0,1\n");
     add("several labels for validation alone", "list", folder + "/train.txt", "--data.val_path=" + folder + "/val.txt",
         folder + "/val.txt", {"several labels", "training part"});
+    evaluate_last();
     write(folder + "/beyond.txt", "a/0.ppm 2\n");
     add("a new label for validation", "list", folder + "/train.txt", "--data.val_path=" + folder + "/beyond.txt",
         folder + "/beyond.txt", {"line 1", "2", "[0, 1]"});
+    evaluate_last();
     mask("missing", "", {"No such file"});
     mask("empty", "empty", {"is empty"});
     mask("of another size", pgm(0, 9), {"9 x 9", "8 x 8"});
@@ -200,6 +206,7 @@ class CaseWriter {
     add("no class folders", "folder", flat + "/a", "", flat + "/a", {"no class folders", "one subfolder"});
     add("a file", "folder", flat + "/a/0.ppm", "", flat + "/a/0.ppm", {"is not a folder"});
     add("a missing folder for validation", "folder", flat, "--data.val_path=" + missing, missing, {"No such file"});
+    evaluate_last();
     const std::string empty = new_folder("empty");
     write(empty + "/c/notes.txt", "no image");
     add("an empty class", "folder", empty, "", empty + "/c", {"'c'", "no images", "data.allow_empty"});
@@ -209,6 +216,7 @@ class CaseWriter {
     write(val + "/train/a/0.ppm", ppm(0));
     write(val + "/val/z/0.ppm", ppm(0));
     add("a new class for validation", "folder", val, "", val + "/val/z", {"'z'", "training part"});
+    evaluate_last();
     const std::string tiff = new_folder("tiff");
     write(tiff + "/a/scan.TIFF", "II*");
     add("TIFF", "folder", tiff, "", tiff + "/a/scan.TIFF", {"TIFF images are not supported", "mogrify"});
@@ -240,9 +248,11 @@ class CaseWriter {
     cifar("one byte less", "cifar10", third, cifar_records(2, 1).substr(1), {"6145", "3073", "download"});
     cifar("one byte more", "cifar10", third, cifar_records(1, 1) + "x", {"3074", "3073"});
     cifar("empty", "cifar10", "test_batch.bin", "", {"is empty"});
+    evaluate_last();
     cifar("a label beyond", "cifar10", third, cifar_records(1, 1) + cifar_records(1, 1, 10),
           {"record 1", "label 10", "[0, 9]"});
     cifar("a fine label beyond", "cifar100", "test.bin", cifar_records(1, 2, 100), {"record 0", "label 100", "99"});
+    evaluate_last();
     cifar("a coarse label beyond", "cifar100", "train.bin", cifar_records(3, 2, 20), {"record 0", "label 20", "19"},
           "--data.cifar_labels=coarse");
     cifar("one byte less", "cifar100", "train.bin", cifar_records(1, 2).substr(1), {"3073", "3074"});
@@ -252,6 +262,7 @@ class CaseWriter {
       const std::string folder = new_cifar("cifar10");
       fs::remove(folder + "/" + file);
       add("no file " + file, "cifar10", folder, "", folder, {"has no file " + file, "download"});
+      evaluate_last();
     }
     const std::string empty = new_folder("no-cifar");
     add("no files", "cifar10", empty, "", empty, {"has no file data_batch_1.bin", "data.path"});

