@@ -138,7 +138,7 @@ constexpr std::size_t kMinBytes = 64;  // shorter files show nothing
 /// Facts about the 16-bit words at one of four positions.
 struct Words {
   std::uint64_t largest = 0;
-  std::uint64_t largest_low = 0;  ///< of the lower bytes
+  std::uint64_t largest_low = 0;  ///< the largest lower byte
   std::int64_t zeros = 0;
   std::int64_t small = 0;  ///< words whose upper byte is 0
   std::int64_t count = 0;

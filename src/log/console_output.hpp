@@ -26,7 +26,7 @@ class ConsoleOutput {
   bool is_stalled() const noexcept { return !waiting_.empty(); }  ///< lines wait for a reader
   bool is_lost() const noexcept { return is_lost_; }              ///< there is no reader any more
 
-  /// From now on, lines wait 100 ms at most for a reader. Safe in a signal handler.
+  /// Lines wait 100 ms at most for a reader from now on. Safe in a signal handler.
   static void hurry() noexcept;
 
  private:

@@ -44,7 +44,7 @@ testing::Outcome run(const std::string& part, const std::string& options) {
                             kSeconds);
 }
 
-/// Before the first step the ranks agree, and one of them tells the sentence.
+/// The ranks agree before the first step, and one of them tells the sentence.
 class RowsTest : public ::testing::TestWithParam<Clash> {};
 
 TEST_P(RowsTest, AreRefusedOnceForAllRanks) {
@@ -57,7 +57,7 @@ TEST_P(RowsTest, AreRefusedOnceForAllRanks) {
   EXPECT_EQ(count(outcome.output, " error r"), 1) << outcome.output;
 }
 
-/// In a step, every rank may come to the sentence by itself.
+/// Every rank may come to the sentence by itself in a step.
 class StepsTest : public ::testing::TestWithParam<Clash> {};
 
 TEST_P(StepsTest, EndAllRanksWithOneSentence) {

@@ -26,7 +26,7 @@ class RecordReports {
   void require_own_names(const Record& record);
 
   std::vector<Reporter> reporters_;
-  std::map<std::string, std::string> kinds_;  // of the records, by the names of their values
+  std::map<std::string, std::string> kinds_;  // the kind of record that has a value, by the value's name
   Measured measured_;
 };
 

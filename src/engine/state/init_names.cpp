@@ -43,7 +43,7 @@ Groups groups_of(const Archive& archive, const WeightLayout& layout, const Renam
       add(WeightLayout::group_of_buffers(group), buffer->second, array);
       continue;
     }
-    add(group == kBuffers ? kParameters : group, stored, array);  // of a checkpoint of ours both are wanted
+    add(group == kBuffers ? kParameters : group, stored, array);  // checkpoints of Lockstep need both
     const bool has_buffer =
         std::ranges::any_of(buffers, [&stored](const auto& buffer) { return buffer.second == stored; });
     if (!buffers.empty() && !has_buffer) add(WeightLayout::group_of_buffers(group), stored, array);

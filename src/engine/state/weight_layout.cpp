@@ -17,7 +17,7 @@ constexpr std::string_view kAverageWords[] = {"ema", "swa", "average", "averaged
 constexpr std::string_view kTorchCounter = "n_averaged";  // of torch.optim.swa_utils.AveragedModel
 constexpr std::string_view kMmengineCounter = "steps";    // of mmengine.model.BaseAveragedModel
 constexpr std::string_view kAveragedPrefix = "module.";   // of the weights beside it
-constexpr std::string_view kBufferPrefix = "ema_";        // of mmcv's EMAHook
+constexpr std::string_view kBufferPrefix = "ema_";        // mmcv's EMAHook writes it
 constexpr std::string_view kStateDict = "/state_dict";
 
 /// A file in which the average is under `state_dict`.

@@ -107,8 +107,8 @@ class ParamDtypeTest : public ::testing::Test {
   std::string shared_;  // rank 0's folder
 };
 
-// Rounding takes other ways through so few steps, which differ in each division of a sum: they lead as far down, but
-// for a fifth, or farther.
+// A rounded run takes another way through so few steps, at each processor level and number of ranks. It must gain at
+// least four fifths of what the exact run gains.
 TEST_F(ParamDtypeTest, TrainsLikeFloat32) {
   for (const Settings& base : {gpt("60"), kResnet}) {
     const std::vector<double> exact = losses_of(base);

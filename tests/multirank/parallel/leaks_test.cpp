@@ -16,7 +16,7 @@ struct Held {
   std::ptrdiff_t threads = 0;
   std::ptrdiff_t shared_files = 0;     // of all processes of the host
   std::ptrdiff_t shared_mappings = 0;  // of memory that has no name
-  int communicator = 0;                // what MPI gives to a new one: the same as before if all others were given back
+  int communicator = 0;                // MPI gives it to a new one: the same as before if all others were given back
 
   auto fields() const { return std::tie(files, threads, shared_files, shared_mappings, communicator); }
 };

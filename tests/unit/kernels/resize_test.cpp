@@ -37,7 +37,7 @@ struct RandomTaps {
 struct Pixels {
   Pixels(int height_of, int width_of) : height(height_of), width(width_of), bytes(stride() * height + kSlack) {}
   std::size_t stride() const { return 3 * static_cast<std::size_t>(width); }
-  /// Without what lies beyond the end.
+  /// Leaves out what lies beyond the end.
   std::vector<std::uint8_t> values() const { return {bytes.begin(), bytes.end() - kSlack}; }
 
   int height, width;

@@ -185,7 +185,7 @@ TEST(ConvolutionTest, WritesIntoTheSinkAndAddsToIt) {
   detach_sink(weight);
 }
 
-// By definition: in double, of the pixels that the convolution reads.
+// The expected value is the definition in double, of the pixels that the convolution reads.
 TEST(ConvolutionTest, PixelwiseIsDifferentiableTwice) {
   torch::manual_seed(6);
   for (const at::MemoryFormat format : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::Contiguous}) {

@@ -26,7 +26,7 @@ TEST(LibraryLevelsTest, AProductAndAConvolution) {
   std::cout << "LibTorch uses " << at::get_cpu_capability() << "\n";
 }
 
-/// What the libraries print when the case before runs at a level.
+/// The libraries' output when the case before runs at a level.
 std::string printed_at(ProcessorLevel level) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const testing::Outcome outcome = testing::run_shell(
