@@ -98,18 +98,22 @@ Communicator::Communicator(Adopt, MPI_Comm comm) : comm_(comm) {
 }
 
 Communicator::Communicator(Communicator&& other) noexcept
-    : comm_(std::exchange(other.comm_, MPI_COMM_NULL)), rank_(other.rank_), size_(other.size_) {}
+    : comm_(std::exchange(other.comm_, MPI_COMM_NULL)),
+      rank_(other.rank_),
+      size_(other.size_),
+      is_kept_open_(other.is_kept_open_) {}
 
 Communicator& Communicator::operator=(Communicator&& other) noexcept {
   Communicator taken(std::move(other));
   std::swap(comm_, taken.comm_);
   std::swap(rank_, taken.rank_);
   std::swap(size_, taken.size_);
+  std::swap(is_kept_open_, taken.is_kept_open_);
   return *this;
 }
 
 Communicator::~Communicator() {
-  if (comm_ == MPI_COMM_NULL) return;
+  if (comm_ == MPI_COMM_NULL || is_kept_open_) return;
   int is_finalized = 0;
   MPI_Finalized(&is_finalized);
   if (is_finalized == 0) MPI_Comm_free(&comm_);  // Open MPI frees without a word to the other ranks

@@ -56,7 +56,7 @@ class HostChain::Link {
   }
 
  private:
-  Exchange& flight(std::size_t piece) { return flights_[piece % kFlights].emplace(messages_.comm().handle(), tag_); }
+  Exchange& flight(std::size_t piece) { return flights_[piece % kFlights].emplace(messages_.comm(), tag_); }
 
   Messages& messages_;
   const Call& call_;

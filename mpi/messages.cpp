@@ -33,21 +33,22 @@ constexpr timespec kNap{.tv_sec = 0, .tv_nsec = 100'000};
 Exchange::~Exchange() {
   for (MPI_Request& request : requests_) {  // after a failure only
     if (request == MPI_REQUEST_NULL) continue;
+    comm_.keep_open();
     MPI_Cancel(&request);
     MPI_Request_free(&request);
   }
 }
 
 void Exchange::receive(std::byte* to, std::size_t bytes, int peer) {
-  check(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, peer, tag_, comm_, add(peer)), "MPI_Irecv");
+  check(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, peer, tag_, comm_.handle(), add(peer)), "MPI_Irecv");
 }
 
 void Exchange::send(const std::byte* from, std::size_t bytes, int peer) {
-  check(MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, peer, tag_, comm_, add(peer)), "MPI_Isend");
+  check(MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, peer, tag_, comm_.handle(), add(peer)), "MPI_Isend");
 }
 
 void Exchange::broadcast(std::byte* bytes, std::size_t count, int root) {
-  check(MPI_Ibcast(bytes, static_cast<int>(count), MPI_BYTE, root, comm_, add(root)), "MPI_Ibcast");
+  check(MPI_Ibcast(bytes, static_cast<int>(count), MPI_BYTE, root, comm_.handle(), add(root)), "MPI_Ibcast");
 }
 
 bool Exchange::is_done() {
@@ -100,7 +101,7 @@ void Messages::all_reduce(const Job& job) {
     const auto bytes = [&](int part) { return slices[part].count * element_bytes; };
     reduce_slices(values, slices, place(comm_.rank()), job);
 
-    Exchange exchange(comm_.handle(), kValuesTag);
+    Exchange exchange(comm_, kValuesTag);
     for_each_peer([&](int peer) {
       exchange.receive(place(peer), bytes(peer), peer);
       exchange.send(place(comm_.rank()), bytes(comm_.rank()), peer);
@@ -133,7 +134,7 @@ void Messages::reduce_slices(const std::byte* values, std::span<const Slice> sli
   for (int peer = 0; peer < comm_.size(); ++peer) max_arrays += job.nodes_of(peer);
   scratch_.resize(std::max(scratch_.size(), max_arrays * my_bytes));
   sources_.clear();
-  Exchange exchange(comm_.handle(), kValuesTag);
+  Exchange exchange(comm_, kValuesTag);
   for (int peer = 0; peer < comm_.size(); ++peer) {
     for (std::size_t node = 0; node < job.nodes_of(peer); ++node) {
       if (peer == comm_.rank()) {
@@ -157,7 +158,7 @@ void Messages::reduce_slices(const std::byte* values, std::span<const Slice> sli
 
 void Messages::broadcast(const Job& job) {
   for_each_chunk(job.call.count, max_chunk, [&](std::size_t begin, std::size_t bytes) {
-    Exchange exchange(comm_.handle(), kValuesTag);
+    Exchange exchange(comm_, kValuesTag);
     exchange.broadcast(job.values + begin, bytes, job.call.root);
     await(exchange, job.call);
   });
@@ -167,7 +168,7 @@ void Messages::all_gather(const Job& job) {
   const std::size_t count = job.call.count;
   if (count > 0) std::memcpy(job.result + comm_.rank() * count, job.values, count);
   for_each_chunk(count, max_chunk, [&](std::size_t begin, std::size_t bytes) {
-    Exchange exchange(comm_.handle(), kValuesTag);
+    Exchange exchange(comm_, kValuesTag);
     for_each_peer([&](int peer) {
       exchange.receive(job.result + peer * count + begin, bytes, peer);
       exchange.send(job.values + begin, bytes, peer);

@@ -18,7 +18,8 @@ namespace lockstep::mpi {
 /// Messages under way to and from some peers, waited for together.
 class Exchange {
  public:
-  Exchange(MPI_Comm comm, int tag) : comm_(comm), tag_(tag) {}
+  /// @param comm  outlives the object
+  Exchange(const Communicator& comm, int tag) : comm_(comm), tag_(tag) {}
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
   ~Exchange();
@@ -34,7 +35,7 @@ class Exchange {
  private:
   MPI_Request* add(int peer);
 
-  MPI_Comm comm_;
+  const Communicator& comm_;
   int tag_;
   std::vector<MPI_Request> requests_;
   std::vector<int> peers_;
@@ -91,7 +92,7 @@ template <class Notice>
 void Messages::exchange_notices(std::span<const int> ranks, std::span<Notice> notices, const Call& call,
                                 const std::string& peer_name) {
   note_use();
-  Exchange exchange(comm_.handle(), kCallTag);
+  Exchange exchange(comm_, kCallTag);
   const auto mine = static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), comm_.rank()) - ranks.begin());
   for (std::size_t distance = 1; distance < ranks.size(); ++distance) {  // not all to the same rank at once
     const std::size_t peer = (mine + distance) % ranks.size();

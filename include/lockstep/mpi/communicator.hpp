@@ -64,6 +64,10 @@ class Communicator {
   Communicator& operator=(Communicator&& other) noexcept;
   ~Communicator();  ///< not collective
 
+  /// Messages of it are still under way after a failure: it is not freed, for MPI may give its number, and with it what
+  /// arrives late, to the next communicator (MPICH does). Not collective.
+  void keep_open() const noexcept { is_kept_open_ = true; }
+
   static Communicator world() { return Communicator(MPI_COMM_WORLD); }
 
   int rank() const noexcept { return rank_; }
@@ -120,6 +124,7 @@ class Communicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
+  mutable bool is_kept_open_ = false;
 };
 
 }  // namespace lockstep::mpi
