@@ -6,6 +6,7 @@
 
 #include "checkpoints/store/store.hpp"
 #include "support/program.hpp"
+#include "support/sampling.hpp"
 
 namespace lockstep {
 namespace run_folder_test {
@@ -43,10 +44,12 @@ TEST(RunFolderTest, RunsThatStartInOneSecondHaveFoldersOfTheirOwn) {
   EXPECT_EQ(runs, 8) << all.output;
 }
 
-// Also with one Slurm job for both: the process of the holder is alive.
+// Also with one Slurm job for both: the process of the holder is alive. The second run waits ten seconds for its end.
 TEST(RunFolderTest, ASecondRunIsRefusedBeforeItWritesAnything) {
+  std::uint64_t number = 0;
   for (const int ranks : {1, 2}) {
     for (const std::string slurm : {"", "SLURM_JOB_ID=41 LOCKSTEP_SIGNALS_FORWARDED=1 "}) {
+      if (!testing::is_sampled(number++, 4)) continue;
       const testing::TemporaryFolder folder;
       const std::string records = "(cd " + folder.path("run") + " && md5sum config.resolved.* argv.txt env.json) ";
       const Outcome outcome = testing::run_shell(
@@ -190,11 +193,13 @@ TEST(RunFolderTest, AResultThatCannotBeWrittenIsAnError) {
   ASSERT_EQ(testing::run_ranks(1, "--run.dir=" + folder.path("run") + kShort).exit_code, 0);
   const std::string trainer = "cd " + folder.path() + "; " + testing::trainer_program() + " ";
   const std::string ckpt = "cd " + folder.path() + "; " + testing::ckpt_program() + " ";
+  std::uint64_t number = 0;
   for (const std::string& command :
        {trainer + "eval --from run --json", trainer + "predict --from run --predict.out=p.jsonl", trainer + "data",
         trainer + "schedule", trainer + "config", trainer + "report run", trainer + "compare run run",
         trainer + "--version", trainer + "--help", ckpt + "info run", ckpt + "ls run", ckpt + "--help"}) {
     for (const std::string out : {" > /dev/full", " >&-", ") | true; exit ${PIPESTATUS[0]}"}) {
+      if (!testing::is_sampled(number++, 4)) continue;
       const std::string begin = out.starts_with(")") ? "(sleep 0.3; " : "";  // the reader ends first
       const Outcome outcome = testing::run_shell(begin + command + out);
       EXPECT_EQ(outcome.exit_code, 3) << command << out << "\n" << outcome.output;
