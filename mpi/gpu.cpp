@@ -73,6 +73,12 @@ GpuDriver probe_gpu_driver() {
   return {.gpus = 0, .fault = "the GPU driver finds no GPU (" + reason + ")"};
 }
 
+std::string gpu_name(int local_rank) {
+  std::string fault;
+  const std::shared_ptr<const Gpu> gpu = open_gpu(local_rank, fault);
+  return gpu ? gpu->name() : std::string();
+}
+
 Gpu::Gpu(const gpu::ModuleApi& api, int index) : api_(&api), index_(index) {
   gpu::DeviceFacts facts;
   const gpu::Fault fault = api.use_device(index, &facts);

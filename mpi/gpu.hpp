@@ -21,6 +21,11 @@ struct GpuDriver {
 /// Asks the driver itself (libcuda.so.1): where there is none, nothing of CUDA gets into the process. Not collective.
 GpuDriver probe_gpu_driver();
 
+/// The name of the GPU that a rank may compute on; empty where there is none, or it cannot be used. Opens the module
+/// only where a driver is found. To be called before anything asks LibTorch about CUDA. Not collective.
+/// @param local_rank  position among the ranks of this host
+std::string gpu_name(int local_rank);
+
 /// The GPU that a rank computes on, through the module that drives it (lockstep_gpu.so).
 class Gpu {
  public:

@@ -12,6 +12,7 @@
 #include "core/processor_level.hpp"
 #include "core/text.hpp"
 #include "engine/setup/session.hpp"
+#include "mpi/gpu.hpp"
 #include "report/metrics.hpp"
 
 namespace lockstep::trainer {
@@ -28,10 +29,12 @@ bool is_told(std::string_view variable) {
 
 }  // namespace
 
-std::string environment_json(int world_size, const std::vector<std::string>& hosts) {
+std::string environment_json(int world_size, const std::vector<std::string>& hosts,
+                             const std::vector<std::string>& gpus) {
   NamedValues facts = {{"world_size", static_cast<std::int64_t>(world_size)},
                        {"hosts", joined(hosts, " ")},
                        {"mpi", mpi::library_version()}};
+  if (!gpus.empty()) facts.emplace_back("gpus", joined(gpus, ", "));
   facts.emplace_back("launcher", mpi::launcher());
   for (const auto& [name, value] : engine::platform_facts()) facts.emplace_back(name, value);
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -48,6 +51,8 @@ std::string version_lines() {
   for (const auto& [name, value] : engine::platform_facts()) {
     if (name == "libtorch" || name == "hdf5" || name == "processor_level") lines += "\n" + name + " " + value;
   }
+  const std::string gpu = mpi::gpu_name(/*local_rank=*/0);
+  if (!gpu.empty()) lines += "\ngpu " + gpu;
   for (const auto& [variable, value] : library_limits()) lines += "\n" + variable + "=" + value;
   return lines;
 }

@@ -2,6 +2,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <ctime>
@@ -11,6 +12,7 @@
 #include "checkpoints/store/lease.hpp"
 #include "core/out_of_memory.hpp"
 #include "engine/setup/heard_by_peers.hpp"
+#include "mpi/gpu.hpp"
 #include "mpi/topology.hpp"
 #include "report/run_files.hpp"
 #include "trainer/batch_job.hpp"
@@ -85,11 +87,11 @@ std::string rank_file(const std::string& folder, int rank) {
 }
 
 void write_run_files(const std::string& folder, const Job& job, const config::Config& config,
-                     const std::vector<std::string>& hosts) {
+                     const std::string& environment) {
   report::write_text(folder + "/config.resolved.ini", config.to_ini());
   report::write_text(folder + "/config.resolved.json", config.to_json());
   report::write_text(folder + "/argv.txt", report::shell_line(job.arguments) + "\n");
-  report::write_text(folder + "/env.json", environment_json(job.world.size(), hosts));
+  report::write_text(folder + "/env.json", environment);
   const fs::path log = folder + "/train.log";  // rank 0's log under the name people look for
   std::error_code ignored;
   if (!fs::exists(fs::symlink_status(log))) fs::create_symlink("logs/rank_00000.log", log, ignored);
@@ -111,13 +113,18 @@ std::string last_words(engine::Outcome outcome, const std::string& folder) {
   return verb + " on request; resume with --resume=auto --run.dir=" + folder;
 }
 
-/// The names of the hosts, each once, in rank order.
-std::vector<std::string> hosts_of(const mpi::Communicator& world) {
-  std::vector<std::string> hosts;
-  for (const std::string& host : world.all_gather(mpi::Topology::of(world).host_name)) {
-    if (hosts.empty() || hosts.back() != host) hosts.push_back(host);
-  }
-  return hosts;
+/// What the ranks name, in rank order, without repetitions. Collective.
+std::vector<std::string> named_by_ranks(const mpi::Communicator& world, const std::string& name) {
+  std::vector<std::string> names = world.all_gather(name);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+/// The names of the GPUs; none where run.device, or a rank without a GPU, rules them out. Collective.
+std::vector<std::string> gpus_of(const mpi::Communicator& world, const std::string& device) {
+  if (device == "cpu") return {};
+  const std::string gpu = mpi::gpu_name(mpi::Topology::of(world).local_rank);
+  return world.agree(!gpu.empty()) ? named_by_ranks(world, gpu) : std::vector<std::string>();
 }
 
 /// Nothing is written to the folder of a run without it. Rank 0 holds it. Collective.
@@ -163,10 +170,12 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   const RunSettings settings = RunSettings::from(config);
   const std::string& folder = settings.folder;
   const std::string checkpoints = folder + "/ckpt";
-  const std::vector<std::string> hosts = hosts_of(world);
+  const std::vector<std::string> hosts = named_by_ranks(world, mpi::Topology::of(world).host_name);
   const std::shared_ptr<checkpoints::Lease> lease = take_lease(world, checkpoints);
   const auto next = engine::check_resume(world, settings.resume, checkpoints, config.section("ckpt").text("local_dir"));
   if (next && is_finished(world, config, *next)) return ExitCode::done;
+  const std::string environment =
+      environment_json(world.size(), hosts, gpus_of(world, config.section("run").text("device")));
   std::unique_ptr<RunReport> report;
   world.all_or_throw([&] {
     fs::create_directories(folder + "/logs");
@@ -175,7 +184,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
                     .file = rank_file(folder, world.rank()),
                     .console_level = console_level(invocation)});
     if (!world.is_root()) return;
-    write_run_files(folder, job, config, hosts);
+    write_run_files(folder, job, config, environment);
     report = std::make_unique<RunReport>(folder, settings.has_tensorboard, settings.console_secs);
   });
   if (settings.resume == "auto" && settings.is_folder_new) {
@@ -192,7 +201,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
                                .checkpoint_directory = checkpoints,
                                .lease = lease,
                                .config_ini = config.to_ini(),
-                               .environment_json = environment_json(world.size(), hosts),
+                               .environment_json = environment,
                                .reporter = {},
                                .on_start = {},
                                .time_limit = time_limit(world, config.section("train"), started),

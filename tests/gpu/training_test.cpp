@@ -15,6 +15,7 @@
 #include "multirank/parallel/parallel_test.hpp"
 #include "parallel/reducers/reducer.hpp"
 #include "parallel/store/parameter_store.hpp"
+#include "support/sampling.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
@@ -77,16 +78,19 @@ TEST_F(GpuTrainingTest, GradientsAreThoseOfTheCpu) {
 }
 
 TEST_F(GpuTrainingTest, LossCurvesAreThoseOfTheCpu) {
+  std::uint64_t number = 0;
   for (const optim::Rule& rule : optim::builtin_rules()) {
     const std::string& optimizer = rule.name;
     const std::string decay = optimizer == "rprop" || rule.uses_closure() ? "0" : "0.01";
     const std::string no_decay = rule.uses_closure() ? "none" : "norms_biases";
     for (const char* const clip : {"", "norm:0.5"}) {
       if (rule.uses_closure() && *clip != 0) continue;  // refused
-      const Settings common = {{"model.name", "mlp"},         {"train.max_epochs", "0"}, {"train.max_steps", "30"},
-                               {"train.precision", "fp64"},   {"optim.name", optimizer}, {"optim.lr", "0.01"},
-                               {"optim.weight_decay", decay}, {"train.clip_grad", clip}, {"train.micro_batch", "8"},
-                               {"optim.no_decay", no_decay}};
+      if (testing::is_sample() && !testing::is_sampled(++number, 5)) continue;
+      Settings common = {{"model.name", "mlp"},         {"train.max_epochs", "0"}, {"train.max_steps", "30"},
+                         {"train.precision", "fp64"},   {"optim.name", optimizer}, {"optim.lr", "0.01"},
+                         {"optim.weight_decay", decay}, {"train.clip_grad", clip}, {"train.micro_batch", "8"},
+                         {"optim.no_decay", no_decay}};
+      if (optimizer == "muon") common.emplace_back("optim.ns_bf16", "false");  // devices round bfloat16 differently
       SmallRun on_gpu(world_, settings("cuda", common));
       SmallRun on_cpu(world_, settings("cpu", common));
       EXPECT_EQ(on_gpu.strategy.device(), device_->torch());
@@ -182,8 +186,11 @@ TEST_F(GpuTrainingTest, ACheckpointContinuesTheRunAndFitsTheCpu) {
   parallel::expect_equal(parameters_of(on_cpu.strategy), parameters_of(begun.strategy));
 }
 
+// At 0.01 the loss jumps in the second step, in float32 and on the CPU, too; then rounding decides what becomes of it.
+constexpr const char* kStableRate = "0.003";
+
 TEST_F(GpuTrainingTest, SixteenBitsTrainNearlyAsWell) {
-  const Settings common = {{"train.max_epochs", "0"}, {"train.max_steps", "40"}, {"optim.lr", "0.01"}};
+  const Settings common = {{"train.max_epochs", "0"}, {"train.max_steps", "60"}, {"optim.lr", kStableRate}};
   SmallRun exact(world_, settings("cuda", common));
   exact.trainer.train();
   for (const char* const precision : {"bf16", "fp16", "tf32"}) {
@@ -196,7 +203,7 @@ TEST_F(GpuTrainingTest, SixteenBitsTrainNearlyAsWell) {
 
 // 16-bit parameters with and without masters; stochastic rounding takes the same random bits on both devices.
 TEST_F(GpuTrainingTest, SixteenBitParametersTrainAsOnTheCpu) {
-  const Settings common = {{"train.max_epochs", "0"},    {"train.max_steps", "40"},     {"optim.lr", "0.01"},
+  const Settings common = {{"train.max_epochs", "0"},    {"train.max_steps", "60"},     {"optim.lr", kStableRate},
                            {"train.precision", "bf16"},  {"train.param_dtype", "bf16"}, {"optim.name", "adamw"},
                            {"train.clip_grad", "norm:1"}};
   const Settings stochastic = {{"train.master_weights", "false"}, {"train.stochastic_rounding", "true"}};

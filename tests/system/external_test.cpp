@@ -187,6 +187,7 @@ TEST_F(ExternalTest, APrefixHasWhatAUserNeeds) {
     EXPECT_TRUE(fs::exists(prefix() + "/" + name)) << name;
   }
   EXPECT_EQ(fs::exists(kBuild + "/lockstep_gpu.so"), fs::exists(prefix() + "/lib/lockstep_gpu.so"));
+  EXPECT_EQ(testing::run_shell("find " + prefix() + " -name '*fake*'; grep -rl fake_gpu " + prefix()).output, "");
   for (const auto& entry : fs::recursive_directory_iterator(prefix() + "/include")) {
     EXPECT_TRUE(entry.is_directory() || entry.path().extension() == ".hpp") << entry.path();
   }

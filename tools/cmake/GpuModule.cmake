@@ -2,11 +2,7 @@
 # Whether lockstep_gpu.so is built (LOCKSTEP_USE_NCCL=auto|on|off), and from what: LOCKSTEP_HAS_GPU_MODULE, and the
 # target lockstep_nccl with headers and libraries of CUDA and NCCL. They are those beside the LibTorch in use, because a
 # process must hold one NCCL only; headers of CUDA may come from a toolkit.
-set(LOCKSTEP_HAS_GPU_MODULE OFF)
-if(LOCKSTEP_USE_NCCL STREQUAL "off")
-  return()
-endif()
-if(NOT LOCKSTEP_USE_NCCL MATCHES "^(auto|on)$")
+if(NOT LOCKSTEP_USE_NCCL MATCHES "^(auto|on|off)$")
   message(FATAL_ERROR "LOCKSTEP_USE_NCCL=${LOCKSTEP_USE_NCCL}: use auto, on or off")
 endif()
 
@@ -28,6 +24,10 @@ find_library(cudart_lib NAMES libcudart.so.13 libcudart.so PATHS ${cuda_libs} /u
 # libtorch_cuda itself needs many more; one that tools/setup --cuda brings stands for them.
 find_library(cublas_lib NAMES libcublas.so.13 libcublas.so PATHS ${cuda_libs} /usr/local/cuda/lib64 ${only_there})
 
+set(LOCKSTEP_HAS_GPU_MODULE OFF)
+if(LOCKSTEP_USE_NCCL STREQUAL "off")
+  return()
+endif()
 set(missing "")
 foreach(part torch_cuda_lib c10_cuda_lib nccl_include nccl_lib cuda_include crt_include cudart_lib cublas_lib)
   if(NOT ${part})

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs of the trainer on the fake GPU.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+#include "support/program.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace lockstep::testing {
+
+inline const std::string kFakeRun =
+    " train --data.train_size=240 --data.val_size=40 --data.workers=0 --model.name=mlp --optim.name=adamw "
+    "--optim.lr=0.002 --train.max_epochs=0 --train.max_steps=12 --log.interval=1 --run.peak_flops=0 ";
+
+/// The words before a program that runs on the fake GPU.
+inline std::string on_fake_gpu() {
+  const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
+  return "'" + std::string(source != nullptr ? source : ".") + "/tests/fake_gpu/run' ";
+}
+
+/// @param variables  of the shell, such as "FAKE_GPU_SCHEDULE=lazy"
+inline Outcome run_on_fake_gpu(int ranks, const std::string& arguments, const std::string& variables = "") {
+  return run_shell(variables + " " + mpirun_command(ranks) + " " + on_fake_gpu() + trainer_program() + arguments);
+}
+
+}  // namespace lockstep::testing

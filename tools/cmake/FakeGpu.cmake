@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Whether the fake GPU of tests/fake_gpu is built (LOCKSTEP_FAKE_GPU=AUTO|ON|OFF): LOCKSTEP_HAS_FAKE_GPU, and the target
+# lockstep_fake_nccl with its headers and libraries, which takes the place of lockstep_nccl. The fake GPU is for tests
+# alone. It needs a LibTorch for CUDA 13 and CUDA's headers, but no library of CUDA. AUTO: where there is no GPU.
+set(LOCKSTEP_FAKE_GPU AUTO CACHE STRING "Build the fake GPU of the tests: AUTO (where there is no GPU), ON or OFF")
+set_property(CACHE LOCKSTEP_FAKE_GPU PROPERTY STRINGS AUTO ON OFF)
+
+set(LOCKSTEP_HAS_FAKE_GPU OFF)
+set(obstacles "")
+if(NOT LOCKSTEP_TESTS)
+  list(APPEND obstacles "LOCKSTEP_TESTS is off")
+endif()
+if(LOCKSTEP_SANITIZE)
+  list(APPEND obstacles "sanitizers take the places of functions in memory that it needs itself")
+endif()
+foreach(part torch_cuda_lib c10_cuda_lib cuda_include crt_include)
+  if(NOT ${part})
+    list(APPEND obstacles "${part} was not found")
+  endif()
+endforeach()
+if(torch_cuda_lib)
+  execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${torch_cuda_lib} OUTPUT_VARIABLE torch_cuda_needs)
+  if(NOT torch_cuda_needs MATCHES "libcudart\\.so\\.13")
+    list(APPEND obstacles "LibTorch is not for CUDA 13")
+  endif()
+endif()
+list(JOIN obstacles ", " obstacles)
+
+if(LOCKSTEP_FAKE_GPU STREQUAL "AUTO")
+  if(LOCKSTEP_USE_NCCL STREQUAL "off")
+    set(obstacles "LOCKSTEP_USE_NCCL=off")
+  elseif(EXISTS /dev/nvidiactl)
+    set(obstacles "there is a GPU")
+  endif()
+elseif(NOT LOCKSTEP_FAKE_GPU)
+  set(obstacles "LOCKSTEP_FAKE_GPU=OFF")
+elseif(obstacles)
+  message(FATAL_ERROR "LOCKSTEP_FAKE_GPU=ON, but ${obstacles}")
+endif()
+if(obstacles)
+  message(STATUS "Fake GPU: not built (${obstacles})")
+  return()
+endif()
+
+add_library(lockstep_fake_nccl INTERFACE)
+target_include_directories(lockstep_fake_nccl SYSTEM INTERFACE ${PROJECT_SOURCE_DIR}/tests/fake_gpu/nccl
+                                                               ${cuda_include} ${crt_include})
+target_link_libraries(lockstep_fake_nccl INTERFACE ${torch_cuda_lib} ${c10_cuda_lib} torch::cpu fake_gpu_nccl
+                                                   fake_gpu_runtime)
+set(LOCKSTEP_HAS_FAKE_GPU ON)
+message(STATUS "Fake GPU: built for the tests")
