@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "batch/late_values.hpp"
 #include "models/script_layers.hpp"
 #include "parallel/sync/sync_batch_norm_kernels.hpp"
 
@@ -35,38 +36,37 @@ std::span<std::byte> memory_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
 }
 
-// The exchange. Both carry float64 through host memory.
+// The exchange, of float64 where the tensors are.
 
 /// @param mine  [K]
 /// @return      [W, K]
 at::Tensor gather(const at::Tensor& mine, mpi::Collectives& collectives) {
-  const at::Tensor host = mine.cpu().contiguous();
-  const at::Tensor all = at::empty({collectives.world_size(), host.numel()}, host.options());
-  collectives.all_gather(memory_of(host), memory_of(all));
+  const at::Tensor dense = mine.contiguous();
+  const at::Tensor all = at::empty({collectives.world_size(), dense.numel()}, dense.options());
+  collectives.all_gather(memory_of(dense), memory_of(all));
   return all;
 }
 
-/// @param mine  [K]
-/// @return      [K] on the device of `mine`
+/// @param mine  [K], of which nobody else has the memory
 at::Tensor sum_over_ranks(const at::Tensor& mine, mpi::Collectives& collectives) {
-  const at::Tensor host = mine.cpu().contiguous();
-  collectives.all_reduce(host.mutable_data_ptr(), static_cast<std::size_t>(host.numel()), DType::float64,
+  collectives.all_reduce(mine.mutable_data_ptr(), static_cast<std::size_t>(mine.numel()), DType::float64,
                          mpi::ReduceOp::sum);
-  return host.to(mine.device());
+  return mine;
 }
 
 /// Of a batch, over all dimensions but the channels. Tensors are float64 on the device of the batch.
 struct Statistics {
-  at::Tensor mean;  ///< [C]
-  at::Tensor var;   ///< [C] biased
-  double count = 0;
+  at::Tensor mean;   ///< [C]
+  at::Tensor var;    ///< [C] biased
+  at::Tensor count;  ///< [1] values per channel
 };
 
 Statistics statistics_of(const at::Tensor& input) {
   const std::int64_t channels = input.size(1);
+  const auto exact = input.options().dtype(at::kDouble);
   if (input.numel() == 0) {
-    const at::Tensor zeros = at::zeros({channels}, input.options().dtype(at::kDouble));
-    return {.mean = zeros, .var = zeros, .count = 0};
+    const at::Tensor zeros = at::zeros({channels}, exact);
+    return {.mean = zeros, .var = zeros, .count = at::zeros({1}, exact)};
   }
   // These decide the type of the statistics; without them it would be that of a 16-bit input.
   const auto options = input.options().dtype(at::toOpMathType(input.scalar_type()));
@@ -74,40 +74,61 @@ Statistics statistics_of(const at::Tensor& input) {
       at::batch_norm_update_stats(input, at::zeros({channels}, options), at::ones({channels}, options), 0.0);
   return {.mean = mean.to(at::kDouble),
           .var = var.to(at::kDouble),
-          .count = static_cast<double>(input.numel()) / static_cast<double>(channels)};
+          .count = at::full({1}, static_cast<double>(input.numel()) / static_cast<double>(channels), exact)};
 }
 
-/// Those of the batches of all ranks together.
-Statistics combined(const Statistics& mine, const BatchNorm& layer, bool needs_gradient,
-                    mpi::Collectives& collectives) {
-  const std::int64_t channels = mine.mean.numel();
-  const at::Tensor rest = torch::tensor({mine.count, needs_gradient ? 1.0 : 0.0}, mine.mean.options());
-  const at::Tensor all = gather(at::cat({mine.mean, mine.var, rest}), collectives);
-  const at::Tensor counts = all.narrow(1, 2 * channels, 1);  // [W, 1]
-  const double count = counts.sum().item<double>();
-  const auto needing = all.select(1, 2 * channels + 1).sum().item<double>();
-  if (needing != 0 && needing != collectives.world_size()) {
+/// @param facts  values per channel of all ranks, and the number of ranks whose input requires a gradient
+void check_facts(const at::Tensor& facts, const BatchNorm& layer, int ranks) {
+  const auto count = facts[0].item<double>();
+  const auto needing = facts[1].item<double>();
+  if (needing != 0 && needing != ranks) {
     throw ConfigError("batch norm '" + layer.path() + "': its input requires a gradient on some ranks only");
   }
-  if (count == 0) return mine;
   if (count == 1) {
     throw ConfigError("batch norm '" + layer.path() +
                       "': expected more than 1 value per channel when training, over all ranks");
   }
-  const at::Tensor means = all.narrow(1, 0, channels);
-  const at::Tensor variances = all.narrow(1, channels, channels);
-  const at::Tensor mean = (counts * means).sum(0) / count;
-  const at::Tensor var = (counts * (variances + (means - mean).square())).sum(0) / count;
-  return {.mean = mean.to(mine.mean.device()), .var = var.to(mine.mean.device()), .count = count};
 }
 
+/// What a layer needs in order to train on the batches of all ranks.
+struct NormExchange {
+  std::shared_ptr<mpi::Collectives> collectives;
+  /// Of the last forward on a device: the host reads them one forward later, instead of waiting for the device.
+  batch::LateValues facts = {};
+
+  void check(const at::Tensor& now, const BatchNorm& layer) {
+    if (now.is_cpu()) return check_facts(now, layer, collectives->world_size());
+    if (facts.are_pending()) check_facts(facts.take(), layer, collectives->world_size());
+    facts.queue(now);
+  }
+};
+
+/// Those of the batches of all ranks together.
+Statistics combined(const Statistics& mine, const BatchNorm& layer, bool needs_gradient, NormExchange& by) {
+  const std::int64_t channels = mine.mean.numel();
+  const at::Tensor need = at::full({1}, needs_gradient ? 1.0 : 0.0, mine.mean.options());
+  const at::Tensor all = gather(at::cat({mine.mean, mine.var, mine.count, need}), *by.collectives);
+  const at::Tensor counts = all.narrow(1, 2 * channels, 1);  // [W, 1]
+  by.check(all.narrow(1, 2 * channels, 2).sum(0), layer);
+  const at::Tensor count = counts.sum(0);         // [1]
+  const at::Tensor divisor = count.clamp_min(1);  // no rank has samples: zeros
+  const at::Tensor means = all.narrow(1, 0, channels);
+  const at::Tensor variances = all.narrow(1, channels, channels);
+  const at::Tensor mean = (counts * means).sum(0) / divisor;
+  const at::Tensor var = (counts * (variances + (means - mean).square())).sum(0) / divisor;
+  return {.mean = mean, .var = var, .count = count};
+}
+
+/// Batches without values, on all ranks, change nothing.
 void fold_into_running(const BatchNorm& layer, const Statistics& batch, double momentum) {
   const torch::NoGradGuard no_grad;
-  const auto fold = [momentum](const at::Tensor& running, const at::Tensor& value) {
-    running.copy_(running.to(at::kDouble) * (1.0 - momentum) + value * momentum);
+  const at::Tensor share = batch.count.gt(0).to(at::kDouble) * momentum;  // [1]
+  const at::Tensor rest = 1.0 - share;
+  const auto fold = [&](const at::Tensor& running, const at::Tensor& value) {
+    running.copy_(running.to(at::kDouble) * rest + value * share);
   };
   fold(layer.running_mean, batch.mean);
-  fold(layer.running_var, batch.var * (batch.count / (batch.count - 1.0)));
+  fold(layer.running_var, batch.var * (batch.count / (batch.count - 1.0).clamp_min(1)));
 }
 
 // The loops on the CPU.
@@ -254,8 +275,9 @@ class SyncBatchNormBackward : public torch::autograd::Node {
     const at::Tensor sums = sum_over_ranks(both, *collectives_);
     if (input.numel() == 0) return at::zeros_like(input);
     const std::int64_t channels = input.size(1);
-    const at::Tensor mean_gradient = sums.narrow(0, 0, channels) / batch_.count;
-    const at::Tensor mean_product = sums.narrow(0, channels, channels) / batch_.count;
+    const at::Tensor divisor = batch_.count.clamp_min(1);
+    const at::Tensor mean_gradient = sums.narrow(0, 0, channels) / divisor;
+    const at::Tensor mean_product = sums.narrow(0, channels, channels) / divisor;
     const at::Tensor invstd = (batch_.var + eps_).rsqrt();
     // dx = slope (dy - mean(dy)) + factor (x - mean). Both differences come first: products of a large mean would
     // cancel only after they are rounded.
@@ -279,14 +301,13 @@ class SyncBatchNormBackward : public torch::autograd::Node {
   std::shared_ptr<mpi::Collectives> collectives_;
 };
 
-at::Tensor normalized(BatchNorm& layer, const at::Tensor& input, double momentum,
-                      const std::shared_ptr<mpi::Collectives>& collectives) {
+at::Tensor normalized(BatchNorm& layer, const at::Tensor& input, double momentum, NormExchange& by) {
   const bool needs_gradient = at::GradMode::is_enabled() && input.requires_grad();
   const Statistics batch = [&] {
     const torch::NoGradGuard no_grad;
-    return combined(statistics_of(input), layer, needs_gradient, *collectives);
+    return combined(statistics_of(input), layer, needs_gradient, by);
   }();
-  if (batch.count > 0) fold_into_running(layer, batch, momentum);
+  fold_into_running(layer, batch, momentum);
   const auto normalize = [&] {
     const at::AutoDispatchBelowADInplaceOrView not_recorded;
     const at::ScalarType type = at::toOpMathType(input.scalar_type());
@@ -294,7 +315,7 @@ at::Tensor normalized(BatchNorm& layer, const at::Tensor& input, double momentum
                                              /*training=*/false, 0.0, layer.eps()));
   };
   if (!torch::autograd::compute_requires_grad(input, layer.weight, layer.bias)) return normalize();
-  const std::shared_ptr<SyncBatchNormBackward> node(new SyncBatchNormBackward(input, layer, batch, collectives),
+  const std::shared_ptr<SyncBatchNormBackward> node(new SyncBatchNormBackward(input, layer, batch, by.collectives),
                                                     torch::autograd::deleteNode);
   const at::Tensor output = normalize();
   torch::autograd::set_history(output, node);
@@ -334,8 +355,9 @@ std::size_t convert_to_sync_batch_norm(models::Model& model, mpi::Collectives& c
   if (layers.empty() || collectives.world_size() == 1) return layers.size();
   const std::shared_ptr<mpi::Collectives> own = collectives.split(0);
   for (const auto& [name, layer] : layers) {
-    layer->train_by([own](BatchNorm& self, const at::Tensor& input, double momentum) {
-      return normalized(self, input, momentum, own);
+    const auto by = std::make_shared<NormExchange>(NormExchange{.collectives = own});
+    layer->train_by([by](BatchNorm& self, const at::Tensor& input, double momentum) {
+      return normalized(self, input, momentum, *by);
     });
   }
   return layers.size();
