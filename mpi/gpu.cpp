@@ -20,6 +20,15 @@ std::string dl_fault() {
   return text != nullptr ? text : "unknown error";
 }
 
+/// The error of a driver in its own words, with its number.
+std::string driver_error(void* library, int code) {
+  const std::string number = "error " + std::to_string(code);
+  const auto words_of = reinterpret_cast<int (*)(int, const char**)>(dlsym(library, "cuGetErrorString"));
+  const char* words = nullptr;
+  if (words_of == nullptr || words_of(code, &words) != 0 || words == nullptr) return number;
+  return number + ": " + words;
+}
+
 /// @return  null, with `fault`, where the module or something that it needs is missing, or there is no GPU
 const gpu::ModuleApi* open_module(std::string& fault) {
   void* const library =
@@ -58,6 +67,7 @@ std::shared_ptr<const Gpu> open_gpu(int local_rank, std::string& fault) {
 
 GpuDriver probe_gpu_driver() {
   constexpr int kSuccess = 0;
+  constexpr int kNoDevice = 100;
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return {.gpus = 0, .fault = "no GPU driver is installed (" + dl_fault() + ")"};
   const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
@@ -67,10 +77,11 @@ GpuDriver probe_gpu_driver() {
   if (init != nullptr && count != nullptr) code = init(0);
   if (code == kSuccess) code = count(&driver.gpus);
   if (code == kSuccess && driver.gpus > 0) return driver;  // and the library stays: CUDA comes back to it
+  const std::string words = code == kSuccess ? "no device is visible to this process" : driver_error(library, code);
   dlclose(library);
-  const std::string reason =
-      code == kSuccess ? "no device is visible to this process" : "its error " + std::to_string(code);
-  return {.gpus = 0, .fault = "the GPU driver finds no GPU (" + reason + ")"};
+  return {.gpus = 0,
+          .is_broken = code != kSuccess && code != kNoDevice,
+          .fault = "the GPU driver finds no GPU (" + words + ")"};
 }
 
 std::string gpu_name(int local_rank) {
@@ -85,6 +96,7 @@ Gpu::Gpu(const gpu::ModuleApi& api, int index) : api_(&api), index_(index) {
   if (fault != nullptr) throw ConfigError("GPU " + std::to_string(index) + " cannot be used: " + fault);
   name_ = facts.name;
   uuid_ = facts.uuid;
+  bus_id_ = facts.bus_id;
 }
 
 DeviceChoice choose_device(const std::string& device, const Communicator& world, int local_rank) {
@@ -98,14 +110,17 @@ DeviceChoice choose_device(const std::string& device, const Communicator& world,
     return choice;
   }
   if (world.agree(choice.gpu != nullptr)) return choice;
-  // Without a driver anywhere there is nothing to remark.
-  const bool is_anywhere = world.all_reduce(static_cast<std::uint8_t>(probe_gpu_driver().gpus > 0), Op::max) != 0;
-  if (is_anywhere) {
-    const std::vector<std::string> faults = world.all_gather(fault);
+  // Without a driver anywhere there is nothing to remark, and without a device where all drivers work.
+  const GpuDriver driver = probe_gpu_driver();
+  const bool has_gpu = world.all_reduce(static_cast<std::uint8_t>(driver.gpus > 0), Op::max) != 0;
+  const bool is_broken = world.all_reduce(static_cast<std::uint8_t>(driver.is_broken), Op::max) != 0;
+  if (has_gpu || is_broken) {
+    const std::vector<std::string> faults = world.all_gather(has_gpu || driver.is_broken ? fault : "");
     for (std::size_t rank = 0; rank < faults.size() && choice.remark.empty(); ++rank) {
       if (faults[rank].empty()) continue;
-      choice.remark = "run.device=auto selects the CPU, although some ranks have a GPU: rank " + std::to_string(rank) +
-                      ": " + faults[rank];
+      choice.remark = std::string("run.device=auto selects the CPU") +
+                      (has_gpu ? ", although some ranks have a GPU" : "") + ": rank " + std::to_string(rank) + ": " +
+                      faults[rank];
     }
   }
   choice.gpu = nullptr;

@@ -15,7 +15,8 @@ struct ModuleApi;
 /// The GPUs that a driver offers to this process.
 struct GpuDriver {
   int gpus = 0;
-  std::string fault;  ///< why there are none, in a few words
+  bool is_broken = false;  ///< a driver is installed, but refuses to work
+  std::string fault;       ///< why there are none, in a few words
 };
 
 /// Asks the driver itself (libcuda.so.1): where there is none, nothing of CUDA gets into the process. Not collective.
@@ -37,6 +38,8 @@ class Gpu {
   int index() const noexcept { return index_; }  ///< as LibTorch numbers devices
   const std::string& name() const noexcept { return name_; }
   const std::string& uuid() const noexcept { return uuid_; }  ///< identifies a GPU across processes
+  /// Identifies a GPU on its host: parts of one GPU (MIG) have the same.
+  const std::string& bus_id() const noexcept { return bus_id_; }
   const gpu::ModuleApi& api() const noexcept { return *api_; }
 
  private:
@@ -44,12 +47,13 @@ class Gpu {
   int index_;
   std::string name_;
   std::string uuid_;
+  std::string bus_id_;
 };
 
 /// What run.device came to.
 struct DeviceChoice {
   std::shared_ptr<const Gpu> gpu;  ///< null = the CPU
-  std::string remark;              ///< why `auto` passed by a GPU that is there; else empty
+  std::string remark;              ///< why `auto` passed by a GPU or a driver that is there; else empty
 };
 
 /// Decides for all ranks alike where they compute, and opens the module if that is a GPU. To be called before anything

@@ -2,10 +2,11 @@
 // Device memory travels by NCCL, on a stream of its own; host memory by a backend for the CPU.
 #include <lockstep/core/error.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <map>
 #include <stdexcept>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -26,17 +27,34 @@ std::string version_text(int code) {
   return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." + std::to_string(code % 100);
 }
 
+std::string this_host() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
 /// What ranks must know of each other before NCCL may connect them.
 struct Endpoint {
   std::string uuid;
-  std::string host_id;  ///< NCCL_HOSTID: ranks that have different ones are on different hosts for NCCL
+  std::string bus_id;
+  std::string host;  ///< NCCL_HOSTID, else its name: NCCL takes ranks that differ there to be on different hosts
   std::string version;
 
   static Endpoint here(const Gpu& gpu) {
     const char* const host_id = std::getenv("NCCL_HOSTID");
-    return {gpu.uuid(), host_id != nullptr ? host_id : "", version_text(gpu.api().nccl_loaded)};
+    return {gpu.uuid(), gpu.bus_id(), host_id != nullptr ? host_id : this_host(), version_text(gpu.api().nccl_loaded)};
   }
 };
+
+/// NCCL refuses two ranks on one bus id, as parts of one GPU have it, too.
+bool is_same_gpu(const Endpoint& one, const Endpoint& other) {
+  return one.host == other.host && (one.uuid == other.uuid || one.bus_id == other.bus_id);
+}
+
+std::string same_gpu_text(const Endpoint& one, const Endpoint& other) {
+  if (one.uuid == other.uuid) return "have the same GPU (" + one.uuid + ")";
+  return "have parts (MIG) of the same GPU (" + one.bus_id + ")";
+}
 
 /// @throws ConfigError  the ranks' NCCL or GPUs do not go together; on every rank
 void require_compatible(const Communicator& comm, const Gpu& gpu) {
@@ -49,19 +67,24 @@ void require_compatible(const Communicator& comm, const Gpu& gpu) {
   const Endpoint mine = Endpoint::here(gpu);
   const std::vector<std::string> versions = comm.all_gather(mine.version);
   const std::vector<std::string> uuids = comm.all_gather(mine.uuid);
-  const std::vector<std::string> host_ids = comm.all_gather(mine.host_id);
-  std::map<std::pair<std::string, std::string>, std::size_t> owners;
+  const std::vector<std::string> bus_ids = comm.all_gather(mine.bus_id);
+  const std::vector<std::string> hosts = comm.all_gather(mine.host);
+  std::vector<Endpoint> ends;
   for (std::size_t rank = 0; rank < uuids.size(); ++rank) {
     if (versions[rank] != versions[0]) {
       throw_agreed(ExitCode::configuration, "comm: rank 0 has NCCL " + versions[0] + ", rank " + std::to_string(rank) +
                                                 " has " + versions[rank] + "; all ranks must load the same version");
     }
-    const auto [owner, is_first] = owners.try_emplace({uuids[rank], host_ids[rank]}, rank);
-    if (is_first) continue;
-    throw_agreed(ExitCode::configuration, "comm: ranks " + std::to_string(owner->second) + " and " +
-                                              std::to_string(rank) + " have the same GPU (" + uuids[rank] +
-                                              "), which NCCL does not support; start one rank per GPU or, for tests, "
-                                              "give each rank a different NCCL_HOSTID");
+    const Endpoint end{uuids[rank], bus_ids[rank], hosts[rank], versions[rank]};
+    const auto owner =
+        std::find_if(ends.begin(), ends.end(), [&end](const Endpoint& other) { return is_same_gpu(end, other); });
+    if (owner != ends.end()) {
+      throw_agreed(ExitCode::configuration, "comm: ranks " + std::to_string(owner - ends.begin()) + " and " +
+                                                std::to_string(rank) + " " + same_gpu_text(*owner, end) +
+                                                ", which NCCL does not support; start one rank per GPU or, for tests, "
+                                                "give each rank a different NCCL_HOSTID");
+    }
+    ends.push_back(end);
   }
 }
 
@@ -81,9 +104,11 @@ class NcclCollectives final : public OrderedCollectives {
   bool has_device_buckets() const noexcept override { return true; }
 
   void begin_capture() override {
-    if (link_) link_->begin_capture();
+    OrderedCollectives::begin_capture();
+    link()->begin_capture();  // not in the recording: to connect, ranks wait for each other
   }
   void end_capture() override {
+    OrderedCollectives::end_capture();
     if (link_) link_->end_capture();
   }
   void replay(const std::function<void()>& launch) override {
@@ -173,7 +198,8 @@ class NcclCollectives final : public OrderedCollectives {
 
   /// All ranks compare a call on host memory anyway when they do it.
   void compare(const Job& job, const JobSlot& slot) {
-    if (compared_ == kComparedCalls) return;
+    // A rank that runs out of memory while it records would leave the others waiting here.
+    if (is_capturing() || compared_ == kComparedCalls) return;
     ++compared_;
     Job seen = job;
     seen.call.is_on_device = slot.is_on_device;

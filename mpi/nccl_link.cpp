@@ -9,6 +9,7 @@
 #include <exception>
 #include <future>
 #include <sched.h>
+#include <string_view>
 #include <unistd.h>
 #include <utility>
 
@@ -25,6 +26,14 @@ constexpr auto kPollTime = 200us;  // NCCL launches on a thread of its own in so
 constexpr auto kPollPause = 200us;
 constexpr auto kLookInterval = 100ms;
 constexpr double kFarewellSeconds = 30;
+
+/// What to say of a fault that is not one of the communication; empty = it is.
+std::string gpu_error_of(std::string_view fault) {
+  if (!fault.starts_with(gpu::kDeviceFault)) return "";
+  return std::string(fault) +
+         "; a kernel read or wrote beyond its data, or an assertion in it did not hold, such as a class number that is "
+         "out of range. Run with CUDA_LAUNCH_BLOCKING=1 to learn which, or with run.device=cpu";
+}
 
 }  // namespace
 
@@ -88,8 +97,8 @@ void NcclLink::within_limit(const char* what, gpu::Fault (*step)(gpu::Link*)) no
     done->set_value();
   }).detach();
   if (ended.wait_for(std::chrono::duration<double>(options_.abort_limit_s)) == std::future_status::ready) return;
-  std::fprintf(stderr, "lockstep: NCCL did not return from %s within %s; ending this process\n", what,
-               seconds_text(options_.abort_limit_s).c_str());
+  std::fprintf(stderr, "lockstep: NCCL did not return from %s within %s; ending this process%s\n", what,
+               seconds_text(options_.abort_limit_s).c_str(), failure_text().c_str());
   std::fflush(nullptr);
   _exit(static_cast<int>(ExitCode::communication));
 }
@@ -97,13 +106,24 @@ void NcclLink::within_limit(const char* what, gpu::Fault (*step)(gpu::Link*)) no
 void NcclLink::check(gpu::Fault fault, const std::string& what) const {
   if (fault == nullptr) return;
   throw_if_failed();  // that came first
-  throw CommError("comm: nccl: " + what + ": " + fault);
+  throw_failure({what + ": " + fault, gpu_error_of(fault)});
+}
+
+void NcclLink::throw_failure(const Failure& failure) {
+  if (failure.gpu_error.empty()) throw CommError("comm: nccl: " + failure.text);
+  throw Error(ExitCode::internal, failure.gpu_error);
+}
+
+/// Why the link failed, behind a colon; empty = it did not.
+std::string NcclLink::failure_text() const {
+  const std::lock_guard hold(mutex_);
+  return failure_.text.empty() ? "" : ": " + failure_.text;
 }
 
 void NcclLink::throw_if_failed() const {
   if (!has_failed_) return;
   const std::lock_guard hold(mutex_);
-  throw CommError("comm: nccl: " + failure_);
+  throw_failure(failure_);
 }
 
 void NcclLink::settle(const std::string& what, double limit_s) {
@@ -112,7 +132,7 @@ void NcclLink::settle(const std::string& what, double limit_s) {
     check(api().poll(link_, &is_under_way), what);
     if (!is_under_way) return;
     if (seconds_since(begin) >= limit_s) {
-      fail(what + " did not finish within " + seconds_text(limit_s) + ": a peer is late or not reachable");
+      fail({what + " did not finish within " + seconds_text(limit_s) + ": a peer is late or not reachable", ""});
       throw_if_failed();
     }
     if (Clock::now() - begin < kPollTime) {
@@ -162,6 +182,8 @@ void NcclLink::start(const Call& call, const Operation& operation) {
     (is_capturing_ ? captured_ : operations_).push_back({.call = call, .since = Clock::now(), .end = nullptr});
   }
   check(operation(link_), describe(call));
+  // NCCL launches on a thread of its own: until it has, nobody else may add to the graph.
+  if (is_capturing_) end_launch();
 }
 
 void NcclLink::await(std::uint64_t sequence) {
@@ -190,7 +212,7 @@ void NcclLink::end_capture() {
     end_launch();
     if (!captured_.empty()) check(api().await(link_, captured_.back().end), describe(captured_.back().call));
     for (const Started& operation : captured_) check(api().drop(link_, operation.end), "an event");
-  } catch (const CommError&) {
+  } catch (const std::exception&) {
     fault = std::current_exception();
   }
   is_capturing_ = false;
@@ -215,8 +237,17 @@ BucketMemory NcclLink::allocate(const std::shared_ptr<NcclLink>& link, std::size
   const std::string what = "a bucket of " + std::to_string(bytes) + " bytes";
   link->check(link->api().allocate(link->link_, bytes, &memory, &registration), what);
   link->settle(what, link->options_.wait.timeout_s);
-  const auto release = [link, registration](void* address) { link->api().release(link->link_, address, registration); };
+  const auto release = [link, registration](void* address) { link->release(address, registration); };
   return {.bytes = {static_cast<std::byte*>(memory), bytes}, .owner = std::shared_ptr<void>(memory, release)};
+}
+
+/// Errors here cannot be reported, but a failed link reports them itself.
+void NcclLink::release(void* address, void* registration) noexcept {
+  try {
+    if (!has_failed_) end_launch();
+  } catch (const std::exception&) {
+  }
+  api().release(link_, address, registration);
 }
 
 // ---- the watching thread
@@ -229,12 +260,14 @@ void NcclLink::watch(const std::stop_token& stop) {
     if (stop.stop_requested()) return;
     try {
       look();
-    } catch (const std::exception& error) {
+    } catch (const CommError& error) {
       std::string reason = error.what();
       if (constexpr std::string_view kPrefix = "comm: nccl: "; reason.starts_with(kPrefix)) {
         reason.erase(0, kPrefix.size());
       }
-      fail(reason);
+      fail({reason, ""});
+    } catch (const std::exception& error) {
+      fail({error.what(), error.what()});
     }
   }
 }
@@ -252,7 +285,7 @@ void NcclLink::look() {
     seconds = seconds_since(oldest->since);
     late = oldest->call;
   }
-  if (seconds >= options_.wait.timeout_s) fail(why_late(late, seconds));
+  if (seconds >= options_.wait.timeout_s) fail({why_late(late, seconds), ""});
 }
 
 /// The peers come to the same conclusion at about the same time, if they have come as far.
@@ -268,11 +301,11 @@ std::string NcclLink::why_late(const Call& call, double seconds) {
   }
 }
 
-void NcclLink::fail(const std::string& reason) noexcept {
+void NcclLink::fail(const Failure& failure) noexcept {
   {
     const std::lock_guard hold(mutex_);
     if (has_failed_) return;
-    failure_ = reason;
+    failure_ = failure;
     has_failed_ = true;
   }
   within_limit("abort", api().abort);

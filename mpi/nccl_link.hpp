@@ -33,6 +33,7 @@ struct NcclOptions {
 /// when NCCL reports an error, or when an operation is not over in time; then it aborts the communicator, which ends
 /// kernels that wait for a peer, and every call throws.
 /// @throws CommError  from every member: NCCL, CUDA or a peer failed
+/// @throws Error      from every member: a kernel failed on this GPU (ExitCode::internal)
 class NcclLink {
  public:
   using Operation = std::function<gpu::Fault(gpu::Link* link)>;
@@ -70,6 +71,11 @@ class NcclLink {
     gpu::Event* end = nullptr;  ///< null while NCCL is still launching it
   };
 
+  struct Failure {
+    std::string text;
+    std::string gpu_error;  ///< the whole sentence where a kernel failed, not the communication
+  };
+
   const gpu::ModuleApi& api() const noexcept { return gpu_->api(); }
   void connect(const Communicator& comm);
   /// Waits, in the calling thread, until NCCL has done what the last call began.
@@ -82,7 +88,10 @@ class NcclLink {
   void watch(const std::stop_token& stop);
   void look();
   std::string why_late(const Call& call, double seconds);
-  void fail(const std::string& reason) noexcept;
+  void fail(const Failure& failure) noexcept;
+  [[noreturn]] static void throw_failure(const Failure& failure);
+  std::string failure_text() const;
+  void release(void* address, void* registration) noexcept;
   void close() noexcept;
   /// Runs what may hang; ends the process when it does.
   void within_limit(const char* what, gpu::Fault (*step)(gpu::Link*)) noexcept;
@@ -95,7 +104,7 @@ class NcclLink {
   std::deque<Started> operations_;
   bool is_capturing_ = false;
   std::deque<Started> captured_;  // in the capture at hand
-  std::string failure_;
+  Failure failure_;
   std::atomic<bool> has_failed_{false};
   std::condition_variable_any wakes_;
   std::jthread watch_;

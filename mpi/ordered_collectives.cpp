@@ -10,16 +10,16 @@ namespace lockstep::mpi {
 
 Ticket OrderedCollectives::start(Job job) {
   throw_if_failed();
-  job.call.sequence = started_ + 1;
+  job.call.sequence = at_.started + 1;
   if (job.call.kind != Kind::reduce_ranges) {
-    last_closing_ = job.call.sequence;
-  } else if (job.call.sequence > last_closing_ + kMaxRangeTickets) {
+    at_.last_closing = job.call.sequence;
+  } else if (job.call.sequence > at_.last_closing + kMaxRangeTickets) {
     throw std::logic_error("comm: more than " + std::to_string(kMaxRangeTickets) + " pending reductions in ranges");
   }
   make_room(job.call.sequence);
   job_at(job.call.sequence) = job;
   remember_failure([&] { announce(job); });
-  return {++started_};
+  return {++at_.started};
 }
 
 /// The places of old jobs are used again; the peers must have read them by then. They have when they performed a later
@@ -50,7 +50,7 @@ void OrderedCollectives::reduce_range(Ticket ticket, Slice range, const RangeCon
   const Job& job = job_at(ticket.sequence);
   const Call& call = job.call;
   const bool is_ours = call.sequence == ticket.sequence && call.kind == Kind::reduce_ranges;
-  if (!is_ours || ticket.sequence < first_open_) {
+  if (!is_ours || ticket.sequence < at_.first_open) {
     throw std::logic_error("comm: ticket " + std::to_string(ticket.sequence) +
                            " is not a reduction in ranges, or has already been completed");
   }
@@ -91,26 +91,26 @@ void OrderedCollectives::remember_failure(Work work) {
 }
 
 void OrderedCollectives::work_off(std::uint64_t sequence) {
-  if (sequence <= settled_) return;
+  if (sequence <= at_.settled) return;
   perform_until(sequence);
   settle(job_at(sequence));
-  settled_ = sequence;
+  at_.settled = sequence;
 }
 
 void OrderedCollectives::perform_until(std::uint64_t sequence) {
-  while (performed_ < sequence) {
-    const Job& job = job_at(++performed_);
+  while (at_.performed < sequence) {
+    const Job& job = job_at(++at_.performed);
     if (job.call.kind == Kind::reduce_ranges) {
       open(job);
     } else {
-      first_open_ = performed_ + 1;
+      at_.first_open = at_.performed + 1;
       perform(job);
     }
   }
 }
 
 void OrderedCollectives::require_given(Ticket ticket) const {
-  if (ticket.sequence <= started_) return;
+  if (ticket.sequence <= at_.started) return;
   throw std::logic_error("comm: ticket " + std::to_string(ticket.sequence) + " is unknown");
 }
 
@@ -199,6 +199,13 @@ Ticket OrderedCollectives::start_reduce_scatter(void* values, std::size_t count,
   return start({.call = {.count = count, .kind = Kind::reduce_scatter, .op = op, .dtype = dtype},
                 .values = static_cast<std::byte*>(values),
                 .result = static_cast<std::byte*>(slice)});
+}
+
+void OrderedCollectives::begin_capture() { before_capture_ = at_; }
+
+void OrderedCollectives::end_capture() {
+  if (before_capture_) at_ = *before_capture_;
+  before_capture_.reset();
 }
 
 void OrderedCollectives::barrier() { complete({.call = {.kind = Kind::barrier}}); }

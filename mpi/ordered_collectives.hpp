@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "mpi/chunks.hpp"
@@ -38,6 +39,11 @@ class OrderedCollectives : public Collectives {
   Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) final;
   void barrier() final;
 
+  /// The numbers of recorded calls are given again after the recording: ranks whose recordings ended at different calls
+  /// stay in step.
+  void begin_capture() override;
+  void end_capture() override;
+
  protected:
   static constexpr std::size_t kMaxElementBytes = 8;
   static constexpr std::uint64_t kMaxJobs = 1024;  ///< whose particulars are kept
@@ -45,6 +51,8 @@ class OrderedCollectives : public Collectives {
   // What allocate_bucket and split do once all ranks have come.
   virtual BucketMemory allocate(std::size_t bytes) = 0;
   virtual std::unique_ptr<Collectives> make_part(int color) = 0;
+
+  bool is_capturing() const noexcept { return before_capture_.has_value(); }
 
   /// Lets the peers see that this rank has come to a call. Does not wait.
   virtual void announce(const Job&) {}
@@ -88,13 +96,19 @@ class OrderedCollectives : public Collectives {
   void remember_failure(Work work);
   Job& job_at(std::uint64_t sequence) { return jobs_[sequence % kMaxJobs]; }
 
+  /// How far the calls have come.
+  struct Numbers {
+    std::uint64_t started = 0;  ///< the last call; the first is 1
+    std::uint64_t performed = 0;
+    std::uint64_t settled = 0;
+    std::uint64_t first_open = 1;    ///< jobs from here on may still be taken by ranges
+    std::uint64_t last_closing = 0;  ///< last call that is not taken by ranges itself
+  };
+
   int rank_;
   int world_size_;
-  std::uint64_t started_ = 0;  ///< number of the last call; the first is 1
-  std::uint64_t performed_ = 0;
-  std::uint64_t settled_ = 0;
-  std::uint64_t first_open_ = 1;    ///< jobs from here on may still be taken by ranges
-  std::uint64_t last_closing_ = 0;  ///< last call that is not taken by ranges itself
+  Numbers at_;
+  std::optional<Numbers> before_capture_;  ///< while one is under way
   std::array<Job, kMaxJobs> jobs_;
   std::string failure_;  ///< what the first failure said
   alignas(64) std::array<std::byte, kPieceElements * kMaxElementBytes> piece_;

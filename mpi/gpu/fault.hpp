@@ -12,9 +12,30 @@
 
 namespace lockstep::mpi::gpu {
 
+/// Whether every later call returns the error, too: work on the GPU has failed, not this call.
+inline bool is_sticky(cudaError_t code) {
+  switch (code) {
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalAddress:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorNvlinkUncorrectable:
+      return true;
+    default:
+      return false;
+  }
+}
+
 inline void check(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
   cudaGetLastError();  // or a later call would report it again
+  if (is_sticky(code)) throw std::runtime_error(std::string(kDeviceFault) + cudaGetErrorString(code));
   throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(code));
 }
 

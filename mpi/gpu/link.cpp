@@ -54,20 +54,27 @@ ncclRedOp_t nccl_op(ReduceOp op) {
   throw std::logic_error("NCCL does not support this reduction");
 }
 
-cudaEvent_t make_event() {
+OwnedEvent make_event() {
   cudaEvent_t event = nullptr;
   check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  return event;
+  return OwnedEvent(event);
+}
+
+/// Its kernels come before those of other streams.
+OwnedStream make_urgent_stream() {
+  int lowest = 0;
+  int highest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest), "cudaStreamCreateWithPriority");
+  return OwnedStream(stream);
 }
 
 }  // namespace
 
 Link::Link(int device, const ncclUniqueId& id, int ranks, int rank) : device_(device), ranks_(ranks), rank_(rank) {
   choose(device_);
-  int lowest = 0;
-  int highest = 0;
-  check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
-  check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest), "cudaStreamCreateWithPriority");
+  stream_ = make_urgent_stream();
   begin_ = make_event();
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -78,9 +85,6 @@ Link::~Link() {
   // Errors here cannot be reported.
   cudaSetDevice(device_);
   if (comm_ != nullptr) is_finalized_ ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
-  for (const auto& event : events_) cudaEventDestroy(event->handle);
-  if (begin_ != nullptr) cudaEventDestroy(begin_);
-  if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
 template <class Call>
@@ -88,6 +92,11 @@ void Link::with_comm(const char* name, Call call) const {
   const std::lock_guard<std::mutex> hold(mutex_);
   if (comm_ == nullptr) throw std::runtime_error(std::string(name) + ": the communicator was aborted");
   check(call(comm_), name, comm_);
+}
+
+ncclComm_t Link::taken_comm() {
+  const std::lock_guard<std::mutex> hold(mutex_);
+  return std::exchange(comm_, nullptr);
 }
 
 bool Link::is_under_way() const {
@@ -106,9 +115,9 @@ void Link::finalize() {
 
 void Link::abort() {
   choose(device_);
-  const std::lock_guard<std::mutex> hold(mutex_);
-  if (comm_ == nullptr) return;
-  check(ncclCommAbort(std::exchange(comm_, nullptr)), "ncclCommAbort");
+  // The call may wait for another thread, which destroys a graph and needs the mutex on its way.
+  const ncclComm_t comm = taken_comm();
+  if (comm != nullptr) check(ncclCommAbort(comm), "ncclCommAbort");
 }
 
 void* Link::allocate(std::size_t bytes, void** registration) {
@@ -146,15 +155,15 @@ void Link::release(void* memory, void* registration) {
 void Link::follow_current_stream() {
   choose(device_);
   const cudaStream_t current = c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device_)).stream();
-  check(cudaEventRecord(begin_, current), "cudaEventRecord");
-  check(cudaStreamWaitEvent(stream_, begin_, 0), "cudaStreamWaitEvent");
+  check(cudaEventRecord(begin_.get(), current), "cudaEventRecord");
+  check(cudaStreamWaitEvent(stream_.get(), begin_.get(), 0), "cudaStreamWaitEvent");
 }
 
 void Link::all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {
   choose(device_);
   follow_current_stream();
   with_comm("ncclAllReduce", [&](ncclComm_t comm) {
-    return ncclAllReduce(values, values, count, nccl_type(dtype), nccl_op(op), comm, stream_);
+    return ncclAllReduce(values, values, count, nccl_type(dtype), nccl_op(op), comm, stream_.get());
   });
 }
 
@@ -162,13 +171,14 @@ void Link::broadcast(void* memory, std::size_t bytes, int root) {
   choose(device_);
   follow_current_stream();
   with_comm("ncclBroadcast",
-            [&](ncclComm_t comm) { return ncclBroadcast(memory, memory, bytes, ncclInt8, root, comm, stream_); });
+            [&](ncclComm_t comm) { return ncclBroadcast(memory, memory, bytes, ncclInt8, root, comm, stream_.get()); });
 }
 
 void Link::all_gather(const void* mine, void* all, std::size_t bytes) {
   choose(device_);
   follow_current_stream();
-  with_comm("ncclAllGather", [&](ncclComm_t comm) { return ncclAllGather(mine, all, bytes, ncclInt8, comm, stream_); });
+  with_comm("ncclAllGather",
+            [&](ncclComm_t comm) { return ncclAllGather(mine, all, bytes, ncclInt8, comm, stream_.get()); });
 }
 
 void Link::reduce_scatter(const void* const* slices, const std::size_t* counts, void* mine, DType dtype, ReduceOp op) {
@@ -178,7 +188,7 @@ void Link::reduce_scatter(const void* const* slices, const std::size_t* counts, 
   follow_current_stream();
   if (std::all_of(counts, counts + ranks_, [counts](std::size_t count) { return count == counts[0]; })) {
     return with_comm("ncclReduceScatter", [&](ncclComm_t comm) {
-      return ncclReduceScatter(slices[0], mine, counts[0], type, operation, comm, stream_);
+      return ncclReduceScatter(slices[0], mine, counts[0], type, operation, comm, stream_.get());
     });
   }
   // Slices differ in size, which it cannot do: one reduction for each, in one group.
@@ -188,7 +198,7 @@ void Link::reduce_scatter(const void* const* slices, const std::size_t* counts, 
     for (int owner = 0; owner < ranks_ && (result == ncclSuccess || result == ncclInProgress); ++owner) {
       if (counts[owner] == 0) continue;
       void* const to = owner == rank_ ? mine : nullptr;
-      result = ncclReduce(slices[owner], to, counts[owner], type, operation, owner, comm, stream_);
+      result = ncclReduce(slices[owner], to, counts[owner], type, operation, owner, comm, stream_.get());
     }
     const ncclResult_t end = ncclGroupEnd();
     return result == ncclSuccess || result == ncclInProgress ? end : result;
@@ -204,7 +214,7 @@ Event* Link::mark() {
     events_.back()->handle = make_event();
   }
   Event* const event = free_.back();
-  check(cudaEventRecord(event->handle, stream_), "cudaEventRecord");
+  check(cudaEventRecord(event->handle.get(), stream_.get()), "cudaEventRecord");
   free_.pop_back();
   return event;
 }
@@ -212,12 +222,12 @@ Event* Link::mark() {
 void Link::await(const Event& event) const {
   choose(device_);
   const cudaStream_t current = c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device_)).stream();
-  check(cudaStreamWaitEvent(current, event.handle, 0), "cudaStreamWaitEvent");
+  check(cudaStreamWaitEvent(current, event.handle.get(), 0), "cudaStreamWaitEvent");
 }
 
 bool Link::is_over(const Event& event) const {
   choose(device_);
-  const cudaError_t state = cudaEventQuery(event.handle);
+  const cudaError_t state = cudaEventQuery(event.handle.get());
   if (state == cudaErrorNotReady) {
     cudaGetLastError();  // no error, but it would be taken for one
     return false;

@@ -10,14 +10,22 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <type_traits>
 #include <vector>
 
 #include "mpi/gpu/module_api.hpp"
 
 namespace lockstep::mpi::gpu {
 
+struct Destroy {
+  void operator()(cudaStream_t stream) const noexcept { cudaStreamDestroy(stream); }
+  void operator()(cudaEvent_t event) const noexcept { cudaEventDestroy(event); }
+};
+using OwnedStream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroy>;
+using OwnedEvent = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy>;
+
 struct Event {
-  cudaEvent_t handle = nullptr;
+  OwnedEvent handle;
 };
 
 /// The members are those of ModuleApi; failures are exceptions here.
@@ -52,14 +60,17 @@ struct Link {
   template <class Call>
   void with_comm(const char* name, Call call) const;
 
+  /// The communicator, which this object no longer has; null once aborted.
+  ncclComm_t taken_comm();
+
   int device_;
   int ranks_;
   int rank_;
   mutable std::mutex mutex_;   ///< of the communicator, which another thread may abort
   ncclComm_t comm_ = nullptr;  ///< null once aborted
   bool is_finalized_ = false;
-  cudaStream_t stream_ = nullptr;
-  cudaEvent_t begin_ = nullptr;  ///< the point of the current stream that the last operation follows
+  OwnedStream stream_;
+  OwnedEvent begin_;  ///< the point of the current stream that the last operation follows
   std::vector<std::unique_ptr<Event>> events_;
   std::vector<Event*> free_;
 };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // lockstep_gpu.so: the part of Lockstep that needs CUDA and NCCL. Loading it makes LibTorch's CUDA half known, too.
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -18,6 +21,9 @@
 namespace lockstep::mpi::gpu {
 
 struct Graph {
+  c10::DeviceIndex device = 0;
+  at::cuda::MempoolId_t pool = at::cuda::graph_pool_handle();
+  at::Generator generator;  ///< a copy of LibTorch's, made before the capture
   at::cuda::CUDAGraph recorded;
 };
 
@@ -42,6 +48,7 @@ Fault use_device(int device, DeviceFacts* facts) {
     check(cudaFree(nullptr), "cudaFree");  // initializes the device, so that its errors occur here
     std::snprintf(facts->name, sizeof(facts->name), "%s", properties.name);
     std::snprintf(facts->uuid, sizeof(facts->uuid), "%s", text_of(properties.uuid).c_str());
+    check(cudaDeviceGetPCIBusId(facts->bus_id, sizeof(facts->bus_id), device), "cudaDeviceGetPCIBusId");
   });
 }
 
@@ -141,18 +148,61 @@ Fault use_stream(int device) {
   });
 }
 
+/// LibTorch's own clean-up ends where CUDA refuses the end of a capture: its allocators would go on to allocate from
+/// the pool of the graph, and its generator to draw numbers for it.
+void clean_up_failed_capture(Graph& graph) noexcept {
+  const auto is_done = [](auto step) {
+    try {
+      step();
+      return true;
+    } catch (const std::exception&) {  // that part of the capture had not begun, or had ended
+      return false;
+    }
+  };
+  if (is_done([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(graph.device, graph.pool); })) {
+    is_done([&] { c10::cuda::CUDACachingAllocator::releasePool(graph.device, graph.pool); });
+  }
+  at::HostAllocator* const host = at::getHostAllocator(at::kCUDA);
+  if (is_done([&] { host->end_allocate_to_pool(graph.pool); })) is_done([&] { host->release_pool(graph.pool); });
+  is_done([&] {
+    at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(graph.device);
+    generator.graphsafe_set_state(graph.generator);
+  });
+}
+
+/// Blocks that LibTorch has cached cannot serve the pool of a graph, and cannot be freed while it is recorded.
+void free_cached_memory() {
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  c10::cuda::CUDACachingAllocator::emptyCache();
+}
+
 /// Other threads, such as the one that watches NCCL, continue to ask for their events.
 Fault begin_capture(int device, Graph** graph) {
   return guarded([&] {
     choose(device);
+    free_cached_memory();
     auto made = std::make_unique<Graph>();
-    made->recorded.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    made->device = static_cast<c10::DeviceIndex>(device);
+    made->generator = at::cuda::detail::getDefaultCUDAGenerator(made->device).clone();
+    try {
+      made->recorded.capture_begin(made->pool, cudaStreamCaptureModeThreadLocal);
+    } catch (...) {
+      clean_up_failed_capture(*made);
+      throw;
+    }
     *graph = made.release();
   });
 }
 
 Fault end_capture(Graph* graph) {
-  return guarded([&] { graph->recorded.capture_end(); });
+  return guarded([&] {
+    try {
+      graph->recorded.capture_end();
+    } catch (...) {
+      clean_up_failed_capture(*graph);
+      throw;
+    }
+  });
 }
 
 Fault launch(Graph* graph) {

@@ -14,8 +14,12 @@ namespace lockstep::mpi::gpu {
 /// Null: done. Otherwise what went wrong, in the words of CUDA or NCCL; valid until this thread's next call.
 using Fault = const char*;
 
+/// How a fault begins that is an error of a kernel or of the hardware, whatever call reports it. The process cannot use
+/// the GPU any more.
+inline constexpr const char* kDeviceFault = "the GPU failed: ";
+
 inline constexpr std::size_t kUniqueIdBytes = 128;
-inline constexpr std::uint32_t kApiVersion = 2;  ///< grows with every change of this file
+inline constexpr std::uint32_t kApiVersion = 3;  ///< grows with every change of this file
 
 struct Link;   ///< one rank's end of an NCCL communicator, with a stream of its own
 struct Event;  ///< a point in that stream
@@ -23,7 +27,8 @@ struct Graph;  ///< recorded work of a stream, to be launched as one operation (
 
 struct DeviceFacts {
   char name[256] = {};
-  char uuid[37] = {};  ///< of the GPU, or of the part of one that this process sees
+  char uuid[37] = {};    ///< of the GPU, or of the part of one that this process sees
+  char bus_id[20] = {};  ///< of the GPU on its host; the parts of a GPU share it
 };
 
 /// What the module can do. "The current stream" is the one on which LibTorch queues the calling thread's work.

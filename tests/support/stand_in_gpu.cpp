@@ -146,6 +146,9 @@ std::function<void()> show(void* to, std::vector<std::byte> values) {
 Fault use_device(int, mpi::gpu::DeviceFacts* facts) {
   const std::string uuid = state.uuid + (state.shares_gpu ? "0" : std::to_string(world_rank()));
   uuid.copy(facts->uuid, sizeof(facts->uuid) - 1);
+  const std::string bus_id =
+      "0000:0" + std::to_string(state.shares_gpu || state.shares_bus ? 0 : world_rank()) + ":00.0";
+  bus_id.copy(facts->bus_id, sizeof(facts->bus_id) - 1);
   return nullptr;
 }
 

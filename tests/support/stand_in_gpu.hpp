@@ -29,6 +29,7 @@ struct StandIn {
   int nccl_loaded = 22809;
   std::string uuid = "GPU-of-rank-";  ///< followed by the rank in MPI_COMM_WORLD, unless `shares_gpu`
   bool shares_gpu = false;
+  bool shares_bus = false;    ///< ranks have parts of one GPU
   std::string capture_fault;  ///< no capture can be ended
   /// Called when a capture begins and ends; what it adds to stand_in_recording is replayed in order.
   std::function<void(bool begins)> on_capture = {};

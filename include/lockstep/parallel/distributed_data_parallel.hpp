@@ -9,6 +9,7 @@
 #include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
+#include <lockstep/parallel/given_up.hpp>
 #include <lockstep/parallel/outputs.hpp>
 
 #include <cstddef>
@@ -236,7 +237,7 @@ class DistributedDataParallel {
   /// @throws ConfigError  a parameter had no gradient; on every rank
   void check_last_step();
   /// Resets the step after an exception in forward or backward on every rank: clears gradients. Collective.
-  void reset_state();
+  void reset_state(GivenUp what = GivenUp::step);
 
   models::Model& model() noexcept { return *model_; }
   /// The trained parameters, for an OptimWrapper.

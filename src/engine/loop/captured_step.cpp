@@ -188,7 +188,7 @@ bool CapturedStep::record(const batch::Batch& prepared, const models::LossWeight
     if (loss.defined()) loss = loss.detach();  // without the graph of autograd
     if (view.world.agree(reason.empty())) return recording_->live.refresh();
     view.optimizer.uncount_recorded_update();
-    view.wrapper.reset_state();
+    view.wrapper.reset_state(parallel::GivenUp::recording);
   }
   for (const std::string& each : view.world.all_gather(reason)) {
     if (reason.empty()) reason = each;

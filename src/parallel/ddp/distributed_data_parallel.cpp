@@ -388,9 +388,9 @@ DdpReport DistributedDataParallel::report() const {
 
 void DistributedDataParallel::check_last_step() { reducer_->check_last_step(); }
 
-void DistributedDataParallel::reset_state() {
+void DistributedDataParallel::reset_state(GivenUp what) {
   if (recorder_) recorder_->drop_step();
-  reducer_->reset();
+  reducer_->reset(what);
   if (gathering_) store_->shards()->release_all();
   store_->drop_gradients();
 }

@@ -405,14 +405,18 @@ void BucketReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_
   if (keeps) is_kept_[parameter] = 1;
 }
 
-void BucketReducer::reset() {
-  // Ranks may have come to different buckets: all start what any of them has started, and take it to its end.
+/// Ranks may have come to different buckets: all start what any of them has started, and take it to its end.
+void BucketReducer::end_started() {
   const auto max = static_cast<std::size_t>(world_.all_reduce(static_cast<std::int64_t>(started_), mpi::Op::max));
   while (started_ < max) start(started_);
   if (!hook_.has_hook() && mode_ == Synchronization::whole) {
     for (std::size_t b = 0; b < started_; ++b) collectives_.wait(tickets_[b]);
   }
   collectives_.barrier();
+}
+
+void BucketReducer::reset(GivenUp what) {
+  if (what == GivenUp::step) end_started();
   is_expecting_ = false;
   has_begun_ = false;
   is_sliced_ = false;

@@ -53,7 +53,7 @@ class BucketReducer : public Reducer, private AccumulatorListener {
   bool has_gradient(std::size_t parameter) const override { return tail_[1 + parameter] != 0; }
   void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) override;
   void release() noexcept override { is_sliced_ = false; }
-  void reset() override;
+  void reset(GivenUp what) override;
   void record(StepRecorder& recorder) override { recorder_ = &recorder; }
   bool supports_slices() const noexcept override;
   void on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) override;
@@ -96,6 +96,7 @@ class BucketReducer : public Reducer, private AccumulatorListener {
   void assign_averages();
   bool reads_tail_late() const;
   void check_late_tail();
+  void end_started();
   [[noreturn]] void fail(const std::string& missing);
 
   ReducerOptions options_;

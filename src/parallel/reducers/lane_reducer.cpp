@@ -165,7 +165,7 @@ void LaneReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_t 
   if (keeps) is_kept_[parameter] = 1;
 }
 
-void LaneReducer::reset() {
+void LaneReducer::reset(GivenUp /*what*/) {
   if (lane_ > 0 || is_open_) buffers_.restore();
   lane_ = 0;
   is_open_ = false;

@@ -49,7 +49,7 @@ class LaneReducer : public Reducer {
   void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) override;
   void release() noexcept override { is_sliced_ = false; }
   /// The step must not have been finished on any rank.
-  void reset() override;
+  void reset(GivenUp what) override;
   void record(StepRecorder& recorder) override { recorder_ = &recorder; }
   bool supports_slices() const noexcept override { return true; }
   void on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) override { listener(plan_); }

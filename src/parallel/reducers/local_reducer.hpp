@@ -15,7 +15,7 @@ class LocalReducer : public Reducer {
   bool has_gradient(std::size_t) const override { return false; }
   void visit(std::size_t, std::int64_t, std::int64_t, const Visit&, bool) override {}
   void release() noexcept override {}
-  void reset() override {}
+  void reset(GivenUp /*what*/) override {}
 };
 
 }  // namespace lockstep::parallel

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/given_up.hpp>
 
 #include <ATen/core/Tensor.h>
 
@@ -92,7 +93,7 @@ class Reducer {
   virtual void check_last_step() {}
 
   /// Discards a step that an exception interrupted, on every rank.
-  virtual void reset() = 0;
+  virtual void reset(GivenUp what) = 0;
 
   /// Reports to `recorder` from now on when buckets are ready, launched and awaited. The recorder must outlive the
   /// reducer. Not collective.

@@ -32,8 +32,8 @@ void SeparateReducer::finish() {
   for (const Part& part : parts_) part.reducer->finish();
 }
 
-void SeparateReducer::reset() {
-  for (const Part& part : parts_) part.reducer->reset();
+void SeparateReducer::reset(GivenUp what) {
+  for (const Part& part : parts_) part.reducer->reset(what);
 }
 
 /// Reducers of parts that are not prepared return the outputs unchanged.

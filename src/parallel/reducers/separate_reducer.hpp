@@ -35,7 +35,7 @@ class SeparateReducer : public Reducer {
   bool has_gradient(std::size_t parameter) const override;
   void visit(std::size_t, std::int64_t, std::int64_t, const Visit&, bool) override {}
   void release() noexcept override {}
-  void reset() override;
+  void reset(GivenUp what) override;
   BucketReport report() const override;
   BucketLayout learned_layout() const override;
   bool restore_layout(const BucketLayout& layout) override;

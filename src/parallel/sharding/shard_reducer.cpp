@@ -183,7 +183,7 @@ void ShardReducer::release() noexcept {
   std::fill(on_host_.begin(), on_host_.end(), at::Tensor());
 }
 
-void ShardReducer::reset() {
+void ShardReducer::reset(GivenUp /*what*/) {
   settle_all();
   is_open_ = false;
   for (const NamedParameter& parameter : parameters_) parameter.tensor.mutable_grad().reset();

@@ -51,7 +51,7 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   at::Tensor part_of(std::size_t parameter, std::int64_t begin, std::int64_t end) const override;
   void release() noexcept override;
   /// Not collective.
-  void reset() override;
+  void reset(GivenUp what) override;
 
  private:
   struct Position {

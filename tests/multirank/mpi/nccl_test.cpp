@@ -270,6 +270,14 @@ TEST_F(NcclTest, RanksOnOneGpuAreRefusedUnlessTheyPlayDifferentHosts) {
   unsetenv("NCCL_HOSTID");
 }
 
+TEST_F(NcclTest, RanksOnPartsOfOneGpuAreRefused) {
+  if (world_.size() == 1) GTEST_SKIP() << "needs several ranks";
+  stand_in().shares_bus = true;
+  EXPECT_EQ(fault_of<ConfigError>([&] { make(); }),
+            "comm: ranks 0 and 1 have parts (MIG) of the same GPU (0000:00:00.0), which NCCL does not support; start "
+            "one rank per GPU or, for tests, give each rank a different NCCL_HOSTID");
+}
+
 TEST_F(NcclTest, VersionsMustBeTheSame) {
   stand_in().nccl_loaded = 22703;
   EXPECT_EQ(fault_of<ConfigError>([&] { make(); }),
