@@ -4,7 +4,8 @@
 //   runtime/   libcudart.so.13: memory, streams, events, capture, graphs
 //   driver/    libcuda.so.1: what the probe of the driver and LibTorch ask
 //   nccl/      libnccl.so.2: collectives between processes of one host
-//   stubs/     all other libraries of NVIDIA that LibTorch needs: every function succeeds and does nothing
+//   stubs/     all other libraries of NVIDIA that LibTorch needs: a function that describes succeeds and does nothing,
+//              one that computes names itself and ends the process
 //   kernels/   libfake_gpu_kernels.so: each operator of LibTorch runs its kernel for CPUs on the memory of the fake GPU
 //
 // It shows whether calls are allowed, their order between streams and hosts, and what they cost in launches, waits,
