@@ -110,7 +110,7 @@ DeviceChoice choose_device(const std::string& device, const Communicator& world,
     return choice;
   }
   if (world.agree(choice.gpu != nullptr)) return choice;
-  // Without a driver anywhere there is nothing to remark, and without a device where all drivers work.
+  // Nothing is worth a remark where no rank has a driver, or where all drivers work and find no device.
   const GpuDriver driver = probe_gpu_driver();
   const bool has_gpu = world.all_reduce(static_cast<std::uint8_t>(driver.gpus > 0), Op::max) != 0;
   const bool is_broken = world.all_reduce(static_cast<std::uint8_t>(driver.is_broken), Op::max) != 0;

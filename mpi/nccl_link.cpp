@@ -27,7 +27,7 @@ constexpr auto kPollPause = 200us;
 constexpr auto kLookInterval = 100ms;
 constexpr double kFarewellSeconds = 30;
 
-/// What to say of a fault that is not one of the communication; empty = it is.
+/// The sentence for a fault of a kernel; empty = the fault is one of the communication.
 std::string gpu_error_of(std::string_view fault) {
   if (!fault.starts_with(gpu::kDeviceFault)) return "";
   return std::string(fault) +

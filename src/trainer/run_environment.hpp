@@ -6,8 +6,8 @@
 
 namespace lockstep::trainer {
 
-/// What a run ran on, for env.json: ranks, hosts, GPUs, versions, and the environment variables that steer MPI, slurm,
-/// OpenMP and Lockstep. Nothing else of the environment, which may hold secrets.
+/// The environment of a run, for env.json: ranks, hosts, GPUs, versions, and the environment variables that steer MPI,
+/// slurm, OpenMP and Lockstep. Nothing else of the environment, which may hold secrets.
 /// @param hosts  their names, each once
 /// @param gpus   likewise; empty = the CPU
 std::string environment_json(int world_size, const std::vector<std::string>& hosts,

@@ -113,7 +113,7 @@ std::string last_words(engine::Outcome outcome, const std::string& folder) {
   return verb + " on request; resume with --resume=auto --run.dir=" + folder;
 }
 
-/// What the ranks name, in rank order, without repetitions. Collective.
+/// The names that the ranks give, in rank order, without repetitions. Collective.
 std::vector<std::string> named_by_ranks(const mpi::Communicator& world, const std::string& name) {
   std::vector<std::string> names = world.all_gather(name);
   names.erase(std::unique(names.begin(), names.end()), names.end());

@@ -90,10 +90,10 @@ void check_facts(const at::Tensor& facts, const BatchNorm& layer, int ranks) {
   }
 }
 
-/// What a layer needs in order to train on the batches of all ranks.
+/// The means of a layer to train on the batches of all ranks.
 struct NormExchange {
   std::shared_ptr<mpi::Collectives> collectives;
-  /// Of the last forward on a device: the host reads them one forward later, instead of waiting for the device.
+  /// The host reads those of a forward on a device one forward later, instead of waiting for the device.
   batch::LateValues facts = {};
 
   void check(const at::Tensor& now, const BatchNorm& layer) {
