@@ -423,6 +423,10 @@ class Machine {
 
   void push_storage() {
     const std::vector<std::uint32_t> id = value(pop()).items;
+    if (id.size() == 4 && value(id[0]).text == "module") {  // a class with its source, before version 1.6
+      stack_.push_back(id[1]);
+      return;
+    }
     if (id.size() < 5 || value(id[0]).text != "storage" || value(id[2]).kind != Kind::text) {
       fail("a storage has an unexpected name");
     }

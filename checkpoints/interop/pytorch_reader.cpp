@@ -71,8 +71,6 @@ class PyTorchReader {
 
   /// @param path  of the map or list; "" for the root
   void put_children(const PickleValue& parent, const std::string& path, std::size_t depth) {
-    if (depth >= kMaxDepth)
-      source_.refuse(path.substr(0, 200) + "...", "it is nested too deeply, or in a cycle", CheckpointFault::refused);
     if (!path.empty()) archive_.add_group(path);
     containers_.push_back(&parent);
     const bool is_map = parent.kind == Kind::map;
@@ -164,6 +162,7 @@ class PyTorchReader {
         if (std::ranges::find(containers_, &value) != containers_.end()) {
           return leave_out("a reference to an object that contains it", name);
         }
+        if (depth + 1 >= kMaxDepth) return leave_out("an object that is nested too deeply", name);
         if (archive_.has(child)) source_.refuse(child, "the name is used twice");
         return put_children(value, child, depth + 1);
       case Kind::unsupported:

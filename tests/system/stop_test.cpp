@@ -81,7 +81,8 @@ TEST(StopTest, Usr2ToMpirunSavesAndReturns75) {
 // What Ctrl-C does: the terminal sends INT to the whole group.
 TEST(StopTest, ToolsTrainTurnsTermAndTheFirstInterruptIntoARequest) {
   const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
-  for (const std::string signal : {"TERM", "INT"}) {
+  for (const std::string signal : {"INT", "TERM"}) {
+    if (signal != "INT" && testing::is_sample()) continue;
     const testing::TemporaryFolder folder;
     const std::string train =
         std::string(source != nullptr ? source : ".") + "/tools/train -np 2 --run.dir=" + folder.path("run") + kRun;

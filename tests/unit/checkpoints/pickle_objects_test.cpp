@@ -94,6 +94,7 @@ TEST_F(PickleObjectsTest, ObjectsOfEveryKindAreLeftOutAndNamed) {
       {"posix.uname_result", "cposix\nuname_result\n(" + key("Linux") + "t}\x86R"},
       {"subprocess.CompletedProcess", "csubprocess\nCompletedProcess\n)\x81}" + key("args") + key("git") + "sb"},
       {"int", "\x8B" + le(2000, 4) + std::string(2000, '\1')},
+      {"torch.nn.MSELoss", "(" + key("module") + "ctorch.nn\nMSELoss\n" + key("loss.py") + key("class") + "tQ)\x81}b"},
   };
   for (const auto& [name, value] : cases) {
     expect_left_out(key("extra") + value, {"an object of " + name + " (under 'extra')"});
@@ -110,6 +111,8 @@ TEST_F(PickleObjectsTest, ReferencesToContainersAreLeftOut) {
   expect_left_out(key("extra") + "}q\x05" + key("self") + "h\x05s", {of + "'self')"});
   expect_left_out(key("extra") + "]q\0h\0\x85q\1a0h\1"s, {of + "'0')"});
   expect_left_out(key("extra") + "(]q\0(h\0NNNtq\1aNNN1h\1"s, {of + "'0')"});
+  expect_left_out(key("extra") + std::string(40, ']') + std::string(39, 'a'),
+                  {"an object that is nested too deeply (under '0')"});
 }
 
 TEST_F(PickleObjectsTest, ModulesWithoutParametersAreLeftOut) {
