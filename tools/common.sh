@@ -67,8 +67,34 @@ stated_setting() {
   fi
 }
 
+# cpu_quota: processors that the control groups of this process allow, rounded down; nothing without a limit.
+cpu_quota() {
+  local names group folder limit period least=
+  while IFS=: read -r _ names group; do
+    [[ -z $names || ,$names, == *,cpu,* ]] || continue
+    while true; do
+      folder=/sys/fs/cgroup${names:+/cpu}$group limit=max
+      if [[ -r $folder/cpu.max ]]; then
+        read -r limit period <"$folder/cpu.max"
+      elif [[ -r $folder/cpu.cfs_quota_us ]]; then
+        limit=$(<"$folder/cpu.cfs_quota_us") period=$(<"$folder/cpu.cfs_period_us")
+      fi
+      if [[ $limit =~ ^[1-9][0-9]*$ ]] && ((limit / period < ${least:-limit})); then least=$((limit / period)); fi
+      [[ -n $group ]] || break
+      group=${group%/*}
+    done
+  done </proc/self/cgroup
+  printf '%s' "$least"
+}
+
 # cores: how many this process may use. (nproc alone would answer OMP_NUM_THREADS where that is set.)
-cores() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
+cores() {
+  local processors quota
+  processors=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
+  quota=$(cpu_quota)
+  ((${quota:-processors} < processors)) || quota=$processors
+  echo $((quota > 0 ? quota : 1))
+}
 
 # compile_jobs: one per core, as long as each has 2 GB of memory.
 compile_jobs() {

@@ -102,7 +102,7 @@ Archive read_any_pytorch(const Source& source, const std::string& head, const Fo
   }
   if (!head.starts_with("PK")) return read_legacy_pytorch(source, reading.left_out);
   const Zip zip(source, {reading.part, reading.parts});
-  return is_pytorch(zip) ? read_pytorch(zip, reading.left_out) : read_npz(zip);
+  return is_pytorch(zip) ? read_pytorch(zip, reading.left_out) : read_npz(zip, reading.left_out);
 }
 
 Archive read_kind(const DiskSource& source, const ForeignReading& reading) {
@@ -118,7 +118,7 @@ Archive read_kind(const DiskSource& source, const ForeignReading& reading) {
     case FileKind::pytorch:
       return read_any_pytorch(source, head_of(source), reading);
     case FileKind::npz:
-      return read_npz(Zip(source, {reading.part, reading.parts}));
+      return read_npz(Zip(source, {reading.part, reading.parts}), reading.left_out);
     case FileKind::unknown:
       break;
   }

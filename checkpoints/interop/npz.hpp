@@ -22,8 +22,9 @@ struct NpyHeader {
 /// @throws CheckpointError  without a path
 NpyHeader parse_npy(std::span<const std::byte> record);
 
-/// Records that are no .npy are left out.
-Archive read_npz(const Zip& zip);
+/// Records that are no .npy are left out. So are arrays of texts, objects and records beside other arrays.
+/// @param left_out  where given, descriptions of those arrays, see ForeignReading
+Archive read_npz(const Zip& zip, std::vector<std::string>* left_out = nullptr);
 
 void write_npz(NewFile& file, const std::vector<NamedArray>& arrays,
                const std::map<std::string, std::string>& metadata);

@@ -82,7 +82,10 @@ class LineParser {
 
   std::string text() {
     skip_blanks();
-    if (rest_.starts_with('[')) fail_npz("its elements are records with several fields; a tensor cannot hold them");
+    if (rest_.starts_with('[')) {
+      fail_npz("its elements are records with several fields; a tensor cannot hold them",
+               CheckpointFault::incompatible);
+    }
     const char quote = rest_.empty() ? ' ' : rest_.front();
     if (quote != '\'' && quote != '"') malformed();
     const std::size_t end = rest_.find(quote, 1);
@@ -174,6 +177,13 @@ NpyHeader checked_header(const Source& source, const std::string& object, const 
   }
 }
 
+/// The message without the file and the object.
+std::string reason_of(const CheckpointError& error) {
+  const std::string start = error.path() + ": " + error.object() + ": ";
+  const std::string message = error.what();
+  return message.starts_with(start) ? message.substr(start.size()) : message;
+}
+
 }  // namespace
 
 NpyHeader parse_npy(std::span<const std::byte> record) {
@@ -191,11 +201,12 @@ NpyHeader parse_npy(std::span<const std::byte> record) {
   return header;
 }
 
-Archive read_npz(const Zip& zip) {
+Archive read_npz(const Zip& zip, std::vector<std::string>* left_out) {
   const Source& source = zip.source();
   Archive archive;
   archive.set_origin(source.path());
   Expansion expansion(source);
+  std::optional<CheckpointError> other;  // of the first array that is left out
   const auto is_ours = [](const ZipRecord& record) {
     return record.name.ends_with(kNpySuffix) || record.name == kMetadataRecord;
   };
@@ -211,9 +222,17 @@ Archive read_npz(const Zip& zip) {
     const std::string name = record.name.substr(0, record.name.size() - kNpySuffix.size());
     const std::string object = quoted("array", name);
     const Block block = zip.read(record, object, expansion);
-    const NpyHeader header = checked_header(source, object, block);
-    put_array(source, archive, "/" + part_of(source, name), array_of(block, header));
+    try {
+      const NpyHeader header = checked_header(source, object, block);
+      put_array(source, archive, "/" + part_of(source, name), array_of(block, header));
+    } catch (const CheckpointError& error) {
+      const bool is_other = error.fault() == CheckpointFault::incompatible || error.fault() == CheckpointFault::refused;
+      if (!is_other) throw;
+      if (!other) other = error;
+      if (left_out != nullptr) left_out->push_back(object + ": " + reason_of(error));
+    }
   }
+  if (other && archive.array_paths().empty()) throw CheckpointError(*other);
   read_metadata(zip, kMetadataRecord, archive);
   return archive;
 }

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -22,6 +23,7 @@ using Kind = PickleValue::Kind;
 
 constexpr std::size_t kMaxValues = 4'000'000;
 constexpr std::size_t kMaxNameBytes = 200;
+constexpr std::size_t kMaxIntegerBytes = 1024;
 
 /// Any two's complement number in decimal.
 std::string decimal(std::vector<std::uint8_t> bytes) {  // little endian
@@ -119,6 +121,9 @@ class Machine {
     push(PickleValue{.kind = kind, .text = std::move(text), .items = {}});
   }
   void push_text(std::string value) { push(PickleValue{.kind = Kind::text, .text = std::move(value), .items = {}}); }
+  void push_converted_text(std::string value) {
+    push(PickleValue{.kind = Kind::text, .integer = 1, .text = std::move(value), .items = {}});
+  }
 
   PickleValue& value(std::uint32_t index) { return pickle_.values[index]; }
   std::uint32_t pop() {
@@ -173,7 +178,10 @@ class Machine {
         push_integer(number<std::uint16_t>());
         return true;
       case 0x8A:
-        push_long();
+        push_long(number<std::uint8_t>());
+        return true;
+      case 0x8B:
+        push_long(number<std::uint32_t>());
         return true;
       case 'G':
         push_real();
@@ -218,6 +226,12 @@ class Machine {
         return true;
       case 'j':
         recall(number<std::uint32_t>());
+        return true;
+      case '0':  // of tuples that contain themselves, as the next one
+        pop();
+        return true;
+      case '1':
+        pop_to_mark();
         return true;
       default:
         return false;
@@ -286,12 +300,12 @@ class Machine {
     stack_.push_back(found->second);
   }
 
-  void push_long() {
-    const auto bytes = take(number<std::uint8_t>());
+  void push_long(std::size_t count) {
+    const auto bytes = take(count);
+    if (bytes.size() > kMaxIntegerBytes) return push_unknown(Kind::unknown, "int");
     if (bytes.size() > 8) {
       const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
-      push_text(decimal({first, first + bytes.size()}));
-      return;
+      return push_converted_text(decimal({first, first + bytes.size()}));
     }
     const bool is_negative = !bytes.empty() && (bytes.back() & std::byte{0x80}) != std::byte{0};
     std::int64_t value = is_negative ? -1 : 0;
@@ -389,26 +403,53 @@ class Machine {
     return numbers;
   }
 
+  struct StorageType {
+    DType dtype;
+    std::vector<std::uint32_t> other;  ///< the name, if `dtype` only has the same size
+  };
+
+  /// None if the size of an element is not known.
+  std::optional<StorageType> type_of_storage(std::uint32_t name) {
+    if (!is_unknown(value(name))) {
+      const AllowedName& type = name_of(name);
+      if (type.kind != Named::storage && type.kind != Named::untyped_storage) fail("a storage has no element type");
+      return StorageType{type.dtype, {}};
+    }
+    const auto* const row = std::find_if(std::begin(kUnsupportedStorages), std::end(kUnsupportedStorages),
+                                         [&](const UnsupportedStorage& one) { return one.name == value(name).text; });
+    if (row == std::end(kUnsupportedStorages)) return std::nullopt;
+    return StorageType{row->same_size, {name}};
+  }
+
   void push_storage() {
     const std::vector<std::uint32_t> id = value(pop()).items;
+    if (id.size() == 4 && value(id[0]).text == "module") {  // a class with its source, before version 1.6
+      stack_.push_back(id[1]);
+      return;
+    }
     if (id.size() < 5 || value(id[0]).text != "storage" || value(id[2]).kind != Kind::text) {
       fail("a storage has an unexpected name");
     }
-    if (is_unknown(value(id[1]))) return push_unknown(Kind::unsupported, "a tensor of a " + value(id[1]).text);
-    const AllowedName& type = name_of(id[1]);
-    if (type.kind != Named::storage && type.kind != Named::untyped_storage) fail("a storage has no element type");
+    const auto type = type_of_storage(id[1]);
+    if (!type) return push_unknown(Kind::unsupported, "a tensor of a " + value(id[1]).text);
     const std::int64_t count = integer_of(id[4]);
     std::int64_t bytes = 0;
-    if (count < 0 || __builtin_mul_overflow(count, static_cast<std::int64_t>(size_of(type.dtype)), &bytes)) {
+    if (count < 0 || __builtin_mul_overflow(count, static_cast<std::int64_t>(size_of(type->dtype)), &bytes)) {
       fail("a storage of " + std::to_string(count) + " elements is impossible");
     }
-    push(PickleValue{
-        .kind = Kind::storage, .dtype = type.dtype, .integer = bytes, .text = value(id[2]).text, .items = {}});
+    push(PickleValue{.kind = Kind::storage,
+                     .dtype = type->dtype,
+                     .integer = bytes,
+                     .text = value(id[2]).text,
+                     .items = type->other});
   }
 
   /// Describes a tensor that no array of ours can hold; "" for others.
   std::string unsupported_tensor(const std::vector<std::uint32_t>& args, bool is_typed) {
-    if (value(args[0]).kind == Kind::unsupported) return value(args[0]).text;
+    const PickleValue& storage = value(args[0]);
+    if (storage.kind == Kind::unsupported) return storage.text;
+    const bool has_other_type = storage.kind == Kind::storage && !storage.items.empty();
+    if (has_other_type) return "a tensor of a " + value(storage.items.front()).text;
     if (is_typed && is_unknown(value(args[6]))) return "a tensor of type " + value(args[6]).text;
     const std::size_t metadata_at = is_typed ? 7 : 6;
     if (args.size() <= metadata_at) return "";
@@ -451,7 +492,8 @@ class Machine {
     const auto is_this = [&called](std::string_view name) {
       return name.ends_with('.') ? called.text.starts_with(name) : called.text == name;
     };
-    if (std::any_of(std::begin(kRefusedCalls), std::end(kRefusedCalls), is_this)) refuse_class(called);
+    const bool is_data = std::ranges::find(kDataClasses, called.text) != std::end(kDataClasses);
+    if (!is_data && std::any_of(std::begin(kRefusedCalls), std::end(kRefusedCalls), is_this)) refuse_class(called);
     const auto* const row = std::find_if(std::begin(kUnsupportedTensors), std::end(kUnsupportedTensors),
                                          [&](const UnsupportedTensor& tensor) { return tensor.name == called.text; });
     if (row == std::end(kUnsupportedTensors)) return push_unknown(Kind::unknown, called.text);
@@ -468,7 +510,7 @@ class Machine {
 
   void push_parameter(const std::vector<std::uint32_t>& args) {
     const Kind kind = args.empty() ? Kind::none : value(args[0]).kind;
-    if (kind == Kind::unknown || kind == Kind::unknown_name) refuse_class(value(args[0]));
+    if (kind == Kind::unknown) return push_unknown(Kind::unsupported, "a parameter of " + value(args[0]).text);
     if (kind != Kind::tensor && kind != Kind::unsupported) fail("a parameter is not a tensor");
     stack_.push_back(args[0]);
   }
@@ -518,7 +560,7 @@ class Machine {
     if (args.empty()) fail("a device has no name");
     std::string device = value(args[0]).text;
     if (args.size() > 1) device += ":" + std::to_string(value(args[1]).integer);
-    push_text(std::move(device));
+    push_converted_text(std::move(device));
   }
 
   /// Given as text whose characters are the bytes.

@@ -22,7 +22,7 @@ struct PickleValue {
     boolean,
     integer,
     real,
-    text,   ///< str, torch.device; also an integer of more than 64 bits, in decimal
+    text,   ///< str; also a torch.device and, in decimal, an integer of more than 64 bits: then `integer` is 1
     dtype,  ///< a torch dtype; `text` is its name
     bytes,  ///< bytearray, in `text`
     list,   ///< list, set, torch.Size, and complex as two numbers
@@ -32,7 +32,7 @@ struct PickleValue {
     unknown_name,  ///< another name, in `text`
     unknown,       ///< an object of another class, in `text`; `integer` is 1 if it is a module with parameters
     unsupported,   ///< a tensor of a type that DType lacks, described in `text`
-    storage,       ///< `integer` bytes of `dtype`, under the key `text`
+    storage,       ///< `integer` bytes of `dtype`, under the key `text`; an item is the name of a type that we lack
     tensor,        ///< `integer` is its place in Pickle::tensors
   };
   Kind kind = Kind::none;

@@ -77,6 +77,18 @@ inline constexpr AllowedName kAllowedNames[] = {
     {"torch.complex128", Named::dtype, DType::complex128},
 };
 
+/// Storages of tensors which no array of ours can hold.
+struct UnsupportedStorage {
+  std::string_view name;
+  DType same_size;  ///< a type whose elements have as many bytes
+};
+
+inline constexpr UnsupportedStorage kUnsupportedStorages[] = {
+    {"torch.QInt8Storage", DType::int8},     {"torch.QUInt8Storage", DType::uint8},
+    {"torch.QInt32Storage", DType::int32},   {"torch.QUInt4x2Storage", DType::uint8},
+    {"torch.QUInt2x4Storage", DType::uint8},
+};
+
 /// Functions that create tensors which no array of ours can hold.
 struct UnsupportedTensor {
   std::string_view name;
@@ -119,6 +131,13 @@ inline constexpr std::string_view kRefusedCalls[] = {
     "__builtin__.compile",
     "__builtin__.open",
     "__builtin__.__import__",
+};
+
+/// Classes of plain data in these modules, which programs store to describe where a run took place.
+inline constexpr std::string_view kDataClasses[] = {
+    "os.stat_result",     "os.statvfs_result",           "os.terminal_size",
+    "posix.uname_result", "posix.times_result",          "socket.AddressFamily",
+    "socket.SocketKind",  "subprocess.CompletedProcess", "subprocess.CalledProcessError",
 };
 
 }  // namespace lockstep::checkpoints

@@ -71,9 +71,8 @@ class PyTorchReader {
 
   /// @param path  of the map or list; "" for the root
   void put_children(const PickleValue& parent, const std::string& path, std::size_t depth) {
-    if (depth >= kMaxDepth)
-      source_.refuse(path.substr(0, 200) + "...", "it is nested too deeply, or in a cycle", CheckpointFault::refused);
     if (!path.empty()) archive_.add_group(path);
+    containers_.push_back(&parent);
     const bool is_map = parent.kind == Kind::map;
     const TextKeys texts = is_map ? texts_beside_numbers(parent) : TextKeys();
     for (std::size_t i = 0; i < parent.items.size(); i += is_map ? 2 : 1) {
@@ -86,16 +85,19 @@ class PyTorchReader {
         put_child(value, path, *name, depth);
       }
     }
+    containers_.pop_back();
   }
 
   using TextKeys = std::unordered_set<std::string_view>;
+
+  static bool is_python_text(const PickleValue& key) { return key.kind == Kind::text && key.integer == 0; }
 
   /// The texts among the keys of a map that also has numbers; none if it has only texts.
   TextKeys texts_beside_numbers(const PickleValue& map) const {
     TextKeys texts;
     for (std::size_t i = 0; i < map.items.size(); i += 2) {
       const PickleValue& key = pickle_.values[map.items[i]];
-      if (key.kind == Kind::text) texts.insert(key.text);
+      if (is_python_text(key)) texts.insert(key.text);
     }
     return texts.size() == map.items.size() / 2 ? TextKeys() : texts;
   }
@@ -103,10 +105,14 @@ class PyTorchReader {
   /// The name of an entry; none if the entry is left out, because its key cannot be a name.
   std::optional<std::string> name_of_key(const PickleValue& key, const TextKeys& texts, const std::string& path) {
     std::string reason;
-    if (key.kind == Kind::text) {
+    if (is_python_text(key)) {
       if (key.text.empty()) reason = "with an empty key";
       if (!is_utf8(key.text)) reason = "with a key that is not UTF-8";
+      if (encode_name(key.text).size() > kMaxPartBytes) reason = "with a key of more than 1024 bytes";
       if (reason.empty()) return key.text;
+    } else if (key.kind == Kind::text && is_utf8(key.text)) {
+      if (!key.text.empty() && !texts.contains(key.text)) return key.text;
+      reason = "with '" + key.text + "' as its key, which is also a text";
     } else if (key.kind == Kind::integer) {
       const std::string number = std::to_string(key.integer);
       if (!texts.contains(number)) return number;
@@ -153,6 +159,10 @@ class PyTorchReader {
       case Kind::list:
       case Kind::tuple:
       case Kind::map:
+        if (std::ranges::find(containers_, &value) != containers_.end()) {
+          return leave_out("a reference to an object that contains it", name);
+        }
+        if (depth + 1 >= kMaxDepth) return leave_out("an object that is nested too deeply", name);
         if (archive_.has(child)) source_.refuse(child, "the name is used twice");
         return put_children(value, child, depth + 1);
       case Kind::unsupported:
@@ -243,6 +253,7 @@ class PyTorchReader {
   std::unordered_map<std::string, Block> storages_;
   std::map<View, std::string> views_;  ///< path of each
   std::vector<std::string> left_out_;
+  std::vector<const PickleValue*> containers_;  ///< the present one and those that contain it
   struct {
     std::string path, description;
   } unsupported_;  ///< the first tensor of a type that DType lacks

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -9,7 +10,11 @@ namespace lockstep {
 /// A record of a CSV file with its line end, as in RFC 4180: a field with a comma, a quote or a line end is quoted.
 std::string csv_record(const std::vector<std::string>& fields);
 
-/// The records of a CSV file. Lines can end with LF or CRLF; a last record without a line end is left out.
-std::vector<std::vector<std::string>> parse_csv(const std::string& text);
+/// Several texts in one field, separated by semicolons; one with a semicolon or a quote is quoted.
+std::string csv_list(const std::vector<std::string>& texts);
+
+/// The records of a CSV file, also as spreadsheets save it: with a byte order mark, lines that end with LF, CRLF or CR,
+/// or a last line without an end. A last record with an open quote was cut off and is left out.
+std::vector<std::vector<std::string>> parse_csv(std::string_view text);
 
 }  // namespace lockstep

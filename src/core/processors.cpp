@@ -6,7 +6,9 @@
 #include <sched.h>
 #include <sys/stat.h>
 #include <thread>
+#include <vector>
 
+#include "core/text.hpp"
 #include "core/text_stream.hpp"
 
 namespace lockstep {
@@ -35,6 +37,29 @@ std::string identity_of(const fs::path& group) {
   return std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino);
 }
 
+/// Folders on which hierarchies of control groups are mounted.
+struct GroupMounts {
+  std::vector<fs::path> unified;  ///< version 2, also beside version 1
+  std::vector<fs::path> cpu;      ///< version 1 with the controller of processors
+};
+
+/// The usual places, and others that /proc/self/mountinfo states in lines such as
+/// "31 24 0:27 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu".
+GroupMounts mounts_in(const fs::path& root) {
+  const fs::path usual = root / "sys/fs/cgroup";
+  GroupMounts mounts{.unified = {usual, usual / "unified"}, .cpu = {usual / "cpu", usual / "cpu,cpuacct"}};
+  std::ifstream file(root / "proc/self/mountinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::vector<std::string> words = split_list(line, ' ');
+    const auto dash = std::find(words.begin(), words.end(), "-");
+    if (words.size() < 5 || words.end() - dash < 4) continue;
+    const fs::path place = root / fs::path(words[4]).relative_path();
+    if (dash[1] == "cgroup2") mounts.unified.push_back(place);
+    if (dash[1] == "cgroup" && ("," + dash[3] + ",").find(",cpu,") != std::string::npos) mounts.cpu.push_back(place);
+  }
+  return mounts;
+}
+
 /// Looks at a group and at those that contain it.
 void take_smallest(std::optional<CpuQuota>& smallest, const fs::path& mount, const std::string& group) {
   fs::path path = fs::path(group).relative_path();
@@ -51,7 +76,7 @@ void take_smallest(std::optional<CpuQuota>& smallest, const fs::path& mount, con
 
 std::optional<CpuQuota> cpu_quota(const std::string& root) {
   std::optional<CpuQuota> smallest;
-  const fs::path mount = fs::path(root) / "sys/fs/cgroup";
+  const GroupMounts mounts = mounts_in(root);
   std::ifstream groups(fs::path(root) / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {  // "0::/job" or "4:cpu,cpuacct:/job"
     const std::size_t first = line.find(':');
@@ -59,10 +84,10 @@ std::optional<CpuQuota> cpu_quota(const std::string& root) {
     if (second == std::string::npos) continue;
     const std::string names = line.substr(first + 1, second - first - 1);
     const std::string group = line.substr(second + 1);
-    if (names.empty()) take_smallest(smallest, mount, group);
-    if (("," + names + ",").find(",cpu,") == std::string::npos) continue;
-    std::error_code missing;
-    take_smallest(smallest, fs::exists(mount / names, missing) ? mount / names : mount / "cpu", group);
+    const bool has_cpu = ("," + names + ",").find(",cpu,") != std::string::npos;
+    for (const fs::path& mount : names.empty() ? mounts.unified : mounts.cpu) {
+      if (names.empty() || has_cpu) take_smallest(smallest, mount, group);
+    }
   }
   return smallest;
 }

@@ -203,13 +203,17 @@ std::string suspected_type(Bytes file) {
 }  // namespace
 
 TokenFormat token_format(Bytes file, const std::string& type, const std::string& path) {
+  auto stated = llm_c_format(file, path);
+  if (!stated) stated = npy_format(file, path);
+  if (stated) {
+    if (type == "auto" || stated->text.starts_with(type + " ")) return *stated;
+    throw DataError(path, "contains " + stated->text + ", but data.token_type = " + type + "; use auto");
+  }
   if (type != "auto") {
     const auto* const row =
         std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& each) { return each.name == type; });
     return format_of(*row, file, 0, "", path);
   }
-  if (const auto format = llm_c_format(file, path)) return *format;
-  if (const auto format = npy_format(file, path)) return *format;
   for (const auto& [magic, name] : kOthers) {
     if (text_of(file).starts_with(magic)) {
       throw DataError(path, std::string("is ") + name + ", but a token file contains integers, one after the other");

@@ -18,8 +18,9 @@ struct TokenFormat {
 
 /// Recognizes the headers of llm.c and of NumPy's .npy files. Other files contain tokens only.
 /// @param type  data.token_type: "auto", or the type of a file that contains tokens only. "auto" is uint16 there
-/// @throws DataError  the header contradicts the size of the file, the content is no integers of a supported type, or
-///                    tokens of the type auto look like integers of 32 or 64 bits; the message names the path
+/// @throws DataError  the header contradicts the size of the file or the type, the content is no integers of a
+///                    supported type, or tokens of the type auto look like integers of 32 or 64 bits; the message names
+///                    the path
 TokenFormat token_format(std::span<const std::uint8_t> file, const std::string& type, const std::string& path);
 
 /// The token at an index. @return  -1 = the number is negative or exceeds 63 bits

@@ -106,11 +106,12 @@ TEST(CrashTest, AKilledRunContinuesBitForBit) {
   const std::set<std::string> shared_before = files_in_shared_memory(segments.path());
 
   std::mt19937_64 random(testing::test_seed());
-  const int kills = testing::is_long_run() ? kKillsOfALongRun : static_cast<int>(2 * kKinds.size());
+  const int kind_count = static_cast<int>(kKinds.size());
+  const int kills = testing::is_long_run() ? kKillsOfALongRun : testing::is_sample() ? kind_count : 2 * kind_count;
   int killed_early = 0;
   for (int i = 0; i < kills; ++i) {
     const Kind& kind = kKinds[static_cast<std::size_t>(i) % kKinds.size()];
-    const bool kills_all = i / static_cast<int>(kKinds.size()) % 2 == 1;
+    const bool kills_all = (i + i / kind_count) % 2 == 1;  // both with each kind, and in turn
     const double seconds = std::uniform_real_distribution<double>(0.1, 1.1 * duration)(random);
     const std::string run = folder.path("run" + std::to_string(i));
     const std::string what =

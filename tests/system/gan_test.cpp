@@ -40,26 +40,23 @@ class GanTest : public ::testing::TestWithParam<Case> {
   }
 };
 
-// The losses of every step after the restart, and every byte of the checkpoint at the end.
-TEST_P(GanTest, ContinuesBitForBit) {
+// The losses of every step after the restart, and every byte of the checkpoint at the end. Digits are far from what an
+// untrained generator makes, so that the discriminator knows them soon.
+TEST_P(GanTest, LearnsAndContinuesBitForBit) {
   const TemporaryFolder folder;
-  const std::vector<std::string> whole = lines_with(train(folder.path() + "/whole", 24), "losses");
-  ASSERT_EQ(whole.size(), 24U);
-  const std::string parts = folder.path() + "/parts";
-  EXPECT_EQ(lines_with(train(parts, 9), "losses").size(), 9U);
-  EXPECT_EQ(lines_with(train(parts, 24), "losses"), std::vector<std::string>(whole.begin() + 9, whole.end()));
-  const Outcome diff = testing::run_shell(testing::ckpt_program() + " diff --bitwise " + folder.path() +
-                                          "/whole/step-000000000024 " + parts + "/step-000000000024");
-  EXPECT_EQ(diff.exit_code, 0) << diff.output;
-}
-
-// Digits are far from what an untrained generator makes: the discriminator knows them soon.
-TEST_P(GanTest, TheDiscriminatorLearns) {
-  const TemporaryFolder folder;
-  const std::string said = train(folder.path(), 60);
+  const std::string said = train(folder.path() + "/whole", 60);
+  const std::vector<std::string> whole = lines_with(said, "losses");
+  ASSERT_EQ(whole.size(), 60U);
   const std::vector<std::string> result = lines_with(said, "predicted as real: ");
   ASSERT_EQ(result.size(), 1U) << said;
   EXPECT_GT(std::atof(result[0].substr(result[0].rfind(' ')).c_str()), 0.9) << said;
+
+  const std::string parts = folder.path() + "/parts";
+  EXPECT_EQ(lines_with(train(parts, 9), "losses").size(), 9U);
+  EXPECT_EQ(lines_with(train(parts, 60), "losses"), std::vector<std::string>(whole.begin() + 9, whole.end()));
+  const Outcome diff = testing::run_shell(testing::ckpt_program() + " diff --bitwise " + folder.path() +
+                                          "/whole/step-000000000060 " + parts + "/step-000000000060");
+  EXPECT_EQ(diff.exit_code, 0) << diff.output;
 }
 
 INSTANTIATE_TEST_SUITE_P(Runs, GanTest, ::testing::Values(Case{1, ""}, Case{2, ""}, Case{2, "fp16"}),
@@ -85,36 +82,34 @@ class GanTrainerTest : public ::testing::TestWithParam<int> {
                               options(run) + more);
   }
   static std::string checkpoint(const std::string& run) { return run + "/ckpt/step-000000000040"; }
+
+  /// In the output, the log, the report and the checkpoint.
+  static void expect_both_parts(const std::string& run, const std::string& output) {
+    EXPECT_NE(output.find("optimizer discriminator: rmsprop, generator: adam"), std::string::npos) << output;
+    const std::string log = testing::read_file(run + "/metrics.jsonl");
+    for (const char* name : {"lr/generator", "lr/discriminator", "loss_generator", "loss_discriminator"}) {
+      EXPECT_NE(log.find("\"" + std::string(name)), std::string::npos) << name << "\n" << log;
+    }
+    EXPECT_NE(testing::read_file(run + "/report.html").find("generated"), std::string::npos);
+    const std::string info = testing::run_shell(testing::ckpt_program() + " info " + checkpoint(run)).output;
+    EXPECT_NE(info.find("generator: adam"), std::string::npos) << info;
+    EXPECT_NE(info.find("discriminator: rmsprop"), std::string::npos) << info;
+  }
 };
 
-// Every array of the checkpoint at the end, and the losses in the log.
-TEST_P(GanTrainerTest, AKilledRunContinuesBitForBit) {
+// Every array of the checkpoint at the end.
+TEST_P(GanTrainerTest, ShowsBothPartsAndContinuesBitForBit) {
   const TemporaryFolder folder;
   const std::string straight = folder.path("straight");
   const Outcome whole = train(straight);
   ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  expect_both_parts(straight, whole.output);
   const std::string run = folder.path("run");
   EXPECT_NE(train(run, "", "KILL_AT=21").exit_code, 0);
   const Outcome resumed = train(run);
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
   const checkpoints::Archive expected = checkpoints::read(checkpoint(straight));
   EXPECT_EQ(testing::differences(expected, checkpoints::read(checkpoint(run))), "");
-}
-
-TEST_P(GanTrainerTest, LogReportAndCheckpointShowBothParts) {
-  const TemporaryFolder folder;
-  const std::string run = folder.path("run");
-  const Outcome outcome = train(run);
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
-  EXPECT_NE(outcome.output.find("optimizer discriminator: rmsprop, generator: adam"), std::string::npos);
-  const std::string log = testing::read_file(run + "/metrics.jsonl");
-  for (const char* name : {"lr/generator", "lr/discriminator", "loss_generator", "loss_discriminator"}) {
-    EXPECT_NE(log.find("\"" + std::string(name)), std::string::npos) << name << "\n" << log;
-  }
-  EXPECT_NE(testing::read_file(run + "/report.html").find("generated"), std::string::npos);
-  const std::string info = testing::run_shell(testing::ckpt_program() + " info " + checkpoint(run)).output;
-  EXPECT_NE(info.find("generator: adam"), std::string::npos) << info;
-  EXPECT_NE(info.find("discriminator: rmsprop"), std::string::npos) << info;
 }
 
 TEST_P(GanTrainerTest, OtherPartsAreRefused) {

@@ -16,7 +16,7 @@ namespace slurm_test {
 using testing::Outcome;
 
 constexpr int kNotPermitted = 77;
-constexpr std::int64_t kSteps = 7500;
+constexpr std::int64_t kSteps = 3000;
 
 /// One epoch, so that every stop is in the middle of one.
 const std::string kRun =

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/image/codecs.hpp"
 
@@ -71,22 +72,30 @@ void read_frame_header(FileBytes file, ImageHeader& header) {
   }
 }
 
-/// Metadata can stand anywhere before the pixels. The first EXIF data and the last XMP count.
-Metadata metadata_of(FileBytes file) {
+/// Metadata can stand anywhere before the pixels. EXIF data can have several segments, of XMP the last one counts.
+int jpeg_orientation(FileBytes file) {
   Metadata metadata;
+  std::vector<std::byte> joined;
   try {
     for (std::size_t at = kFirstSegment;;) {
       const Segment segment = next_segment(file, at);
       if (segment.marker == 0xD9 || segment.marker == 0xDA) break;
       if (segment.marker != 0xE1 || segment.end > file.size()) continue;
       const FileBytes content = file.subspan(segment.begin, segment.end - segment.begin);
-      const bool is_exif = has_text(content, 0, kExifName.data(), kExifName.size());
-      if (is_exif && metadata.exif.empty()) metadata.exif = content;
       if (has_text(content, 0, kXmpName.data(), kXmpName.size())) metadata.xmp = content.subspan(kXmpName.size());
+      if (!has_text(content, 0, kExifName.data(), kExifName.size())) continue;
+      if (metadata.exif.empty()) {
+        metadata.exif = content;
+        continue;
+      }
+      if (joined.empty()) joined.assign(metadata.exif.begin(), metadata.exif.end());
+      const FileBytes rest = content.subspan(kExifName.size());
+      joined.insert(joined.end(), rest.begin(), rest.end());
+      metadata.exif = joined;
     }
   } catch (const DataError&) {  // the decoder reports damage after the frame header
   }
-  return metadata;
+  return metadata.orientation();
 }
 
 }  // namespace
@@ -94,7 +103,7 @@ Metadata metadata_of(FileBytes file) {
 ImageHeader read_jpeg_header(FileBytes file) {
   ImageHeader header{.format = ImageFormat::jpeg};
   read_frame_header(file, header);
-  header.orientation = metadata_of(file).orientation();
+  header.orientation = jpeg_orientation(file);
   return header;
 }
 

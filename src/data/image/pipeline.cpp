@@ -317,7 +317,10 @@ void Pipeline::run(const StoredImage& stored, const batch::Draw& draw, std::span
 
 void Pipeline::run_mask(const StoredImage& stored, std::int64_t classes, Workspace& workspace) const {
   Image& mask = workspace.mask;
-  decode_mask(stored.file, read_image_header(stored.file, options_.max_bytes), mask);
+  const ImageHeader header = read_image_header(stored.file, options_.max_bytes);
+  decode_mask(stored.file, header, mask);
+  const bool turns = options_.applies_orientation && header.orientation != 1;
+  if (turns) apply_orientation(mask, header.orientation, workspace.spare);
   if (mask.size() != workspace.mask_size) {
     throw DataError("the mask has " + size_text(mask.size()) + " pixels (height x width), but its image has " +
                     size_text(workspace.mask_size) + "; correct or exclude the pair");

@@ -19,6 +19,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::size_t kSignatureSize = 8;
+constexpr std::string_view kExifKeyword = "exif";
 constexpr std::string_view kRawProfile = "Raw profile type exif";
 constexpr std::string_view kXmpKeyword = "XML:com.adobe.xmp";
 constexpr std::size_t kHeaderChunk = kSignatureSize + 8;  // after length and name of the first chunk
@@ -133,7 +134,7 @@ std::vector<std::byte> raw_profile(FileBytes text) {
   return bytes_of_hex(text);
 }
 
-/// Metadata can stand before and after the pixels.
+/// Metadata can stand before and after the pixels. Of several, the last one counts.
 int png_orientation(FileBytes file) {
   Metadata metadata;
   std::vector<std::byte> profile;
@@ -143,11 +144,13 @@ int png_orientation(FileBytes file) {
     if (length > file.size() - at - 8) break;
     const FileBytes chunk = file.subspan(at + 8, length);
     const std::string type(reinterpret_cast<const char*>(file.data()) + at + 4, 4);
+    if (type == "IEND") break;
     if (type == "eXIf") metadata.exif = chunk;
-    if (type == "tEXt" || type == "zTXt") {
-      if (auto text = text_in(type, chunk, kRawProfile); !text.empty()) profile = raw_profile(text);
+    if (type == "tEXt" && has_text(chunk, 0, kExifKeyword.data(), kExifKeyword.size() + 1)) {
+      metadata.exif = chunk.subspan(kExifKeyword.size() + 1);
     }
-    if (type == "iTXt") {
+    if (type == "tEXt" || type == "zTXt" || type == "iTXt") {
+      if (auto text = text_in(type, chunk, kRawProfile); !text.empty()) profile = raw_profile(text);
       if (auto text = text_in(type, chunk, kXmpKeyword); !text.empty()) xmp = std::move(text);
     }
     at += 12 + length;

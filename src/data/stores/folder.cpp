@@ -145,8 +145,10 @@ ImageSplits open_unlabelled(const Section& data) {
       std::move(lines), FileStore::Options{.root = path, .max_file_bytes = data.integer("max_image_bytes")});
   ImageSplits splits{.train = store, .val = store, .test = store};
   if (listing.passed_over_count > 0) {
+    std::string name = listing.passed_over.front();
+    std::replace(name.begin(), name.end(), '\n', ' ');
     splits.notes.push_back(path + ": skipped " + std::to_string(listing.passed_over_count) +
-                           " files that are no images, such as " + listing.passed_over.front());
+                           " files that are no images, such as " + name);
   }
   return splits;
 }

@@ -49,6 +49,7 @@ data::Splits open_data(const mpi::Communicator& world, const TrainRequest& reque
   data::Splits splits = open_splits(world, sections.at("data"), request.registry, options, statistics);
   world.all_or_throw([&] {
     const EvalSettings eval = EvalSettings::from(sections.at("eval"));
+    if (splits.train->size() < 1) throw DataError(sections.at("data").cite("name") + ": there are no samples to train");
     if (eval.when == "never" || split_of(splits, eval.split).size() > 0) return;
     throw DataError(eval.split.cite + ": the split '" + eval.split.value + "' has no samples");
   });

@@ -217,7 +217,7 @@ std::vector<SampleText::Cell> SampleText::cells(const BatchPredictions& predicti
   const auto names_of = [this](const std::vector<std::int64_t>& classes) {
     std::vector<std::string> names;
     for (const std::int64_t c : classes) names.push_back(name_of(c));
-    return joined(names, ";");
+    return csv_list(names);
   };
   const bool has_scores = predictions.probabilities.defined();
   const bool is_multilabel = task_.kind == TaskKind::multilabel;

@@ -4,6 +4,7 @@
 
 #include "small_run.hpp"
 #include "support/sentence.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
 namespace evaluation_test {
@@ -11,10 +12,14 @@ namespace evaluation_test {
 /// No sample at all.
 class Nothing : public data::Dataset {
  public:
+  explicit Nothing(Task task = {}) : task_(std::move(task)) {}
   std::int64_t size() const override { return 0; }
-  Task task() const override { return {}; }
+  Task task() const override { return task_; }
   std::uint64_t digest() const override { return 0; }
   batch::Batch get(std::span<const batch::Draw>) const override { return {}; }
+
+ private:
+  Task task_;
 };
 
 // 101 samples divide evenly among neither 2 nor 3 nor 4 ranks, nor into batches of 7.
@@ -65,6 +70,42 @@ TEST(EvaluationTest, AnEmptyDataSetIsRefused) {
   SmallRun run(world, {{"model.name", "mlp"}, {"data.val_size", "8"}});
   EXPECT_EQ(testing::sentence_of<DataError>([&] { evaluate(run.strategy, Nothing(), 4); }),
             "there are no samples to evaluate");
+}
+
+/// Trains with digits, but without samples in one split.
+void train_without(const std::string& empty, const std::string& folder, const Settings& settings) {
+  Registry registry;
+  registry.sources.push_back({.name = "empty", .help = "", .keys = {}, .open = [empty](const Section& data) {
+                                data::Splits splits = data::builtin_sources().front().open(data);
+                                (empty == "train" ? splits.train : splits.val) =
+                                    std::make_shared<Nothing>(splits.train->task());
+                                return splits;
+                              }});
+  const Sections sections = sections_of(with(kTwelveSteps, with({{"data.name", "empty"}}, settings)), registry);
+  train(mpi::Communicator::world(), {.sections = sections,
+                                     .registry = registry,
+                                     .checkpoint_directory = folder,
+                                     .config_ini = "",
+                                     .environment_json = "{}",
+                                     .reporter = [](const Record&) {},
+                                     .on_start = [](std::int64_t, const auto&) { ADD_FAILURE() << "it has started"; },
+                                     .hooks = {}});
+}
+
+TEST(EvaluationTest, AnEmptySplitIsRefusedBeforeTheFirstStep) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const testing::TemporaryFolder own;
+  const std::string folder = world.broadcast(own.path());
+  const auto expect_refused = [&folder](const std::string& empty, const Settings& settings, const std::string& words) {
+    const auto train_it = [&] { train_without(empty, folder, settings); };
+    EXPECT_NE(testing::sentence_of<DataError>(train_it).find(words), std::string::npos) << words;
+  };
+  expect_refused("val", {}, "the split 'val' has no samples");
+  expect_refused("val", {{"eval.when", "end"}}, "the split 'val' has no samples");
+  for (const char* split : {"train", "val"}) {
+    expect_refused("train", {{"eval.split", split}}, "data.name (test): there are no samples to train");
+  }
+  world.barrier();
 }
 
 TEST(EvaluationTest, TheModelTrainsOnAfterwards) {

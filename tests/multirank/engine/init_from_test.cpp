@@ -191,7 +191,9 @@ TEST_F(InitFromTest, PartsOfWrappersAreRemovedAnywhere) {
   for (const char* const wrappers :
        {"_fsdp_wrapped_module.", "hidden0._fsdp_wrapped_module._checkpoint_wrapped_module.", "hidden0._orig_mod.",
         "module.hidden0.module.", "_orig_mod.module.", "module._orig_mod.",
-        "model._forward_module.hidden0._fpw_module."}) {
+        "model._forward_module.hidden0._fpw_module.", "model._orig_mod.", "module.model.", "model.module.",
+        "_forward_module.model.", "_module.hidden0._checkpoint_wrapped_module._module.",
+        "_fsdp_wrapped_module._orig_mod.hidden0._checkpoint_wrapped_module._fsdp_wrapped_module."}) {
     SCOPED_TRACE(wrappers);
     const std::string text = wrappers;
     const auto layer = text.find("hidden0.");

@@ -10,6 +10,7 @@
 #include "engine/steps/rows.hpp"
 #include "small_run.hpp"
 #include "support/draws.hpp"
+#include "support/sentence.hpp"
 
 namespace lockstep::engine {
 namespace steps_test {
@@ -101,6 +102,17 @@ TEST(StepsTest, AnUnknownStepNamesTheKnownOnes) {
     FAIL() << "taken";
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("simple"), std::string::npos) << error.what();
+  }
+}
+
+TEST(StepsTest, ARowThatMakesNothingIsRefused) {
+  for (const TrainStep& nothing : {TrainStep(LossStep()), TrainStep(ManualStep())}) {
+    Registry registry;
+    registry.steps.push_back(
+        {.name = "mine", .help = "", .keys = {}, .make = [nothing](const Section&) { return nothing; }});
+    const Sections sections = sections_of({{"train.step", "mine"}}, registry);
+    EXPECT_EQ(testing::sentence_of<ConfigError>([&] { make_step(sections.at("train"), registry.steps); }),
+              "train.step (test): its function `make` returned nothing");
   }
 }
 

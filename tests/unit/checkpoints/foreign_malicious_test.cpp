@@ -210,6 +210,27 @@ TEST(MaliciousNpzTest, IsRefusedWithItsReason) {
        {npz_deflated(deflated(small), small.size(), 7), "differ from their CRC-32"}});
 }
 
+TEST(MaliciousNpzTest, ArraysOfOtherKindsBesideOthersAreLeftOutAndNamed) {
+  const TemporaryFolder directory;
+  const std::string path = directory / "beside.npz";
+  const std::string good = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2,)}\n", "ab");
+  const std::pair<std::string, std::string> others[] = {
+      {"'|O'", "it contains pickled Python objects, which are never loaded"},
+      {"'<U4'", "its element type '<U4' is not supported"},
+      {"'<M8[ns]'", "its element type '<M8[ns]' is not supported"},
+      {"[('a', '<f4')]", "its elements are records with several fields; a tensor cannot hold them"}};
+  for (const auto& [type, reason] : others) {
+    const std::string other = npy("{'descr': " + type + ", 'fortran_order': False, 'shape': (1,)}\n", "12345678");
+    put_bytes(path, zip_of({{.name = "meta.npy", .bytes = other}, {.name = "w.npy", .bytes = good}}));
+    std::vector<std::string> left_out;
+    const Archive archive = read_foreign(path, {.left_out = &left_out});
+    EXPECT_EQ(archive.array_paths(), std::vector<std::string>({"/w"}));
+    EXPECT_EQ(left_out, std::vector<std::string>({"array 'meta': " + reason}));
+    put_bytes(path, zip_of({{.name = "meta.npy", .bytes = other}}));
+    EXPECT_EQ(error_of_foreign(path), path + ": array 'meta': " + reason);
+  }
+}
+
 // --- pickle ---
 
 std::string error_of_pickle(const std::string& program) {

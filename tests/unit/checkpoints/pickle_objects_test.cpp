@@ -11,8 +11,8 @@ using Strings = std::vector<std::string>;
 std::string key(const std::string& text) { return "X" + le(text.size(), 4) + text; }
 
 /// The storage of 2 elements in the record "data/0".
-std::string storage(const std::string& type = "torch\nFloatStorage") {
-  return "(" + key("storage") + "c" + type + "\n" + key("0") + key("cpu") + "K\x02tQ";
+std::string storage(const std::string& type = "torch\nFloatStorage", const std::string& record = "0") {
+  return "(" + key("storage") + "c" + type + "\n" + key(record) + key("cpu") + "K\x02tQ";
 }
 
 std::string tensor_args() {
@@ -80,6 +80,21 @@ TEST_F(PickleObjectsTest, ObjectsOfEveryKindAreLeftOutAndNamed) {
       {"random.Random", "crandom\nRandom\n)R(K\x03(K\x01K\x02tNtb"},
       {"my_package.made_by_a_function", "cmy_package\nmade_by_a_function\n" + tensor() + "\x85R"},
       {"functools.partial", "cfunctools\npartial\n)R)R"},  // the result of a call is called
+      {"collections.defaultdict",
+       "ccollections\ndefaultdict\nc__builtin__\nint\n\x85R(" + key("a") + "K\x01" + key("b") + "K\x02u"},
+      {"collections.Counter", "ccollections\nCounter\n}K\x05K\x01s\x85R"},
+      {"numpy.core.multiarray.scalar",
+       "cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\n" + key("f8") + "\x89\x88\x87R(K\x03" + key("<") +
+           "NNNJ\xFF\xFF\xFF\xFFK\0tbc_codecs\nencode\n"s + key("12345678") + key("latin1") + "\x86R\x86R"},
+      {"numpy.core.multiarray._reconstruct",
+       "cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85K\x62\x87R(K\x01K\x02\x85Ntb"s},
+      {"pathlib.PosixPath", "cpathlib\nPosixPath\n(" + key("/") + key("runs") + "tR"},
+      {"__builtin__.getattr", "c__builtin__\ngetattr\nc__main__\nColor\n" + key("RED") + "\x86R"},
+      {"copy_reg._reconstructor", "ccopy_reg\n_reconstructor\nc__main__\nMeter\nc__builtin__\nobject\nN\x87R}b"},
+      {"posix.uname_result", "cposix\nuname_result\n(" + key("Linux") + "t}\x86R"},
+      {"subprocess.CompletedProcess", "csubprocess\nCompletedProcess\n)\x81}" + key("args") + key("git") + "sb"},
+      {"int", "\x8B" + le(2000, 4) + std::string(2000, '\1')},
+      {"torch.nn.MSELoss", "(" + key("module") + "ctorch.nn\nMSELoss\n" + key("loss.py") + key("class") + "tQ)\x81}b"},
   };
   for (const auto& [name, value] : cases) {
     expect_left_out(key("extra") + value, {"an object of " + name + " (under 'extra')"});
@@ -88,6 +103,16 @@ TEST_F(PickleObjectsTest, ObjectsOfEveryKindAreLeftOutAndNamed) {
   expect_left_out(key("class") + "ctorch\nSize\n", {"a reference to torch.Size (under 'class')"});
   expect_left_out(key("bytes") + storage(), {"the storage of a tensor (under 'bytes')"});
   expect_left_out(key("text") + key("\xFF"), {"a text that is not UTF-8 (under 'text')"});
+}
+
+// A map, and a tuple with a list, that contain themselves.
+TEST_F(PickleObjectsTest, ReferencesToContainersAreLeftOut) {
+  const std::string of = "a reference to an object that contains it (under ";
+  expect_left_out(key("extra") + "}q\x05" + key("self") + "h\x05s", {of + "'self')"});
+  expect_left_out(key("extra") + "]q\0h\0\x85q\1a0h\1"s, {of + "'0')"});
+  expect_left_out(key("extra") + "(]q\0(h\0NNNtq\1aNNN1h\1"s, {of + "'0')"});
+  expect_left_out(key("extra") + std::string(40, ']') + std::string(39, 'a'),
+                  {"an object that is nested too deeply (under '0')"});
 }
 
 TEST_F(PickleObjectsTest, ModulesWithoutParametersAreLeftOut) {
@@ -113,11 +138,23 @@ TEST_F(PickleObjectsTest, KeysThatAreNoNamesAreLeftOut) {
   }
   expect_left_out(key("extra") + "}" + key("") + "K\x01s", {entry + "an empty key (in 'extra')"});
   expect_left_out(key("extra") + "}" + key("\xFF") + "K\x01s", {entry + "a key that is not UTF-8 (in 'extra')"});
+  expect_left_out(key("extra") + "}" + key(std::string(1025, 'k')) + "K\x01s",
+                  {entry + "a key of more than 1024 bytes (in 'extra')"});
   expect_left_out("N" + tensor(), {entry + "a key that is neither a text nor an integer"});
 }
 
 // Python has both of them. The text is the name, whatever their order.
-TEST_F(PickleObjectsTest, ANumberBesideTheSameTextIsLeftOut) {
+TEST_F(PickleObjectsTest, OtherKeysBesideTheSameTextAreLeftOut) {
+  const std::pair<std::string, std::string> converted[] = {
+      {"cpu", "ctorch\ndevice\n" + key("cpu") + "\x85R"},
+      {"18446744073709551616", "\x8A\x09\0\0\0\0\0\0\0\0\x01"s},
+  };
+  for (const auto& [name, object] : converted) {
+    EXPECT_EQ(read(key("extra") + "}(" + object + "K\x01" + key(name) + "K\x02u").integer("/extra", name), 2);
+    EXPECT_EQ(left_out_, Strings({"an entry with '" + name + "' as its key, which is also a text (in 'extra')"}));
+    EXPECT_EQ(read(key("extra") + "}" + object + "K\x01s").integer("/extra", name), 1);
+    EXPECT_TRUE(left_out_.empty());
+  }
   for (const std::string& entries : {"K\x19K\x01" + key("25") + "K\x02", key("25") + "K\x02K\x19K\x01"}) {
     const Archive archive = read(key("extra") + "}(" + entries + "u");
     EXPECT_EQ(archive.integer("/extra", "25"), 2);
@@ -157,6 +194,7 @@ TEST_F(PickleObjectsTest, TensorsOfOtherTypesAreNamed) {
       {"a tensor with a pending conjugation or negation",
        kRebuild + "(" + storage("torch\nComplexFloatStorage") + view + "}" + key("conj") + "\x88stR"},
       {"a sparse tensor", "ctorch._utils\n_rebuild_parameter\n(ctorch._utils\n_rebuild_sparse_tensor\n)R\x88)tR"},
+      {"a parameter of my.int4", "ctorch._utils\n_rebuild_parameter\n(cmy\nint4\n)R\x88)tR"},
   };
   for (const auto& [description, value] : cases) {
     expect_left_out(key("conv.weight") + value, {description + " (under 'conv.weight')"});
@@ -164,6 +202,21 @@ TEST_F(PickleObjectsTest, TensorsOfOtherTypesAreNamed) {
     EXPECT_EQ(error_of_file(key("conv.weight") + value),
               path_ + ": /conv.weight: it is " + description + ", which is not supported");
   }
+}
+
+// Files before version 1.6 state the elements of a storage, and not its bytes.
+TEST_F(PickleObjectsTest, QuantizedTensorsOfOldFilesAreNamed) {
+  const std::string head = "\x80\x02";
+  const std::string magic("\x6C\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19", 10);
+  const std::string quantized =
+      "ctorch._utils\n_rebuild_qtensor\n(" + storage("torch\nQInt32Storage", "1") + "K\0K\x02\x85K\x01\x85))tR"s;
+  put_bytes(path_, head + "\x8A\x0A" + magic + "." + head + "M\xE9\x03." + head + "}" + key("little_endian") +
+                       "\x88s." + head + "}(" + key("w") + tensor() + key("q") + quantized + "u." + head + "](" +
+                       key("1") + key("0") + "e." + le(2, 8) + le(7, 8) + le(2, 8) +
+                       std::string("\0\0\x80\x3F\0\0\0\x40", 8));
+  const Archive archive = read_foreign(path_, {.left_out = &left_out_});
+  EXPECT_EQ(values_of<float>(archive.array("/w")), (std::vector<float>{1, 2}));
+  EXPECT_EQ(left_out_, Strings({"a quantized tensor (under 'q')"}));
 }
 
 // Nothing would be executed here, but other programs would execute it.

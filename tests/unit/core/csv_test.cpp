@@ -21,10 +21,28 @@ TEST(CsvTest, RecordsAreReadBack) {
   EXPECT_EQ(parse_csv(text), records);
 }
 
-TEST(CsvTest, BothLineEndsEndARecordAndATornOneIsLeftOut) {
-  EXPECT_EQ(parse_csv("a,b\r\n1,2\n3,"), (Records{{"a", "b"}, {"1", "2"}}));
+// Spreadsheets and editors change a file before a run is resumed.
+TEST(CsvTest, EveryFormOfLinesIsRead) {
+  const Records records = {{"step", "val/cat, tabby"}, {"10", "0.5"}, {"20", ""}};
+  for (const std::string mark : {"", "\xEF\xBB\xBF"}) {
+    for (const std::string end : {"\n", "\r\n", "\r"}) {
+      const std::string text = mark + "step,\"val/cat, tabby\"" + end + "10,0.5" + end + "20,";
+      EXPECT_EQ(parse_csv(text), records) << ::testing::PrintToString(text);
+      EXPECT_EQ(parse_csv(text + end), records) << ::testing::PrintToString(text);
+    }
+  }
+  EXPECT_EQ(parse_csv("\"a\r\"\r\n\"\"\"\"\n\"\"\r\n\n"), (Records{{"a\r"}, {"\""}, {""}, {""}}));
+  EXPECT_EQ(parse_csv("a\n\"1"), (Records{{"a"}})) << "an open quote";
   EXPECT_EQ(parse_csv("a\n\"1\n2"), (Records{{"a"}}));
+  EXPECT_EQ(parse_csv("a\n\"1\""), (Records{{"a"}, {"1"}}));
   EXPECT_EQ(parse_csv(""), Records{});
+}
+
+TEST(CsvTest, ListsInAFieldQuoteTheirSeparator) {
+  EXPECT_EQ(csv_list({}), "");
+  EXPECT_EQ(csv_list({"cat, tabby", "dog"}), "cat, tabby;dog");
+  EXPECT_EQ(csv_list({"a;b", "c\"d", ""}), "\"a;b\";\"c\"\"d\";");
+  EXPECT_EQ(csv_record({csv_list({"a;b"})}), "\"\"\"a;b\"\"\"\n");
 }
 
 }  // namespace csv_test

@@ -205,6 +205,12 @@ std::string exif_entry(char type, char count, const std::string& value, bool is_
   return std::string("MM\0*\0\0\0\x08\0\x01\x01\x12\0", 13) + type + std::string("\0\0\0", 3) + count + value;
 }
 
+/// The same with one value of 8 bytes, which does not fit the entry.
+std::string exif_entry_elsewhere(char type, const std::string& value) {
+  const std::string zeros(4, '\0');
+  return exif_entry(type, 1, "\x1A" + zeros.substr(1)) + zeros + value;
+}
+
 std::string exif_of(char orientation) { return exif_entry(3, 1, {orientation, '\0', '\0', '\0'}); }
 
 std::string xmp_of(char digit, bool is_attribute = true) {
@@ -213,7 +219,7 @@ std::string xmp_of(char digit, bool is_attribute = true) {
          (is_attribute ? tag + "=\"" + digit + "\"/>" : "><" + tag + ">" + digit + "</" + tag + ">");
 }
 
-// The entry is a SHORT, a LONG or another integer type. Damage and other types leave an image upright.
+// The entry has any type of numbers; the first counts. Damage, texts and bytes leave an image upright.
 TEST(ImageDecode, OrientationIsThatOfTheExifData) {
   const std::string little = exif_of(6);
   EXPECT_EQ(exif_orientation(bytes_of(little)), 6);
@@ -221,11 +227,34 @@ TEST(ImageDecode, OrientationIsThatOfTheExifData) {
   EXPECT_EQ(exif_orientation(bytes_of(exif_entry(4, 1, {'\6', '\0', '\0', '\0'}))), 6);
   EXPECT_EQ(exif_orientation(bytes_of(exif_entry(3, 1, {'\0', '\x8', '\0', '\0'}, false))), 8);
   EXPECT_EQ(exif_orientation(bytes_of(exif_entry(4, 1, {'\0', '\0', '\0', '\x8'}, false))), 8);
-  EXPECT_EQ(exif_orientation(bytes_of(exif_entry(3, 2, {'\6', '\0', '\6', '\0'}))), 1);  // two numbers
-  EXPECT_EQ(exif_orientation(bytes_of(exif_entry(2, 1, {'\6', '\0', '\0', '\0'}))), 1);  // a text
+  EXPECT_EQ(exif_orientation(bytes_of(exif_entry(3, 2, {'\6', '\0', '\3', '\0'}))), 6);  // two numbers
+  EXPECT_EQ(exif_orientation(bytes_of(exif_entry(11, 1, {'\0', '\0', '\xC0', '\x40'}))), 6);
+  for (const char type : {'\1', '\2', '\7'}) {
+    EXPECT_EQ(exif_orientation(bytes_of(exif_entry(type, 1, {'\6', '\0', '\0', '\0'}))), 1) << int{type};
+  }
+  for (const char type : {'\0', '\x0E', '\x11'}) {
+    EXPECT_EQ(exif_orientation(bytes_of(exif_entry(type, 1, {'\6', '\0', '\0', '\0'}))), std::nullopt) << int{type};
+  }
+  EXPECT_EQ(exif_orientation(bytes_of(exif_entry(3, 0, {'\6', '\0', '\0', '\0'}))), std::nullopt);
   EXPECT_EQ(exif_orientation(bytes_of(exif_of(9))), 1);
-  for (std::size_t size = 0; size < 20; ++size) {
+  for (std::size_t size = 0; size < little.size(); ++size) {
     EXPECT_EQ(exif_orientation(bytes_of(little.substr(0, size))), std::nullopt);
+  }
+}
+
+TEST(ImageDecode, OrientationOfEightBytesIsOutsideOfItsEntry) {
+  struct Wide {
+    char type;
+    std::string value;
+    std::optional<int> orientation;
+  };
+  const Wide cases[] = {{5, std::string("\6\0\0\0\1\0\0\0", 8), 6},      {10, std::string("\x10\0\0\0\2\0\0\0", 8), 8},
+                        {5, std::string("\x0D\0\0\0\2\0\0\0", 8), 1},    {5, std::string("\6\0\0\0\0\0\0\0", 8), 1},
+                        {12, std::string("\0\0\0\0\0\0\x18\x40", 8), 6}, {16, std::string("\3\0\0\0\0\0\0\0", 8), 3},
+                        {16, std::string("\3\0\0\0\0\0\0\1", 8), 1},     {12, "1234567", std::nullopt}};
+  for (const Wide& each : cases) {
+    EXPECT_EQ(exif_orientation(bytes_of(exif_entry_elsewhere(each.type, each.value))), each.orientation)
+        << int{each.type};
   }
 }
 
@@ -264,7 +293,12 @@ TEST(ImageDecode, OrientationOfPngFilesCanFollowThePixels) {
     EXPECT_EQ(orientation_in(with("zTXt", raw + '\0' + stored_stream(hex), at)), 6);
     EXPECT_EQ(orientation_in(with("iTXt", xmp + std::string("\0\0\0\0", 4) + xmp_of('8'), at)), 8);
     EXPECT_EQ(orientation_in(with("iTXt", xmp + std::string("\1\0\0\0", 4) + stored_stream(xmp_of('8')), at)), 8);
+    EXPECT_EQ(orientation_in(with("tEXt", std::string("exif\0", 5) + exif, at)), 6);
+    EXPECT_EQ(orientation_in(with("iTXt", raw + std::string("\0\0\0\0", 4) + hex, at)), 6);
+    EXPECT_EQ(orientation_in(with("tEXt", xmp + xmp_of('8'), at)), 8);
+    EXPECT_EQ(orientation_in(with("zTXt", xmp + '\0' + stored_stream(xmp_of('8')), at)), 8);
   }
+  EXPECT_EQ(orientation_in(with("eXIf", exif_of(6), png.size())), 1) << "after the end";
 }
 
 TEST(ImageDecode, OrientationOfJpegFilesIsThatOfTheFirstExifSegment) {
@@ -281,7 +315,10 @@ TEST(ImageDecode, OrientationOfJpegFilesIsThatOfTheFirstExifSegment) {
   EXPECT_EQ(orientation_in(std::string(jpeg).insert(2, segment(xmp) + segment(exif + exif_of(6)))), 6);
   EXPECT_EQ(orientation_in(std::string(jpeg).insert(2, segment(exif + exif_of(6)) + segment(exif + exif_of(3)))), 6);
   EXPECT_EQ(orientation_in(std::string(jpeg).insert(before_pixels, segment(exif + exif_of(6)))), 6);
+  const std::string parts = segment(exif + exif_of(6).substr(0, 9)) + segment(exif + exif_of(6).substr(9));
+  EXPECT_EQ(orientation_in(std::string(jpeg).insert(2, parts)), 6);
 }
+
 std::string webp_chunk(const std::string& name, const std::string& content) {
   const auto size = static_cast<char>(content.size());  // below 128
   return name + size + std::string("\0\0\0", 3) + content + (content.size() % 2 == 1 ? std::string(1, '\0') : "");

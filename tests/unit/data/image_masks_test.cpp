@@ -109,6 +109,23 @@ TEST_F(MaskTest, TransformsMoveImagesAndMasksTogether) {
   }
 }
 
+// Programs that write masks can copy the metadata of the photograph.
+TEST_F(MaskTest, MasksAreTurnedByTheirOwnMetadata) {
+  const std::string exif("II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0", 22);
+  std::string png = png_of_numbers(kWidth, random_numbers(kHeight * kWidth, 20, 7), 8, false);
+  png.insert(8 + 25, png_chunk("eXIf", exif));
+  for (const char* name : {"images/turned.png", "masks/turned.png"}) write_file(folder, name, png);
+  folder.write("turned.txt", "images/turned.png masks/turned.png\n");
+  const batch::Draw draw{.index = 0};
+  const auto mask = [&](const std::string& exif_key) {
+    const Splits splits = open_with(values({{"path", folder.path("turned.txt")}, {"exif", exif_key}}));
+    const batch::Batch batch = splits.train->get(std::span(&draw, 1));
+    EXPECT_EQ(values_of<std::int64_t>(batch.target()), bytes_in(batch.input())) << exif_key;
+    return batch.target();
+  };
+  EXPECT_TRUE(at::equal(mask("apply"), mask("ignore").transpose(1, 2).flip(2)));
+}
+
 TEST_F(MaskTest, FiltersColorsAndErasedBoxesDoNotChangeMasks) {
   const auto masks = [&](const std::vector<std::string>& lines) {
     return values_of<std::int64_t>(samples(lines, 3).target().contiguous());

@@ -207,6 +207,41 @@ TEST_F(FolderTest, AFolderWithALineBreakInAClassIsSkipped) {
   EXPECT_TRUE(has_note(splits.notes, two.path() + ": skipped 1 files: x 1 y"));
 }
 
+TEST_F(FolderTest, ALineBreakInAnUnlabelledFolderIsSkippedInOneLine) {
+  TemporaryFolder images;
+  for (const char* name : {"a/1.ppm", "a/x 1\ny/2.ppm", "z\n/3.ppm"}) write_file(images, name, ppm(2, 2, 9, 8, 7));
+  const ImageSplits splits = stores({{"name", "folder"}, {"path", images.path()}, {"unlabelled", "true"}});
+  EXPECT_EQ(names_in(*splits.train), Names({"a/1.ppm"}));
+  EXPECT_TRUE(has_note(splits.notes, "skipped 2 files that are no images, such as x 1 y"));
+}
+
+// A list of these paths is made and read again, with and without a cache.
+TEST_F(FolderTest, UnusualNamesAreRead) {
+  const Names names = {"#", " #x ", "-", "1 0", "\"q\"", "a\tb", "c\rd", "e\r", "\xE2\x80\xA8", "\\n", "'", "%0A"};
+  TemporaryFolder root;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto blue = static_cast<int>(i);
+    for (const std::string& path : {names[i] + "/1.ppm", names[i] + "/" + names[i] + "/" + names[i] + ".ppm"}) {
+      write_file(root, path, ppm(1, 1, 0, 0, blue));
+    }
+  }
+  settle(root.path());
+  TemporaryFolder cache;
+  for (const std::string& kept : {std::string("off"), cache.path(), cache.path()}) {
+    const Splits splits = open_with(
+        {{"name", "folder"}, {"path", root.path()}, {"cache", kept}, {"val_fraction", "0"}, {"transform", "to_float"}});
+    ASSERT_EQ(splits.train->size(), std::ssize(names) * 2);
+    for (std::int64_t i = 0; i < splits.train->size(); ++i) {
+      const batch::Draw draw{.index = i};
+      const batch::Batch batch = splits.train->get(std::span(&draw, 1));
+      const auto label = static_cast<std::size_t>(values_of<std::int64_t>(batch.target()).front());
+      const auto blue = std::llround(255 * values_of<float>(batch.input()).at(2));
+      EXPECT_EQ(splits.train->task().class_names.at(label), names.at(static_cast<std::size_t>(blue)));
+    }
+  }
+  EXPECT_EQ(cache.count(), 1U);
+}
+
 TEST_F(FolderTest, ATestFolderWithoutLabelsIsNotUsed) {
   TemporaryFolder root;
   for (const char* name : {"train/a/1.ppm", "train/b/1.ppm", "val/a/1.ppm", "test/unknown/1.ppm"}) {

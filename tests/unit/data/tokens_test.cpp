@@ -96,10 +96,17 @@ TEST_F(TokensTest, HeadersAreRecognized) {
       {npy("<i4", "50,", little_endian(tokens, 4)), "int32 in a .npy file"},
       {npy("<i8", "50,", little_endian(tokens, 8)), "int64 in a .npy file"}};
   for (const auto& [bytes, text] : files) {
-    folder.write("train.bin", bytes);
+    for (const char* file : {"train.bin", "val.bin"}) folder.write(file, bytes);
     const Splits splits = open_tokens("65536");
     EXPECT_EQ(splits.notes.front(), folder.path("train.bin") + ": 50 tokens, " + text);
     EXPECT_EQ(values_of<std::int64_t>(get(*splits.train, {47}).input()), (Tokens{47007, 48007})) << text;
+    const auto open_as = [&](const std::string& type) {
+      return open_with(
+          {{"name", "tokens"}, {"path", folder.path()}, {"vocab_size", "65536"}, {"block", "2"}, {"token_type", type}});
+    };
+    EXPECT_EQ(open_as(text.substr(0, text.find(' '))).notes.front(), splits.notes.front());
+    EXPECT_EQ(sentence_of<DataError>([&] { open_as("uint64"); }),
+              folder.path("train.bin") + ": contains " + text + ", but data.token_type = uint64; use auto");
   }
 }
 

@@ -49,6 +49,17 @@ TEST(SummaryWriterTest, ANameWithACommaStaysOneColumn) {
   EXPECT_EQ(folder.read("s.csv"), "step,\"val/cat, \"\"tabby\"\"\",val/dog\n10,0.5,10\n30,,30\n");
 }
 
+// A spreadsheet has saved the table in the meantime.
+TEST(SummaryWriterTest, ContinuesWithATableOfAnotherProgram) {
+  const Folder folder;
+  const std::string saved = "\xEF\xBB\xBFstep,\"val/cat, tabby\"\r\n10,0.5\r\n20,0.6";
+  folder.write("s.csv", saved);
+  SummaryWriter writer(folder.path("s.csv"));
+  writer.truncate_after_step(20);
+  writer.write({.values = {{"step", std::int64_t{30}}, {"val/cat, tabby", 0.7}}});
+  EXPECT_EQ(folder.read("s.csv"), "step,\"val/cat, tabby\"\n10,0.5\n20,0.6\n30,0.7\n");
+}
+
 TEST(SummaryWriterTest, TruncateDropsRowsBeyondAStep) {
   const Folder folder;
   SummaryWriter writer(folder.path("s.csv"));
