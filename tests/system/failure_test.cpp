@@ -83,7 +83,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "/3 sample 7 of the training data: the data set gave 0 samples instead of 1"}),
     [](const auto& test) { return std::string(test.param.place); });
 
-// A run that dies in the middle of an evaluation continues from the checkpoint before it, as if nothing had been.
+// A run that dies in the middle of an evaluation has saved the step before it and continues from there. The values of
+// that evaluation are missing, the others are as if nothing had been.
 TEST(FailureInTestPhaseTest, ResumesBitForBit) {
   const testing::TemporaryFolder folder;
   const std::string options = std::string(" --model.name=failing --train.max_epochs=0 --train.max_steps=12 ") +
@@ -98,12 +99,14 @@ TEST(FailureInTestPhaseTest, ResumesBitForBit) {
   EXPECT_EQ(broken.exit_code, kInternal) << broken.output;
   const Outcome resumed = run("", "parts");
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-  EXPECT_NE(resumed.output.find("resumed at step 3"), std::string::npos) << resumed.output;
+  EXPECT_NE(resumed.output.find("resumed at step 5"), std::string::npos) << resumed.output;
   const std::string end = "/ckpt/" + checkpoints::folder_name(12);
   const auto whole = checkpoints::read(folder.path("whole") + end);
   EXPECT_EQ(testing::differences(whole, checkpoints::read(folder.path("parts") + end)), "");
-  EXPECT_EQ(report::read_series(folder.path("parts") + "/metrics.jsonl", "val/loss"),
-            report::read_series(folder.path("whole") + "/metrics.jsonl", "val/loss"));
+  auto values = report::read_series(folder.path("whole") + "/metrics.jsonl", "val/loss");
+  ASSERT_EQ(values.size(), 3u);
+  values.erase(values.begin());
+  EXPECT_EQ(report::read_series(folder.path("parts") + "/metrics.jsonl", "val/loss"), values);
 }
 
 // Files of rank 0 may not grow any more: it alone writes metrics, and its peers train on.
