@@ -55,8 +55,9 @@ struct ForeignReading {
 /// tensor (tied weights) are links.
 ///
 /// What else a PyTorch file contains is left out, and nothing is built of it: objects of unknown classes, such as
-/// argparse.Namespace, tensors of types that DType lacks beside others, and entries of maps whose keys are neither
-/// texts nor integers.
+/// argparse.Namespace, tensors of types that DType lacks beside others, entries of maps whose keys are neither texts
+/// nor integers, and references of an object to one that contains it. So are arrays of texts, objects and records in an
+/// npz file beside others.
 ///
 /// An HDF5 file is parsed in a child process that can open nothing; attributes that are no single number or text of
 /// fixed length are left out.

@@ -22,6 +22,7 @@ namespace {
 using Kind = PickleValue::Kind;
 
 constexpr std::string_view kPickle = "/data.pkl";
+constexpr std::size_t kMaxTooDeep = 100;
 
 /// The folder that all records lie in; "" when there is none such.
 std::string folder_of(const Zip& zip) {
@@ -130,6 +131,13 @@ class PyTorchReader {
     left_out_.push_back(what + (name.empty() ? "" : " (" + quoted(place, name) + ")"));
   }
 
+  /// Objects that refer to each other several times would be as many as the leaves of a tree.
+  void leave_out_deep(const std::string& path, const std::string& name) {
+    if (++too_deep_ > kMaxTooDeep)
+      source_.refuse(path.substr(0, 200) + "...", "it is nested too deeply", CheckpointFault::refused);
+    leave_out("an object that is nested too deeply", name);
+  }
+
   [[noreturn]] void refuse_unsupported(const std::string& path, const std::string& description) const {
     source_.refuse(path, "it is " + description + ", which is not supported", CheckpointFault::incompatible);
   }
@@ -162,7 +170,7 @@ class PyTorchReader {
         if (std::ranges::find(containers_, &value) != containers_.end()) {
           return leave_out("a reference to an object that contains it", name);
         }
-        if (depth + 1 >= kMaxDepth) return leave_out("an object that is nested too deeply", name);
+        if (depth + 1 >= kMaxDepth) return leave_out_deep(child, name);
         if (archive_.has(child)) source_.refuse(child, "the name is used twice");
         return put_children(value, child, depth + 1);
       case Kind::unsupported:
@@ -258,6 +266,7 @@ class PyTorchReader {
     std::string path, description;
   } unsupported_;  ///< the first tensor of a type that DType lacks
   std::size_t visited_ = 0;
+  std::size_t too_deep_ = 0;  ///< objects that are left out because they are nested too deeply
 };
 
 Pickle parse(const Source& source, std::span<const std::byte> bytes) {

@@ -156,10 +156,10 @@ class DocsTest : public ::testing::TestWithParam<std::string> {
                             name + " " + name + ".cpp)\ntarget_link_libraries(" + name +
                             " PRIVATE lockstep::lockstep)\n");
     const std::string built = project + "/build";
-    const Outcome outcome = testing::run_shell(
-        "cmake -S " + project + " -B " + built + " -DCMAKE_CXX_FLAGS=-O0 -DLockstep_DIR=" + folder_.path("build") +
-            " && cmake --build " + built + " && ln -s " + built + "/" + name + " " + folder_.path(name),
-        900);
+    const Outcome outcome = testing::run_shell("cmake -S " + project + " -B " + built +
+                                                   " -DLockstep_DIR=" + folder_.path("build") + " && cmake --build " +
+                                                   built + " && ln -s " + built + "/" + name + " " + folder_.path(name),
+                                               900);
     ASSERT_EQ(outcome.exit_code, 0) << place(block) << "\n" << outcome.output;
   }
 
