@@ -70,6 +70,7 @@ class DelayCollectives final : public Collectives {
     inner_->barrier();
     std::this_thread::sleep_until(end);
   }
+  bool has_failed() const noexcept override { return inner_->has_failed(); }
   void give_up(ExitCode code, const std::string& sentence) noexcept override { inner_->give_up(code, sentence); }
   std::unique_ptr<Collectives> split(int color) override {
     const Clock::time_point end = begin(0);

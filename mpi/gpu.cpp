@@ -5,8 +5,10 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <optional>
 
+#include "core/out_of_memory.hpp"
 #include "mpi/gpu/module_api.hpp"
 
 namespace lockstep::mpi {
@@ -14,6 +16,8 @@ namespace lockstep::mpi {
 namespace {
 
 constexpr const char* kModule = "lockstep_gpu.so";
+
+std::atomic<std::int64_t> bucket_bytes = 0;
 
 std::string dl_fault() {
   const char* const text = dlerror();
@@ -63,6 +67,20 @@ std::shared_ptr<const Gpu> open_gpu(int local_rank, std::string& fault) {
   }
 }
 
+void note_memory(const char* description) {
+  try {
+    note_gpu_memory(description);
+  } catch (const std::exception&) {  // what refused the memory is reported anyway
+  }
+}
+
+/// For the report of a run that ends because of it.
+void watch_memory(const Gpu& gpu) {
+  if (gpu.api().watch_memory == nullptr) return;
+  const gpu::Fault fault = gpu.api().watch_memory(note_memory);
+  if (fault != nullptr) throw ConfigError("GPU " + std::to_string(gpu.index()) + " cannot be used: " + fault);
+}
+
 }  // namespace
 
 GpuDriver probe_gpu_driver() {
@@ -99,6 +117,10 @@ Gpu::Gpu(const gpu::ModuleApi& api, int index) : api_(&api), index_(index) {
   bus_id_ = facts.bus_id;
 }
 
+std::int64_t bucket_bytes_on_gpu() noexcept { return bucket_bytes; }
+
+void add_bucket_bytes_on_gpu(std::int64_t bytes) noexcept { bucket_bytes += bytes; }
+
 DeviceChoice choose_device(const std::string& device, const Communicator& world, int local_rank) {
   if (device == "cpu") return {};
   std::string fault;
@@ -106,10 +128,14 @@ DeviceChoice choose_device(const std::string& device, const Communicator& world,
   if (device == "cuda") {
     world.all_or_throw([&] {
       if (!choice.gpu) throw ConfigError("run.device=cuda: " + fault + "; or use run.device=cpu");
+      watch_memory(*choice.gpu);
     });
     return choice;
   }
-  if (world.agree(choice.gpu != nullptr)) return choice;
+  if (world.agree(choice.gpu != nullptr)) {
+    world.all_or_throw([&] { watch_memory(*choice.gpu); });
+    return choice;
+  }
   // Nothing is worth a remark where no rank has a driver, or where all drivers work and find no device.
   const GpuDriver driver = probe_gpu_driver();
   const bool has_gpu = world.all_reduce(static_cast<std::uint8_t>(driver.gpus > 0), Op::max) != 0;

@@ -3,6 +3,7 @@
 
 #include <lockstep/mpi/communicator.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -49,6 +50,12 @@ class Gpu {
   std::string uuid_;
   std::string bus_id_;
 };
+
+/// Bytes of buckets in the memory of this process's GPU. NCCL has allocated them, so that LibTorch's statistics do not
+/// contain them. Not collective.
+std::int64_t bucket_bytes_on_gpu() noexcept;
+/// For the code that allocates and releases them.
+void add_bucket_bytes_on_gpu(std::int64_t bytes) noexcept;
 
 /// What run.device came to.
 struct DeviceChoice {

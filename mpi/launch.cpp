@@ -40,12 +40,6 @@ int largest_of(const std::string& list) {
   return largest;
 }
 
-/// Whether the launcher gave each rank processors of its own, so that a narrow mask does not mean crowding.
-bool is_bound(const Variables& variables) {
-  const std::string slurm = value_of(variables, "SLURM_CPU_BIND_TYPE");
-  return is_bound_by_open_mpi(variables) || (!slurm.empty() && slurm != "none");
-}
-
 /// The number of ranks that mpirun started on this host, as text; empty if mpirun did not start this process.
 std::string local_size_of(const Variables& variables) {
   for (const char* name : kLocalSizeVariables) {
@@ -78,6 +72,11 @@ Variables current_variables() {
   return variables;
 }
 
+bool is_bound_by_launcher(const Variables& variables) {
+  const std::string slurm = value_of(variables, "SLURM_CPU_BIND_TYPE");
+  return is_bound_by_open_mpi(variables) || (!slurm.empty() && slurm != "none");
+}
+
 int ranks_on_host(const Variables& variables) {
   const std::string local_size = local_size_of(variables);
   if (!local_size.empty()) return std::atoi(local_size.c_str());
@@ -85,7 +84,7 @@ int ranks_on_host(const Variables& variables) {
 }
 
 Variables start_settings(const Variables& variables, const HostFacts& host) {
-  const bool is_oversubscribed = !is_bound(variables) && ranks_on_host(variables) > host.cpus;
+  const bool is_oversubscribed = !is_bound_by_launcher(variables) && ranks_on_host(variables) > host.cpus;
   return open_mpi_parameters(variables, host, is_oversubscribed);
 }
 

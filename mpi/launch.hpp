@@ -18,6 +18,9 @@ using Variables = std::map<std::string, std::string>;
 
 Variables current_variables();
 
+/// Whether the launcher gave each rank processors of its own, so that a narrow mask does not mean crowding.
+bool is_bound_by_launcher(const Variables& variables);
+
 /// How many ranks the launcher started on this host; 0 when it does not say. Under slurm the fullest host counts.
 int ranks_on_host(const Variables& variables);
 

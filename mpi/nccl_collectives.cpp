@@ -102,6 +102,7 @@ class NcclCollectives final : public OrderedCollectives {
 
   std::string_view name() const noexcept override { return "nccl"; }
   bool has_device_buckets() const noexcept override { return true; }
+  bool has_failed() const noexcept override { return link_ && link_->has_failed(); }
 
   void begin_capture() override {
     OrderedCollectives::begin_capture();

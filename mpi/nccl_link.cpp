@@ -9,18 +9,26 @@
 #include <exception>
 #include <future>
 #include <sched.h>
+#include <stdexcept>
 #include <string_view>
 #include <unistd.h>
 #include <utility>
 
 #include "core/clock.hpp"
 #include "core/duration.hpp"
+#include "core/out_of_memory.hpp"
 
 namespace lockstep::mpi {
 
 namespace {
 
 using namespace std::chrono_literals;
+
+void throw_if_out_of_memory(const std::string& fault, std::size_t bytes) {
+  const std::runtime_error failure(fault);
+  if (is_out_of_memory(failure)) throw out_of_memory_error(failure);
+  if (fault.find("out of memory") != std::string::npos) throw gpu_out_of_memory_error(bytes);
+}
 
 constexpr auto kPollTime = 200us;  // NCCL launches on a thread of its own in some tens of microseconds
 constexpr auto kPollPause = 200us;
@@ -235,9 +243,16 @@ BucketMemory NcclLink::allocate(const std::shared_ptr<NcclLink>& link, std::size
   void* memory = nullptr;
   void* registration = nullptr;
   const std::string what = "a bucket of " + std::to_string(bytes) + " bytes";
-  link->check(link->api().allocate(link->link_, bytes, &memory, &registration), what);
+  const gpu::Fault fault = link->api().allocate(link->link_, bytes, &memory, &registration);
+  if (fault != nullptr) throw_if_out_of_memory(fault, bytes);
+  link->check(fault, what);
   link->settle(what, link->options_.wait.timeout_s);
-  const auto release = [link, registration](void* address) { link->release(address, registration); };
+  const auto size = static_cast<std::int64_t>(bytes);
+  add_bucket_bytes_on_gpu(size);
+  const auto release = [link, registration, size](void* address) {
+    link->release(address, registration);
+    add_bucket_bytes_on_gpu(-size);
+  };
   return {.bytes = {static_cast<std::byte*>(memory), bytes}, .owner = std::shared_ptr<void>(memory, release)};
 }
 

@@ -87,6 +87,7 @@ void Archive::set(const std::string& path, const std::string& name, Attribute va
 }
 
 void Archive::append(const Archive& other) {
+  other.await_arrival();
   for (const std::string& path : other.group_paths_) add_group(path);
   for (const std::string& path : other.array_paths_) {
     const std::string& first = other.first_path_of(path);

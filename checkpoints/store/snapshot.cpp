@@ -26,8 +26,10 @@ std::shared_ptr<std::byte> allocate(std::size_t bytes) {
 
 Archive Snapshot::copy(const Archive& archive) {
   std::size_t total = 0;
-  for (const std::string& path : archive.array_paths())
-    total += rounded(archive.array(path).bytes.size(), kCopyAlignment);
+  for (const std::string& path : archive.array_paths()) {
+    const Array& array = archive.array(path);
+    if (!array.is_stable) total += rounded(array.bytes.size(), kCopyAlignment);
+  }
   if (total > capacity_) {
     memory_.reset();
     capacity_ = 0;
@@ -36,6 +38,7 @@ Archive Snapshot::copy(const Archive& archive) {
   }
   std::size_t used = 0;
   return archive.with_bytes([&](const Array& array) {
+    if (array.is_stable) return array;
     std::byte* const to = memory_.get() + used;
     if (!array.bytes.empty()) std::memcpy(to, array.bytes.data(), array.bytes.size());
     used += rounded(array.bytes.size(), kCopyAlignment);

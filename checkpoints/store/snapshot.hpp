@@ -12,7 +12,8 @@ namespace lockstep::checkpoints {
 /// copy to the next: only the first one pays for getting the pages.
 class Snapshot {
  public:
-  /// The same tree over copies of the arrays, which are valid until the next call.
+  /// The same tree over copies of the arrays, which are valid until the next call. Stable arrays are not copied, and
+  /// can arrive later than the result.
   /// @throws std::bad_alloc  there is no memory for it
   Archive copy(const Archive& archive);
 

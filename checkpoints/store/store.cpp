@@ -176,6 +176,7 @@ std::string stage(const std::string& directory, std::int64_t step) {
 }
 
 void write_part(const std::string& staged, std::int64_t step, const Archive& archive, Part part, int threads) {
+  archive.await_arrival();
   write_state_file(staged + "/" + part_name(part.number, part.count), step,
                    part.count == 1 ? archive : archive_part(archive, part), part, threads);
 }

@@ -16,6 +16,7 @@
 
 #include "mpi/gpu/fault.hpp"
 #include "mpi/gpu/link.hpp"
+#include "mpi/gpu/memory_watch.hpp"
 #include "mpi/gpu/module_api.hpp"
 
 namespace lockstep::mpi::gpu {
@@ -60,6 +61,10 @@ Fault is_device_memory(const void* memory, bool* yes) {
   });
 }
 
+Fault watch_memory(void (*observe)(const char* description)) {
+  return guarded([&] { observe_refusals(observe); });
+}
+
 Fault make_unique_id(char* id) {
   static_assert(sizeof(ncclUniqueId) == kUniqueIdBytes);
   return guarded([&] {
@@ -93,8 +98,31 @@ Fault abort(Link* link) {
   return guarded([&] { link->abort(); });
 }
 
+/// What LibTorch has cached is of no use to others.
+void free_cached_memory() {
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  c10::cuda::CUDACachingAllocator::emptyCache();
+}
+
 Fault allocate(Link* link, std::size_t bytes, void** memory, void** registration) {
-  return guarded([&] { *memory = link->allocate(bytes, registration); });
+  return guarded([&] {
+    const auto is_full = [](const std::exception& error) {
+      return std::strstr(error.what(), "out of memory") != nullptr;
+    };
+    try {
+      *memory = link->allocate(bytes, registration);
+      return;
+    } catch (const std::exception& error) {
+      if (!is_full(error)) throw;
+    }
+    try {
+      free_cached_memory();
+      *memory = link->allocate(bytes, registration);
+    } catch (const std::exception& error) {
+      if (is_full(error)) throw std::runtime_error(describe_refusal(bytes));
+      throw;
+    }
+  });
 }
 
 Fault release(Link* link, void* memory, void* registration) {
@@ -170,13 +198,8 @@ void clean_up_failed_capture(Graph& graph) noexcept {
   });
 }
 
-/// Blocks that LibTorch has cached cannot serve the pool of a graph, and cannot be freed while it is recorded.
-void free_cached_memory() {
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  c10::cuda::CUDACachingAllocator::emptyCache();
-}
-
-/// Other threads, such as the one that watches NCCL, continue to ask for their events.
+/// Blocks that LibTorch has cached cannot serve the pool of a graph, and cannot be freed while it is recorded. Other
+/// threads, such as the one that watches NCCL, continue to ask for their events.
 Fault begin_capture(int device, Graph** graph) {
   return guarded([&] {
     choose(device);
@@ -220,6 +243,7 @@ ModuleApi make_api() {
                 .nccl_loaded = 0,
                 .use_device = use_device,
                 .is_device_memory = is_device_memory,
+                .watch_memory = watch_memory,
                 .make_unique_id = make_unique_id,
                 .open = open,
                 .poll = poll,

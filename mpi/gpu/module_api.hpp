@@ -19,7 +19,7 @@ using Fault = const char*;
 inline constexpr const char* kDeviceFault = "the GPU failed: ";
 
 inline constexpr std::size_t kUniqueIdBytes = 128;
-inline constexpr std::uint32_t kApiVersion = 3;  ///< grows with every change of this file
+inline constexpr std::uint32_t kApiVersion = 4;  ///< grows with every change of this file
 
 struct Link;   ///< one rank's end of an NCCL communicator, with a stream of its own
 struct Event;  ///< a point in that stream
@@ -45,6 +45,9 @@ struct ModuleApi {
   /// Makes a device that of the calling thread.
   Fault (*use_device)(int device, DeviceFacts* facts) = nullptr;
   Fault (*is_device_memory)(const void* memory, bool* yes) = nullptr;
+  /// From now on, calls `observe` when LibTorch is refused memory of a GPU, in the thread that requested it, with a
+  /// description of the memory in use. The first call initializes LibTorch's half for CUDA; later calls have no effect.
+  Fault (*watch_memory)(void (*observe)(const char* description)) = nullptr;
 
   /// @param id  kUniqueIdBytes, for all ranks of one communicator
   Fault (*make_unique_id)(char* id) = nullptr;

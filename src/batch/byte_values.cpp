@@ -2,8 +2,50 @@
 #include "batch/byte_values.hpp"
 
 #include <ATen/ops/arange.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <mutex>
+#include <utility>
+#include <vector>
 
 namespace lockstep::batch {
+
+namespace {
+
+/// Tables on devices, each of which is copied there once and kept as long as the original.
+class DeviceTables {
+ public:
+  at::Tensor of(const at::Tensor& table, at::Device device) {
+    if (table.device() == device) return table;
+    const std::lock_guard<std::mutex> hold(mutex_);
+    std::erase_if(kept_, [](const Kept& kept) { return kept.table.expired(); });
+    for (const Kept& kept : kept_) {
+      if (kept.table._unsafe_get_target() == table.unsafeGetTensorImpl() && kept.copy.device() == device)
+        return kept.copy;
+    }
+    // The copy is complete before any stream reads it.
+    kept_.push_back({Weak(table.getIntrusivePtr()), table.to(device)});
+    return kept_.back().copy;
+  }
+
+ private:
+  using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  struct Kept {
+    Weak table;
+    at::Tensor copy;
+  };
+
+  std::mutex mutex_;
+  std::vector<Kept> kept_;
+};
+
+/// Never destroyed: at the end of the process there may be no device any more.
+DeviceTables& device_tables() {
+  static auto& tables = *new DeviceTables;
+  return tables;
+}
+
+}  // namespace
 
 at::Tensor values_of_bytes(const at::Tensor& bytes, const at::Tensor& table, at::MemoryFormat format) {
   const bool is_channels_last = format == at::MemoryFormat::ChannelsLast;
@@ -15,7 +57,7 @@ at::Tensor values_of_bytes(const at::Tensor& bytes, const at::Tensor& table, at:
     const at::Tensor first = at::arange(0, 256 * channels, 256, places.options());
     places.add_(is_channels_last ? first : first.view({channels, 1, 1}));
   }
-  const at::Tensor numbers = table.to(bytes.device(), /*non_blocking=*/true).flatten();
+  const at::Tensor numbers = device_tables().of(table, bytes.device()).flatten();
   const at::Tensor values = numbers.index_select(0, places.flatten()).view(dense.sizes());
   return is_channels_last ? values.permute({0, 3, 1, 2}) : values;
 }

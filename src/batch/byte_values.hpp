@@ -9,7 +9,7 @@ namespace lockstep::batch {
 
 /// The numbers of bytes by a table. The numbers are read, not computed, so that they have the same bits on any device.
 /// @param bytes   [N, C, H, W] uint8, in any order in memory
-/// @param table   [C, 256] float32, on any device
+/// @param table   [C, 256] float32, on any device; not to be changed, for a copy on another device is kept
 /// @param format  of the result, Contiguous or ChannelsLast
 /// @return        [N, C, H, W] float32 on the device of `bytes`
 at::Tensor values_of_bytes(const at::Tensor& bytes, const at::Tensor& table, at::MemoryFormat format);

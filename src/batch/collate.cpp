@@ -6,6 +6,7 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
+#include <c10/core/Stream.h>
 
 #include <algorithm>
 #include <functional>
@@ -280,6 +281,16 @@ Batch scatter(Batch batch, const at::Device& device) {
     }
   });
   return batch;
+}
+
+void record_stream(Batch& batch, const c10::Stream& stream) {
+  batch.change_each([&stream](const std::string&, Value& value) {
+    change_leaves(value, [&stream](Value& each) {
+      if (!each.is<at::Tensor>() || !each.as<at::Tensor>().defined()) return;
+      const auto& tensor = each.as<at::Tensor>();
+      if (tensor.device() == stream.device()) tensor.record_stream(stream);
+    });
+  });
 }
 
 Batch pinned(Batch batch) {

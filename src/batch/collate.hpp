@@ -5,6 +5,10 @@
 
 #include <span>
 
+namespace c10 {
+class Stream;
+}
+
 namespace lockstep::batch {
 
 /// Joins samples to a batch. Maps are joined key by key and lists place by place; tensors are stacked, numbers become a
@@ -28,6 +32,10 @@ Batch collated(std::span<const Value> samples, std::span<const Draw> draws);
 Value scatter(const Value& value, const at::Device& device);
 /// The same for every value of a batch. @throws DataError  naming the value
 Batch scatter(Batch batch, const at::Device& device);
+
+/// The memory of the tensors of a batch on the device of `stream` is not given to others before the work that is queued
+/// there when they are released is done: they were allocated on another stream.
+void record_stream(Batch& batch, const c10::Stream& stream);
 
 /// A batch whose tensors lie in page-locked memory, those in containers that are not cpu_only, too.
 Batch pinned(Batch batch);

@@ -4,6 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
+
 namespace lockstep::batch {
 
 void LateValues::queue(const at::Tensor& values) {
@@ -23,6 +25,14 @@ at::Tensor LateValues::take() {
   if (copied_ && are_pending_) copied_->synchronize();
   are_pending_ = false;
   return host_;
+}
+
+std::shared_ptr<LateValues> LatePlaces::queue(const at::Tensor& values) {
+  const auto is_free = [](const std::shared_ptr<LateValues>& place) { return place.use_count() == 1; };
+  auto found = std::find_if(places_.begin(), places_.end(), is_free);
+  if (found == places_.end()) found = places_.insert(found, std::make_shared<LateValues>());
+  (*found)->queue(values);
+  return *found;
 }
 
 }  // namespace lockstep::batch

@@ -4,7 +4,9 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 
+#include <memory>
 #include <optional>
+#include <vector>
 
 namespace lockstep::batch {
 
@@ -27,6 +29,17 @@ class LateValues {
   at::Tensor host_;  // page-locked, or the copy would not be asynchronous
   std::optional<c10::Event> copied_;
   bool are_pending_ = false;
+};
+
+/// Memory for late values of one shape and type, for as many at a time as are held. Memory that nobody holds any more
+/// is used again, so a training allocates none after its first steps.
+class LatePlaces {
+ public:
+  /// @return  values that `LateValues::queue` was called for
+  std::shared_ptr<LateValues> queue(const at::Tensor& values);
+
+ private:
+  std::vector<std::shared_ptr<LateValues>> places_;
 };
 
 }  // namespace lockstep::batch

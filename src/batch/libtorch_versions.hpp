@@ -6,6 +6,8 @@
 #include <ATen/core/Tensor.h>
 #include <torch/version.h>
 
+#include <string>
+
 namespace lockstep {
 
 /// The type of the gradient of a leaf tensor. Before LibTorch 2.10 it is always that of the tensor.
@@ -27,6 +29,15 @@ inline void set_cuda_float32_precision(const char* operation, const char* precis
                                           at::str2precision(precision));
 #else
   at::globalContext().setFloat32Precision("cuda", operation, precision);
+#endif
+}
+
+/// @return  as set_cuda_float32_precision was given it
+inline std::string cuda_float32_precision(const char* operation) {
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 10
+  return at::precision2str(at::globalContext().float32Precision(at::Float32Backend::CUDA, at::str2op(operation)));
+#else
+  return at::globalContext().float32Precision("cuda", operation);
 #endif
 }
 

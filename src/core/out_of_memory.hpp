@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <string>
 
 namespace lockstep {
 
@@ -14,10 +15,18 @@ inline constexpr ExitCode kOutOfMemory{7};
 /// Remembers the size of a request that this thread could not be given, for the message of the failure.
 void note_refused_memory(std::size_t bytes) noexcept;
 
-/// Whether the failure is that of a request for memory, in this program or in LibTorch.
+/// Whether the failure is that of a request for memory of the host or of a GPU, in this program, LibTorch or NCCL.
 bool is_out_of_memory(const std::exception& failure);
 
 /// The same failure as an error with exit code 7, which states what was requested, in use and available.
 Error out_of_memory_error(const std::exception& failure);
+
+/// The same for memory of a GPU that was not requested through LibTorch.
+Error gpu_out_of_memory_error(std::size_t requested_bytes);
+
+/// Keeps a description of a GPU's memory at the moment at which it refused a request. From any thread.
+void note_gpu_memory(std::string description);
+/// The last one that was noted; empty = none.
+std::string noted_gpu_memory();
 
 }  // namespace lockstep

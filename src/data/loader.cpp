@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "batch/collate.hpp"
+#include "batch/nvtx_range.hpp"
 #include "core/message.hpp"
 #include "data/roles.hpp"
 #include "data/sample_batch.hpp"
@@ -110,6 +111,7 @@ class Loader::Impl {
 
   batch::Batch next() {
     if (taken_ >= end_) throw std::logic_error("Loader: batch " + std::to_string(taken_) + " is beyond the end");
+    const batch::NvtxRange range("load");
     const auto start = Clock::now();
     Slot slot = workers_.empty() ? load_alone(taken_++) : take();
     wait_ += Clock::now() - start;
@@ -228,11 +230,17 @@ class Loader::Impl {
       }
       slot.batch.set_draws(std::move(slot.draws));
       slot.samples.reset();
+      if (options_.check) require_sound(slot.batch);
       if (options_.change) slot.batch = options_.change(std::move(slot.batch), slot.k);
       if (options_.pins_memory) slot.batch = batch::pinned(std::move(slot.batch));
     } catch (...) {
       slot.error = std::current_exception();
     }
+  }
+
+  void require_sound(const batch::Batch& batch) const {
+    const std::optional<SampleFault> fault = options_.check(batch);
+    if (fault) throw fault_of_sample(batch.draws()[static_cast<std::size_t>(fault->row)], fault->text);
   }
 
   /// Loads pieces of a batch and returns their first error with its piece.

@@ -73,7 +73,7 @@ double sum_of_factors(const at::Tensor& given, const at::Tensor& factors, std::i
   if (!factors.defined()) return static_cast<double>(is_counted.sum().item<std::int64_t>());
   const at::Tensor counted = target.masked_select(is_counted);
   if (counted.numel() == 0) return 0;
-  // Refused with the name of the sample by the loss itself.
+  // The loader refuses the sample; this is for other callers.
   if (counted.min().item<std::int64_t>() < 0 || counted.max().item<std::int64_t>() >= factors.numel()) return 1;
   return factors.to(counted.device()).index_select(0, counted.to(at::kLong)).sum().item<double>();
 }
@@ -87,7 +87,8 @@ Loss counted_cross_entropy(const Section& loss, const Task& task, std::int64_t u
                            return weighted_cross_entropy(output, without_ignored(target, ignored), factors,
                                                          is_training ? smoothing : 0);
                          },
-                     .count = [=](const at::Tensor& target) { return sum_of_factors(target, factors, ignored); }};
+                     .count = [=](const at::Tensor& target) { return sum_of_factors(target, factors, ignored); },
+                     .targets = {.classes = task.classes, .ignored = ignored}};
 }
 
 /// Targets of each class: probabilities [N, C], and which samples count [N, 1]; undefined = all.
@@ -108,6 +109,11 @@ at::Tensor mean_of(const at::Tensor& losses, const at::Tensor& is_counted) {
   if (!is_counted.defined()) return losses.mean();
   const auto classes = static_cast<double>(losses.size(-1));
   return losses.masked_fill(is_counted.logical_not(), 0).sum() / (is_counted.sum().to(losses.scalar_type()) * classes);
+}
+
+/// With several labels, targets are no classes.
+ClassRange classes_of_samples(const Task& task, std::int64_t ignored) {
+  return {.classes = task.kind == TaskKind::classification ? task.classes : 0, .ignored = ignored};
 }
 
 /// Samples that count; those of several labels all do.
@@ -185,7 +191,8 @@ Loss make_bce(const Section& loss, const Task& task) {
                                               scores, labels.wanted, {}, like(factors, scores), at::Reduction::None),
                                           labels.is_counted);
                          },
-                     .count = [=](const at::Tensor& target) { return count_labels(target, ignored); }};
+                     .count = [=](const at::Tensor& target) { return count_labels(target, ignored); },
+                     .targets = classes_of_samples(task, ignored)};
 }
 
 Loss make_focal(const Section& loss, const Task& task) {
@@ -205,7 +212,8 @@ Loss make_focal(const Section& loss, const Task& task) {
             if (alpha >= 0) losses = losses * (alpha * wanted + (1 - alpha) * (1 - wanted));
             return mean_of(losses, is_counted);
           },
-      .count = [=](const at::Tensor& target) { return count_labels(target, ignored); }};
+      .count = [=](const at::Tensor& target) { return count_labels(target, ignored); },
+      .targets = classes_of_samples(task, ignored)};
 }
 
 }  // namespace lockstep::models

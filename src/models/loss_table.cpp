@@ -112,6 +112,12 @@ std::vector<std::pair<std::string, double>> counts_of(const Model& model, const 
 
 bool counts_by_task(const Model& model) { return !model.loss() && row_of(model.task_kind()).count != nullptr; }
 
+ClassRange target_classes(const Model& model, const Task& task) {
+  const auto* const counted = model.loss().target<CountedLoss>();
+  if (counted != nullptr) return counted->targets;
+  return {.classes = counts_by_task(model) ? task.classes : 0};
+}
+
 TargetCount count_targets(const Model& model, const batch::Batch& batch) {
   const TaskRow& row = row_of(model.task_kind());
   if (row.count == nullptr || !batch.has_target() || !batch.at(batch.target_key()).is<at::Tensor>()) return {};

@@ -58,7 +58,9 @@ Loss make_region(const Section& loss, const Task& task, Score score) {
       .count =
           [=](const at::Tensor& target) {
             return static_cast<double>(without_ignored(target, ignored).ne(kIgnoredClass).sum().item<std::int64_t>());
-          }};
+          },
+      // The score of an only class stands for 0 and 1.
+      .targets = {.classes = task.classes == 1 ? 2 : task.classes, .ignored = ignored}};
 }
 
 }  // namespace
@@ -74,7 +76,8 @@ Loss make_pixels_and_dice(const Section& loss, const Task& task) {
            of_dice = loss.real("dice_weight")](const at::Tensor& output, const at::Tensor& target, bool is_training) {
             return of_pixels * pixels(output, target, is_training) + of_dice * dice(output, target, is_training);
           },
-      .count = pixels.target<CountedLoss>()->count};
+      .count = pixels.target<CountedLoss>()->count,
+      .targets = pixels.target<CountedLoss>()->targets};
 }
 
 }  // namespace lockstep::models

@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <vector>
 
 #include "optim/rules.hpp"
 #include "optim/tensor_rules.hpp"
+#include "optim/tensor_stack.hpp"
 
 namespace lockstep::optim {
 
@@ -58,7 +61,7 @@ kernels::AdafactorNumbers numbers_of(const Options& options, std::int64_t count,
           .d = options.at("d")};
 }
 
-/// Of any layout on any device.
+/// Of any layout.
 void update_one(const TensorUpdate& update, std::size_t i) {
   const at::Tensor& parameter = update.parameters[i];
   const at::ScalarType type = parameter.scalar_type();
@@ -75,6 +78,76 @@ void update_one(const TensorUpdate& update, std::size_t i) {
   const at::Tensor direction = squares.clamp_min(numbers.eps1 * numbers.eps1).rsqrt_().mul_(gradient);
   direction.mul_(lr.div_(root_mean_square(direction).div_(numbers.d).clamp_min_(1)));
   move(update, parameter, number(&kernels::AdafactorNumbers::decay_factor), direction);
+}
+
+/// Of each tensor in a stack: [B, 1, ...].
+at::Tensor root_mean_squares(const at::Tensor& stack) {
+  const at::Tensor flat = stack.reshape({stack.size(0), -1});
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(stack.dim()), 1);
+  sizes[0] = stack.size(0);
+  return flat.norm(2, {1}, /*keepdim=*/false).div_(std::sqrt(static_cast<double>(flat.size(1)))).view(sizes);
+}
+
+/// Moves the mean squares of a stack of parameters as `learn` does. Returns one for each element.
+at::Tensor all_learned(const TensorUpdate& of, const at::Tensor& gradients, const Number& take, double eps1) {
+  const auto moved = [&](std::size_t slot, const at::Tensor& squares) {
+    const at::Tensor means = moved_towards(at::stack(of.states[slot]), squares, take);
+    at::_foreach_copy_(of.states[slot], means.unbind());
+    return means;
+  };
+  if (gradients.dim() < 3) return moved(kElements, gradients.square());
+  const at::Tensor rows = moved(kRows, mean_square(gradients, -1));
+  const at::Tensor columns = moved(kColumns, mean_square(gradients, -2));
+  return rows.mul(columns).div_(rows.mean(-2, /*keepdim=*/true).clamp_min_(eps1));
+}
+
+/// Parameters of one shape, as update_one, with the same number of launches however many there are.
+void update_alike(const TensorUpdate& update) {
+  const at::ScalarType type = update.parameters.front().scalar_type();
+  const auto number = [&](double kernels::AdafactorNumbers::*member) {
+    return Number(update, [type, member](const Options& options, std::int64_t step) {
+      return numbers_of(options, step, type).*member;
+    });
+  };
+  const kernels::AdafactorNumbers numbers = numbers_of(*update.options, update.step, type);
+  change_unless_void(update, [&](const TensorUpdate& of) {
+    const at::Tensor parameters = at::stack(of.parameters);
+    at::Tensor gradients = at::stack(of.gradients);
+    if (numbers.sign < 0) gradients.neg_();
+    const at::Tensor lr = root_mean_squares(parameters).clamp_min_(numbers.eps2);
+    multiply({lr}, number(&kernels::AdafactorNumbers::relative_lr));
+    const at::Tensor squares = all_learned(of, gradients, number(&kernels::AdafactorNumbers::take), numbers.eps1);
+    const at::Tensor directions = squares.clamp_min(numbers.eps1 * numbers.eps1).rsqrt_().mul_(gradients);
+    directions.mul_(lr.div_(root_mean_squares(directions).div_(numbers.d).clamp_min_(1)));
+    multiply({parameters}, number(&kernels::AdafactorNumbers::decay_factor));
+    at::_foreach_copy_(of.parameters, parameters.sub_(directions).unbind());
+  });
+}
+
+/// On a GPU: parameters of one shape together, some at a time.
+void update_by_shape(const TensorUpdate& update) {
+  std::map<Shape, std::vector<std::size_t>> by_shape;
+  for (std::size_t i = 0; i < update.parameters.size(); ++i) {
+    if (update.parameters[i].numel() > 0) by_shape[update.parameters[i].sizes().vec()].push_back(i);
+  }
+  for (const auto& [shape, members] : by_shape) {
+    TensorList alike;
+    for (const std::size_t i : members) alike.push_back(update.parameters[i]);
+    auto next = members.begin();
+    for (const TensorList& part : divided_for_stacks(alike)) {
+      TensorUpdate chunk = update;
+      chunk.parameters = part;
+      chunk.gradients.clear();
+      chunk.states.assign(update.states.size(), {});
+      for (std::size_t k = 0; k < part.size(); ++k, ++next) {
+        chunk.gradients.push_back(update.gradients[*next]);
+        for (std::size_t slot = 0; slot < update.states.size(); ++slot) {
+          chunk.states[slot].push_back(update.states[slot][*next]);
+        }
+      }
+      update_alike(chunk);
+    }
+  }
 }
 
 /// The same for matrices that lie row by row in the host's memory, in fewer passes over it.
@@ -100,6 +173,7 @@ bool lies_in_rows(const TensorUpdate& update, std::size_t i) {
 }
 
 void update_adafactor(const TensorUpdate& update) {
+  if (!update.parameters.front().is_cpu()) return update_by_shape(update);
   for (std::size_t i = 0; i < update.parameters.size(); ++i) {
     if (update.parameters[i].numel() == 0) continue;
     if (!lies_in_rows(update, i)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Updates of tensors by LibTorch's foreach operations: one launch per operation for all tensors of an update. They
-// compute what the loops of the rules compute, with another rounding.
+// Updates of tensors by LibTorch's foreach operations: one launch per operation for all tensors of an update, however
+// many there are. They compute what the loops of the rules compute, with another rounding.
 #include <lockstep/optim/tensor_update.hpp>
 
 #include <torch/types.h>
@@ -10,6 +10,8 @@
 #include "optim/coefficients.hpp"
 #include "optim/live_numbers.hpp"
 #include "optim/rules.hpp"
+#include "optim/tensor_rules.hpp"
+#include "optim/tensor_stack.hpp"
 
 namespace lockstep::optim {
 
@@ -17,33 +19,18 @@ namespace {
 
 using List = TensorList;
 
-/// Runs an in-place update of parameters and states. Where update.is_void is 1, they keep their values.
-template <class Body>
-void change_unless_void(const TensorUpdate& update, const Body& body) {
-  if (!update.is_void.defined()) return body();
-  List changed = update.parameters;
-  for (const List& slot : update.states) {
-    for (const at::Tensor& state : slot) {
-      if (state.defined()) changed.push_back(state);
-    }
-  }
-  List before;
-  for (const at::Tensor& tensor : changed) before.push_back(tensor.clone());
-  body();
-  const at::Tensor is_void = update.is_void > 0;
-  for (std::size_t i = 0; i < changed.size(); ++i) changed[i].copy_(at::where(is_void, before[i], changed[i]));
-}
-
-/// sign * gradient + l2_coefficient * parameter.
+/// sign * gradient + l2_coefficient * parameter; may be the gradients themselves.
 template <class Coefficients>
 List decayed_gradients(const TensorUpdate& update, const Coefficients& c) {
-  List gradients = at::_foreach_mul(update.gradients, c.sign);
-  if (c.l2_coefficient != 0) at::_foreach_add_(gradients, update.parameters, c.l2_coefficient);
+  if (c.l2_coefficient == 0) return downhill(update);
+  if (c.sign > 0) return at::_foreach_add(update.gradients, update.parameters, c.l2_coefficient);
+  List gradients = at::_foreach_neg(update.gradients);
+  at::_foreach_add_(gradients, update.parameters, c.l2_coefficient);
   return gradients;
 }
 
 /// mean = factor * mean + (1 - factor) * square of the gradient.
-void add_squares(List square, const List& gradients, double factor) {
+void add_squares(const List& square, const List& gradients, double factor) {
   at::_foreach_mul_(square, factor);
   at::_foreach_addcmul_(square, gradients, gradients, 1 - factor);
 }
@@ -62,238 +49,249 @@ List root_of_sum(const List& list, double eps) {
   return sum;
 }
 
-/// The first tensor where `condition`, element by element.
-at::Tensor chosen(const at::Tensor& condition, double then, double otherwise, const at::Tensor& like) {
-  return at::where(condition, at::full({}, then, like.options()), at::full({}, otherwise, like.options()));
+List quotients(const List& list, const Number& divisor) {
+  if (!divisor.is_live()) return at::_foreach_div(list, divisor.plain());
+  return at::_foreach_div(list, divisor.live(list.front().scalar_type()));
 }
-
-/// The parameter's norm and the gradient's norm as [] tensors of doubles.
-at::Tensor norm_of(const at::Tensor& tensor) { return at::linalg_vector_norm(tensor.to(at::kDouble)); }
 
 at::Tensor divided(const at::Tensor& tensor, const Number& divisor) {
   return divisor.is_live() ? tensor / divisor.live(tensor.scalar_type()) : tensor / divisor.plain();
 }
 
-List quotients(const List& list, const Number& divisor) {
-  if (!divisor.is_live()) return at::_foreach_div(list, divisor.plain());
-  return at::_foreach_div(list, divisor.live(list.front().scalar_type()));
+/// Multiplies each part of a stack by a number of its own: [] float64.
+void scale_parts(const TensorStack& stack, const List& factors) {
+  stack.rows().mul_(stack.by_row(factors).to(stack.rows().scalar_type()));
+}
+
+/// How far each parameter moves in relation to its size.
+/// @param gradient_norms  [P] float64, as parameter_norms
+/// @return                [P] float64
+at::Tensor trust_ratios(const TensorUpdate& update, const Number& lr, const at::Tensor& parameter_norms,
+                        const at::Tensor& gradient_norms) {
+  const Options& options = *update.options;
+  const bool is_joint = options.at("joint_norm") != 0;
+  const at::Tensor divisors =
+      is_joint ? gradient_norms : gradient_norms + options.at("weight_decay") * parameter_norms + options.at("eps");
+  const at::Tensor ratios = options.at("trust_coefficient") * parameter_norms / divisors;
+  return options.at("trust_clip") != 0 ? divided(ratios, lr).clamp_max_(1.0) : ratios;
+}
+
+/// Scales the steps of the parameters that `is_adapted` names: where a norm is 0 the step stays, or is the gradient.
+/// @param plain  the gradients, where these are the steps of parameters that are not adapted; else undefined
+template <class IsAdapted>
+void adapt_by_trust(const TensorUpdate& update, const TensorStack& steps, const at::Tensor& plain, const Number& lr,
+                    const IsAdapted& is_adapted) {
+  const bool is_joint = update.options->at("joint_norm") != 0;
+  const at::Tensor parameter_norms = at::stack(norms_of(update.parameters));
+  const at::Tensor gradient_norms = at::stack(norms_of(is_joint ? steps.parts() : update.gradients));
+  const at::Tensor is_zero = (parameter_norms == 0).logical_or_(gradient_norms == 0);
+  const at::Tensor ratios = trust_ratios(update, lr, parameter_norms, gradient_norms).masked_fill_(is_zero, 1);
+  const at::Tensor one = at::ones({}, ratios.options());
+  List factors = ratios.unbind();
+  for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = is_adapted(i) ? factors[i] : one;
+  scale_parts(steps, factors);
+  if (plain.defined()) steps.rows().copy_(at::where(steps.by_row(is_zero.unbind()), plain, steps.rows()));
 }
 
 template <class IsAdapted>
 void update_by_trust(const TensorUpdate& update, bool is_larc, const IsAdapted& is_adapted) {
   const Options& options = *update.options;
   const LiveCoefficients<LarsCoefficients> c(update, lars_coefficients);
+  const TensorStack steps = TensorStack::of(update.gradients);
+  if (c->sign < 0) steps.rows().neg_();
   const bool measures = options.at("weight_decay") != 0 || options.at("always_adapt") != 0;
-  List steps = decayed_gradients(update, *c);
-  for (std::size_t i = 0; measures && i < steps.size(); ++i) {
-    const at::Tensor parameter_norm = norm_of(update.parameters[i]);
-    const at::Tensor gradient_norm = norm_of(c->has_joint_norm ? steps[i] : update.gradients[i]);
-    const at::Tensor is_zero = (parameter_norm == 0).logical_or(gradient_norm == 0);
-    const at::Tensor divisor = c->has_joint_norm
-                                   ? gradient_norm
-                                   : gradient_norm + options.at("weight_decay") * parameter_norm + options.at("eps");
-    at::Tensor ratio = options.at("trust_coefficient") * parameter_norm / divisor;
-    if (options.at("trust_clip") != 0) ratio = divided(ratio, c.number(&LarsCoefficients::lr)).clamp_max(1.0);
-    if (is_larc) {
-      const at::Tensor plain = update.gradients[i] * c->sign;  // larc does not decay where it does not adapt
-      steps[i] = at::where(is_zero, plain, steps[i] * ratio.to(steps[i].scalar_type()));
-    } else if (is_adapted(i)) {
-      steps[i] = steps[i] * at::where(is_zero, at::ones_like(ratio), ratio).to(steps[i].scalar_type());
-    }
-  }
-  const Number lr = c.number(&LarsCoefficients::lr);
-  if (c->momentum == 0) return add_multiple(update.parameters, steps, -lr);
-  const List& velocity = update.states[0];
-  at::_foreach_mul_(velocity, c->momentum);
-  at::_foreach_add_(velocity, steps, c.chosen([](const auto& of) { return of.gradient_share; }));
-  if (c->is_nesterov) at::_foreach_add_(steps, velocity, c->momentum);
-  add_multiple(update.parameters, c->is_nesterov ? steps : velocity, -lr);
+  at::Tensor plain;  // larc does not decay where it does not adapt
+  if (measures && is_larc && c->l2_coefficient != 0) plain = steps.rows().clone();
+  if (c->l2_coefficient != 0) at::_foreach_add_(steps.parts(), update.parameters, c->l2_coefficient);
+  if (measures) adapt_by_trust(update, steps, plain, c.number(&LarsCoefficients::lr), is_adapted);
+  descend(update, steps.parts(), /*weight_decay=*/0, /*maximize=*/false);
+}
+
+/// The factors of lamb's directions: [] float64 of each.
+/// @param parameter_norms, step_norms  [P] float64
+List factors_of_lamb(const Options& options, const at::Tensor& parameter_norms, const at::Tensor& step_norms) {
+  const at::Tensor is_adapted = (parameter_norms > 0).logical_and_(step_norms > 0);
+  const at::Tensor ratios = (parameter_norms / step_norms).masked_fill_(is_adapted.logical_not(), 1);
+  return (options.at("trust_clip") != 0 ? ratios.clamp_max_(1.0) : ratios).unbind();
+}
+
+/// Directions without the elements that oppose the gradient: the fewer are left, the longer they are.
+void be_cautious(const TensorStack& directions, const List& gradients) {
+  const TensorStack agreement = TensorStack::of(gradients);
+  agreement.rows().mul_(directions.rows()).gt_(0);
+  List shares = at::_foreach_norm(agreement.parts(), 1);  // sums of 0 and 1
+  std::vector<at::Scalar> counts;
+  for (const at::Tensor& part : agreement.parts()) counts.emplace_back(static_cast<double>(part.numel()));
+  at::_foreach_div_(shares, counts);
+  directions.rows().mul_(agreement.rows()).div_(agreement.by_row(shares).clamp_min_(1e-3));
 }
 
 }  // namespace
 
 void update_adadelta_tensors(const TensorUpdate& update) {
   const LiveCoefficients<AdadeltaCoefficients> c(update, adadelta_coefficients);
-  change_unless_void(update, [&] {
-    const List gradients = decayed_gradients(update, *c);
-    add_squares(update.states[0], gradients, c->rho);
-    List steps = root_of_sum(update.states[1], c->eps);
-    at::_foreach_div_(steps, root_of_sum(update.states[0], c->eps));
+  change_unless_void(update, [&](const TensorUpdate& of) {
+    const List gradients = decayed_gradients(of, *c);
+    add_squares(of.states[0], gradients, c->rho);
+    const List steps = root_of_sum(of.states[1], c->eps);
+    at::_foreach_div_(steps, root_of_sum(of.states[0], c->eps));
     at::_foreach_mul_(steps, gradients);
-    add_squares(update.states[1], steps, c->rho);
-    add_multiple(update.parameters, steps, -c.number(&AdadeltaCoefficients::lr));
-  });
-}
-
-void update_adagrad_tensors(const TensorUpdate& update) {
-  const LiveCoefficients<AdagradCoefficients> c(update, adagrad_coefficients);
-  change_unless_void(update, [&] {
-    const List gradients = decayed_gradients(update, *c);
-    if (c.chosen([](const auto& of) { return of.sum_factor; }) == 0) {
-      at::_foreach_zero_(update.states[0]);
-      at::_foreach_add_(update.states[0], c->initial_sum);
-    }
-    at::_foreach_addcmul_(update.states[0], gradients, gradients, 1);
-    add_quotient(update.parameters, gradients, root_plus(update.states[0], c->eps),
-                 -c.number(&AdagradCoefficients::step_size));
+    add_squares(of.states[1], steps, c->rho);
+    add_multiple(of.parameters, steps, -c.number(&AdadeltaCoefficients::lr));
   });
 }
 
 void update_adamax_tensors(const TensorUpdate& update) {
   const LiveCoefficients<AdamaxCoefficients> c(update, adamax_coefficients);
-  change_unless_void(update, [&] {
-    List gradients = decayed_gradients(update, *c);
-    at::_foreach_lerp_(update.states[0], gradients, 1 - c->beta1);
-    at::_foreach_abs_(gradients);
-    at::_foreach_add_(gradients, c->eps);
-    at::_foreach_mul_(update.states[1], c->beta2);
-    at::_foreach_maximum_(update.states[1], gradients);
-    add_quotient(update.parameters, update.states[0], update.states[1], -c.number(&AdamaxCoefficients::step_size));
+  change_unless_void(update, [&](const TensorUpdate& of) {
+    const List gradients = decayed_gradients(of, *c);
+    at::_foreach_lerp_(of.states[0], gradients, 1 - c->beta1);
+    const List magnitudes = at::_foreach_abs(gradients);
+    at::_foreach_add_(magnitudes, c->eps);
+    at::_foreach_mul_(of.states[1], c->beta2);
+    at::_foreach_maximum_(of.states[1], magnitudes);
+    add_quotient(of.parameters, of.states[0], of.states[1], -c.number(&AdamaxCoefficients::step_size));
   });
 }
 
 void update_asgd_tensors(const TensorUpdate& update) {
   const LiveCoefficients<AsgdCoefficients> c(update, asgd_coefficients);
-  change_unless_void(update, [&] {
-    const List gradients = decayed_gradients(update, *c);
-    multiply(update.parameters, c.number(&AsgdCoefficients::decay_factor));
-    add_multiple(update.parameters, gradients, -c.number(&AsgdCoefficients::step_size));
-    if (c.chosen([](const auto& of) { return of.average_share == 1; })) {
-      at::_foreach_copy_(update.states[0], update.parameters);
+  change_unless_void(update, [&](const TensorUpdate& of) {
+    const List gradients = decayed_gradients(of, *c);
+    multiply(of.parameters, c.number(&AsgdCoefficients::decay_factor));
+    add_multiple(of.parameters, gradients, -c.number(&AsgdCoefficients::step_size));
+    if (c.chosen([](const auto& given) { return given.average_share == 1; })) {
+      at::_foreach_copy_(of.states[0], of.parameters);
     } else {
-      move_towards(update.states[0], update.parameters, c.number(&AsgdCoefficients::average_share));
+      move_towards(of.states[0], of.parameters, c.number(&AsgdCoefficients::average_share));
     }
   });
 }
 
 void update_lion_tensors(const TensorUpdate& update) {
   const LiveCoefficients<LionCoefficients> c(update, lion_coefficients);
-  change_unless_void(update, [&] {
-    const List gradients = at::_foreach_mul(update.gradients, c->sign);
-    List directions = at::_foreach_lerp(update.states[0], gradients, 1 - c->beta1);
-    at::_foreach_sign_(directions);
-    for (std::size_t i = 0; c->caution != 0 && i < directions.size(); ++i) {
-      const at::Tensor agrees = (directions[i] * gradients[i] > 0).to(directions[i].scalar_type());
-      directions[i].mul_(agrees).div_(agrees.mean().clamp_min(1e-3));
-    }
-    multiply(update.parameters, c.number(&LionCoefficients::decay_factor));
-    add_multiple(update.parameters, directions, -c.number(&LionCoefficients::lr));
-    at::_foreach_lerp_(update.states[0], gradients, 1 - c->beta2);
+  change_unless_void(update, [&](const TensorUpdate& of) {
+    const List gradients = downhill(of);
+    const TensorStack directions = TensorStack::of(of.states[0]);
+    at::_foreach_lerp_(directions.parts(), gradients, 1 - c->beta1);
+    directions.rows().sign_();
+    if (c->caution != 0) be_cautious(directions, gradients);
+    multiply(of.parameters, c.number(&LionCoefficients::decay_factor));
+    add_multiple(of.parameters, directions.parts(), -c.number(&LionCoefficients::lr));
+    at::_foreach_lerp_(of.states[0], gradients, 1 - c->beta2);
   });
 }
 
 void update_nadam_tensors(const TensorUpdate& update) {
   const LiveCoefficients<NadamCoefficients> c(update, nadam_coefficients);
-  change_unless_void(update, [&] {
-    const List gradients = decayed_gradients(update, *c);
-    at::_foreach_lerp_(update.states[0], gradients, 1 - c->beta1);
-    add_squares(update.states[1], gradients, c->beta2);
-    const List denominators = root_plus(quotients(update.states[1], c.number(&NadamCoefficients::correction2)), c->eps);
-    multiply(update.parameters, c.number(&NadamCoefficients::decay_factor));
-    add_quotient(update.parameters, gradients, denominators, -c.number(&NadamCoefficients::gradient_step));
-    add_quotient(update.parameters, update.states[0], denominators, -c.number(&NadamCoefficients::mean_step));
+  change_unless_void(update, [&](const TensorUpdate& of) {
+    const List gradients = decayed_gradients(of, *c);
+    at::_foreach_lerp_(of.states[0], gradients, 1 - c->beta1);
+    add_squares(of.states[1], gradients, c->beta2);
+    const List denominators = root_plus(quotients(of.states[1], c.number(&NadamCoefficients::correction2)), c->eps);
+    multiply(of.parameters, c.number(&NadamCoefficients::decay_factor));
+    add_quotient(of.parameters, gradients, denominators, -c.number(&NadamCoefficients::gradient_step));
+    add_quotient(of.parameters, of.states[0], denominators, -c.number(&NadamCoefficients::mean_step));
   });
 }
 
 void update_radam_tensors(const TensorUpdate& update) {
   const LiveCoefficients<RAdamCoefficients> c(update, radam_coefficients);
-  change_unless_void(update, [&] {
-    const List gradients = decayed_gradients(update, *c);
-    at::_foreach_lerp_(update.states[0], gradients, 1 - c->beta1);
-    add_squares(update.states[1], gradients, c->beta2);
-    multiply(update.parameters, c.number(&RAdamCoefficients::decay_factor));
+  change_unless_void(update, [&](const TensorUpdate& of) {
+    const List gradients = decayed_gradients(of, *c);
+    at::_foreach_lerp_(of.states[0], gradients, 1 - c->beta1);
+    add_squares(of.states[1], gradients, c->beta2);
+    multiply(of.parameters, c.number(&RAdamCoefficients::decay_factor));
     const Number step_size = c.number(&RAdamCoefficients::step_size);
-    if (c.chosen([](const auto& of) { return of.is_rectified; })) {
-      add_quotient(update.parameters, update.states[0], root_plus(update.states[1], c->eps), -step_size);
+    if (c.chosen([](const auto& given) { return given.is_rectified; })) {
+      add_quotient(of.parameters, of.states[0], root_plus(of.states[1], c->eps), -step_size);
     } else {
-      add_multiple(update.parameters, update.states[0], -step_size);
+      add_multiple(of.parameters, of.states[0], -step_size);
     }
   });
 }
 
 void update_rmsprop_tensors(const TensorUpdate& update) {
   const LiveCoefficients<RmsPropCoefficients> c(update, rmsprop_coefficients);
-  change_unless_void(update, [&] {
-    const List gradients = decayed_gradients(update, *c);
-    add_squares(update.states[0], gradients, c->alpha);
-    List variances = update.states[0];
+  change_unless_void(update, [&](const TensorUpdate& of) {
+    const List gradients = decayed_gradients(of, *c);
+    add_squares(of.states[0], gradients, c->alpha);
+    List variances = of.states[0];
     if (c->is_centered) {
-      at::_foreach_lerp_(update.states[1], gradients, 1 - c->alpha);
-      variances = at::_foreach_addcmul(update.states[0], update.states[1], update.states[1], -1);
+      at::_foreach_lerp_(of.states[1], gradients, 1 - c->alpha);
+      variances = at::_foreach_addcmul(of.states[0], of.states[1], of.states[1], -1);
       at::_foreach_clamp_min_(variances, 0);  // rounding may have made them negative
     }
     const List denominators = root_plus(variances, c->eps);
     const Number lr = c.number(&RmsPropCoefficients::lr);
-    if (c->momentum == 0) return add_quotient(update.parameters, gradients, denominators, -lr);
-    const List& velocity = update.states[c->is_centered ? 2 : 1];
+    if (c->momentum == 0) return add_quotient(of.parameters, gradients, denominators, -lr);
+    const List& velocity = of.states[c->is_centered ? 2 : 1];
     at::_foreach_mul_(velocity, c->momentum);
     at::_foreach_addcdiv_(velocity, gradients, denominators, 1);
-    add_multiple(update.parameters, velocity, -lr);
+    add_multiple(of.parameters, velocity, -lr);
   });
 }
 
 void update_rprop_tensors(const TensorUpdate& update) {
   const LiveCoefficients<RpropCoefficients> c(update, rprop_coefficients);
   const double first_size = c.chosen([](const auto& of) { return of.first_size; });  // lr in the first update alone
-  change_unless_void(update, [&] {
-    for (std::size_t i = 0; i < update.parameters.size(); ++i) {
-      const at::Tensor gradient = update.gradients[i] * c->sign;
-      at::Tensor previous = update.states[0][i];
-      at::Tensor size = update.states[1][i];
-      const at::Tensor agreement = gradient * previous;
-      const at::Tensor factor =
-          at::where(agreement > 0, at::full({}, c->grow, size.options()), chosen(agreement < 0, c->shrink, 1, size));
-      size.add_(first_size).mul_(factor).clamp_(c->min_size, c->max_size);
-      previous.copy_(at::where(agreement < 0, at::zeros({}, size.options()), gradient));
-      at::Tensor parameter = update.parameters[i];
-      parameter.addcmul_(at::sign(previous), size, -1);
-    }
-  });
+  const TensorStack gradients = TensorStack::of(update.gradients);
+  const TensorStack previous = TensorStack::of(update.states[0]);
+  const TensorStack sizes = TensorStack::of(update.states[1]);
+  if (c->sign < 0) gradients.rows().neg_();
+  const at::Tensor agreement = previous.rows().mul_(gradients.rows());
+  const at::Tensor grows = agreement > 0;
+  const at::Tensor shrinks = agreement < 0;
+  const at::Tensor factors = agreement.fill_(1).masked_fill_(grows, c->grow).masked_fill_(shrinks, c->shrink);
+  if (first_size != 0) sizes.rows().add_(first_size);
+  sizes.rows().mul_(factors).clamp_(c->min_size, c->max_size);
+  gradients.rows().masked_fill_(shrinks, 0);  // after a change of sign it waits for one step
+  at::Tensor directions = previous.rows();
+  at::sign_out(directions, gradients.rows());
+  List changed = at::_foreach_addcmul(update.parameters, previous.parts(), sizes.parts(), -1);
+  changed.insert(changed.end(), gradients.parts().begin(), gradients.parts().end());
+  changed.insert(changed.end(), sizes.parts().begin(), sizes.parts().end());
+  assign(update, tensors_of(update), changed);
 }
 
 void update_lars_tensors(const TensorUpdate& update) {
   const bool adapts_vectors = update.options->at("adapt_vectors") != 0;
-  change_unless_void(update, [&] {
-    update_by_trust(update, /*is_larc=*/false, [&](std::size_t i) { return adapts_vectors || update.dims[i] != 1; });
-  });
+  update_by_trust(update, /*is_larc=*/false, [&](std::size_t i) { return adapts_vectors || update.dims[i] != 1; });
 }
 
 void update_larc_tensors(const TensorUpdate& update) {
-  change_unless_void(update, [&] { update_by_trust(update, /*is_larc=*/true, [](std::size_t) { return true; }); });
+  update_by_trust(update, /*is_larc=*/true, [](std::size_t) { return true; });
 }
 
 void update_lamb_tensors(const TensorUpdate& update) {
   const Options& options = *update.options;
   const LiveCoefficients<LambCoefficients> c(update, lamb_coefficients);
   const bool adapts = options.at("weight_decay") != 0 || options.at("always_adapt") != 0;
-  change_unless_void(update, [&] {
-    List gradients = at::_foreach_mul(update.gradients, c->gradient_scale);
+  change_unless_void(update, [&](const TensorUpdate& of) {
+    List gradients = downhill(of);
     if (options.at("max_grad_norm") != 0) {
-      const at::Tensor divisor = (update.gradient_norm / options.at("max_grad_norm")).clamp_min(1.0);
-      at::_foreach_div_(gradients, List(gradients.size(), divisor.to(gradients.front().scalar_type())));
+      const at::Tensor divisor = (update.gradient_norm / options.at("max_grad_norm")).clamp_min_(1.0);
+      gradients = at::_foreach_div(gradients, divisor.to(gradients.front().scalar_type()));
     }
-    at::_foreach_mul_(update.states[0], c->beta1);
-    at::_foreach_add_(update.states[0], gradients, c->gradient_share);
-    add_squares(update.states[1], gradients, c->beta2);
-    List denominators = at::_foreach_sqrt(update.states[1]);
+    at::_foreach_mul_(of.states[0], c->beta1);
+    at::_foreach_add_(of.states[0], gradients, c->gradient_share);
+    add_squares(of.states[1], gradients, c->beta2);
+    const List denominators = at::_foreach_sqrt(of.states[1]);
     divide(denominators, c.number(&LambCoefficients::root_correction2));
     at::_foreach_add_(denominators, c->eps);
-    List directions = quotients(update.states[0], c.number(&LambCoefficients::correction1));
-    at::_foreach_div_(directions, denominators);
-    if (c->l2_coefficient != 0) at::_foreach_add_(directions, update.parameters, c->l2_coefficient);
-    const Number size_of_decay(update, [](const Options& of, std::int64_t step) {
-      return std::abs(lamb_coefficients(of, step).decay_factor);
-    });
-    for (std::size_t i = 0; adapts && i < directions.size(); ++i) {
-      const at::Tensor parameter_norm = product(norm_of(update.parameters[i]), size_of_decay);
-      const at::Tensor step_norm = norm_of(directions[i]);
-      const at::Tensor is_adapted = (parameter_norm > 0).logical_and(step_norm > 0);
-      at::Tensor ratio = at::where(is_adapted, parameter_norm / step_norm, at::ones_like(step_norm));
-      if (options.at("trust_clip") != 0) ratio = ratio.clamp_max(1.0);
-      directions[i].mul_(ratio.to(directions[i].scalar_type()));
+    const TensorStack directions = TensorStack::of(of.states[0]);
+    divide({directions.rows()}, c.number(&LambCoefficients::correction1));
+    at::_foreach_div_(directions.parts(), denominators);
+    if (c->l2_coefficient != 0) at::_foreach_add_(directions.parts(), of.parameters, c->l2_coefficient);
+    if (adapts) {
+      const Number size_of_decay(update, [](const Options& given, std::int64_t step) {
+        return std::abs(lamb_coefficients(given, step).decay_factor);
+      });
+      scale_parts(directions, factors_of_lamb(options, product(at::stack(norms_of(of.parameters)), size_of_decay),
+                                              at::stack(norms_of(directions.parts()))));
     }
-    multiply(update.parameters, c.number(&LambCoefficients::decay_factor));
-    add_multiple(update.parameters, directions, -c.number(&LambCoefficients::step_size));
+    multiply(of.parameters, c.number(&LambCoefficients::decay_factor));
+    add_multiple(of.parameters, directions.parts(), -c.number(&LambCoefficients::step_size));
   });
 }
 

@@ -7,15 +7,15 @@
 #include "kernels/stochastic_rounding.hpp"
 #include "optim/stochastic_rounding.hpp"
 #include "optim/tensor_parameters.hpp"
+#include "optim/tensor_stack.hpp"
 
 namespace lockstep::optim {
 
 namespace {
 
-/// Elements that are updated together: each requires two float32 copies in addition to the state.
-constexpr std::int64_t kChunkElements = std::int64_t{1} << 24;
-
 // Operations on int32, which wrap like those of uint32 in kernels::round_stochastically.
+
+std::int32_t wrapped(std::int64_t value) { return static_cast<std::int32_t>(static_cast<std::uint32_t>(value)); }
 
 at::Scalar as_int32(std::uint32_t value) { return static_cast<std::int64_t>(static_cast<std::int32_t>(value)); }
 
@@ -30,38 +30,84 @@ at::Tensor mixed(at::Tensor x) {
   return x.bitwise_xor(shifted(x, 16));
 }
 
-}  // namespace
+/// [3, P] int32 on the device of the stack: for each part what is added to the place of an element in the stack to get
+/// its position in the parameter, and the key.
+at::Tensor places_of(const TensorStack& stack, const std::vector<std::int64_t>& begins,
+                     const std::vector<kernels::RoundingKey>& keys) {
+  const auto count = static_cast<std::int64_t>(begins.size());
+  const at::Device device = stack.rows().device();
+  const at::Tensor table = at::empty({3, count}, at::TensorOptions().dtype(at::kInt).pinned_memory(device.is_cuda()));
+  auto* const numbers = table.mutable_data_ptr<std::int32_t>();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto part = static_cast<std::size_t>(i);
+    numbers[i] = wrapped(begins[part] - stack.first_row(part) * TensorStack::kRowElements);
+    numbers[count + i] = static_cast<std::int32_t>(keys[part].first);
+    numbers[2 * count + i] = static_cast<std::int32_t>(keys[part].second);
+  }
+  return table.to(device, /*non_blocking=*/true);
+}
 
-at::Tensor rounded_stochastically(const at::Tensor& from, std::int64_t begin, kernels::RoundingKey key) {
-  at::Tensor position = at::arange(from.numel(), from.options().dtype(at::kInt));
-  position.add_(as_int32(static_cast<std::uint32_t>(begin))).bitwise_xor_(as_int32(key.first));
-  const at::Tensor random = shifted(mixed(mixed(position).add_(as_int32(key.second))), 16);
+/// The rows of a stack of float32, rounded stochastically to bfloat16.
+at::Tensor rounded_rows(const TensorStack& stack, const std::vector<std::int64_t>& begins,
+                        const std::vector<kernels::RoundingKey>& keys) {
+  const at::Tensor& from = stack.rows();
+  const std::vector<at::Tensor> places = stack.by_row(places_of(stack, begins, keys).unbind(1)).unbind();
+  const at::TensorOptions int32 = from.options().dtype(at::kInt);
+  at::Tensor position = at::arange(from.numel(), int32).view(from.sizes());
+  position.add_(places[0]).bitwise_xor_(places[1]);
+  const at::Tensor random = shifted(mixed(mixed(position).add_(places[2])), 16);
   const at::Tensor bits = from.view(at::kInt).add(random).bitwise_and_(as_int32(0xFFFF0000U));
   return at::where(from.isfinite(), bits.view(at::kFloat), from).to(at::kBFloat16);
 }
 
-/// [own_end - own_begin] float32 values of the part of a parameter that this rank owns: the master, which follows other
-/// writers of the parameter as in element steps, or a copy.
-at::Tensor Optimizer::widened(std::size_t block, std::size_t segment, const at::Tensor& half) const {
-  if (!half_.has_masters) return half.to(at::kFloat);
-  const Segment& of = parameters_->blocks()[block].segments[segment];
-  const StateArray state = state_of(block, segment, rule_states_).value();
-  const at::TensorOptions options = half.options().dtype(at::kFloat).requires_grad(false);
-  at::Tensor master = at::from_blob(
-      state.values + of.own_begin * static_cast<std::int64_t>(sizeof(float)), {of.own_end - of.own_begin}, [](void*) {},
-      options, half.device());
-  master.copy_(at::where(master.to(half.scalar_type()).eq(half), master, half.to(at::kFloat)));
-  return master;
+}  // namespace
+
+at::Tensor rounded_stochastically(const at::Tensor& from, std::int64_t begin, kernels::RoundingKey key) {
+  const TensorStack stack = TensorStack::of({from});
+  return stack.parts_of(rounded_rows(stack, {begin}, {key})).front();
 }
 
-/// Rounds what `widened` returned to the parameter.
-void Optimizer::narrow(std::size_t block, std::size_t segment, const at::Tensor& wide, const at::Tensor& half) const {
-  if (!half_.rounds_stochastically) {
-    half.copy_(wide);
-    return;
+/// Float32 values of the parts of parameters that this rank owns, [own_end - own_begin] each: copies of the masters,
+/// which follow other writers of the parameters as in element steps, or of the parameters.
+/// @param halves  the parts, of segments of one block
+TensorStack Optimizer::widened(std::size_t block, const std::vector<std::size_t>& segments,
+                               const std::vector<at::Tensor>& halves) const {
+  if (!half_.has_masters) return TensorStack::of(halves, at::kFloat);
+  const TensorStack narrow = TensorStack::of(halves);
+  TensorStack wide = TensorStack::of(masters_of(block, segments, halves));
+  const at::Tensor is_same = wide.rows().to(narrow.rows().scalar_type()).eq(narrow.rows());
+  at::Tensor rows = wide.rows();
+  at::where_out(rows, is_same, rows, narrow.rows().to(at::kFloat));
+  return wide;
+}
+
+/// Views of the masters.
+std::vector<at::Tensor> Optimizer::masters_of(std::size_t block, const std::vector<std::size_t>& segments,
+                                              const std::vector<at::Tensor>& halves) const {
+  const at::TensorOptions options = halves.front().options().dtype(at::kFloat).requires_grad(false);
+  std::vector<at::Tensor> masters;
+  for (const std::size_t segment : segments) {
+    const Segment& of = parameters_->blocks()[block].segments[segment];
+    std::byte* const values = state_of(block, segment, rule_states_).value().values;
+    masters.push_back(at::from_blob(
+        values + of.own_begin * static_cast<std::int64_t>(sizeof(float)), {of.own_end - of.own_begin}, [](void*) {},
+        options, options.device()));
   }
-  const Segment& of = parameters_->blocks()[block].segments[segment];
-  half.copy_(rounded_stochastically(wide, of.own_begin, key_of(block, segment)));
+  return masters;
+}
+
+/// Rounds what `widened` returned to the parameters, after the masters have it.
+void Optimizer::narrow(std::size_t block, const std::vector<std::size_t>& segments, const TensorStack& wide,
+                       const std::vector<at::Tensor>& halves) const {
+  if (half_.has_masters) at::_foreach_copy_(masters_of(block, segments, halves), wide.parts());
+  if (!half_.rounds_stochastically) return at::_foreach_copy_(halves, wide.parts());
+  std::vector<std::int64_t> begins;
+  std::vector<kernels::RoundingKey> keys;
+  for (const std::size_t segment : segments) {
+    begins.push_back(parameters_->blocks()[block].segments[segment].own_begin);
+    keys.push_back(key_of(block, segment));
+  }
+  at::_foreach_copy_(halves, wide.parts_of(rounded_rows(wide, begins, keys)));
 }
 
 kernels::RoundingKey Optimizer::key_of(std::size_t block, std::size_t segment) const {
@@ -73,22 +119,20 @@ kernels::RoundingKey Optimizer::key_of(std::size_t block, std::size_t segment) c
 void Optimizer::step_halves(std::size_t block, const std::vector<std::size_t>& segments, const TensorUpdate& update,
                             const std::function<void(TensorUpdate&)>& change_and_update) {
   TensorParameters& tensors = *parameters_->as_tensors();
-  for (std::size_t first = 0; first < segments.size();) {
+  std::vector<at::Tensor> all;
+  for (const std::size_t segment : segments) all.push_back(tensors.flat_parameter(block, segment));
+  auto next = segments.begin();
+  for (const std::vector<at::Tensor>& halves : divided_for_stacks(all)) {
+    const std::vector<std::size_t> of(next, next + std::ssize(halves));
+    next += std::ssize(halves);
+    std::vector<at::Tensor> gradients;
+    for (const std::size_t segment : of) gradients.push_back(tensors.flat_gradient(block, segment));
+    const TensorStack wide_gradients = TensorStack::of(gradients, at::kFloat);
+    const TensorStack wide = widened(block, of, halves);
     TensorUpdate chunk = update;
-    std::size_t end = first;
-    for (std::int64_t elements = 0; end < segments.size() && elements < kChunkElements; ++end) {
-      const at::Tensor half = tensors.flat_parameter(block, segments[end]);
-      add_to(chunk, block, segments[end], widened(block, segments[end], half),
-             tensors.flat_gradient(block, segments[end]).to(at::kFloat));
-      elements += half.numel();
-    }
-    const std::vector<at::Tensor> wide = chunk.parameters;
+    for (std::size_t i = 0; i < of.size(); ++i) add_to(chunk, block, of[i], wide.parts()[i], wide_gradients.parts()[i]);
     change_and_update(chunk);
-    for (std::size_t i = 0; i < wide.size(); ++i) {
-      narrow(block, segments[first + i], wide[i].as_strided({wide[i].numel()}, {1}),
-             tensors.flat_parameter(block, segments[first + i]));
-    }
-    first = end;
+    narrow(block, of, wide, halves);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "optim/live_numbers.hpp"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
 
 #include <stdexcept>
@@ -31,11 +32,14 @@ bool LiveNumbers::refresh() {
   for (const Fixed& each : fixed_) {
     if (each.value() != each.recorded) return false;
   }
+  if (copied_) copied_->synchronize();
   auto* const values = on_host_.mutable_data_ptr<double>();
   for (std::size_t i = 0; i < numbers_.size(); ++i) values[i] = numbers_[i]();
   if (on_device_.is_cpu()) return true;
   const auto count = static_cast<std::int64_t>(numbers_.size());
   on_device_.narrow(0, 0, count).copy_(on_host_.narrow(0, 0, count), /*non_blocking=*/true);
+  if (!copied_) copied_.emplace(on_device_.device().type());
+  copied_->record(c10::impl::VirtualGuardImpl(on_device_.device().type()).getStream(on_device_.device()));
   return true;
 }
 
@@ -63,6 +67,7 @@ void multiply(const TensorList& list, const Number& factor) {
 void add_multiple(const TensorList& list, const TensorList& others, const Number& factor) {
   if (!factor.is_live()) return at::_foreach_add_(list, others, factor.plain());
   const at::Tensor live = factor.live(list.front().scalar_type());
+  if (!list.front().is_cpu()) return at::_foreach_add_(list, at::_foreach_mul(others, live));
   for (std::size_t i = 0; i < list.size(); ++i) list[i].addcmul_(others[i], live.expand_as(others[i]));
 }
 
@@ -80,6 +85,11 @@ void divide(const TensorList& list, const Number& divisor) {
 void move_towards(const TensorList& list, const TensorList& others, const Number& weight) {
   if (!weight.is_live()) return at::_foreach_lerp_(list, others, weight.plain());
   const at::Tensor live = weight.live(list.front().scalar_type());
+  if (!list.front().is_cpu()) {
+    const TensorList ways = at::_foreach_sub(others, list);
+    at::_foreach_mul_(ways, live);
+    return at::_foreach_add_(list, ways);
+  }
   for (std::size_t i = 0; i < list.size(); ++i) list[i].lerp_(others[i], live);
 }
 

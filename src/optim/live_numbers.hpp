@@ -4,9 +4,11 @@
 #include <lockstep/optim/tensor_update.hpp>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 namespace lockstep::optim {
@@ -33,7 +35,8 @@ class LiveNumbers {
   /// How many numbers and fixed ones were declared.
   std::size_t size() const noexcept { return numbers_.size() + fixed_.size(); }
 
-  /// Queues the numbers of the step at hand, before the launch. The host must have seen the end of the launch before.
+  /// Queues the numbers of the step at hand, before the launch. The host waits for the copy of the numbers before, thus
+  /// for the last launch but one.
   /// @return  false: a fixed one has changed, and nothing was queued
   bool refresh();
 
@@ -45,6 +48,7 @@ class LiveNumbers {
 
   at::Tensor on_device_;  // [kMaxNumbers] float64
   at::Tensor on_host_;    // the same, pinned
+  std::optional<c10::Event> copied_;
   std::vector<Value> numbers_;
   std::vector<Fixed> fixed_;
 };

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
 #include "optim/tensor_rules.hpp"
+#include "optim/tensor_stack.hpp"
 
 namespace lockstep::optim {
 
@@ -32,11 +34,27 @@ at::Tensor orthogonalized(const at::Tensor& matrix, const Options& options) {
   return is_tall ? x.t() : x;
 }
 
+/// The same for matrices of one shape: [B, rows, columns].
+at::Tensor all_orthogonalized(const at::Tensor& matrices, const Options& options) {
+  const bool is_tall = matrices.size(1) > matrices.size(2);
+  at::Tensor x = options.at("ns_bf16") != 0 ? matrices.to(at::kBFloat16) : matrices;
+  if (is_tall) x = x.transpose(1, 2);
+  x = x.div(x.norm(2, {1, 2}, /*keepdim=*/true).clamp_min_(options.at("eps")));
+  for (int k = 0; k < static_cast<int>(options.at("ns_steps")); ++k) {
+    const at::Tensor gram = x.bmm(x.transpose(1, 2));
+    const at::Tensor change = at::baddbmm(gram, gram, gram, options.at("ns_b"), options.at("ns_c"));
+    x = at::baddbmm(x, change, x, options.at("ns_a"));
+  }
+  return is_tall ? x.transpose(1, 2).contiguous() : x;
+}
+
 /// Of the lr, so that updates of matrices of any shape have a similar size.
 double adjustment(const Options& options, double rows, double columns) {
   if (options.at("match_rms_adamw") != 0) return 0.2 * std::sqrt(std::max(rows, columns));
   return std::sqrt(std::max(1.0, rows / columns));
 }
+
+double decay_of(const Options& options, std::int64_t) { return 1 - options.at("lr") * options.at("weight_decay"); }
 
 void update_matrix(const TensorUpdate& update, std::size_t i) {
   const Options& options = *update.options;
@@ -50,28 +68,75 @@ void update_matrix(const TensorUpdate& update, std::size_t i) {
   const auto columns = static_cast<double>(parameter.size(1));
   const Number lr(
       update, [rows, columns](const Options& of, std::int64_t) { return of.at("lr") * adjustment(of, rows, columns); });
-  const Number decay_factor(update,
-                            [](const Options& of, std::int64_t) { return 1 - of.at("lr") * of.at("weight_decay"); });
+  const Number decay_factor(update, decay_of);
   move(update, parameter, decay_factor, product(orthogonalized(direction, options).to(parameter.scalar_type()), lr));
 }
 
+/// The steps of a learning rate of 1 along `directions`: those of one shape are orthogonalized together.
+TensorList steps_along(const TensorList& directions, const Options& options) {
+  std::map<Shape, std::vector<std::size_t>> by_shape;
+  for (std::size_t i = 0; i < directions.size(); ++i) by_shape[directions[i].sizes().vec()].push_back(i);
+  TensorList steps(directions.size());
+  for (const auto& [shape, members] : by_shape) {
+    TensorList alike;
+    for (const std::size_t i : members) alike.push_back(directions[i]);
+    const double factor = adjustment(options, static_cast<double>(shape[0]), static_cast<double>(shape[1]));
+    auto next = members.begin();
+    for (const TensorList& part : divided_for_stacks(alike)) {
+      const at::Tensor all = all_orthogonalized(at::stack(part), options).to(part.front().scalar_type()).mul(factor);
+      for (const at::Tensor& step : all.unbind()) steps[*next++] = step;
+    }
+  }
+  return steps;
+}
+
+/// On a GPU: launches for each shape, not for each matrix.
+void update_matrices(const TensorUpdate& update) {
+  const Options& options = *update.options;
+  const double momentum = options.at("momentum");
+  change_unless_void(update, [&](const TensorUpdate& of) {
+    const TensorList gradients = downhill(of);
+    at::_foreach_lerp_(of.states[0], gradients, 1 - momentum);
+    const TensorList steps = steps_along(
+        options.at("nesterov") != 0 ? at::_foreach_lerp(gradients, of.states[0], momentum) : of.states[0], options);
+    multiply(of.parameters, Number(update, decay_of));
+    add_multiple(of.parameters, steps,
+                 -Number(update, [](const Options& given, std::int64_t) { return given.at("lr"); }));
+  });
+}
+
+/// The same update without its tensors.
+/// @param slots  number of states
+TensorUpdate without_tensors(const TensorUpdate& update, std::size_t slots) {
+  TensorUpdate none = update;
+  none.parameters.clear();
+  none.gradients.clear();
+  none.states.assign(slots, {});
+  return none;
+}
+
 void update_muon(const TensorUpdate& update) {
-  TensorUpdate others;
-  others.options = update.options;
-  others.step = update.step;
-  others.is_void = update.is_void;
-  others.live = update.live;
-  others.states.resize(2);
+  TensorUpdate matrices = without_tensors(update, 1);
+  TensorUpdate others = without_tensors(update, 2);
   for (std::size_t i = 0; i < update.parameters.size(); ++i) {
-    if (update.parameters[i].dim() == 2) {
-      if (update.parameters[i].numel() > 0) update_matrix(update, i);
+    const at::Tensor& parameter = update.parameters[i];
+    const bool is_of_matrices = parameter.dim() == 2;
+    if (is_of_matrices && parameter.numel() == 0) continue;
+    if (is_of_matrices && parameter.is_cpu()) {
+      update_matrix(update, i);
       continue;
     }
-    others.parameters.push_back(update.parameters[i]);
-    others.gradients.push_back(update.gradients[i]);
-    others.states[0].push_back(update.states[1][i]);
-    others.states[1].push_back(update.states[2][i]);
+    TensorUpdate& of = is_of_matrices ? matrices : others;
+    of.parameters.push_back(parameter);
+    of.gradients.push_back(update.gradients[i]);
+    if (is_of_matrices) {
+      of.states[0].push_back(update.states[0][i]);
+    } else {
+      of.states[0].push_back(update.states[1][i]);
+      of.states[1].push_back(update.states[2][i]);
+    }
   }
+  if (!matrices.parameters.empty()) update_matrices(matrices);
   if (!others.parameters.empty()) update_adamw_tensors(others);
 }
 

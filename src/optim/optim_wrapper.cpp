@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "batch/late_values.hpp"
+#include "batch/nvtx_range.hpp"
 #include "optim/clip.hpp"
 #include "optim/live_numbers.hpp"
 #include "optim/tensor_parameters.hpp"
@@ -68,9 +70,15 @@ UpdateReport OptimWrapper::update_with_closure(const std::function<double()>& cl
 UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<double> weight,
                                          const std::function<void()>& before_update) {
   double factor = weight ? *weight : 1.0 / static_cast<double>(micro_batches_in_step());
-  if (scaler_) factor *= scaler_->scale();
+  if (scaler_) {
+    settle();
+    factor *= scaler_->scale();
+  }
   const Tensor weighted = factor == 1 ? loss : loss.mul(factor);
-  weighted.backward();
+  {
+    const batch::NvtxRange range("backward");
+    weighted.backward();
+  }
   const bool completes = completes_step();
   ++done_;
   if (!completes) return {};
@@ -84,8 +92,9 @@ UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<doubl
   if (std::exchange(skips_update_, false)) {
     finish_without_step();
   } else {
+    if (options_.skips_nonfinite) settle();
     report = clip_and_step(scaler_ ? scaler_->scale() : 1);
-    if (scaler_) scaler_->update(report.is_finite);
+    if (scaler_ && !report.is_pending) scaler_->update(report.is_finite);
   }
   parameters_->drop_gradients();
   return report;
@@ -102,7 +111,10 @@ UpdateReport OptimWrapperDict::update_params(const Tensor& loss, std::optional<d
   const double scale = scaler() != nullptr ? scaler()->scale() : 1;
   const double factor = scale * (weight ? *weight : 1.0 / static_cast<double>(micro_batches_in_step()));
   const bool completes = completes_step();
-  (factor == 1 ? loss : loss.mul(factor)).backward();
+  {
+    const batch::NvtxRange range("backward");
+    (factor == 1 ? loss : loss.mul(factor)).backward();
+  }
   for (auto& [name, wrapper] : wrappers_) ++wrapper.done_;
   if (!completes) return {};
   if (before_update) before_update();
@@ -132,9 +144,7 @@ UpdateReport OptimWrapperDict::update_params(const Tensor& loss, std::optional<d
 }
 
 /// The host learns the norm, and whether the update was void, last: when all work is queued.
-UpdateReport OptimWrapper::clip_and_step_tensors(double scale) {
-  return read_step_tensors(queue_step_tensors(scale, nullptr));
-}
+UpdateReport OptimWrapper::clip_and_step_tensors(double scale) { return report_of(queue_step_tensors(scale, nullptr)); }
 
 /// @return  [2] float64: whether the update is void, and the norm; undefined = it is not, and there is none
 at::Tensor OptimWrapper::queue_step_tensors(double scale, LiveNumbers* live) {
@@ -163,14 +173,53 @@ at::Tensor OptimWrapper::queue_step_tensors(double scale, LiveNumbers* live) {
   return at::stack({is_void, whole.defined() ? whole : is_void});
 }
 
-UpdateReport OptimWrapper::read_step_tensors(const at::Tensor& facts) {
-  UpdateReport report{.updated = true, .grad_norm = std::nullopt};
-  if (!facts.defined()) return report;
-  const at::Tensor here = facts.cpu();  // one copy
-  report.is_finite = here[0].item<double>() == 0;
-  if (options_.clip.max_norm > 0) report.grad_norm = here[1].item<double>();
+/// @param facts  of queue_step_tensors
+UpdateReport OptimWrapper::report_of(const at::Tensor& facts) {
+  if (!facts.defined()) return {.updated = true, .grad_norm = std::nullopt};
+  if (are_late_) {
+    if (!late_places_) late_places_ = std::make_shared<batch::LatePlaces>();
+    late_updates_.push_back({.facts = late_places_->queue(facts), .counted = optimizer_.counted()});
+    return {.grad_norm = std::nullopt, .is_pending = true};
+  }
+  const UpdateReport report = outcome_of(facts.cpu());  // one copy
   if (!report.is_finite) optimizer_.uncount_step();
-  report.updated = report.is_finite;
+  return report;
+}
+
+/// @param facts  in the memory of the host
+UpdateReport OptimWrapper::outcome_of(const at::Tensor& facts) const {
+  const double* const values = facts.const_data_ptr<double>();
+  const bool is_finite = values[0] == 0;
+  UpdateReport report{.updated = is_finite, .grad_norm = std::nullopt, .is_finite = is_finite};
+  if (options_.clip.max_norm > 0) report.grad_norm = values[1];
+  return report;
+}
+
+// ---- late reports
+
+void OptimWrapper::set_late_reports(bool are_late) noexcept {
+  are_late_ = are_late;
+  drop_reports();
+}
+
+void OptimWrapper::drop_reports() noexcept { late_updates_.clear(); }
+
+void OptimWrapper::settle() {
+  for (LateUpdate& update : late_updates_) settle(update);
+}
+
+void OptimWrapper::settle(LateUpdate& update) {
+  if (update.report) return;
+  update.report = outcome_of(update.facts->take());
+  if (!update.report->is_finite) optimizer_.uncount_step(update.counted);
+  if (scaler_) scaler_->update(update.report->is_finite);
+}
+
+UpdateReport OptimWrapper::take_report() {
+  if (late_updates_.empty()) throw std::logic_error("OptimWrapper: no report of an update is pending");
+  settle(late_updates_.front());
+  const UpdateReport report = *late_updates_.front().report;
+  late_updates_.pop_front();
   return report;
 }
 
@@ -186,6 +235,7 @@ void OptimWrapper::record_update(const Tensor& loss, double weight, LiveNumbers&
 }
 
 void OptimWrapper::count_recorded_update(double weight) {
+  if (scaler_ || options_.skips_nonfinite) settle();
   steps_before_ = optimizer_.all_steps();
   recorded_weight_ = weight;
   optimizer_.count_recorded_step();
@@ -198,13 +248,14 @@ void OptimWrapper::uncount_recorded_update() {
 UpdateReport OptimWrapper::read_recorded_update() {
   steps_before_.clear();
   step_begin_ = ++done_;
-  const UpdateReport report = read_step_tensors(*recorded_facts_);
-  if (scaler_) scaler_->update(report.is_finite);
+  const UpdateReport report = report_of(*recorded_facts_);
+  if (scaler_ && !report.is_pending) scaler_->update(report.is_finite);
   return report;
 }
 
 /// @param scale  factor on the gradients
 UpdateReport OptimWrapper::clip_and_step(double scale) {
+  const batch::NvtxRange range("update");
   if (parameters_->as_tensors() != nullptr) return clip_and_step_tensors(scale);
   const Clip& clip = options_.clip;
   const std::size_t groups = optimizer_.groups().size();

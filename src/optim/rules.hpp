@@ -89,8 +89,8 @@ Rule muon_rule();
 /// Nocedal and Wright, Numerical Optimization, algorithms 7.4, 3.5 and 3.6.
 Rule lbfgs_rule();
 
-// The same updates of tensors: by LibTorch's fused kernels (tensor_forms.cpp), and by its foreach operations
-// (element_forms.cpp).
+// The same updates of tensors: sgd, adam, adamw and adagrad by LibTorch's fused kernels (tensor_forms.cpp), the others
+// by its foreach operations (element_forms.cpp).
 
 void update_sgd_tensors(const TensorUpdate& update);
 void update_adam_tensors(const TensorUpdate& update);

@@ -37,12 +37,16 @@ struct TensorChange {
   at::Tensor is_void;                                      ///< as in TensorUpdate
 };
 
-/// What a 16-bit gradient becomes before it is measured, in float32.
-using GradientView = std::function<at::Tensor(std::size_t block, std::size_t segment, const at::Tensor& gradient)>;
+/// What becomes of 16-bit gradients before they are measured.
+struct GradientView {
+  std::function<std::size_t(std::size_t block, std::size_t segment)> group_of;
+  /// Changes float32 copies of gradients of a group in place.
+  std::function<void(std::size_t group, std::vector<at::Tensor>& gradients)> change;
+};
 
 /// The same as gradient_norm, on the device of the gradients. [] float64. Collective where is_divided, as what follows.
-/// @param view  null = the values of the gradient
-at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type, const GradientView& view = nullptr);
+/// @param view  null = gradients are measured as they are
+at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type, const GradientView* view = nullptr);
 /// The same for each group; undefined for one without gradients on any rank.
 std::vector<at::Tensor> gradient_norm_tensors(const Optimizer& optimizer, FlatParameters& parameters, double norm_type);
 /// Divides all gradients by `scale`, in place.

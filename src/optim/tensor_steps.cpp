@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -15,6 +16,7 @@
 #include "optim/live_numbers.hpp"
 #include "optim/scalar_type.hpp"
 #include "optim/tensor_parameters.hpp"
+#include "optim/tensor_stack.hpp"
 
 namespace lockstep::optim {
 
@@ -75,6 +77,12 @@ class WholeGradient {
 
 }  // namespace
 
+/// Making a tensor over given memory costs the host more than finding one.
+struct Optimizer::StateViews {
+  using Key = std::tuple<std::size_t, std::size_t, std::size_t, std::int64_t, std::int64_t>;
+  std::map<Key, at::Tensor> all;  // by block, segment, slot and the elements that this rank owns; undefined = none
+};
+
 /// What this rank owns of a parameter: with tensors of its shape if the rule is whole, else flat ones.
 void Optimizer::add_to(TensorUpdate& update, std::size_t block, std::size_t segment, const at::Tensor& parameter,
                        const at::Tensor& gradient) const {
@@ -90,20 +98,26 @@ void Optimizer::add_to(TensorUpdate& update, std::size_t block, std::size_t segm
   update.gradients.push_back(shaped(gradient));
   update.states.resize(rule_states_);  // a master is the parameter
   const at::TensorOptions options = parameter.options().requires_grad(false);
+  const auto view_of = [&](const StateArray& array) {
+    const Shape shape = is_whole ? array.shape : Shape{of.own_end - of.own_begin};
+    const Shape strides = strides_of(shape, is_whole ? array.strides : Shape());
+    const std::int64_t first = is_whole ? 0 : of.own_begin * static_cast<std::int64_t>(size_of(array.dtype));
+    return at::from_blob(
+        array.values + first, shape, strides, [](void*) {}, options, options.device());
+  };
   for (std::size_t slot = 0; slot < rule_states_; ++slot) {
-    at::Tensor& state = update.states[slot].emplace_back();
-    const std::optional<StateArray> array = state_of(block, segment, slot);
-    if (!array) continue;
-    const Shape shape = is_whole ? array->shape : Shape{of.own_end - of.own_begin};
-    const Shape strides = strides_of(shape, is_whole ? array->strides : Shape());
-    const std::int64_t first = is_whole ? 0 : of.own_begin * static_cast<std::int64_t>(size_of(array->dtype));
-    state = at::from_blob(
-        array->values + first, shape, strides, [](void*) {}, options, options.device());
+    const auto [kept, is_new] = state_views_->all.try_emplace({block, segment, slot, of.own_begin, of.own_end});
+    if (is_new) {
+      const std::optional<StateArray> array = state_of(block, segment, slot);
+      if (array) kept->second = view_of(*array);
+    }
+    update.states[slot].push_back(kept->second);
   }
 }
 
 /// Fills what this rank owns with the values that the rule's states begin with, if any of them is not 0.
 void Optimizer::initialize_state() {
+  state_views_ = std::make_shared<StateViews>();
   if (begins_at_zero(*rule_, groups_, rule_states_)) return;  // memory is allocated zeroed
   TensorParameters* const tensors = parameters_->as_tensors();
   const at::Device device = tensors != nullptr ? tensors->flat_parameter(0, 0).device() : at::Device(at::kCPU);
@@ -145,11 +159,12 @@ void Optimizer::step_by(const WholeRule& rule, Changes changes) {
       if (!gradient.defined()) return;
       std::byte* const values = block.parameters + segment.offset * static_cast<std::int64_t>(size_of(block.dtype));
       const at::Tensor parameter = at::from_blob(values, {segment.count}, scalar_type_of(block.dtype));
-      const at::Tensor wide = block.is_half() ? widened(piece.block, piece.segment, parameter) : parameter;
+      std::optional<TensorStack> wide;
+      if (block.is_half()) wide = widened(piece.block, {piece.segment}, {parameter});
       TensorUpdate update;
-      add_to(update, piece.block, piece.segment, wide, gradient);
+      add_to(update, piece.block, piece.segment, wide ? wide->parts().front() : parameter, gradient);
       rule.update(update);
-      if (block.is_half()) narrow(piece.block, piece.segment, wide, parameter);
+      if (wide) narrow(piece.block, {piece.segment}, *wide, {parameter});
     });
   });
 }
@@ -199,12 +214,10 @@ void Optimizer::step_tensors(const TensorChange& change, LiveNumbers* live) {
     for (auto& [key, update] : updates) change_gradients(update.gradients, change, std::get<1>(key));
     TensorUpdate common;
     common.is_void = change.is_void;
-    const auto changed = [&](std::size_t b, std::size_t s, const at::Tensor& half) {
-      std::vector<at::Tensor> wide = {half.to(at::kFloat)};
-      change_gradients(wide, change, group_of_[b][s]);
-      return wide.front();
-    };
-    if (needs_gradient_norm()) common.gradient_norm = gradient_norm_tensor(*parameters_, 2, changed);
+    const GradientView changed = {
+        .group_of = [this](std::size_t b, std::size_t s) { return group_of_[b][s]; },
+        .change = [&](std::size_t group, std::vector<at::Tensor>& wide) { change_gradients(wide, change, group); }};
+    if (needs_gradient_norm()) common.gradient_norm = gradient_norm_tensor(*parameters_, 2, &changed);
     for (auto& [key, update] : updates) {
       update.is_void = common.is_void;
       update.gradient_norm = common.gradient_norm;
@@ -250,9 +263,11 @@ void Optimizer::count_recorded_step() {
   }
 }
 
-void Optimizer::uncount_step() {
+void Optimizer::uncount_step(const std::vector<std::vector<char>>& counted) {
   for (std::size_t b = 0; b < steps_.size(); ++b) {
-    for (std::size_t s = 0; s < was_counted_[b].size(); ++s) steps_[b][s] -= was_counted_[b][s];
+    for (std::size_t s = 0; s < counted[b].size(); ++s) {
+      if (rule_->counts_every_step || counted[b][s] != 0) --steps_[b][s];
+    }
   }
 }
 

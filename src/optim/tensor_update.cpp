@@ -4,10 +4,12 @@
 #include <torch/types.h>
 
 #include <cmath>
+#include <functional>
 #include <map>
 #include <stdexcept>
 
 #include "optim/tensor_parameters.hpp"
+#include "optim/tensor_stack.hpp"
 
 namespace lockstep::optim {
 
@@ -42,33 +44,53 @@ at::TensorOptions on_device(FlatParameters& parameters) {
   return parameters.as_tensors()->flat_parameter(0, 0).options().requires_grad(false);
 }
 
-/// Norms of 16-bit gradients are computed in float32, one after another.
-at::Tensor norm_of(const std::vector<Gradient>& gradients, double norm_type, const GradientView& view = nullptr) {
+/// [] float64: the p-norm of tensors of one type as one vector. Those of 16 bits are measured in float32.
+at::Tensor norm_of_list(const std::vector<at::Tensor>& list, double p) {
+  const at::ScalarType type = list.front().element_size() == 2 ? at::kFloat : list.front().scalar_type();
+  if (p == 1 || p == 2 || std::isinf(p)) {  // what GPUs compute for all tensors at once
+    return at::linalg_vector_norm(at::stack(at::_foreach_norm(list, p, type)).to(at::kDouble), p);
+  }
+  std::vector<at::Tensor> powers = TensorStack::of(list, type).parts();
+  at::_foreach_abs_(powers);
+  at::_foreach_pow_(powers, p);
+  return at::stack(at::_foreach_norm(powers, 1)).to(at::kDouble).sum().pow(1 / p);
+}
+
+/// The norms of the parts in which gradients of 16 bits are changed and measured.
+void add_norms(std::vector<at::Tensor>& norms, const std::vector<at::Tensor>& halves, double p,
+               const std::function<void(std::vector<at::Tensor>&)>& change) {
+  for (const std::vector<at::Tensor>& part : divided_for_stacks(halves)) {
+    std::vector<at::Tensor> wide = TensorStack::of(part, at::kFloat).parts();
+    change(wide);
+    norms.push_back(norm_of_list(wide, p));
+  }
+}
+
+at::Tensor norm_of(const std::vector<Gradient>& gradients, double norm_type, const GradientView* view = nullptr) {
   if (!(norm_type > 0)) throw std::invalid_argument("gradient_norm: norm_type must be positive");
   if (gradients.empty()) return {};
-  std::vector<at::Tensor> norms;
-  std::vector<at::Tensor> wide;
+  std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
+  std::map<std::size_t, std::vector<at::Tensor>> viewed;  // by group
   for (const Gradient& gradient : gradients) {
-    if (!gradient.is_half()) {
-      wide.push_back(gradient.values);
-      continue;
-    }
-    const at::Tensor viewed =
-        view ? view(gradient.block, gradient.segment, gradient.values) : gradient.values.to(at::kFloat);
-    norms.push_back(at::linalg_vector_norm(viewed, norm_type).to(at::kDouble));
+    const bool is_viewed = view != nullptr && gradient.is_half();
+    (is_viewed ? viewed[view->group_of(gradient.block, gradient.segment)] : by_type[gradient.values.scalar_type()])
+        .push_back(gradient.values);
   }
-  if (!wide.empty()) {
-    for (const at::Tensor& norm : at::_foreach_norm(wide, norm_type)) norms.push_back(norm.to(at::kDouble));
+  std::vector<at::Tensor> norms;
+  for (const auto& [type, list] : by_type) norms.push_back(norm_of_list(list, norm_type));
+  for (const auto& [group, list] : viewed) {
+    add_norms(norms, list, norm_type, [&](std::vector<at::Tensor>& wide) { view->change(group, wide); });
   }
-  return at::linalg_vector_norm(at::stack(norms), norm_type);
+  return norms.size() == 1 ? norms.front() : at::linalg_vector_norm(at::stack(norms), norm_type);
 }
 
 /// at::_amp_foreach_non_finite_check_and_unscale_ for bfloat16, which it does not support on every device.
-void check_and_unscale(std::vector<at::Tensor>& gradients, at::Tensor& is_faulty, const at::Tensor& inverse) {
-  for (const at::Tensor& gradient : gradients) {
-    is_faulty.copy_(at::maximum(is_faulty, gradient.isfinite().all().logical_not().to(at::kFloat)));
+void check_and_unscale(const std::vector<at::Tensor>& gradients, at::Tensor& is_faulty, const at::Tensor& inverse) {
+  for (const std::vector<at::Tensor>& part : divided_for_stacks(gradients)) {
+    const TensorStack wide = TensorStack::of(part, at::kFloat);
+    at::_amp_foreach_non_finite_check_and_unscale_(wide.parts(), is_faulty, inverse);
+    at::_foreach_copy_(part, wide.parts());
   }
-  at::_foreach_mul_(gradients, inverse);
 }
 
 /// @param norms  of what this rank owns; undefined = of nothing
@@ -76,9 +98,9 @@ void check_and_unscale(std::vector<at::Tensor>& gradients, at::Tensor& is_faulty
 std::vector<at::Tensor> norms_over_ranks(FlatParameters& parameters, const std::vector<at::Tensor>& norms,
                                          double norm_type) {
   TensorParameters& tensors = *parameters.as_tensors();
-  const at::Tensor zero = at::zeros({}, on_device(parameters).dtype(at::kDouble));
+  const at::TensorOptions options = on_device(parameters).dtype(at::kDouble);
   std::vector<at::Tensor> defined;
-  for (const at::Tensor& norm : norms) defined.push_back(norm.defined() ? norm : zero);
+  for (const at::Tensor& norm : norms) defined.push_back(norm.defined() ? norm : at::zeros({}, options));
   if (!tensors.is_divided()) return defined;
   at::Tensor all = at::stack(defined);
   if (std::isinf(norm_type)) {  // a maximum may skip a NaN
@@ -94,7 +116,7 @@ std::vector<at::Tensor> norms_over_ranks(FlatParameters& parameters, const std::
 
 }  // namespace
 
-at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type, const GradientView& view) {
+at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type, const GradientView* view) {
   return norms_over_ranks(parameters, {norm_of(gradients_of(parameters, is_any), norm_type, view)}, norm_type).front();
 }
 

@@ -35,6 +35,9 @@ void draw_ddp_report(const parallel::DdpReport& report, const std::string& folde
                             .kinds = kKinds,
                             .rows = {}};
   chart.rows.push_back({"step", {bar(0, step.backward_end, compute), bar(step.meeting_begin, step.meeting_end, wait)}});
+  if (step.undivided_update > 0) {
+    chart.rows.back().bars.push_back(bar(step.end - step.undivided_update, step.end, update));
+  }
   for (std::size_t b = 0; b < step.buckets.size(); ++b) {
     const parallel::BucketTimes& times = step.buckets[b];
     chart.rows.push_back(

@@ -80,10 +80,12 @@ log::Level console_level(const config::Invocation& invocation) {
   return level == "error" ? log::Level::error : log::Level::info;
 }
 
-std::string rank_file(const std::string& folder, int rank) {
+/// Such as <folder>/logs/rank_00002.log.
+std::string rank_file(const std::string& folder, int rank, const std::string& kind = "rank",
+                      const std::string& ending = ".log") {
   std::string number = std::to_string(rank);
   number.insert(0, 5 - std::min<std::size_t>(5, number.size()), '0');
-  return folder + "/logs/rank_" + number + ".log";
+  return folder + "/logs/" + kind + "_" + number + ending;
 }
 
 void write_run_files(const std::string& folder, const Job& job, const config::Config& config,
@@ -102,6 +104,7 @@ class StepHook : public engine::Hook {
  public:
   explicit StepHook(RunReport& report) : report_(&report) {}
   void after_step(engine::RunView&, const engine::StepReport& step) override { report_->on_step(step); }
+  bool reads_report(const engine::Progress&) const override { return false; }
 
  private:
   RunReport* report_;
@@ -142,6 +145,19 @@ bool is_finished(const mpi::Communicator& world, const config::Config& config, c
   if (!sentence) return false;
   log::info("the run is finished: " + *sentence);
   return true;
+}
+
+/// Describes the memory of this rank's GPU in the run's folder, if the run ends because the GPU has no more.
+void write_memory_report(const std::string& folder, int rank) {
+  const std::string description = noted_gpu_memory();
+  if (description.empty()) return;
+  const std::string file = rank_file(folder, rank, "memory", ".txt");
+  try {
+    report::write_text(file, description);
+    log::error("the memory of the GPU is described in " + file);
+  } catch (const Error& error) {
+    log::warning(error.what());
+  }
 }
 
 /// Of a rank that is about to end the job because of a failure of its own: gives rank 0, which has heard of it, time to
@@ -220,11 +236,13 @@ ExitCode train(const Job& job, config::Invocation invocation) {
     log::info(last_words(outcome, folder));
     return exit_code_of(outcome);
   } catch (const Error& error) {
+    if (error.exit_code() == kOutOfMemory) write_memory_report(folder, world.rank());
     if (lease && lease->is_lost()) report.reset();  // the records are those of another run now
     if (report) report->on_failure(error, static_cast<int>(error.exit_code()));
     if (!report && !lease && !engine::is_known_to_peers(error)) await_report(folder);
     throw;
   } catch (const std::exception& failure) {
+    if (is_out_of_memory(failure)) write_memory_report(folder, world.rank());
     if (report && is_out_of_memory(failure)) {
       report->on_failure(out_of_memory_error(failure), static_cast<int>(kOutOfMemory));
     } else if (report) {

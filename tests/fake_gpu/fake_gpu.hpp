@@ -23,6 +23,8 @@
 #include <functional>
 #include <vector>
 
+#include "fake_gpu/step_counters.hpp"
+
 namespace lockstep::fake_gpu {
 
 /// Memory that queued work reads or writes; `begin` is the address that the program has.
@@ -61,23 +63,6 @@ constexpr int kRaceExit = 70;
 
 [[gnu::visibility("default")]] bool is_capturing(cudaStream_t stream);
 
-/// What happened since the process began.
-struct Counters {
-  std::int64_t launches = 0;            ///< operators and graphs; no copies, no memsets, no collectives
-  std::int64_t synchronizations = 0;    ///< host waits for work that was queued since the last `begin_step`
-  std::int64_t late_waits = 0;          ///< host waits for older work
-  std::int64_t pageable_copies = 0;     ///< copies to or from host memory that is not page-locked
-  std::int64_t host_reads = 0;          ///< copies from the device to the host
-  std::int64_t device_allocations = 0;  ///< cudaMalloc
-  std::int64_t device_frees = 0;        ///< cudaFree
-  std::int64_t host_allocations = 0;    ///< cudaHostAlloc, cudaHostRegister
-  std::int64_t nccl_calls = 0;          ///< collectives; one in a graph counts when it is launched
-};
-[[gnu::visibility("default")]] Counters counters();
-
-/// A training step begins: what is queued from now on belongs to it.
-[[gnu::visibility("default")]] void begin_step();
-
 /// One collective without work on a stream; `enqueue_collective` counts its own. For the fake NCCL.
 [[gnu::visibility("default")]] void count_nccl_call();
 
@@ -85,6 +70,7 @@ struct Counters {
 enum class Fault {
   none,
   out_of_memory,  ///< the n-th cudaMalloc from now finds no memory, and neither does the one that repeats it
+  host_memory,    ///< the n-th cudaHostAlloc from now finds no memory
   sticky,         ///< the n-th launch from now ends with an error that every later call returns (cudaErrorAssert)
   nccl_late,      ///< the n-th collective from now begins `seconds` late on this rank
   nccl_exit,      ///< the process ends at the n-th collective from now, without a word

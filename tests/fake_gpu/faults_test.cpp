@@ -51,6 +51,38 @@ TEST(FakeGpuFaultsTest, PartsOfOneGpuAreRefused) {
   EXPECT_EQ(count(outcome.output, "ranks 0 and 1 have parts (MIG) of the same GPU ("), 1) << outcome.output;
 }
 
+/// The sentence and the description in the folder of the run.
+void expect_out_of_memory(int ranks, const std::string& variables, const std::string& arguments) {
+  SCOPED_TRACE(variables);
+  const testing::TemporaryFolder folder;
+  const Outcome outcome = testing::run_on_fake_gpu(
+      ranks, testing::kFakeRun + arguments + " --run.device=cuda --run.dir=" + folder.path("run"), variables);
+  EXPECT_EQ(outcome.exit_code, 7) << outcome.output;
+  EXPECT_NE(outcome.output.find(" were requested"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("; reduce train.micro_batch"), std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.output.find("internal error"), std::string::npos) << outcome.output;
+  std::string description;
+  for (const std::string rank : {"00000", "00001"}) {
+    description += testing::read_file(folder / ("run/logs/memory_" + rank + ".txt"));
+  }
+  EXPECT_NE(description.find("when it refused a request"), std::string::npos) << outcome.output;
+  EXPECT_NE(description.find("used by tensors"), std::string::npos) << description;
+}
+
+// Parameters, gradients or the state of the optimizer do not fit.
+TEST(FakeGpuFaultsTest, AGpuThatIsFullIsNamed) {
+  for (const std::string megabytes : {"40", "64", "90"}) {
+    expect_out_of_memory(2, "FAKE_GPU_MEMORY_MB=" + megabytes, "--model.hidden=2048,2048");
+  }
+}
+
+TEST(FakeGpuFaultsTest, ARequestThatIsRefusedEndsAllRanks) {
+  for (const std::string at : {"1", "3"}) {
+    expect_out_of_memory(2, "FAKE_GPU_FAULT=out_of_memory:" + at + " FAKE_GPU_FAULT_RANK=1", "");
+  }
+  expect_out_of_memory(1, "FAKE_GPU_FAULT=out_of_memory:2", "");
+}
+
 // The watch of NCCL learns of it, too, and must not take it for an error of the communication.
 TEST(FakeGpuFaultsTest, AKernelThatFailsIsNoErrorOfTheCommunication) {
   const Outcome outcome = run(2, "FAKE_GPU_FAULT=sticky:100 FAKE_GPU_FAULT_RANK=1", " --run.device=cuda");

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "batch/libtorch_versions.hpp"
 #include "mpi/gpu.hpp"
 #include "mpi/topology.hpp"
 #include "support/device.hpp"
@@ -61,6 +62,7 @@ class GpuTest : public ::testing::Test {
       setenv("NCCL_MAX_CTAS", "2", 0);
     }
     device_ = std::make_unique<CudaDevice>(mpi::choose_device("cuda", world_, topology.local_rank).gpu);
+    for (const char* const operation : {"conv", "rnn", "matmul"}) set_cuda_float32_precision(operation, "ieee");
   }
 
   mpi::Communicator world_ = mpi::Communicator::world();

@@ -3,12 +3,16 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
+#include <dlfcn.h>
+
 #include <algorithm>
 
+#include "batch/byte_values.hpp"
 #include "checkpoints/store/store.hpp"
 #include "engine/measures/averaged_weights.hpp"
 #include "engine/state/average.hpp"
 #include "engine/state/run_state.hpp"
+#include "fake_gpu/step_counters.hpp"
 #include "gpu_test.hpp"
 #include "models/generators.hpp"
 #include "multirank/engine/small_run.hpp"
@@ -51,6 +55,7 @@ class GpuTrainingTest : public GpuTest {
   }
 
   Settings settings(const std::string& device, Settings more) const {
+    more.insert(more.begin(), {"run.tf32", "none"});
     more.insert(more.end(), {{"run.device", device}, {"data.workers", "0"}, {"run.threads", "1"}});
     return more;
   }
@@ -147,6 +152,65 @@ TEST_F(GpuTrainingTest, BytesOfImagesTrainWithTheBitsOfFloats) {
   }
 }
 
+// The fake GPU alone counts. The host would also wait for each copy.
+TEST_F(GpuTrainingTest, TheTableOfBytesIsCopiedOnce) {
+  using Counters = fake_gpu::Counters (*)();
+  const auto counters = reinterpret_cast<Counters>(dlsym(RTLD_DEFAULT, "_ZN8lockstep8fake_gpu8countersEv"));
+  if (counters == nullptr) GTEST_SKIP() << "this GPU does not count copies";
+  const at::Tensor table = torch::arange(3 * 256, at::kFloat).view({3, 256});
+  const at::Tensor bytes = torch::arange(3 * 16).to(at::kByte).view({1, 3, 4, 4});
+  const at::Tensor expected = batch::values_of_bytes(bytes, table, at::MemoryFormat::Contiguous);
+  const at::Tensor on_gpu = bytes.to(device_->torch());
+  batch::values_of_bytes(on_gpu, table, at::MemoryFormat::Contiguous);
+  const fake_gpu::Counters before = counters();
+  std::vector<at::Tensor> values;
+  for (int i = 0; i < 3; ++i) {
+    values.push_back(batch::values_of_bytes(on_gpu, table, at::MemoryFormat::Contiguous));
+  }
+  const fake_gpu::Counters after = counters();
+  EXPECT_EQ(after.pageable_copies, before.pageable_copies);
+  EXPECT_EQ(after.synchronizations, before.synchronizations);
+  for (const at::Tensor& each : values) EXPECT_TRUE(each.cpu().equal(expected));
+}
+
+/// Digits with classes after the last one.
+class Mislabeled : public data::Dataset {
+ public:
+  explicit Mislabeled(std::shared_ptr<const data::Dataset> digits) : digits_(std::move(digits)) {}
+  std::int64_t size() const override { return digits_->size(); }
+  Task task() const override { return digits_->task(); }
+  std::uint64_t digest() const override { return digits_->digest(); }
+  batch::Batch get(std::span<const batch::Draw> draws) const override {
+    batch::Batch batch = digits_->get(draws);
+    batch.set(batch.target_key(), batch.target() + 10);
+    return batch;
+  }
+
+ private:
+  std::shared_ptr<const data::Dataset> digits_;
+};
+
+// An assertion on the GPU would end the process, and name no sample.
+TEST_F(GpuTrainingTest, LabelsThatAreNoClassesDoNotReachTheGpu) {
+  Registry registry;
+  registry.sources.push_back({.name = "mislabeled", .help = "", .keys = {}, .open = [](const Section& data) {
+                                data::Splits splits = data::builtin_sources().front().open(data);
+                                splits.train = std::make_shared<Mislabeled>(splits.train);
+                                return splits;
+                              }});
+  SmallRun run(world_, settings("cuda", with(kTwelveSteps, {{"data.name", "mislabeled"}})), registry);
+  try {
+    run.trainer.train();
+    ADD_FAILURE() << "not refused";
+  } catch (const DataError& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(text.find("sample "), 0U) << text;
+    EXPECT_NE(text.find(" of the training data: the target 1"), std::string::npos) << text;
+    EXPECT_NE(text.find(" is not one of the 10 classes"), std::string::npos) << text;
+  }
+  EXPECT_EQ(at::ones({3}, device_->torch()).sum().item<float>(), 3);
+}
+
 // float64; the searches amplify what differs in the order of additions.
 TEST_F(GpuTrainingTest, LineSearchesAreThoseOfTheCpu) {
   const Settings common = {{"model.name", "mlp"},       {"train.max_epochs", "0"},
@@ -194,7 +258,7 @@ TEST_F(GpuTrainingTest, SixteenBitsTrainNearlyAsWell) {
   SmallRun exact(world_, settings("cuda", common));
   exact.trainer.train();
   for (const char* const precision : {"bf16", "fp16", "tf32"}) {
-    SmallRun run(world_, settings("cuda", with(common, {{"train.precision", precision}})));
+    SmallRun run(world_, settings("cuda", with(common, {{"run.tf32", "all"}, {"train.precision", precision}})));
     run.trainer.train();
     EXPECT_LT(run.losses.back(), 0.5 * run.losses.front()) << precision;
     EXPECT_NEAR(run.losses.back(), exact.losses.back(), 0.1) << precision;

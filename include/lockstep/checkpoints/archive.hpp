@@ -22,6 +22,7 @@ struct Array {
   std::vector<std::int64_t> shape;    ///< empty for a scalar
   std::span<const std::byte> bytes;   ///< product of shape * size_of(dtype) bytes
   std::shared_ptr<const void> owner;  ///< owner of the bytes; null = the caller
+  bool is_stable = false;             ///< nobody changes the bytes while `owner` lives: a snapshot borrows them
 };
 
 using Attribute = std::variant<std::int64_t, double, std::string>;
@@ -47,12 +48,21 @@ class Archive {
   /// Creates an empty group if it does not exist.
   void add_group(const std::string& path);
 
-  /// Appends the content of another archive.
+  /// Appends the content of another archive. Waits for bytes of it that have not arrived.
   /// @throws std::logic_error  a path already exists
   void append(const Archive& other);
 
   /// The same tree with other arrays; links are kept.
   Archive with_bytes(const std::function<Array(const Array&)>& replace) const;
+
+  /// The bytes of arrays can arrive later than the archive, for example as copies from a GPU.
+  /// @param arrival  returns when all of them are there, or throws; it can be called repeatedly and from any thread
+  void set_arrival(std::function<void()> arrival) { arrival_ = std::move(arrival); }
+  /// Returns when the bytes of all arrays can be read: at once, unless set_arrival was called.
+  /// @throws std::exception  they will not arrive
+  void await_arrival() const {
+    if (arrival_) arrival_();
+  }
 
   bool has(const std::string& path) const;
   /// @throws CheckpointError  the path does not exist or is not an array
@@ -90,6 +100,7 @@ class Archive {
   std::map<std::string, Array> arrays_;
   std::map<std::string, std::string> first_paths_;  // of links
   std::map<std::string, std::map<std::string, Attribute>> attributes_;
+  std::function<void()> arrival_;
 };
 
 /// An array with a text as bytes (uint8, 1-D), for documents such as the resolved configuration.

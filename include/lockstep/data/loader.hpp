@@ -6,10 +6,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep::data {
+
+/// What is wrong with a sample of a batch.
+struct SampleFault {
+  std::int64_t row = 0;  ///< of the sample in the batch
+  std::string text;
+};
 
 struct LoaderOptions {
   int workers = 1;                     ///< threads that load samples in advance; 0 = load in the calling thread
@@ -18,6 +25,9 @@ struct LoaderOptions {
   bool pins_memory = false;            ///< use page-locked memory, which allows asynchronous copies to a GPU
   bool prefers_bytes = false;          ///< load SampleDataset::byte_layout, if the data set has one
   bool prefers_channels_last = false;  ///< the order of fields of any order
+  /// Looks for a faulty sample in each batch as it was loaded, in a thread that loads; it becomes a DataError. Empty =
+  /// no check.
+  std::function<std::optional<SampleFault>(const batch::Batch& batch)> check = {};
   /// Changes batch k before `next` returns it, in a thread that loads. Empty = no change.
   std::function<batch::Batch(batch::Batch batch, std::int64_t k)> change = {};
   int read_ahead = 2;         ///< SampleDataset::read_ahead is called this number of batches in advance

@@ -9,7 +9,8 @@
 
 namespace lockstep::engine {
 
-/// A function for each event of a hook; empty ones are skipped.
+/// A function for each event of a hook; empty ones are skipped. The hook reads the report of every step
+/// (Hook::reads_report) if it has after_step or between_steps.
 struct Callbacks {
   std::function<void(RunView&)> before_train = {};
   std::function<void(RunView&)> before_epoch = {};
@@ -19,6 +20,7 @@ struct Callbacks {
   std::function<void(RunView&, const LastBatch&)> on_backward = {};
   std::function<void(RunView&, const LastBatch&)> on_update = {};
   std::function<void(RunView&)> before_agreement = {};
+  std::function<void(RunView&, const StepReport&)> on_measured = {};
   std::function<void(RunView&, const StepReport&)> after_step = {};
   std::function<void(RunView&)> after_epoch = {};
   std::function<void(RunView&, const StepReport&)> between_steps = {};

@@ -49,11 +49,13 @@ struct Progress {
 /// The result of one step, equal on every rank except for the times.
 struct StepReport {
   Progress progress;                 ///< after the step
+  bool is_measured = true;           ///< false = a GPU still computes the step; loss, grad_norm, is_skipped and
+                                     ///< skipped_steps are not known yet, see Hook::reads_report
   double loss = 0;                   ///< mean over the samples of the global batch
   std::optional<double> grad_norm;   ///< before clipping; none for a skipped step
   double lr = 0;                     ///< learning rate of the first parameter group
   std::int64_t samples = 0;          ///< global_batch_size
-  double seconds = 0;                ///< wall time of this rank
+  double seconds = 0;                ///< wall time of this rank; on a GPU with the wait for an earlier step
   double data_seconds = 0;           ///< part of `seconds` spent waiting for data
   double loading_seconds = 0;        ///< time that the loader threads of this rank spent on samples meanwhile
   bool is_save_due = false;          ///< rank 0 requested a checkpoint
@@ -114,17 +116,19 @@ enum class Priority : int {
 ///         before_step
 ///         for every micro_batch: on_forward, on_loss; of the last one, too: on_backward, on_update
 ///         before_agreement
+///         on_measured of the step before, unless it was called; of this step, if a hook reads its report
 ///         after_step
 ///         after_epoch, when the step was the epoch's last
 ///         between_steps: evaluation (before_evaluation, its forwards, after_evaluation), then whatever goes by it,
 ///         then checkpoints (before_save)
 ///     after_train
 ///
-/// In a captured step (run.compile), on_forward to on_update are called after the update, with tensors that the next
-/// step overwrites. When a run returns to a checkpoint, before_roll_back and after_roll_back replace the events after
-/// before_agreement. Every rank calls every hook in the same order, so a hook can use collectives. If a hook can throw
-/// on one rank only, use mpi::Communicator::all_or_throw; otherwise the exception ends the job as the failure of one
-/// rank.
+/// On a GPU, the host does not wait for a step with a report that no hook reads (reads_report): the values of that step
+/// are known when the next one is queued. In a captured step (run.compile), on_forward to on_update are called after
+/// the update, with tensors that the next step overwrites. When a run returns to a checkpoint, before_roll_back and
+/// after_roll_back replace the events after before_agreement. Every rank calls every hook in the same order, so a hook
+/// can use collectives. If a hook can throw on one rank only, use mpi::Communicator::all_or_throw; otherwise the
+/// exception ends the job as the failure of one rank.
 class Hook {
  public:
   virtual ~Hook() = default;
@@ -139,8 +143,13 @@ class Hook {
   /// multiplied by LastBatch::loss_scale.
   virtual void on_backward(RunView&, const LastBatch&) {}
   virtual void on_update(RunView&, const LastBatch&) {}
-  /// After the computation of a step. All ranks learn of requests made here in the same step.
+  /// After a step was computed or, on a GPU, queued. All ranks learn of requests made here in the same step.
   virtual void before_agreement(RunView&) {}
+  /// Called once for each step that was not discarded, in order, when its report is complete: directly before
+  /// after_step or, on a GPU, in the next step. RunView::progress can then be that of the next step,
+  /// StepReport::progress is not.
+  virtual void on_measured(RunView&, const StepReport&) {}
+  /// Changes that belong to the step are made here: the next step begins afterwards.
   virtual void after_step(RunView&, const StepReport&) {}
   virtual void after_epoch(RunView&) {}
   /// Changes that a checkpoint of this step must contain are made before Priority::very_low of this event.
@@ -157,6 +166,11 @@ class Hook {
 
   /// Whether on_backward reads gradients. All gradients are then gathered on every rank, which takes time.
   virtual bool reads_gradients() const { return false; }
+  /// Whether after_step, after_epoch or between_steps of a step need its complete report, or that the step is not
+  /// discarded afterwards (train.nonfinite). On a GPU the host then waits for the step. It always waits for the last
+  /// step of an epoch and of the run. Not collective; ranks can differ.
+  /// @param progress  after the step
+  virtual bool reads_report(const Progress& /*progress*/) const { return true; }
 
   /// Called before a checkpoint: makes the values for save_state equal on all ranks. Collective.
   virtual void before_save(RunView&) {}

@@ -107,12 +107,17 @@ checkpoints::Array array_of(const at::Tensor& tensor, const std::string& what);
 /// A tensor that borrows the array's bytes. Do not write to it.
 at::Tensor tensor_over(const checkpoints::Array& array);
 
+class DeviceCopies;
+
 /// Receives the values that a component puts into a checkpoint. Every rank makes the same calls, because capturing can
 /// be collective; on ranks that do not write checkpoints they have no effect.
 class StateWriter {
  public:
   /// @param archive  outlives the writer; stays empty on a rank that does not write
-  StateWriter(checkpoints::Archive& archive, bool is_writer) : archive_(&archive), is_writer_(is_writer) {}
+  /// @param copies   outlives the writer; queues the copies of tensors of a device, so that the host does not wait for
+  ///                 them. null = the host waits for each
+  StateWriter(checkpoints::Archive& archive, bool is_writer, DeviceCopies* copies = nullptr)
+      : archive_(&archive), is_writer_(is_writer), copies_(copies) {}
 
   bool is_writer() const noexcept { return is_writer_; }
   checkpoints::Archive& archive() const noexcept { return *archive_; }
@@ -124,9 +129,7 @@ class StateWriter {
     if (is_writer_) archive_->put(path, std::move(array));
   }
   /// The archive borrows the tensor where array_of does.
-  void put(const std::string& path, const at::Tensor& tensor) const {
-    if (is_writer_) archive_->put(path, array_of(tensor, path));
-  }
+  void put(const std::string& path, const at::Tensor& tensor) const;
   void link(const std::string& path, const std::string& target) const {
     if (is_writer_) archive_->link(path, target);
   }
@@ -134,6 +137,7 @@ class StateWriter {
  private:
   checkpoints::Archive* archive_;
   bool is_writer_;
+  DeviceCopies* copies_;
 };
 
 /// The part of one array of a checkpoint that is on this rank: all of it, or a part if the array is divided among

@@ -29,7 +29,7 @@ struct LastBatch {
   batch::Outputs outputs = {};          ///< outputs of the model
   /// From on_loss on: [] scalars by name; the first is "loss", which is trained.
   std::vector<std::pair<std::string, at::Tensor>> losses = {};
-  double loss_scale = 1;  ///< factor on the gradients until the update
+  double loss_scale = 1;  ///< from on_backward on: factor on the gradients until the update
   const models::Model* model = nullptr;
 
   const at::Tensor& output() const { return outputs.main(); }
@@ -62,6 +62,9 @@ struct StepContext {
   PerfStats* perf = nullptr;     ///< receives the times of sections; null = not measured
   /// Calls the hooks. The step must detach the tensors of LastBatch.
   std::function<void(StepEvent, const LastBatch&)> notify;
+  /// Whether the result is completed one step later, by parallel::StepResult::finish. The step passes it to
+  /// parallel::DistributedDataParallel::read_losses, and to StepObserver::reads_late. See StepRow::reads_late.
+  bool reads_late = false;
 };
 
 /// The explicit form of a training step, for several optimizers or several backward passes: forward, losses, backward
@@ -86,6 +89,10 @@ struct StepRow {
   bool measures_sections = false;  ///< also if log.sections is false
   /// With run.compile, the losses of the step that is captured in its place; none = the step is not captured.
   std::optional<models::LossSum> captured_losses = {};
+  /// Whether a ManualStep observes StepContext::reads_late, and the report of an update may be pending (see
+  /// optim::OptimWrapper::set_late_reports). On a GPU, the host then queues a step before it knows the loss of the
+  /// previous one. A LossStep always does.
+  bool reads_late = false;
 };
 
 /// model, simple, amp, standard.

@@ -158,6 +158,10 @@ class Collectives {
   /// collective.
   virtual void give_up(ExitCode, const std::string& /*sentence*/) noexcept {}
 
+  /// Whether operations on device memory were given up because a peer or the network failed. The device goes on with
+  /// what they left behind, and nothing that it computes afterwards is to be kept. From any thread; not collective.
+  virtual bool has_failed() const noexcept { return false; }
+
   /// A new object for the ranks with the same `color`, in the order of their ranks, with the same backend if it
   /// supports them.
   /// @param color  at least 0

@@ -6,12 +6,18 @@
 #include <lockstep/optim/optimizer.hpp>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace lockstep::batch {
+class LatePlaces;
+class LateValues;
+}  // namespace lockstep::batch
 
 namespace lockstep::optim {
 
@@ -36,6 +42,7 @@ struct UpdateReport {
   bool is_finite = true;            ///< false = the norm, or with a scaler a gradient, was not finite; gradients were
                                     ///< dropped, nothing was updated or counted
   std::int64_t evaluations = 1;     ///< evaluations of the loss in the step
+  bool is_pending = false;          ///< the rest is not known yet, see OptimWrapper::set_late_reports
 };
 
 /// The optimizer of a training step: an OptimWrapper, or all optimizers of an OptimWrapperDict together.
@@ -100,6 +107,20 @@ class OptimWrapper : public BaseOptimWrapper {
 
   void skip_update() noexcept override { skips_update_ = true; }
 
+  /// Whether update_params on a GPU returns before the GPU has found out whether the update took place. Its report then
+  /// has is_pending, and take_report gives it later. The GPU itself skips an update with gradients that are not finite.
+  /// What depends on the result of the update before waits for it: the loss scale, and with skips_nonfinite the count
+  /// of updates. Default: false. A change discards pending reports.
+  void set_late_reports(bool are_late) noexcept;
+  /// Waits for the results of all updates with a pending report. The counts and the loss scale are then those after
+  /// the last of them.
+  void settle();
+  /// The report of the earliest update whose report is pending. The host waits for this update, not for later ones.
+  /// @throws std::logic_error  there is none
+  UpdateReport take_report();
+  /// Discards pending reports: the state of an earlier step was restored.
+  void drop_reports() noexcept;
+
   /// update_params of a step of one micro-batch, recorded by mpi::StepGraph: no work is done, the step is counted.
   /// @param weight  as in update_params
   /// @throws std::runtime_error  the step cannot be recorded
@@ -108,7 +129,7 @@ class OptimWrapper : public BaseOptimWrapper {
   void count_recorded_update(double weight);
   /// Reverts record_update, wherever it failed, or count_recorded_update: the work was not launched.
   void uncount_recorded_update();
-  /// The report of the launch of a recorded step. The host waits for it.
+  /// The report of the launch of a recorded step. The host waits for it, or the report is pending as in update_params.
   UpdateReport read_recorded_update();
 
   /// If true, call update_with_closure instead of update_params.
@@ -144,7 +165,16 @@ class OptimWrapper : public BaseOptimWrapper {
   UpdateReport clip_and_step(double scale);
   UpdateReport clip_and_step_tensors(double scale);
   Tensor queue_step_tensors(double scale, LiveNumbers* live);
-  UpdateReport read_step_tensors(const Tensor& facts);
+  UpdateReport report_of(const Tensor& facts);
+  UpdateReport outcome_of(const Tensor& facts) const;
+
+  /// An update with a result that is on its way from the GPU.
+  struct LateUpdate {
+    std::shared_ptr<batch::LateValues> facts;
+    std::vector<std::vector<char>> counted = {};  // Optimizer::counted
+    std::optional<UpdateReport> report = {};      // from settle
+  };
+  void settle(LateUpdate& update);
 
   Optimizer optimizer_;
   FlatParameters* parameters_;
@@ -155,6 +185,9 @@ class OptimWrapper : public BaseOptimWrapper {
   std::int64_t total_ = 0;       // of the whole training; 0 = unknown
   bool is_in_closure_ = false;
   bool skips_update_ = false;
+  bool are_late_ = false;                                // reports of updates on a GPU
+  std::deque<LateUpdate> late_updates_;                  // in order
+  std::shared_ptr<batch::LatePlaces> late_places_;       // null = none was needed
   std::shared_ptr<Tensor> recorded_facts_;               // of a recorded step: where a launch leaves them
   double recorded_weight_ = 1;                           // of the loss in the recorded step at hand
   std::vector<std::vector<std::int64_t>> steps_before_;  // counts before the recorded step at hand

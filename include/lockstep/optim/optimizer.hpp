@@ -84,6 +84,7 @@ struct HalfOptions {
 
 struct TensorChange;
 class LiveNumbers;
+class TensorStack;
 
 /// Updates flat blocks with a rule; each rank updates the parts that it owns. 16-bit parameters are updated in float32.
 class Optimizer {
@@ -106,7 +107,12 @@ class Optimizer {
   /// Counts the step that was recorded last, before it is launched again.
   void count_recorded_step();
   /// Reverts the count of the last step_tensors, which was void.
-  void uncount_step();
+  void uncount_step() { uncount_step(was_counted_); }
+  /// The same for an earlier one.
+  /// @param counted  the value of counted() after that step
+  void uncount_step(const std::vector<std::vector<char>>& counted);
+  /// [block][segment]: whether the last step_tensors had a gradient of the parameter.
+  const std::vector<std::vector<char>>& counted() const noexcept { return was_counted_; }
   /// Performs one step of a ClosureRule.
   /// @param closure  runs forward and backward of the whole step with the current parameters and returns the mean loss,
   ///                 which is equal on every rank and reproducible
@@ -175,6 +181,7 @@ class Optimizer {
   void round_parameter(const float* from, std::byte* to, const GradientPiece& piece) const;
 
   // tensor_steps.cpp
+  struct StateViews;
   bool needs_gradient_norm() const;
   bool needs_sums() const;
   void apply(TensorForm form, TensorUpdate& update, std::size_t block, LiveNumbers* live) const;
@@ -182,8 +189,12 @@ class Optimizer {
               const Tensor& gradient) const;
 
   // half_tensors.cpp
-  Tensor widened(std::size_t block, std::size_t segment, const Tensor& half) const;
-  void narrow(std::size_t block, std::size_t segment, const Tensor& wide, const Tensor& half) const;
+  TensorStack widened(std::size_t block, const std::vector<std::size_t>& segments,
+                      const std::vector<Tensor>& halves) const;
+  std::vector<Tensor> masters_of(std::size_t block, const std::vector<std::size_t>& segments,
+                                 const std::vector<Tensor>& halves) const;
+  void narrow(std::size_t block, const std::vector<std::size_t>& segments, const TensorStack& wide,
+              const std::vector<Tensor>& halves) const;
   kernels::RoundingKey key_of(std::size_t block, std::size_t segment) const;
   void step_halves(std::size_t block, const std::vector<std::size_t>& segments, const TensorUpdate& update,
                    const std::function<void(TensorUpdate&)>& change_and_update);
@@ -199,6 +210,7 @@ class Optimizer {
   std::vector<std::vector<Coefficients>> coefficients_;              // [block][segment], of the step at hand
   std::vector<std::vector<std::shared_ptr<std::byte>>> state_;       // [block][slot]
   std::vector<std::vector<std::vector<std::int64_t>>> state_begin_;  // [block][slot][segment], and where the last ends
+  std::shared_ptr<StateViews> state_views_;                          // as tensors, from step to step
   std::map<std::string, double> numbers_;
   std::any memo_;
   std::vector<std::vector<char>> was_counted_;  // [block][segment], by the last step_tensors

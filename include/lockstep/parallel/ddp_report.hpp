@@ -29,6 +29,9 @@ struct StepTimeline {
   double meeting_end = 0;    ///<   to here it waited last until all others had come, usually with their updates
   double end = 0;            ///< moment
   double meetings = 0;       ///< seconds of all such waits, and of the buffers' synchronization
+  /// Seconds of the update that are not divided by buckets: all of them on a GPU, where BucketTimes::update and
+  /// BucketTimes::transfer are 0, and the time of a transfer that nothing hides is part of the wait.
+  double undivided_update = 0;
   std::vector<BucketTimes> buckets;
 
   // The step's seconds: end = compute + update + wait + transfer.
@@ -43,6 +46,7 @@ struct StepTimeline {
 /// The times of training steps. See DistributedDataParallel::report.
 struct DdpReport {
   std::int64_t steps = 0;           ///< number of measured steps; 0 = too few
+  bool is_of_gpu = false;           ///< times of the work in the GPU's stream; false = of the threads on the host
   std::vector<StepTimeline> ranks;  ///< a step with median duration for each rank
 };
 
@@ -52,7 +56,7 @@ std::size_t slowest_rank(const DdpReport& report);
 
 /// A sentence that states what limits the step time of the slowest rank: "compute-bound; communication exposed 3 % (a
 /// step of 13.90 ms: compute 12.10, update 1.40, wait 0.10, transfer 0.30)". The limit is the maximum of compute,
-/// update and exposed communication.
+/// update and exposed communication. Times of a GPU have no transfer.
 std::string bound_sentence(const DdpReport& report);
 
 /// A table and a timeline of a step of the slowest rank for a terminal, several lines without a final newline. If there

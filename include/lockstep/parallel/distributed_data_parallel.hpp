@@ -21,8 +21,14 @@
 #include <utility>
 #include <vector>
 
+namespace lockstep::batch {
+class LatePlaces;
+class LateValues;
+}  // namespace lockstep::batch
+
 namespace lockstep::parallel {
 
+class BatchCopies;
 class BlockGathering;
 class ModelBuffers;
 class ParameterStore;
@@ -38,9 +44,22 @@ struct StepResult {
   std::vector<std::pair<std::string, double>> values = {};  ///< entries other than "loss", of this rank
   bool is_void = false;                                     ///< nothing of the step counts, see ParsedLosses
 
+  /// Values of the losses that are on their way from a GPU to the host.
+  struct Late {
+    std::shared_ptr<batch::LateValues> numbers;  ///< [K] float64: the loss, `values`, and perhaps the weighted total
+    double weight = 1;                           ///< of the loss in the weighted total, if it is not among them
+  };
+  /// After `queue`: `loss`, `weighted` and the numbers of `values` are not known yet.
+  std::optional<Late> late = {};
+
   /// Reads the values of the losses. On a GPU, the host waits for them.
   /// @param weights  the weights with which they were parsed
   void read(const models::ParsedLosses& losses, const models::LossWeights& weights);
+  /// The same for a host that does not wait: it reads the values in `finish`.
+  /// @param places  where they are then
+  void queue(const models::ParsedLosses& losses, const models::LossWeights& weights, batch::LatePlaces& places);
+  /// Reads the values after `queue`; the host waits for them, but not for later work. Otherwise, does nothing.
+  void finish();
 };
 
 /// Functions that observe a step; each can be empty.
@@ -51,6 +70,8 @@ struct StepObserver {
   std::function<void()> on_backward = {};  ///< before the update of the micro-batch that completes a step
   /// Whether on_backward reads gradients; they are then averaged and complete on every rank.
   bool reads_gradients = false;
+  /// Whether the result is completed later, by StepResult::finish: on a GPU, train_step does not wait for the losses.
+  bool reads_late = false;
 };
 
 /// The result of a validation step.
@@ -160,6 +181,11 @@ class DistributedDataParallel {
   }
   /// Logs the trained parameters that are not in the graph of `loss`, according to options().anomaly_check.
   void name_anomalous(const at::Tensor& loss);
+  /// Reads the values of the losses into the result of a micro-batch, as the last action of a step.
+  /// @param weights  the weights with which they were parsed
+  /// @param is_late  queue them only, for StepResult::finish
+  void read_losses(StepResult& result, const models::ParsedLosses& losses, const models::LossWeights& weights,
+                   bool is_late);
   /// The default weight of a micro-batch in train_step. Collective with weighs_samples.
   double share_of(const batch::Batch& batch, const optim::BaseOptimWrapper& optimizer);
 
@@ -233,7 +259,7 @@ class DistributedDataParallel {
   /// The state of the communication hook; null = none.
   HookMemory* hook_memory() noexcept { return hook_memory_.get(); }
 
-  /// Reports now what the next forward would report about the last step, so that it does not wait for the GPU.
+  /// Reports now what the next forwards would report about the steps so far, for which the host waits for the GPU.
   /// @throws ConfigError  a parameter had no gradient; on every rank
   void check_last_step();
   /// Resets the step after an exception in forward or backward on every rank: clears gradients. Collective.
@@ -292,6 +318,8 @@ class DistributedDataParallel {
   std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<BlockGathering> gathering_;  // of parameters that are freed between their uses
   std::shared_ptr<HookMemory> hook_memory_;
+  std::unique_ptr<batch::LatePlaces> late_places_;  // of losses
+  std::unique_ptr<BatchCopies> copies_;
   at::ScalarType dtype_;          // of inputs: that of the parameters, or float32 with autocast
   at::Device device_ = at::kCPU;  // of the parameters: batches are moved there
   bool slices_fit_ = false;       // whether visitors of slices of a reduction find them

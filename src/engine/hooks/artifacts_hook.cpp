@@ -14,6 +14,8 @@ class ArtifactsHook : public Hook {
   explicit ArtifactsHook(std::function<void(EventStorage&)> visit) : visit_(std::move(visit)) {}
 
   void before_train(RunView& run) override { run.events.keep_pictures(kMaxBytes); }
+  bool reads_report(const Progress&) const override { return false; }
+
   void after_step(RunView& run, const StepReport&) override { visit_(run.events); }
   void between_steps(RunView& run, const StepReport&) override { visit_(run.events); }
   void after_train(RunView& run, Outcome) override { visit_(run.events); }

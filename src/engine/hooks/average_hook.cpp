@@ -18,6 +18,8 @@ class AverageHook : public Hook {
  public:
   explicit AverageHook(EmaSettings settings) : settings_(std::move(settings)) {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void before_train(RunView& run) override {
     if (run.average == nullptr) return;
     run.world.all_or_throw([&] { first_step_ = first_step(run.progress); });

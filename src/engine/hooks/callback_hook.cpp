@@ -24,6 +24,7 @@ class CallbackHook : public Hook {
   void on_backward(RunView& run, const LastBatch& batch) override { call(call_.on_backward, run, batch); }
   void on_update(RunView& run, const LastBatch& batch) override { call(call_.on_update, run, batch); }
   void before_agreement(RunView& run) override { call(call_.before_agreement, run); }
+  void on_measured(RunView& run, const StepReport& report) override { call(call_.on_measured, run, report); }
   void after_step(RunView& run, const StepReport& report) override { call(call_.after_step, run, report); }
   void after_epoch(RunView& run) override { call(call_.after_epoch, run); }
   void between_steps(RunView& run, const StepReport& report) override { call(call_.between_steps, run, report); }
@@ -40,6 +41,7 @@ class CallbackHook : public Hook {
   }
 
   bool reads_gradients() const override { return call_.reads_gradients; }
+  bool reads_report(const Progress&) const override { return call_.after_step || call_.between_steps; }
 
  private:
   Callbacks call_;

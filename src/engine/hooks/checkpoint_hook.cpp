@@ -6,6 +6,7 @@
 #include <chrono>
 #include <optional>
 
+#include "batch/nvtx_range.hpp"
 #include "core/clock.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/saving/best_values.hpp"
@@ -42,18 +43,19 @@ class CheckpointHook : public Hook {
       run.requests.save();
   }
 
+  /// The clock and the file SAVE request a checkpoint; then the ranks agree on it.
+  bool reads_report(const Progress& progress) const override { return is_counted(progress); }
+
   void between_steps(RunView& run, const StepReport& report) override {
     saver_.poll();
     note_saves(run);
     const Progress& at = run.progress;
-    const bool has_begun = at.step >= settings_.begin;
-    const bool by_steps = has_begun && settings_.every_steps > 0 && at.step % settings_.every_steps == 0;
-    const bool by_epochs =
-        has_begun && settings_.every_epochs > 0 && at.step_in_epoch == 0 && at.epoch % settings_.every_epochs == 0;
-    const bool is_best = has_begun && note_best(run);
-    if (!by_steps && !by_epochs && !is_best && !report.is_save_due) return;
+    const bool is_counted_now = is_counted(at);
+    const bool is_best = at.step >= settings_.begin && note_best(run);
+    if (!is_counted_now && !is_best && !report.is_save_due) return;
+    const batch::NvtxRange range("save");
     // Who counts steps or epochs expects each of these checkpoints, and so does the best one; the clock can wait.
-    saver_.save(at.step, !by_steps && !by_epochs && !is_best, [&] { return capture_(saver_.is_writer()); });
+    saver_.save(at.step, !is_counted_now && !is_best, [&] { return capture_(saver_.is_writer()); });
     saved_at_ = Clock::now();
     note_saves(run);
   }
@@ -67,6 +69,7 @@ class CheckpointHook : public Hook {
     if (outcome == Outcome::failed) return;
     const std::int64_t step = run.progress.step;
     if (step == first_step_) return;
+    const batch::NvtxRange range("save");
     saver_.save_now(step, [&] { return capture_(saver_.is_writer()); });
     note_saves(run);
   }
@@ -86,6 +89,15 @@ class CheckpointHook : public Hook {
   }
 
  private:
+  /// Whether a checkpoint is due by the number of steps or epochs.
+  bool is_counted(const Progress& at) const {
+    if (at.step < settings_.begin) return false;
+    const bool by_steps = settings_.every_steps > 0 && at.step % settings_.every_steps == 0;
+    const bool by_epochs =
+        settings_.every_epochs > 0 && at.step_in_epoch == 0 && at.epoch % settings_.every_epochs == 0;
+    return by_steps || by_epochs;
+  }
+
   /// Whether the evaluation of this step, if there was one, is one of the best.
   bool note_best(const RunView& run) {
     const bool is_best = run.measured.step == run.progress.step && best_.offer(run.measured);

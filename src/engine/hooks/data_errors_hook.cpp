@@ -23,6 +23,8 @@ class DataErrorsHook : public Hook {
   DataErrorsHook(std::int64_t interval, std::string directory)
       : interval_(interval), path_(std::move(directory) + "/bad_samples.txt") {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   /// A resumed run adds to the list; a new one begins it.
   void before_train(RunView& run) override {
     if (!run.world.is_root()) return;

@@ -14,6 +14,8 @@ class DdpReportHook : public Hook {
   explicit DdpReportHook(std::function<void(const parallel::DdpReport&)> on_report)
       : on_report_(std::move(on_report)) {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void after_train(RunView& run, Outcome outcome) override {
     if (outcome == Outcome::failed) return;
     const parallel::DdpReport report = run.wrapper.report();

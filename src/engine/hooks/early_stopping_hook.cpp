@@ -22,6 +22,8 @@ class EarlyStoppingHook : public Hook {
   EarlyStoppingHook(EarlyStop stop, std::string metric, BestRule rule, bool is_strict, std::string name)
       : stop_(stop), metric_(std::move(metric)), rule_(rule), is_strict_(is_strict), name_(std::move(name)) {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void before_train(RunView& run) override { end_if_over(run); }  // of a run that had ended this way
 
   /// The sentence for a run that is over; empty = it is not.

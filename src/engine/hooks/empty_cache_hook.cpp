@@ -16,6 +16,8 @@ class EmptyCacheHook : public Hook {
   EmptyCacheHook(const EmptyCacheTimes& times, std::function<void(RunView&)> empty)
       : times_(times), empty_(std::move(empty)) {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void after_step(RunView& run, const StepReport& report) override {
     if (times_.interval > 0 && report.progress.step % times_.interval == 0) empty_(run);
   }

@@ -37,12 +37,10 @@ class EvaluateHook : public Hook {
     });
   }
 
+  bool reads_report(const Progress& progress) const override { return is_due(progress); }
+
   void between_steps(RunView& run, const StepReport&) override {
-    const Progress& at = run.progress;
-    if (settings_.when == "end" && at.step < at.total_steps) return;
-    const bool is_due = settings_.interval.is_off() ? at.step_in_epoch == 0 && phases_.is_test_due(at.epoch, false)
-                                                    : settings_.interval.is_due(at.step);
-    if (is_due || at.step == at.total_steps) evaluate_now(run);
+    if (is_due(run.progress)) evaluate_now(run);
   }
 
   // Of a run that had no more steps to make.
@@ -51,6 +49,13 @@ class EvaluateHook : public Hook {
   }
 
  private:
+  bool is_due(const Progress& at) const {
+    if (at.step == at.total_steps) return true;
+    if (settings_.when == "end" && at.step < at.total_steps) return false;
+    return settings_.interval.is_off() ? at.step_in_epoch == 0 && phases_.is_test_due(at.epoch, false)
+                                       : settings_.interval.is_due(at.step);
+  }
+
   void evaluate_now(RunView& run) const {
     EventStorage& events = run.events;
     const data::Dataset& dataset = split_of(run.data.splits(), settings_.split);

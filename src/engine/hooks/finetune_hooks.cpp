@@ -15,6 +15,8 @@ namespace {
 /// What is frozen follows from the model alone, so there is nothing to save.
 class FrozenBatchNormHook : public Hook {
  public:
+  bool reads_report(const Progress&) const override { return false; }
+
   void before_train(RunView& run) override {
     frozen_.clear();
     for (const auto& module : run.wrapper.model().modules()) {

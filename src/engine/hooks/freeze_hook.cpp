@@ -22,6 +22,8 @@ class FreezeHook : public Hook {
  public:
   explicit FreezeHook(Freezing freezing) : freezing_(std::move(freezing)) {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void before_train(RunView& run) override {
     run.world.all_or_throw([&] { find(run); });
     if (is_due(run.progress)) freeze(run);

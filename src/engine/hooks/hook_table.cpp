@@ -114,8 +114,8 @@ const std::vector<HookRow>& builtin_hooks() {
        Priority::normal,
        memory_hook},
       {"profiler",
-       "Writes run.dir/trace.json for chrome://tracing or Perfetto: steps, their sections, and operators, for each "
-       "rank",
+       "Writes run.dir/trace.json for chrome://tracing or Perfetto: steps, their sections, operators, and the kernels "
+       "and copies of a GPU, for each rank",
        {keys::integer("from_step", "10", "Number of steps before the first traced step", 0, kMaxSteps),
         keys::integer("steps", "3", "Number of traced steps", 1, 10000),
         keys::integers("ranks", "", "Traced ranks. If empty, all ranks are traced", 0, 1e6)},

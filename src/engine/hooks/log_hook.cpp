@@ -19,9 +19,14 @@ class LogHook : public Hook {
 
   void after_roll_back(RunView&) override { losses_ = History(window_); }
 
+  bool reads_report(const Progress& progress) const override { return is_log_due(progress, interval_); }
+
+  void on_measured(RunView&, const StepReport& report) override {
+    if (!report.is_skipped) losses_.add({.value = report.loss, .step = report.progress.step});
+  }
+
   void after_step(RunView& run, const StepReport& report) override {
     const Progress& at = report.progress;
-    if (!report.is_skipped) losses_.add({.value = report.loss, .step = at.step});
     if (!is_log_due(at, interval_)) return;
     Record record{.kind = "train",
                   .values = {{"step", at.step},

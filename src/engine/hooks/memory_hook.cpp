@@ -10,6 +10,7 @@
 
 #include "core/process.hpp"
 #include "engine/hooks/hook_rows.hpp"
+#include "mpi/gpu.hpp"
 
 namespace lockstep::engine {
 
@@ -31,15 +32,18 @@ Memory memory_of(at::Device device) {
   if (device.is_cpu()) return memory;
   const auto stats = at::accelerator::getDeviceStats(device.index());
   const auto all = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  memory.gpu_allocated = static_cast<double>(stats.allocated_bytes[all].current) / kMegabyte;
-  memory.gpu_peak = static_cast<double>(stats.allocated_bytes[all].peak) / kMegabyte;
-  memory.gpu_reserved = static_cast<double>(stats.reserved_bytes[all].current) / kMegabyte;
+  const std::int64_t buckets = mpi::bucket_bytes_on_gpu();
+  memory.gpu_allocated = static_cast<double>(stats.allocated_bytes[all].current + buckets) / kMegabyte;
+  memory.gpu_peak = static_cast<double>(stats.allocated_bytes[all].peak + buckets) / kMegabyte;
+  memory.gpu_reserved = static_cast<double>(stats.reserved_bytes[all].current + buckets) / kMegabyte;
   return memory;
 }
 
 class MemoryHook : public Hook {
  public:
   explicit MemoryHook(std::int64_t interval) : interval_(interval) {}
+
+  bool reads_report(const Progress&) const override { return false; }
 
   void after_step(RunView& run, const StepReport& report) override {
     const Progress& at = report.progress;

@@ -44,6 +44,8 @@ class NanOutputHook : public Hook {
  public:
   NanOutputHook(std::string folder, bool dumps) : folder_(std::move(folder)), dumps_(dumps) {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void on_forward(RunView& run, const LastBatch& batch) override {
     if (!fault_.empty()) return;
     for (const auto& [name, output] : batch.outputs.entries()) {

@@ -69,6 +69,8 @@ class ParameterStatisticsHook : public Hook {
 
   bool reads_gradients() const override { return options_.has_gradients; }
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void on_backward(RunView& run, const LastBatch& batch) override {
     const std::int64_t step = run.progress.step + 1;
     if (!options_.has_gradients || step % options_.interval != 0) return;

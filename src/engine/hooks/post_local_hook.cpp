@@ -16,6 +16,8 @@ class PostLocalHook : public Hook {
  public:
   explicit PostLocalHook(parallel::PostLocalSgd& averages) : averages_(&averages) {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void after_step(RunView& run, const StepReport&) override { averages_->after_update(run.wrapper); }
   void before_evaluation(RunView& run) override { averages_->average_all(run.wrapper); }
 

@@ -22,6 +22,8 @@ class PreciseBnHook : public Hook {
   PreciseBnHook(std::int64_t samples, bool is_wanted, std::int64_t every_epochs)
       : samples_(samples), is_wanted_(is_wanted), every_epochs_(every_epochs) {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void before_train(RunView& run) override {
     run.world.all_or_throw([&] {
       const std::int64_t there = run.data.sampler().steps_per_epoch() * run.data.sampler().global_batch_size();

@@ -8,9 +8,12 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
+#include <memory>
 #include <optional>
 
 #include "engine/hooks/hook_rows.hpp"
+#include "engine/measures/device_trace.hpp"
 #include "engine/measures/trace.hpp"
 #include "engine/setup/process.hpp"
 
@@ -20,12 +23,14 @@ namespace {
 
 constexpr std::size_t kMaxSpans = 1'000'000;  // of a rank
 
-/// Each event ends a section of the step and begins the next one. Operators on the CPU are noted by LibTorch's own
-/// callbacks; what a GPU does with them is not seen.
+/// Each event ends a section of the step and begins the next one. Operators are noted on the host by LibTorch's own
+/// callbacks, and the kernels that they start on a GPU by DeviceTrace.
 class ProfilerHook : public Hook {
  public:
   ProfilerHook(std::int64_t from_step, std::int64_t steps, std::vector<std::int64_t> ranks, std::string folder)
       : from_step_(from_step), steps_(steps), ranks_(std::move(ranks)), folder_(std::move(folder)) {}
+
+  bool reads_report(const Progress&) const override { return false; }
 
   void before_train(RunView& run) override {
     const mpi::Communicator& world = run.world;
@@ -45,6 +50,7 @@ class ProfilerHook : public Hook {
     if (!is_open_) {
       is_open_ = true;
       if (is_shown_) operators_.emplace(kMaxSpans);
+      if (is_shown_) kernels_ = trace_device(run.device);
     }
     const double now = trace_now();
     step_begin_ = now;
@@ -104,9 +110,19 @@ class ProfilerHook : public Hook {
     }
     operators_.reset();
     spans_.insert(spans_.end(), std::make_move_iterator(operators.begin()), std::make_move_iterator(operators.end()));
+    if (kernels_) add_kernels();
     std::string events = trace_events(spans_, rank);
     spans_.clear();
     return events;
+  }
+
+  void add_kernels() {
+    std::vector<Span> kernels = kernels_->take();
+    if (!kernels_->fault().empty()) {
+      log::warning("profiler: the trace shows the host only, not the GPU: " + kernels_->fault());
+    }
+    kernels_.reset();
+    spans_.insert(spans_.end(), std::make_move_iterator(kernels.begin()), std::make_move_iterator(kernels.end()));
   }
 
   /// Without a trace a run is as good as with it: no failure.
@@ -132,6 +148,7 @@ class ProfilerHook : public Hook {
   double section_begin_ = 0;
   std::vector<Span> spans_;
   std::optional<OperatorTrace> operators_;
+  std::unique_ptr<DeviceTrace> kernels_;  // null without a GPU
 };
 
 }  // namespace

@@ -30,6 +30,11 @@ class RankEventsHook : public Hook {
  public:
   RankEventsHook(std::int64_t interval, const mpi::Communicator& world) : interval_(interval), world_(world.handle()) {}
 
+  /// The means of an interval contain the losses of all its steps.
+  bool reads_report(const Progress& progress) const override {
+    return world_.size() > 1 && is_log_due(progress, interval_);
+  }
+
   void after_step(RunView& run, const StepReport& report) override {
     run.events.put_of_rank("step_seconds", report.seconds, "rank_events");
     run.events.put_of_rank("data_seconds", report.data_seconds, "rank_events");

@@ -34,6 +34,8 @@ class RequestFileHook : public Hook {
   explicit RequestFileHook(const std::string& directory)
       : stop_file_(directory + "/STOP"), save_file_(directory + "/SAVE") {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void before_train(RunView& run) override {
     if (!run.world.is_root()) return;
     for (const std::string& file : {stop_file_, save_file_}) {

@@ -17,6 +17,8 @@ class RunTimeHook : public Hook {
  public:
   explicit RunTimeHook(std::int64_t warmup) : clock_(warmup) {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void before_train(RunView&) override { clock_.begin(now()); }
 
   void after_step(RunView&, const StepReport& report) override { clock_.step(report.seconds, report.data_seconds); }

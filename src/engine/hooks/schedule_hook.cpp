@@ -75,6 +75,8 @@ class ScheduleHook : public Hook {
  public:
   explicit ScheduleHook(bool keeps_stored) : keeps_stored_(keeps_stored) {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void before_train(RunView& run) override {
     if (groups_.empty()) take_over_groups(run);
     run.world.all_or_throw([&] {

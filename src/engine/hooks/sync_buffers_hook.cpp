@@ -13,6 +13,8 @@ namespace {
 /// Where nothing has trained since the last time, buffers are alike already.
 class SyncBuffersHook : public Hook {
  public:
+  bool reads_report(const Progress&) const override { return false; }
+
   void after_epoch(RunView& run) override { synchronize(run); }
   void before_evaluation(RunView& run) override { synchronize(run); }
 

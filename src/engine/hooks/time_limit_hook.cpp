@@ -23,6 +23,8 @@ class TimeLimitHook : public Hook {
  public:
   explicit TimeLimitHook(TimeLimit limit) : limit_(std::move(limit)) {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void before_train(RunView&) override {
     const double left = seconds_between(Clock::now(), limit_.end);
     log::info(limit_.source + " ends this run in " + in_tenths(left) + "; a checkpoint is saved before");

@@ -21,6 +21,8 @@ class TimerHook : public Hook {
  public:
   explicit TimerHook(std::int64_t interval) : interval_(interval) {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void before_train(RunView& run) override { interval_loads_ = run_loads_ = run.data.splits().train->load_times(); }
 
   void after_step(RunView& run, const StepReport& report) override {

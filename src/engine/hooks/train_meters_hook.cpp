@@ -25,6 +25,8 @@ class TrainMetersHook : public Hook {
   TrainMetersHook(MeterNames names, std::vector<metrics::MeterRow> rows)
       : named_(std::move(names)), rows_(std::move(rows)) {}
 
+  bool reads_report(const Progress&) const override { return false; }
+
   void before_train(RunView& run) override {
     run.world.all_or_throw([&] { fresh_ = make_meters(named_, run.data.splits().train->task(), rows_); });
   }

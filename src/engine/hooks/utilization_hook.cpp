@@ -11,6 +11,7 @@
 #include "core/process.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/measures/flop_counter.hpp"
+#include "mpi/gpu.hpp"
 
 namespace lockstep::engine {
 
@@ -25,13 +26,15 @@ double peak_memory_of(const at::Device& device) {
   if (device.is_cpu()) return peak_memory_mb();
   const auto stats = at::accelerator::getDeviceStats(device.index());
   const auto all = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  return static_cast<double>(stats.allocated_bytes[all].peak) / kBytesPerMegabyte;
+  return static_cast<double>(stats.allocated_bytes[all].peak + mpi::bucket_bytes_on_gpu()) / kBytesPerMegabyte;
 }
 
 class UtilizationHook : public Hook {
  public:
   UtilizationHook(std::int64_t interval, std::optional<double> peak_flops, at::ScalarType type)
       : interval_(interval), peak_flops_(peak_flops), type_(type) {}
+
+  bool reads_report(const Progress&) const override { return false; }
 
   void before_step(RunView& run) override {
     if (has_counted_ || peak_flops_ == 0.0) return;

@@ -3,8 +3,10 @@
 
 #include <lockstep/log/log.hpp>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
 
+#include <exception>
 #include <utility>
 
 #include "mpi/step_graph.hpp"
@@ -80,8 +82,9 @@ CaptureFacts capture_facts(const Run& run, bool reads_gradients) {
           .checks_writes = options.checks_writes};
 }
 
-CapturedStep::CapturedStep(Run& run, bool reads_gradients, std::function<void(StepEvent, const LastBatch&)> notify)
-    : run_(&run), notify_(std::move(notify)) {
+CapturedStep::CapturedStep(Run& run, bool reads_gradients, bool reads_late,
+                           std::function<void(StepEvent, const LastBatch&)> notify)
+    : run_(&run), reads_late_(reads_late), notify_(std::move(notify)) {
   const std::string reason = reason_against_capture(capture_facts(run, reads_gradients));
   if (!reason.empty()) {
     give_up(reason);
@@ -91,10 +94,21 @@ CapturedStep::CapturedStep(Run& run, bool reads_gradients, std::function<void(St
   for (const at::Tensor& buffer : run.view.wrapper.model().buffers()) watched_.push_back(buffer);
 }
 
-CapturedStep::~CapturedStep() = default;
+CapturedStep::~CapturedStep() { drop_recording(); }
+
+/// Its last launch may still be under way and use its memory.
+void CapturedStep::drop_recording() noexcept {
+  const at::Device device = run_->view.device;
+  try {
+    if (recording_ && !device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+  } catch (const std::exception& error) {
+    log::warning(std::string("run.compile: the last launch failed: ") + error.what());
+  }
+  recording_.reset();
+}
 
 void CapturedStep::give_up(const std::string& reason) {
-  recording_.reset();
+  drop_recording();
   reason_ = reason;
   log::info("run.compile: steps are not captured, because " + reason);
 }
@@ -137,9 +151,9 @@ std::optional<parallel::StepResult> CapturedStep::run(const batch::Batch& batch,
   const mpi::Communicator& world = run_->view.world;
   if (recording_ && !world.agree(fits(prepared))) {
     if (!is_warm()) return std::nullopt;
-    recording_.reset();  // these steps stay as they are
+    drop_recording();  // these steps stay as they are
   }
-  if (recording_ && !renew(prepared, weights)) recording_.reset();
+  if (recording_ && !renew(prepared, weights)) drop_recording();
   if (!recording_ && !record(prepared, weights)) return std::nullopt;
   eager_steps_ = 0;
   recording_->graph.launch();
@@ -171,6 +185,7 @@ bool CapturedStep::record(const batch::Batch& prepared, const models::LossWeight
     reason = "'" + value + "' of the batch is not a tensor on the device";
   } else {
     view.wrapper.check_last_step();
+    view.optimizer.settle();
     recording_ = std::make_unique<Recording>(run_->strategy.gpu(), view.collectives, view.device);
     recording_->fingerprint = fingerprint();
     recording_->inputs = prepared.share();
@@ -222,7 +237,7 @@ parallel::StepResult CapturedStep::finish(const batch::Batch& batch, const model
   parallel::StepResult result;
   result.update = view.optimizer.read_recorded_update();
   notify_(StepEvent::update, last);
-  result.read(recording_->losses, weights);
+  view.wrapper.read_losses(result, recording_->losses, weights, reads_late_);  // before the next launch replaces them
   return result;
 }
 

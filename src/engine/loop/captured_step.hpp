@@ -30,8 +30,10 @@ CaptureFacts capture_facts(const Run& run, bool reads_gradients);
 class CapturedStep {
  public:
   /// Logs on rank 0, if steps are not captured, why. Collective.
-  /// @param run  outlives the object
-  CapturedStep(Run& run, bool reads_gradients, std::function<void(StepEvent, const LastBatch&)> notify);
+  /// @param run         outlives the object
+  /// @param reads_late  as StepContext::reads_late
+  CapturedStep(Run& run, bool reads_gradients, bool reads_late,
+               std::function<void(StepEvent, const LastBatch&)> notify);
   ~CapturedStep();
   CapturedStep(const CapturedStep&) = delete;
   CapturedStep& operator=(const CapturedStep&) = delete;
@@ -47,6 +49,7 @@ class CapturedStep {
   struct Recording;
 
   void give_up(const std::string& reason);
+  void drop_recording() noexcept;
   bool is_warm();
   bool fits(const batch::Batch& prepared) const;
   bool record(const batch::Batch& prepared, const models::LossWeights& weights);
@@ -57,6 +60,7 @@ class CapturedStep {
   std::vector<std::uintptr_t> fingerprint() const;
 
   Run* run_;
+  bool reads_late_;
   std::function<void(StepEvent, const LastBatch&)> notify_;
   std::string reason_;
   std::vector<at::Tensor> watched_;  // parameters and buffers of the model

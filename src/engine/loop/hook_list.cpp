@@ -33,4 +33,9 @@ bool HookList::reads_gradients() const {
   return std::any_of(hooks_.begin(), hooks_.end(), [](const Entry& entry) { return entry.second->reads_gradients(); });
 }
 
+bool HookList::reads_report(const Progress& progress) const {
+  return std::any_of(hooks_.begin(), hooks_.end(),
+                     [&progress](const Entry& entry) { return entry.second->reads_report(progress); });
+}
+
 }  // namespace lockstep::engine

@@ -28,6 +28,8 @@ class HookList {
 
   /// Whether any hook reads gradients in on_backward.
   bool reads_gradients() const;
+  /// Whether any hook of this rank reads the report of the step that leads there.
+  bool reads_report(const Progress& progress) const;
 
   auto begin() const noexcept { return hooks_.begin(); }
   auto end() const noexcept { return hooks_.end(); }

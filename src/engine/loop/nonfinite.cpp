@@ -43,7 +43,8 @@ KeySpecs NonfiniteSettings::keys() {
   return {
       keys::choice("train.nonfinite", "stop",
                    "Action when a loss or gradient is not finite. stop = end the run; skip = skip the step; roll_back "
-                   "= return to the last checkpoint and skip the step when it is reached again",
+                   "= return to the last checkpoint and skip the step when it is reached again. On GPUs, stop and "
+                   "roll_back may act one step later, with the same result",
                    {"stop", "skip", "roll_back"}),
       keys::integer("train.max_roll_backs", "3", "Maximum number of returns to a checkpoint before the run stops", 0,
                     1e6),

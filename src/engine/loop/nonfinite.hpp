@@ -47,6 +47,8 @@ class NonfiniteHook : public Hook {
   /// @throws NumericError  agreed: the run is to end
   Verdict judge(std::int64_t step, const StepReport& report, const optim::GradScaler* scaler);
 
+  /// The loop calls `judge` with each complete report.
+  bool reads_report(const Progress&) const override { return false; }
   std::string state_name() const override { return policy_ == "stop" ? "" : "nonfinite"; }
   void save_state(checkpoints::Archive& archive, const std::string& group) const override;
   /// Adds to what this run knows: a run that went back keeps what it has learned since.

@@ -16,6 +16,7 @@
 #include "data/settings.hpp"
 #include "engine/hooks/log_settings.hpp"
 #include "engine/loop/loader_memory.hpp"
+#include "engine/measures/target_check.hpp"
 #include "engine/steps/rows.hpp"
 #include "mpi/topology.hpp"
 
@@ -76,6 +77,7 @@ data::LoaderOptions make_loader(const Sections& sections, const data::Dataset& t
       .read_ahead = settings.read_ahead,
       .stall_seconds = settings.stall_seconds,
       .warn = [](const std::string& text) { log::warning(text); }};
+  loader.check = target_check(strategy.model().model(), train.task());
   limit_memory(strategy, train, mixes, loader);
   const std::string floats = has_gpu ? float_output_text(data, train, mixes) : "";
   if (!floats.empty() && strategy.world().is_root()) log::info(floats);

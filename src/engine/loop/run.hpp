@@ -20,6 +20,7 @@
 #include "engine/saving/saves.hpp"
 #include "engine/setup/session.hpp"
 #include "engine/setup/strategy.hpp"
+#include "engine/steps/rows.hpp"
 
 namespace lockstep::engine {
 
@@ -43,7 +44,7 @@ struct Run {
   Strategy& strategy;
   RunData data;
   RunBounds bounds;
-  ManualStep step;
+  MadeStep step;
   std::optional<models::LossSum> captured_losses;  // of the row of the step
   std::unique_ptr<PerfStats> perf;                 // null = sections are not measured
   ScheduleControl schedule;

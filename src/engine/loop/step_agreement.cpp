@@ -14,14 +14,14 @@ namespace {
 constexpr unsigned kSave = 1;
 constexpr unsigned kEnd = 2;
 
-constexpr std::size_t kNumbers = 3;  // before the losses
+constexpr std::size_t kNumbers = 4;  // before the losses
 
 }  // namespace
 
 std::vector<double> pack(const StepWishes& wishes, bool is_root, std::span<const double> losses) {
   const unsigned of_root = (wishes.saves ? kSave : 0) + (wishes.ends ? kEnd : 0);
   std::vector<double> numbers = {wishes.stops ? 1.0 : 0.0, is_root ? static_cast<double>(of_root) : 0.0,
-                                 wishes.has_failed ? 1.0 : 0.0};
+                                 wishes.has_failed ? 1.0 : 0.0, wishes.reads_report ? 1.0 : 0.0};
   numbers.insert(numbers.end(), losses.begin(), losses.end());
   return numbers;
 }
@@ -32,15 +32,17 @@ StepAgreement unpack(std::span<const double> sums) {
           .saves = (of_root & kSave) != 0,
           .ends = (of_root & kEnd) != 0,
           .has_failed = sums[2] > 0,
+          .readers = static_cast<int>(sums[3]),
           .losses = {sums.begin() + kNumbers, sums.end()}};
 }
 
-StepAgreement agree(const RunRequests& requests, std::span<const double> losses, const mpi::Communicator& world,
-                    mpi::Collectives& collectives, PerfStats* perf) {
+StepAgreement agree(const RunRequests& requests, std::span<const double> losses, bool reads_report,
+                    const mpi::Communicator& world, mpi::Collectives& collectives, PerfStats* perf) {
   const StepWishes wishes{.stops = RunRequests::is_stop_requested(),
                           .saves = requests.is_save_requested(),
                           .ends = requests.is_end_requested(),
-                          .has_failed = requests.failure() != nullptr};
+                          .has_failed = requests.failure() != nullptr,
+                          .reads_report = reads_report};
   std::vector<double> numbers = pack(wishes, world.is_root(), losses);
   {
     const PerfScope timer("loss_all_reduce", perf);

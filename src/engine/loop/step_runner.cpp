@@ -11,76 +11,114 @@
 
 namespace lockstep::engine {
 
+namespace {
+
+/// Sections are timed, and gradients read, by hosts that know what has been computed; several optimizers take turns.
+bool can_read_late(const Run& run, bool reads_gradients) {
+  return run.strategy.gpu() != nullptr && run.step.reads_late && !run.view.optimizer.uses_closure() &&
+         !run.strategy.has_parts() && run.perf == nullptr && !reads_gradients;
+}
+
+void note_update(StepReport& report, const optim::UpdateReport& update) {
+  report.grad_norm = update.grad_norm;
+  report.is_skipped = !update.is_finite;
+}
+
+}  // namespace
+
 StepRunner::StepRunner(Run& run, bool reads_gradients)
     : run_(&run),
       reads_gradients_(reads_gradients),
+      reads_late_(can_read_late(run, reads_gradients)),
       notify_([&run](StepEvent event, const LastBatch& last) { run.view.notify(event, last); }) {
-  if (run.strategy.compiles()) captured_ = std::make_unique<CapturedStep>(run, reads_gradients, notify_);
+  if (run.strategy.compiles()) captured_ = std::make_unique<CapturedStep>(run, reads_gradients, reads_late_, notify_);
+  run.view.optimizer.set_late_reports(reads_late_);
 }
 
-StepReport StepRunner::run(data::Loader& loader) {
+StepRunner::~StepRunner() { run_->view.optimizer.set_late_reports(false); }
+
+QueuedStep StepRunner::run(data::Loader& loader) {
   const auto begin = std::chrono::steady_clock::now();
   const double waited_before = loader.wait_seconds();
   const double worked_before = loader.work_seconds();
   optim::OptimWrapper& optimizer = run_->view.optimizer;
   const optim::GradScaler* const scaler = run_->strategy.step_optimizer().scaler();
-  StepReport report;
+  QueuedStep step;
+  StepReport& report = step.report;
   report.samples = run_->data.layout().global_batch_size;
   report.lr = optimizer.optimizer().groups().front().options.at("lr");
   if (scaler != nullptr) report.loss_scale = scaler->scale();
-  losses_.clear();
-  optimizer.uses_closure() ? run_closure_step(loader, report) : run_micro_batches(loader, report);
-  if (scaler != nullptr) report.skipped_steps = scaler->state().skipped_steps;
-  report.is_void = is_void_;
-  report.is_skipped = report.is_skipped || is_void_;
-  if (report.is_skipped) report.grad_norm.reset();
+  optimizer.uses_closure() ? run_closure_step(loader, step) : run_micro_batches(loader, step);
+  if (scaler != nullptr && reads_late_) report.loss_scale = scaler->scale();  // not known before, and not updated yet
+  report.is_measured = !reads_late_;
+  if (report.is_measured) complete(report);
   report.seconds = seconds_since(begin);
   report.data_seconds = loader.wait_seconds() - waited_before;
   report.loading_seconds = loader.work_seconds() - worked_before;
-  return report;
+  return step;
 }
 
-void StepRunner::run_micro_batches(data::Loader& loader, StepReport& report) {
-  const auto note = [&report](const optim::UpdateReport& update) {
-    report.grad_norm = update.grad_norm;
-    report.is_skipped = !update.is_finite;
-  };
+double StepRunner::measure(QueuedStep& step) {
+  if (step.report.is_measured) return 0;
+  const auto begin = std::chrono::steady_clock::now();
+  for (QueuedStep::Part& part : step.parts) complete(part, step);
+  step.parts.clear();
+  if (std::exchange(step.has_pending_update, false)) note_update(step.report, run_->view.optimizer.take_report());
+  step.report.is_measured = true;
+  complete(step.report);
+  return seconds_since(begin);
+}
+
+void StepRunner::discard(QueuedStep& step) {
+  for (QueuedStep::Part& part : step.parts) part.result.finish();
+  run_->view.optimizer.drop_reports();
+}
+
+/// Completes what follows from the update.
+void StepRunner::complete(StepReport& report) const {
+  const optim::GradScaler* const scaler = run_->strategy.step_optimizer().scaler();
+  if (scaler != nullptr) report.skipped_steps = scaler->state().skipped_steps;
+  report.is_skipped = report.is_skipped || report.is_void;
+  if (report.is_skipped) report.grad_norm.reset();
+}
+
+void StepRunner::run_micro_batches(data::Loader& loader, QueuedStep& step) {
   batch::Batch first = next_of(loader);
   if (!counts_) counts_.emplace(run_->view.wrapper.model(), first, run_->view.world);
   if (counts_->is_empty()) {
-    note(run_micro_batch(first, 0, usual_weight(first)));
+    run_micro_batch(first, 0, usual_weight(first), step);
     for (std::int64_t part = 1; part < run_->data.layout().micro_batches; ++part) {
       const batch::Batch batch = next_of(loader);
-      note(run_micro_batch(batch, part, usual_weight(batch)));
+      run_micro_batch(batch, part, usual_weight(batch), step);
     }
     return;
   }
   const std::vector<batch::Batch> batches = batches_of_step(std::move(first), loader);
   const std::vector<models::LossWeights> weights = weigh(batches);
   for (std::size_t part = 0; part < batches.size(); ++part) {
-    note(run_micro_batch(batches[part], static_cast<std::int64_t>(part), weights[part]));
+    run_micro_batch(batches[part], static_cast<std::int64_t>(part), weights[part], step);
   }
 }
 
 /// A step of an optimizer that evaluates the loss of its micro_batches several times. The report's loss is the first.
-void StepRunner::run_closure_step(data::Loader& loader, StepReport& report) {
+void StepRunner::run_closure_step(data::Loader& loader, QueuedStep& step) {
   const std::vector<batch::Batch> batches = batches_of_step(next_of(loader), loader);
   if (!counts_) counts_.emplace(run_->view.wrapper.model(), batches.front(), run_->view.world);
   const std::vector<models::LossWeights> weights = weigh(batches);
   std::vector<double> first;
   const optim::UpdateReport update = run_->view.optimizer.update_with_closure([&] {
-    losses_.clear();
-    for (std::size_t part = 0; part < batches.size(); ++part) {
-      run_micro_batch(batches[part], static_cast<std::int64_t>(part), weights[part]);
+    step.losses.clear();
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      run_micro_batch(batches[i], static_cast<std::int64_t>(i), weights[i], step);
     }
-    if (first.empty()) first = losses_;
-    std::vector<double> losses = loss_parts();
+    if (first.empty()) first = step.losses;
+    std::vector<double> losses = loss_parts(step);
     run_->view.collectives.all_reduce(losses.data(), losses.size(), DType::float64, mpi::ReduceOp::sum);
     return mean_loss(losses);
   });
-  losses_ = std::move(first);
-  report.grad_norm = update.grad_norm;
-  report.evaluations = update.evaluations;
+  step.losses = std::move(first);
+  step.report.grad_norm = update.grad_norm;
+  step.report.evaluations = update.evaluations;
 }
 
 batch::Batch StepRunner::next_of(data::Loader& loader) {
@@ -128,32 +166,47 @@ parallel::StepResult StepRunner::step_result(const batch::Batch& batch, std::int
                       .where = run_->progress.where(),
                       .reads_gradients = reads_gradients_,
                       .perf = run_->perf.get(),
-                      .notify = notify_};
-  return run_->step(context);
+                      .notify = notify_,
+                      .reads_late = reads_late_};
+  return run_->step.run(context);
 }
 
-optim::UpdateReport StepRunner::run_micro_batch(const batch::Batch& batch, std::int64_t part,
-                                                const models::LossWeights& weights) {
-  const parallel::StepResult result = step_result(batch, part, weights);
+void StepRunner::run_micro_batch(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights,
+                                 QueuedStep& step) {
+  QueuedStep::Part queued{.result = step_result(batch, part, weights),
+                          .samples = static_cast<double>(batch.size()),
+                          .is_weighted = !weights.by_name.empty()};
+  step.report.is_void = queued.result.is_void;
+  step.has_pending_update = queued.result.update.is_pending;
+  note_update(step.report, queued.result.update);
+  if (reads_late_) {
+    step.parts.push_back(std::move(queued));
+  } else {
+    complete(queued, step);
+  }
+}
+
+/// Reads its values and notes them.
+void StepRunner::complete(QueuedStep::Part& part, QueuedStep& step) {
+  parallel::StepResult& result = part.result;
+  result.finish();
   // The mean over the ranks is logged; of parts that train in turn, also on one rank: their losses have no sum of use.
   const bool is_of_all = run_->view.world.size() == 1 && run_->strategy.has_parts();
   for (const auto& [name, value] : result.values) {
     is_of_all ? run_->events.put(name, value) : run_->events.put_of_rank(name, value);
   }
-  is_void_ = result.is_void;
-  losses_.push_back(part_of_mean(result, batch, weights));
-  return result.update;
+  step.losses.push_back(part_of_mean(part));
 }
 
 /// What a micro_batch adds to the step's mean loss; with lanes, to the sum over lanes.
-double StepRunner::part_of_mean(const parallel::StepResult& result, const batch::Batch& batch,
-                                const models::LossWeights& weights) const {
+double StepRunner::part_of_mean(const QueuedStep::Part& part) const {
   const BatchLayout& layout = run_->data.layout();
-  if (!weights.by_name.empty()) {
+  const parallel::StepResult& result = part.result;
+  if (part.is_weighted) {
     return layout.lanes > 0 ? result.weighted : result.weighted / static_cast<double>(run_->view.world.size());
   }
   if (layout.lanes > 0) return result.loss;
-  return result.loss * static_cast<double>(batch.size()) / static_cast<double>(layout.global_batch_size);
+  return result.loss * part.samples / static_cast<double>(layout.global_batch_size);
 }
 
 /// What is drawn in a forward is the same whenever it is run; with lanes, nothing of it depends on the rank.
@@ -167,13 +220,13 @@ void StepRunner::seed_draws(std::int64_t part) const {
       run_->view.device);
 }
 
-std::vector<double> StepRunner::loss_parts() const {
+std::vector<double> StepRunner::loss_parts(const QueuedStep& step) const {
   const BatchLayout& layout = run_->data.layout();
   std::vector<double> parts(std::max<std::size_t>(1, static_cast<std::size_t>(layout.lanes)));
   if (layout.lanes > 0) {
-    std::copy(losses_.begin(), losses_.end(), parts.begin() + layout.first_lane);
+    std::copy(step.losses.begin(), step.losses.end(), parts.begin() + layout.first_lane);
   } else {
-    for (const double loss : losses_) parts[0] += loss;
+    for (const double loss : step.losses) parts[0] += loss;
   }
   return parts;
 }

@@ -18,29 +18,59 @@
 
 namespace lockstep::engine {
 
+/// A step of this rank. On a GPU its work may only be queued.
+struct QueuedStep {
+  /// A micro_batch with a result that is not complete.
+  struct Part {
+    parallel::StepResult result;
+    double samples = 0;
+    bool is_weighted = false;  ///< the weights count the items of the batch
+  };
+
+  StepReport report = {};           ///< without the loss
+  std::vector<Part> parts = {};     ///< that are not among `losses` yet
+  std::vector<double> losses = {};  ///< of this rank's forwards: of its lanes, or parts of the mean
+  bool has_pending_update = false;  ///< see optim::OptimWrapper::take_report
+};
+
 /// Runs this rank's part of steps: its micro_batches, and their update.
 class StepRunner {
  public:
   /// @param run  outlives the runner
   StepRunner(Run& run, bool reads_gradients);
+  ~StepRunner();
+  StepRunner(const StepRunner&) = delete;
+  StepRunner& operator=(const StepRunner&) = delete;
 
-  /// The next step, without the loss in its report. Collective as TrainStep is.
-  StepReport run(data::Loader& loader);
+  /// Whether steps are complete only after `measure`, before which the next step can be run; equal on all ranks. On
+  /// GPUs, unless the kind of the step or an option needs the values at once.
+  bool reads_late() const noexcept { return reads_late_; }
+
+  /// The next step. If not reads_late, it is complete but for the loss. Collective as TrainStep is.
+  QueuedStep run(data::Loader& loader);
+  /// Completes a step, but for the loss. Each step once, in order. The host waits for it, not for later steps.
+  /// @return  seconds that this takes
+  double measure(QueuedStep& step);
+  /// Instead of `measure`, for the last step that was run: the run has returned to an earlier one.
+  void discard(QueuedStep& step);
+
   /// The part of the loss of the step on this rank, to be summed over ranks: a place for each lane, or its part of the
-  /// mean.
-  std::vector<double> loss_parts() const;
+  /// mean. 0 without a step.
+  std::vector<double> loss_parts(const QueuedStep& step) const;
   /// The step's loss: the mean over the samples of the global batch.
   /// @param sums  of loss_parts, over ranks
   double mean_loss(std::span<const double> sums) const;
 
  private:
-  void run_micro_batches(data::Loader& loader, StepReport& report);
-  void run_closure_step(data::Loader& loader, StepReport& report);
+  void run_micro_batches(data::Loader& loader, QueuedStep& step);
+  void run_closure_step(data::Loader& loader, QueuedStep& step);
   parallel::StepResult step_result(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights);
-  optim::UpdateReport run_micro_batch(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights);
+  void run_micro_batch(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights,
+                       QueuedStep& step);
+  void complete(QueuedStep::Part& part, QueuedStep& step);
+  void complete(StepReport& report) const;
   double usual_weight(const batch::Batch& batch) const;
-  double part_of_mean(const parallel::StepResult& result, const batch::Batch& batch,
-                      const models::LossWeights& weights) const;
+  double part_of_mean(const QueuedStep::Part& part) const;
   std::vector<batch::Batch> batches_of_step(batch::Batch first, data::Loader& loader);
   std::vector<models::LossWeights> weigh(const std::vector<batch::Batch>& batches) const;
   void seed_draws(std::int64_t part) const;
@@ -48,11 +78,10 @@ class StepRunner {
 
   Run* run_;
   bool reads_gradients_;  // a hook does
+  bool reads_late_;
   std::function<void(StepEvent, const LastBatch&)> notify_;
   std::unique_ptr<CapturedStep> captured_;  // null = run.compile is off
   std::optional<LossCounts> counts_;        // from the first step on
-  bool is_void_ = false;                    // the step at hand: none of its targets counts
-  std::vector<double> losses_;              // of this rank's forwards in the step: of its lanes, or parts of the mean
 };
 
 }  // namespace lockstep::engine

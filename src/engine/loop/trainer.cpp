@@ -63,23 +63,26 @@ Outcome Trainer::loop() {
   std::unique_ptr<data::Loader> loader = run_->data.open_loader(progress);
   bool is_in_epoch = false;
   std::optional<Outcome> outcome;
+  late_.reset();
   while (!outcome && !is_over()) {
     if (!std::exchange(is_in_epoch, true)) hooks.each(&Hook::before_epoch, view());
     hooks.each(&Hook::before_step, view());
     PerfTimer whole("train_step_total", run_->perf.get());
     whole.start();
-    StepReport report = runner.run(*loader);
+    QueuedStep step = runner.run(*loader);
     hooks.each(&Hook::before_agreement, view());
-    const Verdict verdict = judge(runner, report);
+    const Verdict verdict = judge(runner, step);
     whole.stop();
     whole.record();
-    if (verdict.goes_back && go_back()) {
+    if (verdict.has_gone_back || (verdict.goes_back && go_back(progress.step + 1))) {
       loader = run_->data.open_loader(progress);
       is_in_epoch = false;
       continue;
     }
-    outcome = verdict.outcome;
-    is_in_epoch = complete_step(report);
+    outcome = verdict.outcome();
+    is_in_epoch = complete_step(step.report);
+    if (!step.report.is_measured) late_ = std::move(step);
+    if (late_ && is_over()) finish_late(runner);
   }
   return is_over() ? Outcome::done : *outcome;
 }
@@ -89,6 +92,7 @@ bool Trainer::complete_step(StepReport& report) {
   const HookList& hooks = run_->hooks;
   run_->advance();
   report.progress = run_->progress;
+  if (report.is_measured) hooks.each(&Hook::on_measured, view(), report);
   hooks.each(&Hook::after_step, view(), report);
   const bool is_in_epoch = report.progress.step_in_epoch != 0;
   if (!is_in_epoch) hooks.each(&Hook::after_epoch, view());
@@ -102,24 +106,84 @@ bool Trainer::is_over() const {
   return run_->progress.step >= run_->progress.total_steps || run_->requests.is_finish_requested();
 }
 
-/// What the ranks have agreed on with this step, whose report gets its loss.
-Trainer::Verdict Trainer::judge(const StepRunner& runner, StepReport& report) {
+std::optional<Outcome> Trainer::Verdict::outcome() const {
+  if (goes_back) return std::nullopt;
+  if (ends) return Outcome::ended;
+  if (stops) return Outcome::stopped;
+  return std::nullopt;
+}
+
+/// What the ranks agree on with the step at hand: the loss of the step before, if that is still to be measured, and its
+/// own, if any rank needs it now.
+Trainer::Verdict Trainer::judge(StepRunner& runner, QueuedStep& step) {
+  const bool reads_own = !runner.reads_late() || reads_report();
+  const bool has_late = late_.has_value();
+  if (has_late || reads_own) step.report.seconds += runner.measure(has_late ? *late_ : step);
+  Verdict verdict;
+  std::vector<double> sums = agree_on(runner.loss_parts(has_late ? *late_ : step), reads_own, verdict);
+  if (has_late && judge_late(runner.mean_loss(sums))) {
+    runner.discard(step);
+    verdict.has_gone_back = true;
+    return verdict;
+  }
+  if (verdict.readers == 0 && !verdict.saves && !verdict.stops && !verdict.ends) return verdict;
+  if (has_late || verdict.readers < view().world.size()) {
+    step.report.seconds += runner.measure(step);
+    sums = agree_on(runner.loss_parts(step), /*reads_report=*/true, verdict);
+  }
+  step.report.is_save_due = verdict.saves;
+  verdict.goes_back = is_to_go_back(run_->progress.step + 1, step.report, runner.mean_loss(sums));
+  return verdict;
+}
+
+/// Whether this rank needs the report of the step at hand before the next one is queued.
+bool Trainer::reads_report() const {
+  Progress after = run_->progress;
+  after.advance(run_->data.layout().global_batch_size);
+  return after.step >= after.total_steps || after.step_in_epoch == 0 || run_->hooks.reads_report(after);
+}
+
+/// @param losses  StepRunner::loss_parts
+/// @return        their sums over ranks
+std::vector<double> Trainer::agree_on(const std::vector<double>& losses, bool reads_report, Verdict& verdict) {
   const StepAgreement agreed =
-      agree(run_->requests, runner.loss_parts(), view().world, view().collectives, run_->perf.get());
-  report.loss = report.is_void ? std::numeric_limits<double>::quiet_NaN() : runner.mean_loss(agreed.losses);
-  report.is_save_due = agreed.saves;
+      agree(run_->requests, losses, reads_report, view().world, view().collectives, run_->perf.get());
   run_->requests.clear_save();
-  const NonfiniteHook::Verdict verdict =
-      nonfinite_->judge(run_->progress.step + 1, report, run_->strategy.step_optimizer().scaler());
-  if (verdict == NonfiniteHook::Verdict::roll_back) return {.outcome = std::nullopt, .goes_back = true};
-  if (agreed.ends) return {.outcome = Outcome::ended};
-  if (agreed.stops) return {.outcome = Outcome::stopped};
-  return {};
+  verdict.readers = agreed.readers;
+  verdict.saves = verdict.saves || agreed.saves;
+  verdict.stops = verdict.stops || agreed.stops;
+  verdict.ends = verdict.ends || agreed.ends;
+  return agreed.losses;
+}
+
+/// Gives a report its loss, and judges it.
+bool Trainer::is_to_go_back(std::int64_t step, StepReport& report, double loss) {
+  report.loss = report.is_void ? std::numeric_limits<double>::quiet_NaN() : loss;
+  return nonfinite_->judge(step, report, run_->strategy.step_optimizer().scaler()) == NonfiniteHook::Verdict::roll_back;
+}
+
+/// Judges the step before.
+/// @return  whether the run has returned to a checkpoint
+bool Trainer::judge_late(double loss) {
+  QueuedStep step = *std::exchange(late_, std::nullopt);
+  const std::int64_t number = step.report.progress.step;
+  if (is_to_go_back(number, step.report, loss) && go_back(number)) return true;
+  run_->hooks.each(&Hook::on_measured, view(), step.report);
+  return false;
+}
+
+/// The run ends with the step before, at the request of a hook.
+void Trainer::finish_late(StepRunner& runner) {
+  runner.measure(*late_);
+  Verdict verdict;
+  const std::vector<double> sums = agree_on(runner.loss_parts(*late_), /*reads_report=*/true, verdict);
+  judge_late(runner.mean_loss(sums));
 }
 
 /// Whether there was a checkpoint to go back to.
-bool Trainer::go_back() {
-  const std::string what = "step " + std::to_string(run_->progress.step + 1) + " is not finite";
+/// @param step  that is not finite
+bool Trainer::go_back(std::int64_t step) {
+  const std::string what = "step " + std::to_string(step) + " is not finite";
   run_->hooks.each(&Hook::before_roll_back, view());
   if (!roll_back_ || !roll_back_()) {
     log::warning(what + "; the step is skipped, because there is no checkpoint to return to");

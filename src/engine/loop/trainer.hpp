@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "engine/loop/nonfinite.hpp"
 #include "engine/loop/run.hpp"
@@ -45,14 +46,27 @@ class Trainer {
   bool complete_step(StepReport& report);
   /// The decision about the run after a step, equal on every rank.
   struct Verdict {
-    std::optional<Outcome> outcome;  // the run is over
-    bool goes_back = false;          // to its last checkpoint, instead of being advanced
+    bool stops = false;
+    bool ends = false;
+    bool saves = false;
+    int readers = 0;             // ranks that need the report of the step at hand now
+    bool goes_back = false;      // to its last checkpoint, instead of being advanced
+    bool has_gone_back = false;  // because of the step before
+
+    /// None = the run continues.
+    std::optional<Outcome> outcome() const;
   };
-  Verdict judge(const StepRunner& runner, StepReport& report);
-  bool go_back();
+  Verdict judge(StepRunner& runner, QueuedStep& step);
+  bool reads_report() const;
+  std::vector<double> agree_on(const std::vector<double>& losses, bool reads_report, Verdict& verdict);
+  bool is_to_go_back(std::int64_t step, StepReport& report, double loss);
+  bool judge_late(double loss);
+  void finish_late(StepRunner& runner);
+  bool go_back(std::int64_t step);
 
   std::unique_ptr<Run> run_;
   NonfiniteHook* nonfinite_ = nullptr;  // one of the hooks
+  std::optional<QueuedStep> late_;      // the step before, which is not measured yet
   bool is_between_steps_ = false;
   std::function<bool()> roll_back_;
 };

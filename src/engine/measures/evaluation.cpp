@@ -26,6 +26,7 @@
 #include "engine/measures/evaluation_mode.hpp"
 #include "engine/measures/loss_sums.hpp"
 #include "engine/measures/progress_lines.hpp"
+#include "engine/measures/target_check.hpp"
 #include "engine/state/average.hpp"
 #include "metrics/classification.hpp"
 #include "models/task_table.hpp"
@@ -215,7 +216,8 @@ std::unique_ptr<data::Loader> open_evaluation_loader(const mpi::Communicator& wo
                                                             .name = "the evaluated data",
                                                             .pins_memory = has_gpu,
                                                             .prefers_bytes = has_gpu,
-                                                            .prefers_channels_last = model.prefers_channels_last()});
+                                                            .prefers_channels_last = model.prefers_channels_last(),
+                                                            .check = target_check(model, dataset.task())});
 }
 
 batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits& limits, std::int64_t batch) {

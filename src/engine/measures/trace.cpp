@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -99,6 +100,14 @@ std::string trace_events(const std::vector<Span>& spans, int rank) {
   std::string text = metadata("process_name", rank, 0, fmt::format(R"("name":"rank {}")", rank)) + ",\n" +
                      metadata("process_sort_index", rank, 0, fmt::format(R"("sort_index":{})", rank)) + ",\n" +
                      metadata("thread_name", rank, 0, R"("name":"steps")");
+  std::set<std::int64_t> streams;
+  for (const Span& span : spans) {
+    if (span.thread >= kFirstStream) streams.insert(span.thread);
+  }
+  for (const std::int64_t stream : streams) {
+    text +=
+        ",\n" + metadata("thread_name", rank, stream, fmt::format(R"("name":"GPU stream {}")", stream - kFirstStream));
+  }
   for (const Span& span : spans) {
     text += ",\n" + fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
                                 quoted(span.name), rank, span.thread, span.begin, span.end - span.begin);

@@ -13,10 +13,13 @@ namespace lockstep::engine {
 /// Something that took time.
 struct Span {
   std::string name;
-  std::int64_t thread = 0;  ///< 0 = the step and its sections; then one number for each thread
+  std::int64_t thread = 0;  ///< 0 = the step and its sections; then one number for each thread or stream
   double begin = 0;         ///< microseconds since 1970
   double end = 0;
 };
+
+/// Threads from here on are streams of a GPU: kFirstStream + the number of the stream.
+inline constexpr std::int64_t kFirstStream = 1'000'000;
 
 /// Microseconds since 1970, never running backwards inside a process.
 double trace_now();

@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "core/message.hpp"
+#include "core/out_of_memory.hpp"
 
 namespace lockstep::engine {
 
@@ -25,7 +26,11 @@ auto heard_by_peers(mpi::Collectives& collectives, const Work& work) {
     if (!is_known_to_peers(error)) collectives.give_up(error.exit_code(), error.what());
     throw;
   } catch (const std::exception& failure) {
-    collectives.give_up(ExitCode::internal, message_of(failure));
+    if (is_out_of_memory(failure)) {
+      collectives.give_up(kOutOfMemory, out_of_memory_error(failure).what());
+    } else {
+      collectives.give_up(ExitCode::internal, message_of(failure));
+    }
     throw;
   }
 }

@@ -79,13 +79,22 @@ Precision Precision::from(const Section& train) {
   return precision;
 }
 
-std::string set_float32_products(const std::string& name, c10::Device device) {
-  const bool is_tf32 = name == "tf32";
-  for (const char* operation : {"matmul", "conv", "rnn"}) {
-    set_cuda_float32_precision(operation, is_tf32 ? "tf32" : "ieee");
+std::string products_in_tf32(const Cited<std::string>& tf32, const Cited<std::string>& precision, c10::Device device) {
+  const bool is_all = precision.value == "tf32";
+  if (is_all && tf32.value == "none") {
+    throw ConfigError(tf32.cite + ": none contradicts " + precision.cite + ", which is tf32; use train.precision=fp32");
   }
-  if (!is_tf32 || device.is_cuda()) return "";
-  return "train.precision=tf32 requires a GPU: this run computes in float32";
+  if (!device.is_cuda() || precision.value == "fp64") return "none";
+  return is_all ? "all" : tf32.value;
+}
+
+void set_float32_products(const std::string& tf32) {
+  const auto set = [](const char* operation, bool is_tf32) {
+    set_cuda_float32_precision(operation, is_tf32 ? "tf32" : "ieee");
+  };
+  set("conv", tf32 != "none");
+  set("rnn", tf32 != "none");
+  set("matmul", tf32 == "all");
 }
 
 }  // namespace lockstep::engine

@@ -27,10 +27,15 @@ struct Precision {
   static Precision from(const Section& train);
 };
 
-/// Sets the precision of float32 products and convolutions on GPUs in this process: in TF32 with train.precision=tf32,
-/// else exactly.
-/// @param precision  its name
-/// @return  what is to be said where the precision has no effect on `device`; else empty
-std::string set_float32_products(const std::string& precision, c10::Device device);
+/// Which products of float32 numbers a run computes in TF32: convolutions, all or none.
+/// @param tf32       value of run.tf32
+/// @param precision  value of train.precision
+/// @return           none on the CPU and with fp64, whatever the keys are
+/// @throws ConfigError  run.tf32=none contradicts train.precision=tf32
+std::string products_in_tf32(const Cited<std::string>& tf32, const Cited<std::string>& precision, c10::Device device);
+
+/// Has GPUs compute these products of float32 numbers in TF32 from now on, and all others exactly, in this process.
+/// @param tf32  convolutions (those of cuDNN, with recurrent layers, as PyTorch does), all or none
+void set_float32_products(const std::string& tf32);
 
 }  // namespace lockstep::engine

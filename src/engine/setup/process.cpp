@@ -16,6 +16,7 @@
 #include "core/processor_level.hpp"
 #include "core/text.hpp"
 #include "data/settings.hpp"
+#include "mpi/gpu_placement.hpp"
 
 namespace lockstep::engine {
 
@@ -64,6 +65,17 @@ void compare_processor_levels(const mpi::Communicator& world, bool has_lanes) {
   if (world.is_root()) log::warning("results differ in their last bits from those of equal ranks: " + fact);
 }
 
+/// Collective over the ranks of a host.
+void place_near_gpu(const RunSettings& run, const mpi::Communicator& host, const mpi::Gpu& gpu) {
+  const mpi::GpuPlacement placement = mpi::place_near_gpu(host, gpu, run.binds_near_gpu);
+  if (!placement.bound.empty()) {
+    log::debug("bound to " + std::to_string(placement.bound.size()) + " processors near the GPU, from number " +
+               std::to_string(placement.bound.front()));
+  }
+  if (!host.is_root()) return;
+  for (const std::string& warning : placement.warnings) log::warning(warning);
+}
+
 }  // namespace
 
 KeySpecs RunSettings::keys() {
@@ -90,6 +102,14 @@ KeySpecs RunSettings::keys() {
           "run.compile", "false",
           "On GPUs, capture forward, backward, reduction and update of a step as a CUDA graph and launch it for each "
           "following step. Steps that cannot be captured run as without this key, and the log states the reason"),
+      keys::choice(
+          "run.tf32", "convolutions",
+          "Products of float32 numbers that GPUs compute in TF32, with 10 bits after the point. convolutions = "
+          "those of cuDNN, as in PyTorch; all = also products of matrices; none = float32 throughout. Has no "
+          "effect on the CPU and with train.precision=fp64; train.precision=tf32 implies all",
+          {"convolutions", "all", "none"}),
+      keys::boolean("run.bind_near_gpu", "true",
+                    "Bind a rank with a GPU to the processors near this GPU, unless mpirun or srun has bound it"),
       keys::integer("run.nofile_limit", "4096",
                     "Limit of open files per rank (RLIMIT_NOFILE), up to the hard limit of the system", 0, 1 << 20),
       keys::text(
@@ -111,6 +131,8 @@ RunSettings RunSettings::from(const Section& run) {
           .has_cudnn_benchmark = run.boolean("cudnn_benchmark"),
           .draws_by_rank = run.boolean("diff_rank_seed"),
           .compile = run.boolean("compile"),
+          .tf32 = cited_text(run, "tf32"),
+          .binds_near_gpu = run.boolean("bind_near_gpu"),
           .max_open_files = static_cast<std::uint64_t>(run.integer("nofile_limit")),
           .peak_flops = peak_flops_in(run),
           .extra = extra_in(run)};
@@ -141,6 +163,8 @@ Processor choose_processor(const RunSettings& run, const mpi::Communicator& worl
               " processors");
   }
   log::debug("threads: " + std::to_string(threads) + " for computing, " + std::to_string(loading) + " for loading");
+  // Last, for the numbers of threads are shares of the processors that the ranks of a host have in common.
+  if (chosen.gpu) place_near_gpu(run, topology.split_by_host(world), *chosen.gpu);
   return {.gpu = std::move(chosen.gpu), .threads = threads, .loader_threads = loading, .processors = processors};
 }
 

@@ -25,6 +25,7 @@
 #include "engine/setup/run_splits.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/setup/teacher.hpp"
+#include "engine/state/device_copies.hpp"
 #include "engine/state/init_from.hpp"
 #include "engine/state/resume.hpp"
 #include "engine/state/run_state.hpp"
@@ -137,8 +138,9 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
   trainer.add_hook(Priority::very_low,
                    checkpoint_hook(saving, world, request.checkpoint_directory, request.lease,
                                    [&trainer, config_ini = request.config_ini,
-                                    parts = CapturedParts{saving.has_optimizer, saving.has_schedule}](bool is_writer) {
-                                     return capture(trainer, config_ini, is_writer, parts);
+                                    parts = CapturedParts{saving.has_optimizer, saving.has_schedule},
+                                    copies = std::make_shared<DeviceCopies>()](bool is_writer) {
+                                     return capture(trainer, config_ini, is_writer, parts, copies.get());
                                    }));
   trainer.add_hook(Priority::very_low, request_file_hook(RunSettings::from(sections.at("run")).dir));
   if (request.time_limit) trainer.add_hook(Priority::low, time_limit_hook(*request.time_limit));
@@ -258,7 +260,8 @@ void log_start(Trainer& trainer, Strategy& strategy, const Sections& sections) {
                           rounded(strategy.parameter_count())));
   }
   const std::string of_parameters = strategy.param_dtype().text();
-  const std::string precision = strategy.precision() + (of_parameters.empty() ? "" : " (" + of_parameters + ")");
+  const std::string precision = strategy.precision() + (of_parameters.empty() ? "" : " (" + of_parameters + ")") +
+                                (strategy.tf32() == "convolutions" ? " (convolutions in TF32)" : "");
   log::info(fmt::format("{} steps of {} samples; optimizer {}, precision {}, strategy {}, backend {}, device {}",
                         trainer.progress().total_steps, sections.at("train").integer("global_batch_size"),
                         optimizer_names(strategy.parts()), precision, strategy.name(), strategy.collectives().name(),

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "batch/nvtx_range.hpp"
 #include "data/settings.hpp"
 #include "engine/setup/batch_layout.hpp"
 #include "engine/setup/finetune.hpp"
@@ -83,16 +84,16 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
       choose_processor(run, world, has_lanes, data::DataSettings::from(sections.at("data")).workers);
   if (processor.gpu) device_ = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(processor.gpu->index()));
   if (!gpu_) gpu_ = processor.gpu;
+  if (device_.is_cuda()) batch::enable_nvtx_ranges();
   compiles_ = run.compile;
   if (compiles_ && gpu_) world.all_or_throw([this] { mpi::StepGraph::use_stream(*gpu_); });
   threads_ = processor.threads;
   loader_threads_ = processor.loader_threads;
   processors_ = processor.processors;
   draws_ = {.seed = run.seed, .rank = run.draws_by_rank ? static_cast<std::uint64_t>(world.rank()) : 0};
-  const std::string remark = set_float32_products(train.text("precision"), device_);
-  if (!remark.empty()) log::info(remark);
-
   world.all_or_throw([&] {
+    tf32_ = products_in_tf32(run.tf32, cited_text(train, "precision"), device_);
+    set_float32_products(tf32_);
     set_up_process(run, world.is_root());
     precision_ = Precision::from(train);
     param_dtype_ = ParamDtypeSettings::from(train);
@@ -101,6 +102,9 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
                             configured_rule(sections_, registry));
     layout_ = layout_of(batch, world.rank(), world.size(), cite_of_common_passes(sections, row, settings_));
   });
+  if (precision() == "tf32" && !device_.is_cuda()) {
+    log::info("train.precision=tf32 requires a GPU: this run computes in float32");
+  }
   mpi::CommSettings comm = mpi::CommSettings::from(sections.at("comm"));
   comm.gpu = gpu_;
   collectives_ = mpi::make_collectives(world, comm);

@@ -97,6 +97,8 @@ class Strategy {
   int processors() const noexcept { return processors_; }                          ///< that this rank can use
   const std::string& comm_hook() const noexcept { return comm_hook_; }             ///< its name in the table
   const std::string& precision() const noexcept { return precision_.name.value; }  ///< train.precision
+  /// The products of float32 numbers that are computed in TF32: convolutions, all or none.
+  const std::string& tf32() const noexcept { return tf32_; }
   const ParamDtypeSettings& param_dtype() const noexcept { return param_dtype_; }
   /// Type of matrix products in forward passes.
   at::ScalarType products() const { return precision_.autocast.value_or(precision_.parameters); }
@@ -126,6 +128,7 @@ class Strategy {
   bool compiles_ = false;
   DrawSeeds draws_;
   Precision precision_;
+  std::string tf32_ = "none";
   ParamDtypeSettings param_dtype_;
   BatchLayout layout_;
   std::unique_ptr<mpi::Collectives> collectives_;

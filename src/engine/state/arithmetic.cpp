@@ -16,6 +16,7 @@ class ArithmeticState : public Stateful {
         threads_(strategy.threads()),
         stage_(strategy.model().options().sharding.stage),
         precision_(strategy.precision()),
+        tf32_(strategy.tf32()),
         param_dtype_(strategy.param_dtype().text()) {}
 
   std::string name() const override { return "arithmetic"; }
@@ -26,14 +27,15 @@ class ArithmeticState : public Stateful {
     writer.set("/", "threads", threads_);
     writer.set("/", "sharding", stage_);
     writer.set("/", "precision", precision_);
+    if (tf32_ != "none") writer.set("/", "tf32", tf32_);
     if (!param_dtype_.empty()) writer.set("/", "param_dtype", param_dtype_);
   }
 
   void restore(const Archive&, const RestoreOptions&) override {}
 
   Reproducibility reproducibility(const Archive& archive, const RestoreOptions&) override {
-    return worst_of({by_lanes(archive), by_stage(archive), by_precision(archive), by_param_dtype(archive),
-                     by_ranks(archive), by_threads(archive)});
+    return worst_of({by_lanes(archive), by_stage(archive), by_precision(archive), by_tf32(archive),
+                     by_param_dtype(archive), by_ranks(archive), by_threads(archive)});
   }
 
  private:
@@ -54,6 +56,19 @@ class ArithmeticState : public Stateful {
   Reproducibility by_precision(const Archive& archive) const {
     if (!archive.has_attribute("/", "precision") || archive.text("/", "precision") == precision_) return {};
     return {Level::statistical, "train.precision is " + precision_ + " and was " + archive.text("/", "precision")};
+  }
+
+  /// Without the attribute, a run computed on a CPU or, before the key existed, exactly.
+  Reproducibility by_tf32(const Archive& archive) const {
+    std::string was = "none";
+    if (archive.has_attribute("/", "tf32")) {
+      was = archive.text("/", "tf32");
+    } else if (archive.has_attribute("/", "precision") && archive.text("/", "precision") == "tf32") {
+      was = "all";
+    }
+    if (was == tf32_) return {};
+    return {Level::statistical,
+            "the products in TF32 (run.tf32) are now " + tf32_ + " and were " + was + " (none on a CPU)"};
   }
 
   /// Parameters of another type do not fit. Here remain updates that differ.
@@ -81,6 +96,7 @@ class ArithmeticState : public Stateful {
   std::int64_t threads_;  // of each rank
   std::int64_t stage_;    // of sharding; 0 = every rank has everything
   std::string precision_;
+  std::string tf32_;  // convolutions, all or none
   std::string param_dtype_;
 };
 

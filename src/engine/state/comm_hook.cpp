@@ -9,6 +9,7 @@
 
 #include "core/text_stream.hpp"
 #include "engine/state/components.hpp"
+#include "engine/state/device_copies.hpp"
 #include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
@@ -31,9 +32,20 @@ std::string description_of(const Tensors& tensors) {
   return text.str();
 }
 
-/// [ranks, ...]: every rank's tensor of one name.
-Array gathered(const at::Tensor& tensor, const std::string& name, const mpi::Communicator& world) {
-  const Array mine = array_of(tensor, name);
+/// The values of this rank, in host memory.
+std::map<std::string, Array> arrays_of(const Tensors& tensors) {
+  DeviceCopies copies;
+  copies.begin();
+  std::map<std::string, Array> arrays;
+  for (const auto& [name, tensor] : tensors) {
+    arrays[name] = tensor.is_cpu() ? array_of(tensor, name) : copies.queue(tensor, name);
+  }
+  if (const auto arrival = copies.arrival()) arrival();
+  return arrays;
+}
+
+/// [ranks, ...]: every rank's array of one name.
+Array gathered(const Array& mine, const mpi::Communicator& world) {
   const auto all = std::make_shared<std::vector<std::byte>>(mine.bytes.size() * static_cast<std::size_t>(world.size()));
   world.all_gather(mine.bytes, std::span<std::byte>(*all));
   Array result{.dtype = mine.dtype, .shape = {world.size()}, .bytes = *all, .owner = all};
@@ -57,7 +69,9 @@ class CommHookState : public Stateful {
     if (memory_ == nullptr) return;
     const parallel::HookState state = memory_->state();
     require_equal_descriptions(state.tensors);
-    for (const auto& [name, tensor] : state.tensors) writer.put(path(kPerRank, name), gathered(tensor, name, *world_));
+    for (const auto& [name, array] : arrays_of(state.tensors)) {
+      writer.put(path(kPerRank, name), gathered(array, *world_));
+    }
     for (const auto& [name, tensor] : state.common) writer.put(path(kCommon, name), tensor);
     for (const auto& [name, value] : state.integers) writer.set(kIntegers, name, value);
   }

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/state/run_state.hpp"
 
+#include <lockstep/core/error.hpp>
+
+#include <functional>
+#include <utility>
+
 #include "engine/loop/trainer.hpp"
 #include "engine/saving/replicas.hpp"
 #include "engine/state/components.hpp"
+#include "engine/state/device_copies.hpp"
 #include "engine/state/local_state.hpp"
 #include "engine/state/renames.hpp"
 
@@ -32,15 +38,29 @@ std::vector<std::string> compare(const Components& components, const Archive& ar
   return passed_over;
 }
 
+/// The same arrival, but what an aborted collective left behind is no state of the run.
+std::function<void()> sound_arrival(std::function<void()> arrival, const mpi::Collectives& collectives) {
+  if (!arrival) return {};
+  return [arrival = std::move(arrival), &collectives] {
+    arrival();
+    if (collectives.has_failed()) throw CommError("the communication failed while the state was copied");
+  };
+}
+
 }  // namespace
 
-Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer, const CapturedParts& parts) {
+Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer, const CapturedParts& parts,
+                DeviceCopies* copies) {
   RunView& view = trainer.view();
   trainer.run().hooks.each(&Hook::before_save, view);
   require_equal_replicas(view.world, view.wrapper.store());
+  DeviceCopies own;
+  if (copies == nullptr) copies = &own;
+  copies->begin();
   Archive archive;
-  const StateWriter writer(archive, is_writer);
+  const StateWriter writer(archive, is_writer, copies);
   for (const auto& component : captured_components(trainer.run(), config_ini, parts)) component->capture(writer);
+  archive.set_arrival(sound_arrival(copies->arrival(), view.collectives));
   return archive;
 }
 
@@ -67,6 +87,7 @@ std::vector<std::string> restore(Trainer& trainer, const Archive& given, const R
   Archive archive;
   std::vector<std::string> passed_over;
   world.all_or_throw([&] {
+    given.await_arrival();
     archive = renamed(given, options.renames);
     passed_over = compare(components, archive, options);
   });
@@ -91,6 +112,7 @@ Reproducibility reproducibility_of(Trainer& trainer, const Archive& archive, con
 void restore_model(Strategy& strategy, const Archive& archive) {
   const std::shared_ptr<Stateful> model = model_state(strategy.model().model(), {&strategy.model()});
   strategy.world().all_or_throw([&] {
+    archive.await_arrival();
     CompatibilityReport report(archive);
     model->compare(archive, {}, report);
     report.throw_if_any();

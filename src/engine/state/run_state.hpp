@@ -13,6 +13,7 @@
 // A run's state as the archive of a checkpoint, and back. See Stateful for what it consists of.
 namespace lockstep::engine {
 
+class DeviceCopies;
 class Strategy;
 class Trainer;
 
@@ -23,11 +24,13 @@ struct CapturedParts {
 };
 
 /// Everything that a run needs to continue bit for bit. Collective; complete on ranks that write, empty elsewhere.
-/// The arrays of parameters and buffers borrow the live tensors: use the archive before the next step.
+/// The arrays of parameters and buffers borrow the live tensors: use the archive before the next step. Tensors of a
+/// device are copied behind the work that is queued, and arrive later: see Archive::await_arrival.
 /// @param config_ini  the resolved configuration
 /// @param parts       the same on every rank
+/// @param copies      keeps the memory of these copies for the next capture; null = none is kept
 checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer,
-                             const CapturedParts& parts = {});
+                             const CapturedParts& parts = {}, DeviceCopies* copies = nullptr);
 
 /// The memory of the live run that a checkpoint's arrays can be read straight into, inside ParameterStore::write: those
 /// who share parameters read a part each. None with options under which the next checkpoint, should this one turn out

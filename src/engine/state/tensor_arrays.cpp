@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include "engine/state/device_copies.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
@@ -13,6 +14,12 @@ checkpoints::Array array_of(const at::Tensor& tensor, const std::string& what) {
           .shape = values->sizes().vec(),
           .bytes = parallel::bytes_of(*values),
           .owner = values};
+}
+
+void StateWriter::put(const std::string& path, const at::Tensor& tensor) const {
+  if (!is_writer_) return;
+  const bool is_queued = copies_ != nullptr && !tensor.is_cpu();
+  archive_->put(path, is_queued ? copies_->queue(tensor, path) : array_of(tensor, path));
 }
 
 at::Tensor tensor_over(const checkpoints::Array& array) {

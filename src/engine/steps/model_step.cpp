@@ -31,9 +31,11 @@ TrainStep model_step(const Section&) {
         .on_backward =
             [&] {
               update.backward_ends();
+              note_loss_scale(at, last);
               at.notify(StepEvent::backward, last);
             },
         .reads_gradients = at.reads_gradients,
+        .reads_late = at.reads_late,
     };
     parallel::StepResult result = at.wrapper.train_step(at.batch, optimizer, at.weights, observer);
     update.end();

@@ -22,9 +22,13 @@ void UpdateTimer::end() {
 
 LastBatch begin_batch(const StepContext& at, const batch::Batch& prepared) {
   LastBatch last{.given = &at.batch, .batch = &prepared, .model = &at.wrapper.model()};
+  note_loss_scale(at, last);
+  return last;
+}
+
+void note_loss_scale(const StepContext& at, LastBatch& last) {
   const optim::GradScaler* const scaler = at.optimizer.scaler();
   if (scaler != nullptr) last.loss_scale = scaler->scale();
-  return last;
 }
 
 models::ParsedLosses timed_losses(StepContext& at, LastBatch& last, models::LossSum sum) {
@@ -50,7 +54,7 @@ void require_training_mode(const StepContext& at) {
   throw std::logic_error("the model is in evaluation mode in a training step: after eval(), call train()");
 }
 
-parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& losses, const LastBatch& last,
+parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& losses, LastBatch& last,
                                  const std::function<void()>& after_backward) {
   parallel::DistributedDataParallel& wrapper = at.wrapper;
   optim::BaseOptimWrapper& optimizer = at.optimizer;
@@ -63,11 +67,12 @@ parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& lo
     if (after_backward) after_backward();
     if (at.reads_gradients) wrapper.parameters().finish_gradients();
     timer.backward_ends();
+    note_loss_scale(at, last);
     at.notify(StepEvent::backward, last);
   });
   timer.end();
   if (completes_step) at.notify(StepEvent::update, last);
-  result.read(losses, at.weights);  // last: on a GPU the host waits here
+  wrapper.read_losses(result, losses, at.weights, at.reads_late);
   return result;
 }
 

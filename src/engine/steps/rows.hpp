@@ -8,9 +8,14 @@ namespace lockstep::engine {
 /// The row that train.step names.
 /// @throws ConfigError  an unknown name, with the nearest known one
 const StepRow& chosen_step(const Section& train, const std::vector<StepRow>& rows);
-/// The step that this row makes, in its explicit form.
+/// A step in its explicit form.
+struct MadeStep {
+  ManualStep run;
+  bool reads_late = false;  ///< as StepRow::reads_late
+};
+/// The step that the row makes which train.step names.
 /// @throws ConfigError  also: the row made nothing
-ManualStep make_step(const Section& train, const std::vector<StepRow>& rows);
+MadeStep make_step(const Section& train, const std::vector<StepRow>& rows);
 /// Key `step` of section `train`, which describes the rows.
 KeySpec step_key(const std::vector<StepRow>& rows);
 
@@ -49,9 +54,11 @@ class UpdateTimer {
 LastBatch begin_batch(const StepContext& at, const batch::Batch& prepared);
 /// Forward and losses, as the model says; the hooks are notified of each.
 models::ParsedLosses timed_losses(StepContext& at, LastBatch& last, models::LossSum sum);
+/// Sets the scale of the gradients, from the backward pass on.
+void note_loss_scale(const StepContext& at, LastBatch& last);
 /// Backward and update; the hooks are notified. The losses' numbers are the result's.
 /// @param last  as it was with StepEvent::loss
-parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& losses, const LastBatch& last,
+parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& losses, LastBatch& last,
                                  const std::function<void()>& after_backward = {});
 
 /// @throws std::logic_error  the model is in evaluation mode

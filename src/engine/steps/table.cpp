@@ -27,22 +27,26 @@ const std::vector<StepRow>& builtin_steps() {
        .help = "minimizes the sum of the losses with names that contain \"loss\"",
        .keys = {},
        .make = model_step,
-       .captured_losses = models::LossSum::named},
+       .captured_losses = models::LossSum::named,
+       .reads_late = true},
       {.name = "simple",
        .help = "minimizes the sum of all values that the model returns, in the type of the parameters",
        .keys = {},
        .make = simple_step,
-       .captured_losses = models::LossSum::all},
+       .captured_losses = models::LossSum::all,
+       .reads_late = true},
       {.name = "amp",
        .help = "the same with mixed precision (train.precision)",
        .keys = {},
        .make = amp_step,
-       .captured_losses = models::LossSum::all},
+       .captured_losses = models::LossSum::all,
+       .reads_late = true},
       {.name = "standard",
        .help = "minimizes the loss named \"loss\" and measures the sections of the step",
        .keys = standard_keys(),
        .make = standard_step,
-       .measures_sections = true},
+       .measures_sections = true,
+       .reads_late = true},
   };
   return rows;
 }
@@ -51,11 +55,13 @@ const StepRow& chosen_step(const Section& train, const std::vector<StepRow>& row
   return find_row(rows, train.text("step"), train.cite("step"));
 }
 
-ManualStep make_step(const Section& train, const std::vector<StepRow>& rows) {
-  TrainStep step = chosen_step(train, rows).make(train);
+MadeStep make_step(const Section& train, const std::vector<StepRow>& rows) {
+  const StepRow& row = chosen_step(train, rows);
+  TrainStep step = row.make(train);
   const bool is_there = std::visit([](const auto& function) { return bool(function); }, step);
   if (!is_there) throw ConfigError(train.cite("step") + ": its function `make` returned nothing");
-  return completed(std::move(step));
+  const bool reads_late = row.reads_late || std::holds_alternative<LossStep>(step);
+  return {.run = completed(std::move(step)), .reads_late = reads_late};
 }
 
 KeySpec step_key(const std::vector<StepRow>& rows) {

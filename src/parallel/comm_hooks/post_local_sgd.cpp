@@ -14,15 +14,31 @@ namespace lockstep::parallel {
 
 namespace {
 
+/// The memory of all parameters, in pieces of the size of a usual bucket.
+std::vector<at::Tensor> pieces_of(const ParameterStore& store) {
+  constexpr std::int64_t kBytes = std::int64_t{25} << 20;
+  std::vector<at::Tensor> pieces;
+  for (const optim::Block& block : store.blocks()) {
+    const auto options = at::TensorOptions().dtype(scalar_type_of(block.dtype)).device(store.device());
+    const at::Tensor all = at::from_blob(
+        block.parameters, {block.count}, [](void*) {}, options, store.device());
+    for (const at::Tensor& piece : all.split(kBytes / static_cast<std::int64_t>(size_of(block.dtype)))) {
+      pieces.push_back(piece);
+    }
+  }
+  return pieces;
+}
+
 void average_over(mpi::Collectives& ranks, ParameterStore& store) {
+  const std::vector<at::Tensor> pieces = pieces_of(store);
   std::vector<at::Tensor> averages;
-  for (std::size_t i = 0; i < store.size(); ++i) {
-    averages.push_back(store.parameter(i).tensor.detach().clone());
+  for (const at::Tensor& piece : pieces) {
+    averages.push_back(piece.clone());
     all_reduce(averages.back(), ranks, mpi::ReduceOp::average);
   }
   store.write_whole([&] {
     const torch::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < store.size(); ++i) store.parameter(i).tensor.copy_(averages[i]);
+    for (std::size_t i = 0; i < pieces.size(); ++i) pieces[i].copy_(averages[i]);
   });
 }
 

@@ -57,6 +57,7 @@ class Strip {
 std::string picture_of(const StepTimeline& step) {
   Strip strip(step.end);
   strip.paint(0, step.backward_end, 'c');
+  strip.paint(step.end - step.undivided_update, step.end, 'u');
   strip.paint(step.meeting_begin, step.meeting_end, 'w');
   return strip.text();
 }
@@ -84,7 +85,7 @@ void for_each_shown(std::size_t buckets, const std::function<void(std::size_t)>&
   }
 }
 
-void write_table(std::ostream& out, const StepTimeline& step) {
+void write_table(std::ostream& out, const StepTimeline& step, bool is_of_gpu) {
   const auto row = [&out](const std::string& name) -> std::ostream& {
     return out << std::left << std::setw(8) << name;
   };
@@ -94,9 +95,11 @@ void write_table(std::ostream& out, const StepTimeline& step) {
     const BucketTimes& times = step.buckets[b];
     out << "\n";
     row(std::to_string(b)) << std::right;
-    for (const double value :
-         {times.ready, times.launched, times.wait_end - times.wait_begin, times.transfer, times.update}) {
+    for (const double value : {times.ready, times.launched, times.wait_end - times.wait_begin}) {
       out << std::setw(10) << milliseconds(value);
+    }
+    for (const double value : {times.transfer, times.update}) {
+      out << std::setw(10) << (is_of_gpu ? "-" : milliseconds(value));
     }
   };
   for_each_shown(step.buckets.size(), show, [&out](std::size_t count) { out << "\n(" << count << " more)"; });
@@ -115,7 +118,7 @@ void write_picture(std::ostream& out, const StepTimeline& step) {
 }  // namespace
 
 double StepTimeline::update() const {
-  return sum_over(buckets, [](const BucketTimes& bucket) { return bucket.update; });
+  return undivided_update + sum_over(buckets, [](const BucketTimes& bucket) { return bucket.update; });
 }
 
 double StepTimeline::wait() const {
@@ -140,9 +143,9 @@ std::string bound_sentence(const DdpReport& report) {
   const char* bound = step.compute() >= step.update() ? "compute" : "update";
   if (exposed > std::max(step.compute(), step.update())) bound = "communication";
   return std::string(bound) + "-bound; communication exposed " + percent(exposed, step.end) + " (a step of " +
-         milliseconds(step.end) + " ms: compute " + milliseconds(step.compute()) + ", update " +
-         milliseconds(step.update()) + ", wait " + milliseconds(step.wait()) + ", transfer " +
-         milliseconds(step.transfer()) + ")";
+         milliseconds(step.end) + " ms" + (report.is_of_gpu ? " on the GPU" : "") + ": compute " +
+         milliseconds(step.compute()) + ", update " + milliseconds(step.update()) + ", wait " +
+         milliseconds(step.wait()) + (report.is_of_gpu ? "" : ", transfer " + milliseconds(step.transfer())) + ")";
 }
 
 std::string timeline_text(const DdpReport& report) {
@@ -152,7 +155,7 @@ std::string timeline_text(const DdpReport& report) {
   TextWriter out;
   out << "rank " << slowest << ", the slowest of " << report.ranks.size() << ": a median step of the last "
       << report.steps << ", in ms\n";
-  write_table(out, step);
+  write_table(out, step, report.is_of_gpu);
   out << "\n";
   write_picture(out, step);
   out << "\nc compute  . in progress  w wait  t transfer  u update; a column is " << milliseconds(step.end / kColumns)
@@ -163,6 +166,9 @@ std::string timeline_text(const DdpReport& report) {
       break;
     }
     out << (rank == 0 ? " " : ", ") << percent(report.ranks[rank].exposed(), report.ranks[rank].end);
+  }
+  if (report.is_of_gpu) {
+    out << "\ntimes of the GPU; not measured: the update of each bucket, and transfers apart from the waits for them";
   }
   return out.str();
 }

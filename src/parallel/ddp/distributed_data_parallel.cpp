@@ -9,11 +9,15 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <span>
 
+#include "batch/late_values.hpp"
+#include "batch/nvtx_range.hpp"
 #include "core/text.hpp"
 #include "models/recompute.hpp"
 #include "mpi/topology.hpp"
 #include "parallel/ddp/anomalous_parameters.hpp"
+#include "parallel/ddp/batch_copies.hpp"
 #include "parallel/ddp/model_buffers.hpp"
 #include "parallel/ddp/prepared_batch.hpp"
 #include "parallel/ddp/requirements.hpp"
@@ -48,7 +52,11 @@ void synchronize_batch_norm(models::Model& model, const mpi::Communicator& world
 
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> model, const mpi::Communicator& world,
                                                  mpi::Collectives& collectives, const DdpOptions& options)
-    : model_(std::move(model)), world_(world.handle()), collectives_(&collectives), options_(options) {
+    : model_(std::move(model)),
+      world_(world.handle()),
+      collectives_(&collectives),
+      options_(options),
+      late_places_(std::make_unique<batch::LatePlaces>()) {
   verify_same_model(*model_, world_, options_.ignored);
   world_.all_or_throw([&] {
     if (!options_.recompute.empty()) recompute_ = models::recompute_tap(*model_, options_.recompute);
@@ -66,12 +74,13 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
   // Autocast converts inputs where it computes in 16 bits.
   dtype_ = options_.autocast ? at::kFloat : parameters.front().tensor.scalar_type();
   device_ = parameters.front().tensor.device();
+  copies_ = std::make_unique<BatchCopies>(device_);
   world_.all_or_throw([&] { require_supported_on(device_, options_); });
   buffers_ = std::make_unique<ModelBuffers>(*model_, collectives, options_.ignored);
   broadcast_from_root();
   const bool divides_gradients = options_.sharding.stage > 1;
   if (options_.reports_times && collectives.world_size() > 1 && !divides_gradients && !options_.separates_parts) {
-    recorder_ = std::make_unique<StepRecorder>();
+    recorder_ = std::make_unique<StepRecorder>(make_stream_marks(device_));
   }
   if (options_.sharding.stage > 0) {
     shard(parameters);
@@ -239,10 +248,11 @@ std::optional<models::ScopedTap> DistributedDataParallel::tap_of_recompute() con
 
 batch::Batch DistributedDataParallel::prepare(const batch::Batch& batch, bool is_training) const {
   require_usable(/*has_losses=*/false);
-  return prepared_batch(*model_, batch, is_training, device_, dtype_);
+  return prepared_batch(*model_, copies_->copy(batch), is_training, device_, dtype_);
 }
 
 batch::Outputs DistributedDataParallel::forward(const batch::Batch& prepared) {
+  const batch::NvtxRange range("forward");
   return run([&] { return models::run(*model_, prepared); });
 }
 
@@ -250,6 +260,7 @@ at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
   require_usable(/*has_losses=*/false);
   const at::ScalarType type = input.is_floating_point() ? dtype_ : input.scalar_type();
   const at::Tensor here = input.to(device_, type, /*non_blocking=*/true);
+  const batch::NvtxRange range("forward");
   return run([&] { return models::run(*model_, here); });
 }
 
@@ -275,8 +286,14 @@ StepResult DistributedDataParallel::train_step(const batch::Batch& batch, optim:
     if (observer.reads_gradients) store_->finish_gradients();
     if (observer.on_backward) observer.on_backward();
   });
-  result.read(losses, share);  // last: on a GPU the host waits here
+  read_losses(result, losses, share, observer.reads_late);
   return result;
+}
+
+/// On a GPU the host may wait here.
+void DistributedDataParallel::read_losses(StepResult& result, const models::ParsedLosses& losses,
+                                          const models::LossWeights& weights, bool is_late) {
+  is_late ? result.queue(losses, weights, *late_places_) : result.read(losses, weights);
 }
 
 void StepResult::read(const models::ParsedLosses& losses, const models::LossWeights& weights) {
@@ -285,6 +302,31 @@ void StepResult::read(const models::ParsedLosses& losses, const models::LossWeig
   is_void = losses.is_void;
   values.erase(values.begin());
   weighted = weights.by_name.empty() ? loss * weights.usual : losses.total.item<double>();
+}
+
+void StepResult::queue(const models::ParsedLosses& losses, const models::LossWeights& weights,
+                       batch::LatePlaces& places) {
+  const auto options = losses.total.options().dtype(at::kDouble).requires_grad(false);
+  std::vector<at::Tensor> numbers;
+  for (const auto& [name, value] : losses.values) {
+    numbers.push_back(value.to(options));
+    values.emplace_back(name, 0);
+  }
+  values.erase(values.begin());  // "loss"
+  if (!weights.by_name.empty()) numbers.push_back(losses.total.detach().to(options));
+  is_void = losses.is_void;
+  late = Late{.numbers = places.queue(at::stack(numbers)), .weight = weights.usual};
+}
+
+void StepResult::finish() {
+  if (!late) return;
+  const at::Tensor numbers = late->numbers->take();
+  const std::span<const double> here(numbers.const_data_ptr<double>(), static_cast<std::size_t>(numbers.numel()));
+  const bool has_total = here.size() == values.size() + 2;
+  loss = here[0];
+  for (std::size_t i = 0; i < values.size(); ++i) values[i].second = here[1 + i];
+  weighted = has_total ? here.back() : loss * late->weight;
+  late.reset();
 }
 
 DistributedDataParallel::MicroBatch::MicroBatch(DistributedDataParallel& wrapper,

@@ -5,13 +5,64 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <utility>
 
 #include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 
-std::vector<at::Tensor> ModelBuffers::all() const {
-  std::vector<at::Tensor> buffers;
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// In the same order on every rank.
+std::map<std::pair<at::DeviceType, at::ScalarType>, Tensors> by_type(const Tensors& buffers) {
+  std::map<std::pair<at::DeviceType, at::ScalarType>, Tensors> lists;
+  for (const at::Tensor& buffer : buffers) {
+    lists[{buffer.device().type(), buffer.scalar_type()}].push_back(buffer);
+  }
+  return lists;
+}
+
+/// The memory of buffers. A backward that has saved a buffer goes on with its new values, as after a collective
+/// operation in place.
+Tensors memory_of(const Tensors& buffers) {
+  Tensors memory;
+  for (const at::Tensor& buffer : buffers) memory.push_back(buffer.variable_data());
+  return memory;
+}
+
+/// The parts of a flat tensor in which the values of buffers are, one behind the other.
+Tensors parts_of(const at::Tensor& flat, const Tensors& buffers) {
+  Tensors parts;
+  std::int64_t begin = 0;
+  for (const at::Tensor& buffer : buffers) {
+    parts.push_back(is_flat(buffer) ? flat.as_strided(buffer.sizes(), buffer.strides(), begin)
+                                    : flat.narrow(0, begin, buffer.numel()).view(buffer.sizes()));
+    begin += buffer.numel();
+  }
+  return parts;
+}
+
+/// Replaces the values of buffers of one type.
+/// @param change  changes their values, which it gets in a flat tensor
+template <class Change>
+void change_as_one(const Tensors& buffers, at::ScalarType type, const Change& change) {
+  std::int64_t count = 0;
+  for (const at::Tensor& buffer : buffers) count += buffer.numel();
+  const at::Tensor flat = at::empty({count}, buffers.front().options().dtype(type).requires_grad(false));
+  const Tensors parts = parts_of(flat, buffers);
+  const Tensors memory = memory_of(buffers);
+  at::_foreach_copy_(parts, memory);
+  change(flat);
+  at::_foreach_copy_(memory, parts);
+}
+
+}  // namespace
+
+Tensors ModelBuffers::all() const {
+  Tensors buffers;
   for (const auto& item : model_->named_buffers()) {
     if (std::find(ignored_.begin(), ignored_.end(), item.key()) == ignored_.end()) buffers.push_back(item.value());
   }
@@ -19,29 +70,27 @@ std::vector<at::Tensor> ModelBuffers::all() const {
 }
 
 void ModelBuffers::broadcast_from(int root) const {
-  for (const at::Tensor& buffer : all()) broadcast(buffer, *collectives_, root);
+  if (collectives_->world_size() == 1) return;
+  for (const auto& [type, buffers] : by_type(all())) broadcast_alike(buffers, root);
+}
+
+void ModelBuffers::broadcast_alike(const Tensors& buffers, int root) const {
+  if (buffers.size() == 1) return broadcast(buffers.front(), *collectives_, root);
+  const torch::NoGradGuard no_grad;
+  change_as_one(buffers, buffers.front().scalar_type(),
+                [&](const at::Tensor& flat) { broadcast(flat, *collectives_, root); });
 }
 
 void ModelBuffers::average() const {
   if (collectives_->world_size() == 1) return;
   const torch::NoGradGuard no_grad;
-  std::vector<at::Tensor> averaged, rows;
-  for (const at::Tensor& buffer : all()) {
-    if (at::isFloatingType(buffer.scalar_type())) {
-      averaged.push_back(buffer);
-      rows.push_back(buffer.detach().to(at::kDouble).reshape({-1}));
-    } else {
-      broadcast(buffer, *collectives_, 0);
+  for (const auto& [type, buffers] : by_type(all())) {
+    if (!at::isFloatingType(buffers.front().scalar_type())) {
+      broadcast_alike(buffers, 0);
+      continue;
     }
-  }
-  if (averaged.empty()) return;
-  const at::Tensor values = at::cat(rows);
-  all_reduce(values, *collectives_, mpi::ReduceOp::average);
-  std::int64_t at = 0;
-  for (const at::Tensor& buffer : averaged) {
-    // A backward that has saved the buffer goes on with its new values, as after a collective operation in place.
-    buffer.variable_data().copy_(values.narrow(0, at, buffer.numel()).view(buffer.sizes()));
-    at += buffer.numel();
+    change_as_one(buffers, at::kDouble,
+                  [&](const at::Tensor& flat) { all_reduce(flat, *collectives_, mpi::ReduceOp::average); });
   }
 }
 

@@ -21,13 +21,16 @@ class ModelBuffers {
 
   /// The current buffers: a module may have replaced them.
   std::vector<at::Tensor> all() const;
-  /// Gives all ranks the buffers of `root`. Collective.
+  /// Gives all ranks the buffers of `root`, with one broadcast for each type. Collective.
   void broadcast_from(int root) const;
   /// Gives all ranks the average of the floating-point buffers, and rank 0's other buffers. Buffers of at most 32 bits
-  /// that are equal on all ranks keep their bits, because they are summed in float64. Collective.
+  /// that are equal on all ranks keep their bits, because they are summed in float64. One reduction or broadcast for
+  /// each type. Collective.
   void average() const;
 
  private:
+  void broadcast_alike(const std::vector<at::Tensor>& buffers, int root) const;
+
   const models::Model* model_;
   mpi::Collectives* collectives_;
   std::vector<std::string> ignored_;

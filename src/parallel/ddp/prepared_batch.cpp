@@ -6,16 +6,14 @@
 #include <utility>
 
 #include "batch/byte_values.hpp"
-#include "batch/collate.hpp"
 
 namespace lockstep::parallel {
 
-batch::Batch prepared_batch(const models::Model& model, const batch::Batch& batch, bool is_training, at::Device device,
+batch::Batch prepared_batch(const models::Model& model, batch::Batch placed, bool is_training, at::Device device,
                             at::ScalarType dtype) {
   const torch::NoGradGuard no_grad;
   const auto format = model.prefers_channels_last() ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
-  batch::Batch placed = batch::with_values(batch::scatter(batch.share(), device), format);
-  batch::Batch prepared = model.preprocess(std::move(placed), is_training);
+  batch::Batch prepared = model.preprocess(batch::with_values(std::move(placed), format), is_training);
   for (std::size_t i = 0; i < prepared.roles().inputs.size(); ++i) {
     const std::string& key = prepared.input_key(i);
     if (!prepared.has(key)) continue;  // the model says so when it requests it

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "batch/collate.hpp"
 #include "core/text.hpp"
 #include "parallel/ddp/prepared_batch.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
@@ -114,8 +115,10 @@ models::LossMap SeparateDistributedDataParallel::train_step(const batch::Batch& 
 }
 
 batch::Batch SeparateDistributedDataParallel::prepare(const batch::Batch& batch, bool is_training) const {
+  const torch::NoGradGuard no_grad;
   const at::Tensor parameter = model_->parameters().front();
-  return prepared_batch(*model_, batch, is_training, parameter.device(), parameter.scalar_type());
+  return prepared_batch(*model_, batch::scatter(batch.share(), parameter.device()), is_training, parameter.device(),
+                        parameter.scalar_type());
 }
 
 batch::Outputs SeparateDistributedDataParallel::forward(const batch::Batch& prepared) {

@@ -6,18 +6,38 @@
 
 #include <chrono>
 #include <cstddef>
+#include <deque>
+#include <memory>
 #include <vector>
 
+#include "parallel/ddp/stream_marks.hpp"
 #include "parallel/reducers/bucket_plan.hpp"
 
 namespace lockstep::parallel {
 
+/// The points of a step between which a GPU works or waits; begin and pause are those of each micro_batch.
+enum class StepPoint { begin, pause, backward_end, ready, launched, wait_begin, wait_end, meeting_begin, meeting_end };
+
+struct TimedPoint {
+  StepPoint point = StepPoint::begin;
+  std::size_t bucket = 0;  ///< of ready, launched, wait_begin and wait_end
+  double seconds = 0;      ///< since the first point
+};
+
+/// The step of these points, which are in the order of their times.
+/// @param buckets  number of buckets
+StepTimeline timeline_of(const std::vector<TimedPoint>& points, std::size_t buckets);
+
 /// Notes when the parts of a step happen on this rank, and keeps the latest steps.
 ///
 /// The wrapper, the reducer and the parameter store notify it of their work, each through a pointer that is null
-/// without a report. Steps that go another way than train_step are not kept.
+/// without a report. Steps that go another way than train_step are not kept. On a GPU, each notification puts a mark
+/// into the current stream; the marks of a step are read in a later one, when the GPU has passed them.
 class StepRecorder {
  public:
+  /// @param device  null = the times are those of the host
+  explicit StepRecorder(std::unique_ptr<StreamMarks> device = nullptr) : device_(std::move(device)) {}
+
   /// These are reduced from now on; what was noted of others is forgotten.
   void set_buckets(const std::vector<Bucket>& buckets);
 
@@ -25,10 +45,10 @@ class StepRecorder {
   void micro_batch_ends(bool completes_step);
   void drop_step() { is_open_ = false; }
 
-  void bucket_ready(std::size_t b) { current_.buckets[b].ready = now(); }
+  void bucket_ready(std::size_t b);
   void bucket_launched(std::size_t b);
-  void backward_ends() { current_.backward_end = now(); }
-  void wait_begins(std::size_t b) { current_.buckets[b].wait_begin = now(); }
+  void backward_ends();
+  void wait_begins(std::size_t b);
   void wait_ends(std::size_t b);
 
   /// Pieces of parameters follow, each reduced before it begins.
@@ -40,10 +60,10 @@ class StepRecorder {
   class Meeting {
    public:
     explicit Meeting(StepRecorder* recorder) : recorder_(recorder) {
-      if (recorder_ != nullptr) begin_ = recorder_->now();
+      if (recorder_ != nullptr) begin_ = recorder_->begin_meeting();
     }
     ~Meeting() {
-      if (recorder_ != nullptr) recorder_->add_meeting(begin_);
+      if (recorder_ != nullptr) recorder_->end_meeting(begin_);
     }
     Meeting(const Meeting&) = delete;
     Meeting& operator=(const Meeting&) = delete;
@@ -54,15 +74,28 @@ class StepRecorder {
   };
 
   /// Collective: gathers what every rank has kept.
-  DdpReport report(const mpi::Communicator& world) const;
+  DdpReport report(const mpi::Communicator& world);
 
  private:
   using Clock = std::chrono::steady_clock;
 
   /// Seconds since the step began.
   double now() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
-  void add_meeting(double begin);
-  void keep();
+  struct MarkedPoint {
+    StepPoint point;
+    std::size_t bucket;
+    StreamMarks::Mark mark;
+  };
+  using MarkedStep = std::vector<MarkedPoint>;
+
+  double begin_meeting();
+  void end_meeting(double begin);
+  /// On a GPU, marks a point of the step. A mark that fails is a failure of the GPU, which its next operation reports.
+  void note(StepPoint point, std::size_t bucket = 0) noexcept;
+  void keep(const StepTimeline& step);
+  void await_device();
+  void collect();
+  StepTimeline read(const MarkedStep& step) const;
   StepTimeline median_step() const;
 
   std::vector<std::size_t> bucket_of_;  // by parameter
@@ -75,6 +108,10 @@ class StepRecorder {
   std::vector<StepTimeline> kept_;  // the latest
   std::size_t oldest_ = 0;          // of them, once there is room for no more
   std::size_t steps_ = 0;           // in all
+  std::unique_ptr<StreamMarks> device_;
+  MarkedStep marked_;               // of the step at hand
+  bool has_all_marks_ = true;       // of it
+  std::deque<MarkedStep> pending_;  // steps that the device has perhaps not done
 };
 
 }  // namespace lockstep::parallel

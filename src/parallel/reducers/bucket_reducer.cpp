@@ -12,6 +12,7 @@
 #include <limits>
 #include <utility>
 
+#include "batch/nvtx_range.hpp"
 #include "parallel/ddp/step_recorder.hpp"
 #include "parallel/reducers/missing_gradients.hpp"
 #include "parallel/reducers/output_watch.hpp"
@@ -67,6 +68,8 @@ void BucketReducer::build(std::vector<Bucket> plan) {
 
 /// Builds buckets in the order in which gradients came on rank 0.
 void BucketReducer::rebuild_by_arrival() {
+  check_last_step();
+  buckets().synchronize();  // the update of the last step reads them
   std::vector<std::int64_t> order(arrival_.begin(), arrival_.end());
   order.resize(gradients_.size());
   world_.broadcast(std::span<std::int64_t>(order));
@@ -122,9 +125,12 @@ void BucketReducer::set_comm_hook(CommHook hook, bool is_silent) {
 
 void BucketReducer::prepare(Synchronization mode) {
   if (has_begun_) finish();  // throws, unless everything has come
-  check_late_tail();
   is_sliced_ = false;
-  if (mode != Synchronization::none && is_rebuilding() && !is_rebuilt_ && finished_steps_ > 0) rebuild_by_arrival();
+  if (mode != Synchronization::none) {
+    check_late_tail();
+    queue_late_tail();
+    if (is_rebuilding() && !is_rebuilt_ && finished_steps_ > 0) rebuild_by_arrival();
+  }
   // What is learned from the first step is needed whole.
   mode_ = mode == Synchronization::sliced && is_learning() ? Synchronization::whole : mode;
   is_expecting_ = mode != Synchronization::none;
@@ -222,6 +228,7 @@ bool BucketReducer::is_for_hook(std::size_t b) const {
 }
 
 void BucketReducer::start(std::size_t b) {
+  const batch::NvtxRange range("bucket", b);
   const Bucket& bucket = buckets().bucket(b);
   const bool is_last = b + 1 == buckets().size();
   ++started_;
@@ -356,15 +363,30 @@ void BucketReducer::read_tail() {
 }
 
 /// Reading what a GPU has reduced makes the host wait for it. Where every parameter must be used on every rank, the
-/// tail can be read in the next step: only a mistake is reported later.
+/// tail is copied when the next step begins, and read when the step after that begins: only a mistake is reported
+/// later.
 bool BucketReducer::reads_tail_late() const {
   return collectives_.has_device_buckets() && !hook_.has_hook() && !watches_outputs();
 }
 
 void BucketReducer::check_late_tail() {
+  if (!queued_tail_.are_pending()) return;
+  const at::Tensor tail = queued_tail_.take();
+  const std::vector<double> values = buckets().read_tail(static_cast<const std::byte*>(tail.const_data_ptr()));
+  if (values[0] != 0) fail(std::exchange(queued_missing_, {}));
+}
+
+void BucketReducer::queue_late_tail() {
   if (!std::exchange(has_late_tail_, false)) return;
-  tail_ = buckets().read_tail();
-  if (tail_[0] != 0) fail(std::exchange(late_missing_, {}));
+  queued_tail_.queue(buckets().device_tail());
+  queued_missing_ = std::exchange(late_missing_, {});
+}
+
+/// Both the tail that is on its way and the one behind it.
+void BucketReducer::check_last_step() {
+  check_late_tail();
+  queue_late_tail();
+  check_late_tail();
 }
 
 /// Makes every `.grad` the average, or what it was where no rank used the parameter.
@@ -421,6 +443,7 @@ void BucketReducer::reset(GivenUp what) {
   has_begun_ = false;
   is_sliced_ = false;
   has_late_tail_ = false;
+  if (queued_tail_.are_pending()) queued_tail_.take();
   if (finished_steps_ == 0) graph_.forget();
   begin_step();
   gradients_.clear_uses();

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "batch/late_values.hpp"
 #include "parallel/reducers/accumulator_hooks.hpp"
 #include "parallel/reducers/bucketed_gradients.hpp"
 #include "parallel/reducers/hook_slot.hpp"
@@ -47,7 +48,7 @@ class BucketReducer : public Reducer, private AccumulatorListener {
   void prepare(Synchronization mode) override;
   bool watches_outputs() const noexcept override { return options_.finds_unused || options_.has_static_graph; }
   std::vector<at::Tensor> watch(std::vector<at::Tensor> outputs) override;
-  void check_last_step() override { check_late_tail(); }
+  void check_last_step() override;
   void finish() override;
   bool is_sliced() const noexcept override { return is_sliced_; }
   bool has_gradient(std::size_t parameter) const override { return tail_[1 + parameter] != 0; }
@@ -96,6 +97,7 @@ class BucketReducer : public Reducer, private AccumulatorListener {
   void assign_averages();
   bool reads_tail_late() const;
   void check_late_tail();
+  void queue_late_tail();
   void end_started();
   [[noreturn]] void fail(const std::string& missing);
 
@@ -118,6 +120,8 @@ class BucketReducer : public Reducer, private AccumulatorListener {
   std::vector<std::size_t> arrival_;  // parameters in the order in which their gradients came in the first step
   bool has_late_tail_ = false;        // tail_ is what is expected; the true one is still to be read
   std::string late_missing_;          // with it: this rank's parameters without a gradient
+  batch::LateValues queued_tail_;     // of the step before, on its way to the host
+  std::string queued_missing_;        // with it
   std::unique_ptr<AccumulatorHooks> hooks_;
   std::shared_ptr<void> alive_ = std::make_shared<char>();  // graphs may outlive the reducer
   std::mutex mutex_;                                        // backward may run on one thread per device

@@ -53,7 +53,8 @@ class Reducer {
   // ---- One step
 
   /// Starts a forward with gradients. The mode holds for the backward passes that follow it.
-  /// @throws ConfigError  the previous step left parameters without a gradient; on every rank, naming them
+  /// @throws ConfigError  the previous step left parameters without a gradient; on every rank, naming them. Where the
+  ///                      host does not wait for a GPU: the step before that one
   virtual void prepare(Synchronization mode) = 0;
 
   /// Whether the outputs of a forward must be passed through watch. Not collective.
@@ -88,7 +89,7 @@ class Reducer {
   /// All slices were visited: the gradients of the step are discarded. Not collective.
   virtual void release() noexcept = 0;
 
-  /// Checks what the last step left to be checked by the next prepare, for which the host waits for the GPU.
+  /// Checks what the steps so far left to be checked by later calls of prepare, for which the host waits for the GPU.
   /// @throws ConfigError  as prepare
   virtual void check_last_step() {}
 

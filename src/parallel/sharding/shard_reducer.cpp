@@ -23,7 +23,7 @@ ShardReducer::ShardReducer(std::vector<NamedParameter> parameters, std::vector<U
       is_used_(parameters_.size()),
       awaited_(units_.size()),
       contributions_(units_.size()),
-      on_host_(units_.size()) {
+      is_sent_(units_.size()) {
   std::size_t max_bytes = 0;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const Unit& unit = units_[u];
@@ -49,9 +49,10 @@ mpi::BucketMemory ShardReducer::allocate(std::size_t bytes) const {
 
 // ---- Reduction
 
-void ShardReducer::prepare(Synchronization /*mode*/) {
+void ShardReducer::prepare(Synchronization mode) {
   if (is_open_) flush();
   is_open_ = true;
+  is_last_micro_batch_ = mode != Synchronization::none;
 }
 
 void ShardReducer::on_accumulated(std::size_t parameter, bool /*has_gradient*/) {
@@ -85,7 +86,6 @@ void ShardReducer::reduce(std::size_t unit) {
   start(staging);
   staging.is_busy = true;
   if (stagings_.size() == 1) settle(staging);
-  on_host_[unit].reset();
   on_reduced_(unit);
 }
 
@@ -102,6 +102,7 @@ void ShardReducer::start(Staging& staging) {
     staging.ticket = start_all_reduce(all, collectives_, op);
   } else {
     staging.result = staging.is_added || rounding_ ? at::empty(slice.sizes(), options) : slice;
+    begin_change(staging.unit);
     staging.ticket = start_reduce_scatter(all, staging.result, collectives_, op);
   }
 }
@@ -135,11 +136,13 @@ void ShardReducer::settle(Staging& staging) {
   collectives_.wait(staging.ticket);
   const at::Tensor result = std::exchange(staging.result, at::Tensor());
   const at::Tensor& slice = slices_[staging.unit];
+  begin_change(staging.unit);
   if (staging.is_added) {
     slice.add_(result);
   } else if (!result.is_same(slice)) {
     slice.copy_(result);
   }
+  if (sendings_ && is_last_micro_batch_) send_to_host(staging.unit);
 }
 
 void ShardReducer::settle_all() {
@@ -162,13 +165,34 @@ std::int64_t ShardReducer::in_slice(std::size_t parameter, std::int64_t element)
   return offset + element - units_[unit].begin(collectives_.rank());
 }
 
+void ShardReducer::begin_change(std::size_t unit) {
+  is_sent_[unit] = 0;
+  if (sendings_) sendings_->follow(unit);
+}
+
+void ShardReducer::send_to_host(std::size_t unit) {
+  if (std::exchange(is_sent_[unit], char{1}) == 0) sendings_->start(unit, host_slices_[unit], slices_[unit]);
+}
+
+const at::Tensor& ShardReducer::on_host(std::size_t unit) {
+  if (slices_[unit].is_cpu()) return slices_[unit];
+  if (!sendings_) {
+    for (const at::Tensor& slice : slices_) {
+      host_slices_.push_back(at::empty(slice.sizes(), slice.options().device(at::kCPU).pinned_memory(true)));
+    }
+    sendings_ = std::make_unique<Transfers>(slices_.front().device(), slices_.size());
+  }
+  for (std::size_t u = 0; u < units_.size(); ++u) send_to_host(u);
+  sendings_->await(unit);
+  return host_slices_[unit];
+}
+
 void ShardReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit,
                          bool /*keeps*/) {
   if (begin == end) return;
   const std::size_t unit = positions_[parameter].unit;
-  if (!on_host_[unit].defined()) on_host_[unit] = slices_[unit].cpu();
   const auto first = static_cast<std::size_t>(in_slice(parameter, begin)) * size_of(units_[unit].dtype);
-  visit(begin, end - begin, bytes_of(on_host_[unit]).data() + first);
+  visit(begin, end - begin, bytes_of(on_host(unit)).data() + first);
 }
 
 at::Tensor ShardReducer::part_of(std::size_t parameter, std::int64_t begin, std::int64_t end) const {
@@ -180,7 +204,7 @@ void ShardReducer::release() noexcept {
   is_sliced_ = false;
   std::fill(is_used_.begin(), is_used_.end(), std::uint8_t{0});
   std::fill(contributions_.begin(), contributions_.end(), 0);
-  std::fill(on_host_.begin(), on_host_.end(), at::Tensor());
+  std::fill(is_sent_.begin(), is_sent_.end(), char{0});
 }
 
 void ShardReducer::reset(GivenUp /*what*/) {

@@ -15,6 +15,7 @@
 #include "parallel/reducers/accumulator_hooks.hpp"
 #include "parallel/reducers/reducer.hpp"
 #include "parallel/sharding/shard_plan.hpp"
+#include "parallel/sharding/transfers.hpp"
 #include "parallel/store/named_parameter.hpp"
 
 namespace lockstep::parallel {
@@ -29,7 +30,8 @@ namespace lockstep::parallel {
 /// With `rounding`, gradients travel in 16 bits, with the values of fp16_hook and bf16_hook: they are divided by the
 /// number of ranks, rounded, summed and rounded again, once for every micro-batch.
 ///
-/// On GPUs, nothing waits for a reduction before the gradients are needed, or their memory is needed again.
+/// On GPUs, nothing waits for a reduction before the gradients are needed, or their memory is needed again. Gradients
+/// that the host visits are copied to page-locked memory while backward goes on, from the second step on.
 class ShardReducer : public Reducer, private AccumulatorListener {
  public:
   /// Allocates memory for the largest unit. Collective.
@@ -79,6 +81,12 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   at::ScalarType type_in_transit(std::size_t unit) const;
   void settle(Staging& staging);
   void settle_all();
+  /// To be called before later work of the device changes a unit's slice.
+  void begin_change(std::size_t unit);
+  /// Starts to copy a unit's slice to the host, unless that was started since the slice was changed.
+  void send_to_host(std::size_t unit);
+  /// A unit's slice in the host's memory.
+  const at::Tensor& on_host(std::size_t unit);
   bool is_reduced(std::size_t unit) const { return unit >= next_; }
   /// Position of an element in the slice of the parameter's unit.
   std::int64_t in_slice(std::size_t parameter, std::int64_t element) const;
@@ -96,7 +104,10 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   std::vector<std::uint8_t> is_used_;        // by parameter, in this step; after finish on any rank
   std::vector<std::size_t> awaited_;         // by unit: parameters that have not arrived in this round
   std::vector<std::int64_t> contributions_;  // by unit, in this step
-  std::vector<at::Tensor> on_host_;          // by unit: slices_ in the host's memory, once they are read there
+  std::vector<at::Tensor> host_slices_;      // by unit: page-locked copies of slices_; empty until they are visited
+  std::vector<char> is_sent_;                // by unit: the copy is started, and slices_ has not changed since
+  std::unique_ptr<Transfers> sendings_;      // of them, by unit; null = nothing was visited on a GPU
+  bool is_last_micro_batch_ = true;          // the mode of prepare synchronizes
   std::size_t next_ = 0;                     // units from here on are reduced
   bool is_open_ = false;                     // between prepare and finish
   bool is_sliced_ = false;

@@ -111,6 +111,7 @@ at::DataPtr Shards::take_memory(std::size_t unit) {
 void Shards::request(std::size_t unit) {
   if (states_[unit] != State::released) return;
   states_[unit] = State::requested;
+  follow_brought_back(unit);
   coming_[unit] = at::empty({0}, wholes_[unit].options());
   coming_[unit].storage().set_data_ptr_noswap(take_memory(unit));
   const at::Tensor all = at::from_blob(
@@ -122,10 +123,11 @@ void Shards::request(std::size_t unit) {
   } else if (worker_) {
     arrivals_[unit] = worker_->start(
         [this, mine = bytes_of(slices_[unit]), all = bytes_of(all)] { own_collectives_->all_gather(mine, all); });
-  } else if (!units_[unit].is_even()) {
+  } else if (!units_[unit].is_even() && !collectives_->has_device_buckets()) {
     all_gather(slices_[unit], all, units_[unit].borders, *collectives_);
   } else {
-    tickets_[unit] = start_all_gather(slices_[unit], all, *collectives_);
+    tickets_[unit] = units_[unit].is_even() ? start_all_gather(slices_[unit], all, *collectives_)
+                                            : start_all_gather(slices_[unit], all, units_[unit].borders, *collectives_);
     if (!options_.prefetches) collectives_->wait(*std::exchange(tickets_[unit], std::nullopt));
   }
 }
@@ -168,15 +170,28 @@ void Shards::offload() {
     const at::TensorOptions in_host_memory = slice.options().device(at::kCPU).pinned_memory(slice.is_cuda());
     offloaded_.push_back(at::empty(slice.sizes(), in_host_memory).copy_(slice));
   }
+  returns_ = std::make_unique<Transfers>(slices_.front().device(), slices_.size());
+}
+
+void Shards::await_brought_back() const {
+  for (std::size_t u = 0; u < offloaded_.size(); ++u) returns_->await(u);
 }
 
 void Shards::bring_back() {
-  const torch::NoGradGuard no_grad;
-  for (std::size_t u = 0; u < offloaded_.size(); ++u) slices_[u].copy_(offloaded_[u]);
+  for (std::size_t u = 0; u < offloaded_.size(); ++u) returns_->start(u, slices_[u], offloaded_[u]);
+}
+
+void Shards::follow_brought_back() const {
+  for (std::size_t u = 0; u < offloaded_.size(); ++u) follow_brought_back(u);
+}
+
+void Shards::follow_brought_back(std::size_t unit) const {
+  if (returns_) returns_->follow(unit);
 }
 
 void Shards::publish() {
   for (std::size_t u = 0; u < units_.size(); ++u) {
+    follow_brought_back(u);  // while the units behind it are still on their way
     if (units_[u].is_even()) {
       gather_slices(u, slices_[u].clone(), wholes_[u]);  // a slice lies inside of what is gathered
     } else {
@@ -187,6 +202,7 @@ void Shards::publish() {
 
 void Shards::take_slices() {
   const torch::NoGradGuard no_grad;
+  follow_brought_back();
   for (std::size_t u = 0; options_.frees && u < units_.size(); ++u) {  // else they are parts of the whole units
     slices_[u].copy_(wholes_[u].narrow(0, units_[u].begin(collectives_->rank()), slices_[u].numel()));
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "parallel/sharding/shard_plan.hpp"
+#include "parallel/sharding/transfers.hpp"
 #include "parallel/store/named_parameter.hpp"
 
 namespace lockstep::parallel {
@@ -41,7 +42,7 @@ class Shards {
   struct Options {
     bool frees = false;
     bool prefetches = true;  ///< `request` only begins; on the CPU a thread of its own gathers
-    bool offloads = false;   ///< `held` are copies in the host's memory
+    bool offloads = false;   ///< `held` are copies in the host's memory, page-locked for GPUs
   };
   /// Moves the parameters in: all ranks must have the same values. Collective.
   /// @param parameters   those of all units; their values are replaced by views
@@ -64,8 +65,13 @@ class Shards {
   void release(std::size_t unit);
   void release_all();
 
-  /// With `offloads`: copies what is held to where parameters lie, after it was written. Not collective.
+  /// With `offloads`: returns when what is held may be written, because the device has read it. Not collective.
+  void await_brought_back() const;
+  /// With `offloads`: starts to copy what is held to where parameters lie, after it was written. The host goes on, and
+  /// `gather` and `publish` follow the copy of each unit. Not collective.
   void bring_back();
+  /// With `offloads`: later work of the current stream finds what was brought back. Not collective.
+  void follow_brought_back() const;
   /// Without `frees`: makes all units whole again after slices were written. Collective.
   void publish();
   /// Takes this rank's slices from whole units, after parameters were written. Not collective.
@@ -82,6 +88,7 @@ class Shards {
   at::DataPtr take_memory(std::size_t unit);
   void gather_slices(std::size_t unit, const at::Tensor& mine, const at::Tensor& all);
   void offload();
+  void follow_brought_back(std::size_t unit) const;
 
   std::vector<NamedParameter> parameters_;
   std::vector<Unit> units_;
@@ -91,7 +98,8 @@ class Shards {
   std::unique_ptr<Worker> worker_;
   std::vector<at::Tensor> wholes_;  // by unit
   std::vector<at::Tensor> slices_;
-  std::vector<at::Tensor> offloaded_;  // copies of the slices
+  std::vector<at::Tensor> offloaded_;   // copies of the slices
+  std::unique_ptr<Transfers> returns_;  // of them, by unit; null = nothing is offloaded
   std::vector<State> states_;
   std::vector<std::future<void>> arrivals_;          // of requested units, by the worker
   std::vector<std::optional<mpi::Ticket>> tickets_;  // of requested units, without one; none = nothing is under way

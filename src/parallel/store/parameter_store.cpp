@@ -14,6 +14,7 @@
 #include "mpi/shared_region.hpp"
 #include "parallel/ddp/step_recorder.hpp"
 #include "parallel/sharding/shards.hpp"
+#include "parallel/sharding/transfers.hpp"
 #include "parallel/store/write_guard.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 
@@ -294,6 +295,7 @@ void ParameterStore::visit_gradients(const std::function<void(const optim::Gradi
 
 void ParameterStore::visit_all(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) {
   const bool is_sliced = reducer_ != nullptr && reducer_->is_sliced();
+  for (std::size_t b = 0; !is_sliced && b < blocks_.size(); ++b) send_gradients(b);
   for (std::size_t b = 0; b < blocks_.size(); ++b) visit_block(b, visit, is_last);
   if (is_sliced && is_last) reducer_->release();
 }
@@ -301,6 +303,7 @@ void ParameterStore::visit_all(const std::function<void(const optim::GradientPie
 void ParameterStore::visit_block(std::size_t block, const std::function<void(const optim::GradientPiece&)>& visit,
                                  bool is_last) {
   const bool is_sliced = reducer_ != nullptr && reducer_->is_sliced();
+  if (!is_sliced) send_gradients(block);
   for (std::size_t s = 0; s < blocks_[block].segments.size(); ++s) {
     if (!has_gradient(block, s)) continue;
     if (!is_sliced) {
@@ -315,13 +318,45 @@ void ParameterStore::visit_block(std::size_t block, const std::function<void(con
         },
         /*keeps=*/!is_last);
   }
+  if (is_last) forget_sent_gradients(block);
+}
+
+void ParameterStore::send_gradients(std::size_t block) {
+  if (!has_gradients_elsewhere()) return;
+  if (!sendings_) {
+    for (const optim::Block& each : blocks_) {
+      const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(each.dtype)).pinned_memory(true);
+      host_gradients_.push_back(at::empty({each.count}, options));
+    }
+    sendings_ = std::make_unique<Transfers>(parameters_.front().tensor.device(), blocks_.size());
+    are_gradients_sent_.resize(blocks_.size());
+  }
+  if (std::exchange(are_gradients_sent_[block], char{1}) != 0) return;
+  for (std::size_t s = 0; s < blocks_[block].segments.size(); ++s) {
+    const optim::Segment& of = blocks_[block].segments[s];
+    if (of.own_begin == of.own_end || !has_gradient(block, s)) continue;
+    sendings_->start(block, host_gradients_[block].narrow(0, of.offset + of.own_begin, of.own_end - of.own_begin),
+                     own_part(aligned_gradient(block, s).detach(), of));
+  }
+}
+
+void ParameterStore::forget_sent_gradients(std::size_t block) {
+  if (!sendings_) return;
+  sendings_->follow(block);  // their memory may be used again
+  are_gradients_sent_[block] = 0;
 }
 
 void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
-                                 const std::function<void(const optim::GradientPiece&)>& visit) const {
+                                 const std::function<void(const optim::GradientPiece&)>& visit) {
   const optim::Segment& of = blocks_[block].segments[segment];
   if (of.own_begin == of.own_end) return;
-  const at::Tensor own = own_part(aligned_gradient(block, segment).detach(), of).cpu();
+  at::Tensor own;
+  if (sendings_) {
+    sendings_->await(block);
+    own = host_gradients_[block].narrow(0, of.offset + of.own_begin, of.own_end - of.own_begin);
+  } else {
+    own = own_part(aligned_gradient(block, segment).detach(), of).cpu();
+  }
   visit({.block = block,
          .segment = segment,
          .begin = of.own_begin,
@@ -365,11 +400,13 @@ void ParameterStore::maximum_over_ranks(const at::Tensor& values) {
 
 void ParameterStore::drop_gradients() {
   if (reducer_ != nullptr) reducer_->release();
+  for (std::size_t b = 0; b < blocks_.size(); ++b) forget_sent_gradients(b);
   for (const NamedParameter& parameter : parameters_) parameter.tensor.mutable_grad().reset();
 }
 
 void ParameterStore::drop_gradients_of(std::size_t part) {
   if (reducer_ != nullptr) reducer_->release();
+  for (std::size_t b = 0; b < blocks_.size(); ++b) forget_sent_gradients(b);
   for (const NamedParameter& parameter : parameters_) {
     if (parameter.part == part) parameter.tensor.mutable_grad().reset();
   }
@@ -377,7 +414,7 @@ void ParameterStore::drop_gradients_of(std::size_t part) {
 
 void ParameterStore::write(const std::function<void()>& body) {
   if (shards_) {
-    write_alone(body);
+    write_slices(body);
     if (!shards_->frees()) shards_->publish();
     return;
   }
@@ -388,9 +425,19 @@ void ParameterStore::write(const std::function<void()>& body) {
 }
 
 void ParameterStore::write_alone(const std::function<void()>& body) {
+  if (shards_) {
+    write_slices(body);
+    shards_->follow_brought_back();
+    return;
+  }
   const WriteGuard::Opened opened(guard_.get());
   body();
-  if (shards_) shards_->bring_back();
+}
+
+void ParameterStore::write_slices(const std::function<void()>& body) {
+  shards_->await_brought_back();
+  body();
+  shards_->bring_back();
 }
 
 void ParameterStore::write_whole(const std::function<void()>& body) {

@@ -24,6 +24,7 @@ namespace lockstep::parallel {
 
 class Shards;
 class StepRecorder;
+class Transfers;
 class WriteGuard;
 
 /// A parameter serves one wrapper: with two, one would update memory that the model does not use any more, and
@@ -140,8 +141,16 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   void make_parts();
   void visit_all(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last);
   void visit_whole(std::size_t block, std::size_t segment,
-                   const std::function<void(const optim::GradientPiece&)>& visit) const;
+                   const std::function<void(const optim::GradientPiece&)>& visit);
+  /// Whether whole gradients lie on a GPU and updates are done on the host.
+  bool has_gradients_elsewhere() const noexcept { return device_.is_cpu() && parameters_.front().tensor.is_cuda(); }
+  /// Starts to copy the gradients of a block to the host, once until its last visit.
+  void send_gradients(std::size_t block);
+  /// The gradients of a block no longer need to be kept.
+  void forget_sent_gradients(std::size_t block);
   void meet() const;
+  /// Where parameters are sharded: writes what this rank holds. The device may still wait for what is offloaded.
+  void write_slices(const std::function<void()>& body);
 
   std::vector<NamedParameter> parameters_;
   std::shared_ptr<void> claim_;  // while it lives, parameters_ count as wrapped
@@ -160,6 +169,9 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   mpi::Collectives* node_ranks_;                      // the same ranks as host_
   std::unique_ptr<mpi::Collectives> own_node_ranks_;  // where they are not those of the gradients
   std::unique_ptr<Shards> shards_;                    // where parameters are sharded: blocks are their slices
+  std::vector<at::Tensor> host_gradients_;            // by block, page-locked; empty unless they are elsewhere
+  std::unique_ptr<Transfers> sendings_;               // of them, by block
+  std::vector<char> are_gradients_sent_;              // by block
   Reducer* reducer_ = nullptr;
   StepRecorder* recorder_ = nullptr;
 };

@@ -44,9 +44,13 @@ void broadcast(const at::Tensor& tensor, mpi::Collectives& collectives, int root
 /// @param all   [world_size * count] of the same type
 mpi::Ticket start_all_gather(const at::Tensor& mine, const at::Tensor& all, mpi::Collectives& collectives);
 
-/// The same for slices of any sizes: rank r has the elements [borders[r], borders[r + 1]) of `all`. Returns when `all`
-/// can be used. Collective.
+/// The same for slices of any sizes: rank r has the elements [borders[r], borders[r + 1]) of `all`. Adds their bits as
+/// integers to zeros, which is one operation for any number of ranks. Collective.
 /// @param mine  may lie at its place in `all`
+mpi::Ticket start_all_gather(const at::Tensor& mine, const at::Tensor& all, std::span<const std::int64_t> borders,
+                             mpi::Collectives& collectives);
+
+/// Returns when `all` can be used. On GPUs one operation, else a broadcast from each rank. Collective.
 void all_gather(const at::Tensor& mine, const at::Tensor& all, std::span<const std::int64_t> borders,
                 mpi::Collectives& collectives);
 

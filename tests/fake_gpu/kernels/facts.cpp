@@ -93,6 +93,8 @@ Facts facts_of(const c10::OperatorHandle& handle) {
   facts.generator = generator_of(schema);
   facts.is_random = facts.generator || handle.hasTag(at::Tag::nondeterministic_seeded);
   facts.is_foreach = has_prefix(facts.name, "aten::_foreach_");
+  facts.is_fused = has_prefix(facts.name, "aten::_fused_sgd_") || has_prefix(facts.name, "aten::_fused_adam") ||
+                   has_prefix(facts.name, "aten::_fused_adagrad_");
   facts.numbers_decide_size = has_prefix(facts.name, "aten::arange") || has_prefix(facts.name, "aten::range");
   facts.rejects_zeros = operators_that_reject_zeros().count(facts.name) > 0;
   facts.host = host_tensors_of(facts.name);

@@ -30,6 +30,7 @@ struct Facts {
   std::optional<std::size_t> generator = {};             ///< the argument
   bool is_random = false;
   bool is_foreach = false;
+  bool is_fused = false;  ///< the update of an optimizer, on lists of tensors
   bool numbers_decide_size = false;
   bool rejects_zeros = false;  ///< fails where all values are zero, but not where all are one
   bool adds_in_float = false;  ///< products of 16-bit numbers

@@ -2,6 +2,7 @@
 #include "fake_gpu/kernels/foreach.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -32,6 +33,20 @@ bool has_same_strides(const at::Tensor& a, const at::Tensor& b) {
   return true;
 }
 
+/// A kernel converts no number that is in the memory of the device.
+bool needs_conversion(const IValue& argument, const at::Tensor& first) {
+  if (!argument.isTensor() || !argument.toTensor().defined()) return false;
+  const at::Tensor& number = argument.toTensor();
+  return number.is_cuda() && number.dtype() != first.dtype();
+}
+
+/// There are kernels for three norms.
+bool is_other_norm(const Facts& facts, const Stack& arguments) {
+  if (facts.name != "aten::_foreach_norm.Scalar") return false;
+  const double order = arguments[1].toScalar().toDouble();
+  return order != 1 && order != 2 && !std::isinf(order);
+}
+
 /// A number of a higher kind changes the type of the result: an integer plus 0.5.
 bool changes_type(const IValue& argument, const at::Tensor& first) {
   return argument.isDouble() && at::isIntegralType(first.scalar_type(), /*includeBool=*/true);
@@ -52,8 +67,24 @@ bool is_one_kernel(const Facts& facts, const Stack& arguments) {
       if (!has_same_strides(list[i], lists[0][i])) return false;
     }
   }
-  return std::none_of(arguments.begin(), arguments.end(),
-                      [&](const IValue& argument) { return changes_type(argument, first); });
+  return !is_other_norm(facts, arguments) &&
+         std::none_of(arguments.begin(), arguments.end(), [&](const IValue& argument) {
+           return changes_type(argument, first) || needs_conversion(argument, first);
+         });
+}
+
+void check_fused(const Facts& facts, const Stack& arguments) {
+  Stack lists;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const bool is_of_numbers = facts.handle.schema().arguments()[i].name() == "state_steps";
+    if (arguments[i].isTensorList() && !is_of_numbers) lists.push_back(arguments[i]);
+    if (!is_of_numbers && !arguments[i].isTensor()) continue;
+    visit_tensors(arguments[i], [&](const at::Tensor& number) {
+      TORCH_CHECK(number.scalar_type() == at::kFloat, facts.name, ": numbers must be float32");
+    });
+  }
+  TORCH_CHECK(is_one_kernel(facts, lists), facts.name,
+              ": parameters, gradients and states must have the same type, sizes and strides, without gaps");
 }
 
 }  // namespace lockstep::fake_gpu

@@ -9,4 +9,7 @@ namespace lockstep::fake_gpu {
 /// tensor where devices, types, sizes or strides differ.
 bool is_one_kernel(const Facts& facts, const Stack& arguments);
 
+/// Throws where LibTorch's fused optimizers refuse their lists, which have to be as for one kernel.
+void check_fused(const Facts& facts, const Stack& arguments);
+
 }  // namespace lockstep::fake_gpu

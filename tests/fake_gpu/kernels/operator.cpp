@@ -120,6 +120,7 @@ Stack Operator::call(Stack arguments) {
     facts_.handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, arguments);
     return arguments;
   }
+  if (facts_.is_fused) check_fused(facts_, arguments);
   move_host_tensors(facts_.host, arguments);
   const at::Device device = device_of(facts_, arguments);
   const c10::cuda::CUDAGuard guard(device);

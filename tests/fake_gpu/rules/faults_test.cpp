@@ -39,6 +39,17 @@ TEST_F(FaultOnRequest, AnAllocationFailsAndSoDoesTheOneThatRepeatsIt) {
   });
 }
 
+TEST_F(FaultOnRequest, PageLockedMemoryIsRefusedOnce) {
+  expect_passes({}, [] {
+    plan_fault({.fault = Fault::host_memory, .at = 1});
+    void* memory = nullptr;
+    EXPECT_EQ(cudaHostAlloc(&memory, 16, cudaHostAllocDefault), cudaErrorMemoryAllocation);
+    EXPECT_EQ(memory, nullptr);
+    cudaGetLastError();
+    EXPECT_EQ(cudaHostAlloc(&memory, 16, cudaHostAllocDefault), cudaSuccess);
+  });
+}
+
 TEST_F(FaultOnRequest, TheEnvironmentPlansAFault) {
   expect_passes({{"FAKE_GPU_FAULT", "out_of_memory:1"}}, [] { EXPECT_FALSE(allocates(16)); });
 }

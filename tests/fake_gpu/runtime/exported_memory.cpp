@@ -59,6 +59,8 @@ cudaError_t free_on_device(void* memory) {
 
 cudaError_t allocate_on_host(void** memory, std::size_t bytes) {
   return unsafe([&](Lock&) {
+    *memory = nullptr;
+    if (is_due(Fault::host_memory)) return cudaErrorMemoryAllocation;
     trace("cudaHostAlloc of " + std::to_string(bytes) + " bytes");
     return count_if(allocate(cudaMemoryTypeHost, bytes, memory), {.host_allocations = 1});
   });

@@ -73,6 +73,7 @@ FaultPlan fault(const std::string& value) {
   if (parts.size() != 2 && parts.size() != 3) refuse(kName, value);
   return {.fault = choice<Fault>(kName, parts[0],
                                  {{"out_of_memory", Fault::out_of_memory},
+                                  {"host_memory", Fault::host_memory},
                                   {"sticky", Fault::sticky},
                                   {"nccl_late", Fault::nccl_late},
                                   {"nccl_exit", Fault::nccl_exit},

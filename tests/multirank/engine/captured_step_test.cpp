@@ -63,6 +63,7 @@ int Lengths::step_ = 0;
 class CountingHook : public Hook {
  public:
   void before_step(RunView& run) override { Lengths::step_ = static_cast<int>(run.progress.step) + 1; }
+  bool reads_report(const Progress&) const override { return false; }
 };
 
 Registry registry_with_lengths() {
@@ -195,6 +196,25 @@ TEST_F(CapturedStepTest, StepsThatOverflowAreSkippedAsEagerly) {
   EXPECT_GT(captured_state.skipped_steps, 3);  // some of them in the graph
   EXPECT_EQ(captured_state.skipped_steps, eager_state.skipped_steps);
   EXPECT_EQ(captured_state.scale, eager_state.scale);
+}
+
+// The host queues a step before it knows the result of the previous one, unless a hook reads each report.
+TEST_F(CapturedStepTest, AHostThatWaitsForEachStepTrainsToTheSameBits) {
+  class WaitingHook : public Hook {
+   public:
+    void after_step(RunView&, const StepReport& report) override { EXPECT_TRUE(report.is_measured); }
+  };
+  const Settings overflows = with(kTwelveSteps, {{"train.precision", "fp16"}, {"train.init_scale", "1e9"}});
+  for (const Settings& settings :
+       {kCaptured, with(kCaptured, {{"train.clip_grad", "norm:0.5"}, {"train.nonfinite", "skip"}}), overflows}) {
+    for (const bool compiles : {true, false}) {
+      const Trained late = train(settings, compiles);
+      const auto waiting = make(settings, compiles);
+      waiting->trainer.add_hook(Priority::normal, std::make_unique<WaitingHook>());
+      waiting->trainer.train();
+      expect_same(late, result_of(*waiting));
+    }
+  }
 }
 
 TEST_F(CapturedStepTest, ACheckpointContinuesTheRunInAnyWay) {

@@ -5,52 +5,16 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include <atomic>
 #include <cmath>
-#include <limits>
 
 #include "checkpoints/store/store.hpp"
+#include "poisoned_data.hpp"
 #include "small_run.hpp"
 #include "support/program.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
 namespace nonfinite_test {
-
-constexpr std::int64_t kBadSample = 20;
-
-/// Generated digits, of which one is NaN: `times` it is read on this rank.
-class Poisoned : public data::Dataset {
- public:
-  Poisoned(std::shared_ptr<const data::Dataset> inner, int times) : inner_(std::move(inner)), times_(times) {}
-  std::int64_t size() const override { return inner_->size(); }
-  Task task() const override { return inner_->task(); }
-  std::uint64_t digest() const override { return inner_->digest(); }
-  batch::Batch get(std::span<const batch::Draw> draws) const override {
-    batch::Batch batch = inner_->get(draws);
-    for (std::size_t i = 0; i < draws.size(); ++i) {
-      if (draws[i].index != kBadSample || times_.fetch_sub(1) <= 0) continue;
-      batch.set_input(batch.input().clone());
-      batch.input()[static_cast<std::int64_t>(i)].fill_(std::numeric_limits<float>::quiet_NaN());
-    }
-    return batch;
-  }
-
- private:
-  std::shared_ptr<const data::Dataset> inner_;
-  mutable std::atomic<int> times_;
-};
-
-/// `times` in all that a bad sample is bad.
-Registry registry_with(int times) {
-  Registry registry;
-  registry.sources.push_back({.name = "poisoned", .help = "", .keys = {}, .open = [times](const Section& section) {
-                                data::Splits splits = data::builtin_sources().front().open(section);
-                                splits.train = std::make_shared<Poisoned>(splits.train, times);
-                                return splits;
-                              }});
-  return registry;
-}
 
 // Two epochs of four steps: the bad sample is in one step of each.
 const Settings kEightSteps = {{"data.name", "poisoned"},
@@ -101,7 +65,7 @@ class NonfiniteTest : public ::testing::Test {
   ~NonfiniteTest() override { world_.barrier(); }
 
   Seen run(int times, const Settings& settings) {
-    const Registry registry = registry_with(times);
+    const Registry registry = poisoned_registry(times);
     const Sections sections = sections_of(with(kEightSteps, settings), registry);
     Seen seen;
     TrainRequest request{.sections = sections,

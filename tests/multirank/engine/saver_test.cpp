@@ -6,6 +6,8 @@
 #include <torch/types.h>
 
 #include <filesystem>
+#include <random>
+#include <span>
 
 #include "engine/saving/checkpoint_saver.hpp"
 #include "engine/saving/local_copies.hpp"
@@ -249,6 +251,48 @@ TEST_F(SaverTest, RanksThatDifferAreFoundBeforeTheySave) {
               std::string::npos)
         << error.what();
   }
+}
+
+/// The sums of words, as a GPU compares them.
+std::vector<std::int64_t> sums_of(std::vector<std::int32_t>& words) {
+  const at::Tensor sums = integer_sums(std::as_writable_bytes(std::span(words)), at::kCPU);
+  return {sums.const_data_ptr<std::int64_t>(), sums.const_data_ptr<std::int64_t>() + 2};
+}
+
+TEST(IntegerSumsTest, OneChangeAndOneExchangeAreAlwaysFound) {
+  EXPECT_EQ(integer_sums({}, at::kCPU).numel(), 2);
+  std::mt19937 random(7);
+  for (const std::size_t count : {1, 2, 3, 16, 17, 255, 1000, 4111}) {
+    std::vector<std::int32_t> words(count);
+    for (std::int32_t& word : words) word = static_cast<std::int32_t>(random());
+    const std::vector<std::int64_t> before = sums_of(words);
+    EXPECT_EQ(sums_of(words), before);
+    for (int i = 0; i < 200; ++i) {
+      const std::size_t one = random() % count;
+      const std::size_t other = random() % count;
+      const std::uint32_t bit = 1U << (random() % 32);
+      words[one] = static_cast<std::int32_t>(static_cast<std::uint32_t>(words[one]) ^ bit);
+      EXPECT_NE(sums_of(words), before) << count << " words, word " << one;
+      words[one] = static_cast<std::int32_t>(static_cast<std::uint32_t>(words[one]) ^ bit);
+      if (words[one] == words[other]) continue;
+      std::swap(words[one], words[other]);
+      EXPECT_NE(sums_of(words), before) << count << " words, " << one << " and " << other;
+      std::swap(words[one], words[other]);
+    }
+    EXPECT_EQ(sums_of(words), before);
+  }
+}
+
+// The documented limit: a table of 16 words has rows of 4.
+TEST(IntegerSumsTest, ChangesThatCancelInRowsAndColumnsAreMissed) {
+  std::vector<std::int32_t> words(16, 5);
+  const std::vector<std::int64_t> before = sums_of(words);
+  words[0] += 2;
+  words[3] -= 2;
+  EXPECT_NE(sums_of(words), before);
+  words[8] -= 2;
+  words[11] += 2;
+  EXPECT_EQ(sums_of(words), before);
 }
 
 TEST_F(SaverTest, ASecondRunInTheSameFolderIsRefusedOnEveryRank) {

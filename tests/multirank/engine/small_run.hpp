@@ -16,6 +16,7 @@
 #include "engine/measures/evaluation.hpp"
 #include "engine/setup/session.hpp"
 #include "engine/setup/strategy.hpp"
+#include "engine/state/device_copies.hpp"
 #include "engine/state/run_state.hpp"
 
 namespace lockstep::engine {
@@ -47,14 +48,15 @@ inline const Settings kTwelveSteps = {
     {"model.name", "mlp"}, {"model.hidden", "16"},    {"data.train_size", "100"},        {"optim.name", "adamw"},
     {"optim.lr", "0.01"},  {"train.max_steps", "12"}, {"train.global_batch_size", "12"}, {"train.max_epochs", "0"}};
 
-/// Notes the loss of every step, and the norm of its gradients where they are clipped.
+/// Notes the loss of every step, and the norm of its gradients where they are clipped. A GPU is not waited for.
 class NotingHook : public Hook {
  public:
   NotingHook(std::vector<double>& losses, std::vector<double>& norms) : losses_(&losses), norms_(&norms) {}
-  void after_step(RunView&, const StepReport& report) override {
+  void on_measured(RunView&, const StepReport& report) override {
     losses_->push_back(report.loss);
     if (report.grad_norm) norms_->push_back(*report.grad_norm);
   }
+  bool reads_report(const Progress&) const override { return false; }
 
  private:
   std::vector<double>* losses_;
@@ -94,9 +96,10 @@ struct SmallRun {
 
   /// As engine::train sets it up.
   std::unique_ptr<Hook> checkpoint_hook(const std::string& directory, const std::string& config_ini) {
-    return engine::checkpoint_hook(
-        SavingSettings::from(sections.at("ckpt")), strategy.world(), directory, nullptr,
-        [this, config_ini](bool is_writer) { return capture(trainer, config_ini, is_writer); });
+    return engine::checkpoint_hook(SavingSettings::from(sections.at("ckpt")), strategy.world(), directory, nullptr,
+                                   [this, config_ini, copies = std::make_shared<DeviceCopies>()](bool is_writer) {
+                                     return capture(trainer, config_ini, is_writer, {}, copies.get());
+                                   });
   }
 
   Sections sections;

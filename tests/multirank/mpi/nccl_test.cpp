@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "mpi/gpu.hpp"
+#include "mpi/gpu_placement.hpp"
 #include "mpi/nccl_link.hpp"
 #include "mpi/step_graph.hpp"
 #include "support/nccl_cases.hpp"
@@ -116,8 +117,8 @@ TEST_F(NcclTest, AFailingRootStrandsNobody) {
 TEST_F(NcclTest, ARankWithoutMemoryFailsTogetherWithTheOthers) {
   if (world_.rank() == world_.size() - 1) stand_in().allocation_fault = "out of memory";
   const auto collectives = make();
-  const std::string fault = fault_of<CommError>([&] { collectives->allocate_bucket(64); });
-  EXPECT_NE(fault.find("comm: nccl: a bucket of 64 bytes: out of memory"), std::string::npos) << fault;
+  const std::string fault = fault_of<Error>([&] { collectives->allocate_bucket(64); });
+  EXPECT_NE(fault.find("out of memory on the GPU: 64 bytes were requested; reduce "), std::string::npos) << fault;
   expect_alike(fault);
   EXPECT_EQ(stand_in().allocations, 0);
 }
@@ -276,6 +277,30 @@ TEST_F(NcclTest, RanksOnPartsOfOneGpuAreRefused) {
   EXPECT_EQ(fault_of<ConfigError>([&] { make(); }),
             "comm: ranks 0 and 1 have parts (MIG) of the same GPU (0000:00:00.0), which NCCL does not support; start "
             "one rank per GPU or, for tests, give each rank a different NCCL_HOSTID");
+}
+
+// The module that stands in shows each rank its own GPU only, as --gpus-per-task does.
+TEST_F(NcclTest, GpusThatAreHiddenFromPeersAreWorthAWarning) {
+  const std::vector<std::string> warnings = place_near_gpu(world_, *testing::stand_in_gpu(), false).warnings;
+  if (world_.size() == 1) {
+    EXPECT_TRUE(warnings.empty()) << warnings.front();
+    return;
+  }
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("may not open the GPUs of the other ranks"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("srun --gpu-bind=none"), std::string::npos) << warnings[0];
+  expect_alike(warnings[0]);
+}
+
+TEST_F(NcclTest, MemoryOfBucketsIsCounted) {
+  const std::int64_t before = bucket_bytes_on_gpu();
+  {
+    const auto collectives = make();
+    const BucketMemory first = collectives->allocate_bucket(1000);
+    const BucketMemory second = collectives->allocate_bucket(24);
+    EXPECT_EQ(bucket_bytes_on_gpu() - before, 1024);
+  }
+  EXPECT_EQ(bucket_bytes_on_gpu(), before);
 }
 
 TEST_F(NcclTest, VersionsMustBeTheSame) {

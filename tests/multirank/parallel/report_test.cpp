@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "mpi/testing_collectives.hpp"
+#include "parallel/ddp/step_recorder.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
@@ -176,6 +177,58 @@ TEST_P(ReportTest, AStepThatFailedIsForgotten) {
   for (const StepTimeline& step : wrapper->report().ranks) {
     expect_in_order(step);
     EXPECT_LT(step.end, 0.1);
+  }
+}
+
+/// A device that passes the marks of a step only when the next one begins, in one second each.
+class LateMarks : public StreamMarks {
+ public:
+  Mark mark() override { return std::make_shared<int>(count_++); }
+  bool is_over(const Mark& mark) const override { return *static_cast<const int*>(mark.get()) < passed_; }
+  double seconds_between(const Mark& begin, const Mark& end) const override {
+    EXPECT_TRUE(is_over(begin) && is_over(end));
+    return *static_cast<const int*>(end.get()) - *static_cast<const int*>(begin.get());
+  }
+  void wait(const Mark&) const override {
+    ++waits_;
+    passed_ = count_;
+  }
+
+  void pass_all() { passed_ = count_; }
+  int waits() const { return waits_; }
+
+ private:
+  int count_ = 0;
+  mutable int passed_ = 0;
+  mutable int waits_ = 0;
+};
+
+TEST_F(ParallelTest, TheMarksOfAStepAreReadLate) {
+  auto device = std::make_unique<LateMarks>();
+  LateMarks& marks = *device;
+  StepRecorder recorder(std::move(device));
+  recorder.set_buckets(std::vector<Bucket>(1));
+  for (int step = 0; step < kSteps; ++step) {
+    recorder.micro_batch_begins();
+    marks.pass_all();
+    recorder.bucket_ready(0);
+    recorder.bucket_launched(0);
+    recorder.backward_ends();
+    recorder.wait_begins(0);
+    recorder.wait_ends(0);
+    recorder.micro_batch_ends(/*completes_step=*/true);
+  }
+  EXPECT_EQ(marks.waits(), 0);
+  const DdpReport report = recorder.report(world_);
+  EXPECT_EQ(marks.waits(), 1) << "for the last step";
+  EXPECT_TRUE(report.is_of_gpu);
+  EXPECT_EQ(report.steps, kSteps - kWarmUpSteps);
+  ASSERT_EQ(report.ranks.size(), static_cast<std::size_t>(size()));
+  for (const StepTimeline& step : report.ranks) {
+    EXPECT_EQ(step.end, 6);
+    EXPECT_EQ(step.backward_end, 3);
+    EXPECT_EQ(step.wait(), 1);
+    EXPECT_EQ(step.update(), 1);
   }
 }
 

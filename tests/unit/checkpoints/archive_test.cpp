@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/archive.hpp>
 
+#include "checkpoints/store/snapshot.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
@@ -89,6 +90,51 @@ TEST(ArchiveTest, TextTravelsAsBytes) {
   EXPECT_EQ(text_of(text_array("")), "");
   EXPECT_EQ(text_array("abc").shape, (std::vector<std::int64_t>{3}));
   EXPECT_NE(error_of([] { text_of(array_of<float>(DType::float32, {1}, {1})); }), "");
+}
+
+TEST(ArchiveTest, ArraysThatAreStableAreNotCopied) {
+  std::vector<std::uint8_t> changing = {1, 2, 3};
+  std::vector<std::uint8_t> stable = {4, 5, 6};
+  const auto borrowed = [](std::vector<std::uint8_t>& values, bool is_stable) {
+    return Array{.dtype = DType::uint8,
+                 .shape = {3},
+                 .bytes = std::as_bytes(std::span(values)),
+                 .owner = nullptr,
+                 .is_stable = is_stable};
+  };
+  Archive archive;
+  archive.put("/changing", borrowed(changing, false));
+  archive.put("/stable", borrowed(stable, true));
+  archive.link("/tied", "/stable");
+  Snapshot snapshot;
+  const Archive copy = snapshot.copy(archive);
+  changing[0] = 9;
+  EXPECT_EQ(copy.array("/changing").bytes[0], std::byte{1});
+  EXPECT_EQ(copy.array("/stable").bytes.data(), archive.array("/stable").bytes.data());
+  EXPECT_EQ(copy.array("/tied").bytes.data(), archive.array("/stable").bytes.data());
+}
+
+// What is written must be there; a copy of the archive knows it, too.
+TEST(ArchiveTest, BytesThatArriveLaterAreAwaited) {
+  const TemporaryFolder folder;
+  std::vector<std::uint8_t> bytes = {0};
+  Archive archive;
+  archive.put("/late", {.dtype = DType::uint8,
+                        .shape = {1},
+                        .bytes = std::as_bytes(std::span(bytes)),
+                        .owner = nullptr,
+                        .is_stable = true});
+  archive.await_arrival();  // nothing is awaited
+  archive.set_arrival([&bytes] { bytes[0] = 7; });
+  Snapshot snapshot;
+  const std::string written = write(folder.path("ckpt"), 1, snapshot.copy(archive));
+  EXPECT_EQ(read(written).array("/late").bytes[0], std::byte{7});
+  Archive all;
+  bytes[0] = 0;
+  all.append(archive);
+  EXPECT_EQ(all.array("/late").bytes[0], std::byte{7});
+  archive.set_arrival([] { throw CheckpointError("it was lost"); });
+  EXPECT_THROW(write(folder.path("ckpt"), 2, archive), CheckpointError);
 }
 
 TEST(NameTest, EncodingMakesOnePartOfAnyName) {

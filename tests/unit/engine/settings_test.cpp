@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "batch/libtorch_versions.hpp"
 #include "engine/hooks/log_settings.hpp"
 #include "engine/loop/nonfinite.hpp"
 #include "engine/loop/phases.hpp"
@@ -96,6 +97,47 @@ TEST(SettingsTest, WhatFitsAKeyButNotItsUseIsCited) {
   clipped.set("clip_scope", "group", "here");
   EXPECT_TRUE(ClipSettings::from(clipped).is_by_group);
   EXPECT_EQ(ClipSettings::from(clipped).clip_grad.cite, "train.clip_grad (default)");
+}
+
+std::string in_tf32(const std::string& tf32, const std::string& precision, c10::DeviceType device) {
+  return products_in_tf32({tf32, "run.tf32 (here)"}, {precision, "train.precision (there)"}, device);
+}
+
+TEST(Tf32Test, TheProductsDependOnDeviceAndPrecision) {
+  for (const char* const tf32 : {"convolutions", "all", "none"}) {
+    for (const char* const precision : {"fp32", "bf16", "fp16"}) {
+      EXPECT_EQ(in_tf32(tf32, precision, c10::kCUDA), tf32);
+      EXPECT_EQ(in_tf32(tf32, precision, c10::kCPU), "none");
+    }
+    EXPECT_EQ(in_tf32(tf32, "fp64", c10::kCUDA), "none");
+  }
+  EXPECT_EQ(in_tf32("convolutions", "tf32", c10::kCUDA), "all");
+  EXPECT_EQ(in_tf32("convolutions", "tf32", c10::kCPU), "none");
+  for (const c10::DeviceType device : {c10::kCPU, c10::kCUDA}) {
+    try {
+      in_tf32("none", "tf32", device);
+      ADD_FAILURE() << "not refused";
+    } catch (const ConfigError& error) {
+      EXPECT_STREQ(error.what(),
+                   "run.tf32 (here): none contradicts train.precision (there), which is tf32; use "
+                   "train.precision=fp32");
+    }
+  }
+}
+
+TEST(Tf32Test, LibTorchKnowsItForEachOperation) {
+  struct Case {
+    const char* tf32;
+    const char* of_convolutions;
+    const char* of_matrices;
+  };
+  for (const auto& [tf32, of_convolutions, of_matrices] :
+       {Case{"all", "tf32", "tf32"}, Case{"none", "ieee", "ieee"}, Case{"convolutions", "tf32", "ieee"}}) {
+    set_float32_products(tf32);
+    EXPECT_EQ(cuda_float32_precision("conv"), of_convolutions) << tf32;
+    EXPECT_EQ(cuda_float32_precision("rnn"), of_convolutions) << tf32;
+    EXPECT_EQ(cuda_float32_precision("matmul"), of_matrices) << tf32;
+  }
 }
 
 }  // namespace settings_test

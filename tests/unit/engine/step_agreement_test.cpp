@@ -13,7 +13,7 @@ namespace step_agreement_test {
 
 /// What all know when the ranks have said this, the first one being rank 0.
 StepAgreement agreement_of(const std::vector<StepWishes>& ranks, const std::vector<double>& losses = {1.5}) {
-  std::vector<double> sums(3 + losses.size());
+  std::vector<double> sums(4 + losses.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::vector<double> numbers = pack(ranks[rank], rank == 0, losses);
     EXPECT_EQ(numbers.size(), sums.size());
@@ -24,10 +24,11 @@ StepAgreement agreement_of(const std::vector<StepWishes>& ranks, const std::vect
 
 TEST(StepAgreementTest, NumbersComeInOneOrder) {
   const std::vector<double> losses = {0.25, -2};
-  EXPECT_EQ(pack({}, true, losses), (std::vector<double>{0, 0, 0, 0.25, -2}));
-  EXPECT_EQ(pack({.stops = true}, true, losses), (std::vector<double>{1, 0, 0, 0.25, -2}));
-  EXPECT_EQ(pack({.saves = true, .has_failed = true}, true, losses), (std::vector<double>{0, 1, 1, 0.25, -2}));
-  EXPECT_EQ(pack({.saves = true, .ends = true}, true, {}), (std::vector<double>{0, 3, 0}));
+  EXPECT_EQ(pack({}, true, losses), (std::vector<double>{0, 0, 0, 1, 0.25, -2}));
+  EXPECT_EQ(pack({.stops = true}, true, losses), (std::vector<double>{1, 0, 0, 1, 0.25, -2}));
+  EXPECT_EQ(pack({.saves = true, .has_failed = true}, true, losses), (std::vector<double>{0, 1, 1, 1, 0.25, -2}));
+  EXPECT_EQ(pack({.saves = true, .ends = true}, true, {}), (std::vector<double>{0, 3, 0, 1}));
+  EXPECT_EQ(pack({.reads_report = false}, true, {}), (std::vector<double>{0, 0, 0, 0}));
 }
 
 TEST(StepAgreementTest, LossesAreAdded) {
@@ -50,6 +51,12 @@ TEST(StepAgreementTest, AnyRankStopsAndFailsButOnlyRankZeroSavesAndEnds) {
   const StepAgreement ends = agreement_of({{.ends = true}, {.saves = true}});
   EXPECT_FALSE(ends.saves);
   EXPECT_TRUE(ends.ends);
+}
+
+TEST(StepAgreementTest, RanksThatReadTheReportAreCounted) {
+  EXPECT_EQ(agreement_of({{}, {}, {}}).readers, 3);
+  EXPECT_EQ(agreement_of({{.reads_report = false}, {}, {.reads_report = false}}).readers, 1);
+  EXPECT_EQ(agreement_of({{.reads_report = false}}).readers, 0);
 }
 
 TEST(RunRequestsTest, AreThereUntilTheyAreTakenBack) {

@@ -58,7 +58,7 @@ TEST_F(GpuModuleTest, SaysWhatIsWrongWhereThereIsNoGpu) {
 
 TEST_F(GpuModuleTest, RefusesAProgramOfAnotherVersion) {
   EXPECT_EQ(answer(gpu::kApiVersion + 1),
-            "fault: lockstep_gpu.so implements version 3 of its interface, but the program needs version 4; build both "
+            "fault: lockstep_gpu.so implements version 4 of its interface, but the program needs version 5; build both "
             "from the same sources");
 }
 

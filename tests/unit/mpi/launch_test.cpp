@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <map>
 #include <vector>
 
 #include "mpi/affinity.hpp"
+#include "mpi/gpu_placement.hpp"
+#include "support/program.hpp"
 
 namespace lockstep::mpi {
 namespace launch_test {
@@ -106,6 +110,113 @@ TEST(AffinityTest, CountsAndUnitesMasks) {
   EXPECT_EQ(count_cpus(union_of("\x05", "\x06\x01")), 4);
   EXPECT_EQ(count_cpus(union_of("\x05\x80", "\x01")), 3);
   EXPECT_EQ(union_of(affinity_mask(), affinity_mask()), affinity_mask());
+}
+
+TEST(AffinityTest, ReadsListsOfLinux) {
+  EXPECT_EQ(parse_cpu_list("0-3,8"), (Cpus{0, 1, 2, 3, 8}));
+  EXPECT_EQ(parse_cpu_list("5"), Cpus{5});
+  EXPECT_EQ(parse_cpu_list("3,1-2,2"), (Cpus{1, 2, 3}));
+  for (const char* const none : {"", "\n", "a", "3-1", "1-", "-1", "1,,2", "99999999"}) {
+    EXPECT_EQ(parse_cpu_list(none), Cpus()) << none;
+  }
+  EXPECT_EQ(cpus_in(std::string("\x05\x80", 2)), (Cpus{0, 2, 15}));
+}
+
+TEST(AffinityTest, ThreadsOfACoreCountOnce) {
+  const testing::TemporaryFolder root;
+  for (int cpu = 0; cpu < 4; ++cpu) {
+    const std::string core = std::to_string(cpu % 2);
+    const std::filesystem::path folder = root / ("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology");
+    std::filesystem::create_directories(folder);
+    testing::write_file(folder / "thread_siblings_list", core + "," + std::to_string(cpu % 2 + 2) + "\n");
+  }
+  const auto core_of = cores_of({0, 1, 2, 3, 7}, root.path());
+  EXPECT_EQ(core_of, (std::map<int, int>{{0, 0}, {1, 1}, {2, 0}, {3, 1}, {7, 7}}));
+  EXPECT_EQ(count_cores({0, 2}, core_of), 1);
+  EXPECT_EQ(count_cores({0, 1, 2, 7}, core_of), 3);
+}
+
+TEST(AffinityTest, BindsTheProcess) {
+  const Cpus all = cpus_in(affinity_mask());
+  EXPECT_TRUE(bind_process({all.front()}));
+  EXPECT_EQ(cpus_in(affinity_mask()), Cpus{all.front()});
+  EXPECT_TRUE(bind_process(all));
+  EXPECT_EQ(cpus_in(affinity_mask()), all);
+}
+
+TEST(BoundTest, IsStatedByTheLauncher) {
+  EXPECT_FALSE(is_bound_by_launcher({}));
+  EXPECT_TRUE(is_bound_by_launcher({{"OMPI_MCA_orte_bound_at_launch", "1"}}));
+  EXPECT_TRUE(is_bound_by_launcher({{"SLURM_CPU_BIND_TYPE", "mask_cpu:"}}));
+  EXPECT_FALSE(is_bound_by_launcher({{"SLURM_CPU_BIND_TYPE", "none"}}));
+}
+
+Cpus range(int begin, int end) {
+  Cpus cpus;
+  for (int cpu = begin; cpu < end; ++cpu) cpus.push_back(cpu);
+  return cpus;
+}
+
+/// A host with two sockets of eight cores with two threads each: core c has the processors c and c + 16.
+class GpuPlacementTest : public ::testing::Test {
+ protected:
+  static GpuNeighborhood near_first_socket(int position, int ranks) {
+    GpuNeighborhood of{.allowed = range(0, 32), .near = with_siblings(0, 8), .position = position, .ranks = ranks};
+    for (const int cpu : of.allowed) of.core_of[cpu] = cpu % 16;
+    return of;
+  }
+
+  static Cpus with_siblings(int begin, int end) {
+    Cpus cpus = range(begin, end);
+    const Cpus siblings = range(begin + 16, end + 16);
+    cpus.insert(cpus.end(), siblings.begin(), siblings.end());
+    return cpus;
+  }
+};
+
+TEST_F(GpuPlacementTest, RanksNearTheSameCoresDivideThem) {
+  EXPECT_EQ(processors_near_gpu(near_first_socket(0, 1)), with_siblings(0, 8));
+  EXPECT_EQ(processors_near_gpu(near_first_socket(0, 2)), with_siblings(0, 4));
+  EXPECT_EQ(processors_near_gpu(near_first_socket(1, 2)), with_siblings(4, 8));
+}
+
+TEST_F(GpuPlacementTest, RanksShareCoresThatAreTooFew) {
+  for (int position = 0; position < 4; ++position) {
+    EXPECT_EQ(processors_near_gpu(near_first_socket(position, 4)), with_siblings(0, 8)) << position;
+  }
+}
+
+TEST_F(GpuPlacementTest, OnlyAllowedProcessorsAreTaken) {
+  GpuNeighborhood of = near_first_socket(0, 1);
+  of.allowed = range(6, 14);
+  EXPECT_EQ(processors_near_gpu(of), range(6, 8));
+  of.allowed = range(8, 16);
+  EXPECT_EQ(processors_near_gpu(of), Cpus()) << "no processor of the mask is near";
+  of.allowed = range(0, 4);
+  EXPECT_EQ(processors_near_gpu(of), Cpus()) << "nothing would change";
+  of.near = {};
+  EXPECT_EQ(processors_near_gpu(of), Cpus()) << "nothing is known";
+}
+
+TEST_F(GpuPlacementTest, TheSystemNamesTheProcessorsNearADevice) {
+  const testing::TemporaryFolder root;
+  const std::filesystem::path folder = root / "sys/bus/pci/devices/0000:3b:00.0";
+  std::filesystem::create_directories(folder);
+  testing::write_file(folder / "local_cpulist", "0-7,16-23\n");
+  EXPECT_EQ(processors_near_device("0000:3B:00.0", root.path()), with_siblings(0, 8));
+  EXPECT_EQ(processors_near_device("0000:3C:00.0", root.path()), Cpus());
+}
+
+TEST_F(GpuPlacementTest, AGpuThatIsHiddenCannotBeOpened) {
+  const testing::TemporaryFolder root;
+  const std::filesystem::path folder = root / "proc/driver/nvidia/gpus/0000:3b:00.0";
+  std::filesystem::create_directories(folder);
+  std::filesystem::create_directories(root / "dev");
+  testing::write_file(folder / "information", "Model: \t\t GPU 9\nDevice Minor: \t 12\nGPU Excluded:\t No\n");
+  EXPECT_FALSE(can_open_gpu("0000:3B:00.0", root.path()));
+  testing::write_file(root / "dev/nvidia12", "");
+  EXPECT_TRUE(can_open_gpu("0000:3B:00.0", root.path()));
+  EXPECT_FALSE(can_open_gpu("0000:3C:00.0", root.path()));
 }
 
 }  // namespace launch_test

@@ -16,6 +16,7 @@
 #include "make_optimizer.hpp"
 #include "optim/live_numbers.hpp"
 #include "optim/tensor_parameters.hpp"
+#include "optim/tensor_stack.hpp"
 #include "support/device_parameters_double.hpp"
 #include "support/recorded_ops.hpp"
 #include "support/sentence.hpp"
@@ -322,6 +323,7 @@ TEST(TensorNormTest, IsTheNormOfAllGradients) {
   parameters.set_gradient<double>("b", {0, 12, 0, 0, 0, 0, 0});
   EXPECT_DOUBLE_EQ(gradient_norm_tensor(parameters, 2).item<double>(), 13);
   EXPECT_DOUBLE_EQ(gradient_norm_tensor(parameters, 1).item<double>(), 19);
+  EXPECT_DOUBLE_EQ(gradient_norm_tensor(parameters, 3).item<double>(), std::cbrt(27 + 64 + 1728));
   EXPECT_EQ(gradient_norm_tensor(parameters, std::numeric_limits<double>::infinity()).item<double>(), 12);
 }
 
@@ -446,6 +448,34 @@ TEST(TensorUpdateFormTest, ARuleWithoutOneIsRefused) {
   const Section optim = section_of({});
   const std::vector<ParameterInfo> infos = {{"w", 1}};
   EXPECT_THROW(Optimizer(rule, build_groups(optim, rule, infos), parameters), ConfigError);
+}
+
+TEST(TensorStackTest, HasRowsOfOnePartEach) {
+  const std::vector<at::Tensor> tensors = {at::arange(130, at::kDouble).view({10, 13}).t(), at::empty({0}, at::kDouble),
+                                           at::ones({7}, at::kDouble)};
+  const TensorStack stack = TensorStack::of(tensors);
+  EXPECT_EQ(stack.rows().sizes(), at::IntArrayRef({4, 64}));
+  EXPECT_EQ(stack.first_row(2), 3);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    EXPECT_TRUE(at::equal(stack.parts()[i], tensors[i]));
+    EXPECT_EQ(stack.parts()[i].strides(), tensors[i].strides());
+  }
+  EXPECT_EQ(stack.rows()[2][1].item<double>(), 129);
+  const at::Tensor numbers = at::arange(1, 7, at::kDouble).view({2, 3});
+  EXPECT_TRUE(at::equal(stack.by_row(numbers[0].unbind()), at::tensor({1.0, 1.0, 1.0, 3.0}, at::kDouble).view({4, 1})));
+  EXPECT_EQ(stack.by_row(numbers.unbind(1)).sizes(), at::IntArrayRef({2, 4, 1}));
+  EXPECT_EQ(stack.by_row(numbers.unbind(1))[1][3].item<double>(), 6);
+  stack.rows().add_(1);
+  EXPECT_TRUE(at::equal(stack.parts_of(stack.rows())[2], tensors[2] + 1));
+}
+
+TEST(TensorStackTest, ListsAreDividedByTheirMemory) {
+  const at::Tensor large = at::zeros({}).expand({std::int64_t{1} << 23});
+  const auto parts = divided_for_stacks({large, large, at::ones({3}), large, large});
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[0].size(), 2U);
+  EXPECT_EQ(parts[1].size(), 3U);
+  EXPECT_TRUE(divided_for_stacks({}).empty());
 }
 
 }  // namespace tensor_update_test

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "parallel/ddp/step_recorder.hpp"
+
 namespace lockstep::parallel {
 namespace ddp_report_test {
 
@@ -98,6 +100,57 @@ TEST(DdpReportTest, OfManyBucketsTheMiddleIsLeftOut) {
   EXPECT_NE(text.find("\n7 "), std::string::npos) << text;
   EXPECT_EQ(text.find("\n8 "), std::string::npos) << text;
   EXPECT_NE(text.find("\n18 "), std::string::npos) << text;
+}
+
+/// Two micro_batches with a pause of 5 s; the update begins with the last wait, and contains a wait for others.
+TEST(DdpReportTest, TheStepOfAGpuFollowsFromItsPoints) {
+  using enum StepPoint;
+  const StepTimeline step = timeline_of({{begin, 0, 0},
+                                         {meeting_begin, 0, 1},
+                                         {meeting_end, 0, 2},
+                                         {pause, 0, 4},
+                                         {begin, 0, 9},
+                                         {ready, 0, 10},
+                                         {launched, 0, 10.5},
+                                         {launched, 1, 11},
+                                         {backward_end, 0, 12},
+                                         {wait_begin, 0, 12},
+                                         {wait_end, 0, 13},
+                                         {wait_begin, 1, 13},
+                                         {wait_end, 1, 15},
+                                         {meeting_begin, 0, 16},
+                                         {meeting_end, 0, 16.5},
+                                         {pause, 0, 19}},
+                                        2);
+  EXPECT_EQ(step.end, 14);
+  EXPECT_EQ(step.backward_end, 7);
+  EXPECT_EQ(step.meetings, 1.5);
+  EXPECT_EQ(step.meeting_begin, 11);
+  EXPECT_EQ(step.meeting_end, 11.5);
+  EXPECT_EQ(step.undivided_update, 3.5);
+  EXPECT_EQ(step.update(), 3.5);
+  EXPECT_EQ(step.wait(), 4.5);
+  EXPECT_EQ(step.compute(), 6);
+  ASSERT_EQ(step.buckets.size(), 2U);
+  EXPECT_EQ(step.buckets[0].ready, 5);
+  EXPECT_EQ(step.buckets[0].launched, 5.5);
+  EXPECT_EQ(step.buckets[1].ready, 6) << "it holds no gradients";
+  EXPECT_EQ(step.buckets[1].wait_begin, 8);
+  EXPECT_EQ(step.buckets[1].wait_end, 10);
+}
+
+TEST(DdpReportTest, WhatIsNotMeasuredOnAGpuIsStated) {
+  StepTimeline step = slow_step();
+  for (BucketTimes& bucket : step.buckets) bucket.update = bucket.transfer = 0;
+  step.undivided_update = 0.016;
+  step.meetings = 0.003;
+  const DdpReport report{.steps = 9, .is_of_gpu = true, .ranks = {step, step}};
+  EXPECT_EQ(bound_sentence(report),
+            "compute-bound; communication exposed 11 % (a step of 64.00 ms on the GPU: compute 41.00, update 16.00, "
+            "wait 7.00)");
+  const std::string text = timeline_text(report);
+  EXPECT_NE(text.find("\n0            10.00     11.00      2.00         -         -\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\ntimes of the GPU; not measured: the update of each bucket, "), std::string::npos) << text;
 }
 
 }  // namespace ddp_report_test
