@@ -47,6 +47,8 @@ DeviceTables& device_tables() {
 
 }  // namespace
 
+at::Tensor kept_on(const at::Tensor& table, at::Device device) { return device_tables().of(table, device); }
+
 at::Tensor values_of_bytes(const at::Tensor& bytes, const at::Tensor& table, at::MemoryFormat format) {
   const bool is_channels_last = format == at::MemoryFormat::ChannelsLast;
   // Bytes are reordered rather than numbers, of which there are four times as many bytes.
@@ -57,7 +59,7 @@ at::Tensor values_of_bytes(const at::Tensor& bytes, const at::Tensor& table, at:
     const at::Tensor first = at::arange(0, 256 * channels, 256, places.options());
     places.add_(is_channels_last ? first : first.view({channels, 1, 1}));
   }
-  const at::Tensor numbers = device_tables().of(table, bytes.device()).flatten();
+  const at::Tensor numbers = kept_on(table, bytes.device()).flatten();
   const at::Tensor values = numbers.index_select(0, places.flatten()).view(dense.sizes());
   return is_channels_last ? values.permute({0, 3, 1, 2}) : values;
 }

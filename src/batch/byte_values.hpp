@@ -7,6 +7,10 @@
 
 namespace lockstep::batch {
 
+/// The values of a table on a device. They are copied there once and kept as long as the table.
+/// @param table  on any device; not to be changed
+at::Tensor kept_on(const at::Tensor& table, at::Device device);
+
 /// The numbers of bytes by a table. The numbers are read, not computed, so that they have the same bits on any device.
 /// @param bytes   [N, C, H, W] uint8, in any order in memory
 /// @param table   [C, 256] float32, on any device; not to be changed, for a copy on another device is kept

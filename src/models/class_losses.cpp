@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "batch/byte_values.hpp"
 #include "core/parse_value.hpp"
 #include "core/plain_text.hpp"
 #include "core/text.hpp"
@@ -44,20 +45,30 @@ std::vector<double> numbers_of(const Section& loss, const std::string& key) {
 
 /// The factors as the scores need them; undefined stays so.
 at::Tensor like(const at::Tensor& factors, const at::Tensor& scores) {
-  return factors.defined() ? factors.to(scores.options().requires_grad(false)) : factors;
+  return factors.defined() ? batch::kept_on(factors, scores.device()).to(scores.scalar_type()) : factors;
 }
 
-/// @param target  classes of samples [N], tokens [N, T] or pixels [N, H, W], or probabilities [N, C]
+/// The classes of factor 0.
+std::vector<std::int64_t> without_factor(const at::Tensor& factors) {
+  std::vector<std::int64_t> classes;
+  for (std::int64_t c = 0; factors.defined() && c < factors.numel(); ++c) {
+    if (factors[c].item<double>() == 0) classes.push_back(c);
+  }
+  return classes;
+}
+
+/// @param target   classes of samples [N], tokens [N, T] or pixels [N, H, W], or probabilities [N, C]
+/// @param ignored  without_factor(factors)
 at::Tensor weighted_cross_entropy(const at::Tensor& output, const at::Tensor& target, const at::Tensor& factors,
-                                  double smoothing) {
+                                  const std::vector<std::int64_t>& ignored, double smoothing) {
   if (target.is_floating_point()) {
     const at::Tensor scores = in_float32(output);
     return at::cross_entropy_loss(scores, target.to(scores.scalar_type()), like(factors, scores));
   }
   at::Tensor counted = target;
   // The gradient of a mean over targets of weight 0 would be NaN. With smoothing, they are part of the sum.
-  for (std::int64_t c = 0; factors.defined() && smoothing == 0 && c < factors.numel(); ++c) {
-    if (factors[c].item<double>() == 0) counted = without_ignored(counted, c);
+  if (smoothing == 0) {
+    for (const std::int64_t c : ignored) counted = without_ignored(counted, c);
   }
   const bool has_classes_last = output.dim() != 4;
   const at::Tensor scores = has_classes_last ? output.reshape({-1, output.size(-1)}) : output;
@@ -75,7 +86,7 @@ double sum_of_factors(const at::Tensor& given, const at::Tensor& factors, std::i
   if (counted.numel() == 0) return 0;
   // The loader refuses the sample; this is for other callers.
   if (counted.min().item<std::int64_t>() < 0 || counted.max().item<std::int64_t>() >= factors.numel()) return 1;
-  return factors.to(counted.device()).index_select(0, counted.to(at::kLong)).sum().item<double>();
+  return batch::kept_on(factors, counted.device()).index_select(0, counted.to(at::kLong)).sum().item<double>();
 }
 
 Loss counted_cross_entropy(const Section& loss, const Task& task, std::int64_t usually_ignored) {
@@ -83,8 +94,9 @@ Loss counted_cross_entropy(const Section& loss, const Task& task, std::int64_t u
   const at::Tensor factors = class_factors(loss, "class_weights", task);
   const std::int64_t ignored = ignored_class(loss, usually_ignored);
   return CountedLoss{.value =
-                         [=](const at::Tensor& output, const at::Tensor& target, bool is_training) {
-                           return weighted_cross_entropy(output, without_ignored(target, ignored), factors,
+                         [=, weightless = without_factor(factors)](const at::Tensor& output, const at::Tensor& target,
+                                                                   bool is_training) {
+                           return weighted_cross_entropy(output, without_ignored(target, ignored), factors, weightless,
                                                          is_training ? smoothing : 0);
                          },
                      .count = [=](const at::Tensor& target) { return sum_of_factors(target, factors, ignored); },

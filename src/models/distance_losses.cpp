@@ -5,6 +5,7 @@
 
 #include <torch/types.h>
 
+#include "batch/byte_values.hpp"
 #include "models/loss_rows.hpp"
 
 namespace lockstep::models {
@@ -16,28 +17,29 @@ using Distance =
     std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target, at::Reduction::Reduction)>;
 
 /// @param factors  of the outputs: dimension 1
-at::Tensor weighted_mean(const at::Tensor& losses, const std::vector<double>& factors) {
-  const auto outputs = static_cast<std::int64_t>(factors.size());
+at::Tensor weighted_mean(const at::Tensor& losses, const at::Tensor& factors) {
+  const std::int64_t outputs = factors.numel();
   if (losses.dim() < 2 || losses.size(1) != outputs) {
     throw ConfigError("loss.weights: " + std::to_string(outputs) + " numbers are given for " +
                       std::to_string(losses.dim() < 2 ? 1 : losses.size(1)) + " outputs; give one for each output");
   }
   std::vector<std::int64_t> shape(static_cast<std::size_t>(losses.dim()), 1);
   shape[1] = outputs;
-  return (losses * torch::tensor(factors, losses.options().requires_grad(false)).view(shape)).mean();
+  return (losses * batch::kept_on(factors, losses.device()).to(losses.scalar_type()).view(shape)).mean();
 }
 
 Loss make_distance(const Section& loss, const Task& task, const Distance& distance) {
   require_task(loss, task, {TaskKind::regression});
-  return CountedLoss{
-      .value =
-          [distance, factors = loss.reals("weights")](const at::Tensor& output, const at::Tensor& given, bool) {
-            const at::Tensor scores = in_float32(output);
-            const at::Tensor target = given.to(scores.scalar_type()).view_as(scores);
-            if (factors.empty()) return distance(scores, target, at::Reduction::Mean);
-            return weighted_mean(distance(scores, target, at::Reduction::None), factors);
-          },
-      .count = [](const at::Tensor& target) { return static_cast<double>(target.numel()); }};
+  const std::vector<double> weights = loss.reals("weights");
+  const at::Tensor factors = weights.empty() ? at::Tensor() : torch::tensor(weights, at::kDouble);
+  return CountedLoss{.value =
+                         [distance, factors](const at::Tensor& output, const at::Tensor& given, bool) {
+                           const at::Tensor scores = in_float32(output);
+                           const at::Tensor target = given.to(scores.scalar_type()).view_as(scores);
+                           if (!factors.defined()) return distance(scores, target, at::Reduction::Mean);
+                           return weighted_mean(distance(scores, target, at::Reduction::None), factors);
+                         },
+                     .count = [](const at::Tensor& target) { return static_cast<double>(target.numel()); }};
 }
 
 }  // namespace

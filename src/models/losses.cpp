@@ -25,20 +25,24 @@ bool is_trained(const std::string& name, LossSum sum) {
   return sum == LossSum::all || name.find("loss") != std::string::npos;
 }
 
-/// The weight by name; none = the usual one.
-std::optional<double> own_weight(const std::string& name, const LossTerm& term, const LossWeights& weights) {
+/// The index of the weight by name; none = the usual one.
+std::optional<std::size_t> own_weight(const std::string& name, const LossTerm& term, const LossWeights& weights) {
   if (weights.are_of_task && !term.is_of_task) return std::nullopt;
-  for (const auto& [each, own] : weights.by_name) {
-    if (each == name) return own;
+  for (std::size_t i = 0; i < weights.by_name.size(); ++i) {
+    if (weights.by_name[i].first == name) return i;
   }
   return std::nullopt;
 }
 
-/// A loss as it enters the total: with its weight, if there are weights by name.
-at::Tensor weighted(const at::Tensor& value, std::optional<double> own, const LossWeights& weights) {
+/// A loss as it enters the total: with its weight, if there are weights by name. The mean over no items is NaN; it must
+/// not enter the sum, but its graph must.
+at::Tensor weighted(const at::Tensor& value, std::optional<std::size_t> own, const LossWeights& weights) {
   if (weights.by_name.empty()) return value;
-  const double weight = own.value_or(weights.usual);
-  // The mean over no items is NaN; it must not enter the sum, but its graph must.
+  if (own && !weights.live.empty()) {
+    const at::Tensor& weight = weights.live.at(*own);
+    return at::where(weight.ne(0), value, value.nan_to_num(0, 0, 0)) * weight.to(value.scalar_type());
+  }
+  const double weight = own ? weights.by_name[*own].second : weights.usual;
   return weight == 0 ? value.nan_to_num(0, 0, 0) * 0 : value * weight;
 }
 
@@ -82,7 +86,7 @@ ParsedLosses parse_losses(const LossMap& losses, LossSum sum, const LossWeights&
       entries.emplace_back(name + "/" + term.names[i], part.dim() == 0 ? part : part.mean());
     }
     if (!is_trained(name, sum)) continue;
-    const std::optional<double> own = own_weight(name, term, weights);
+    const std::optional<std::size_t> own = own_weight(name, term, weights);
     parsed.is_void = parsed.is_void && own.has_value();
     const at::Tensor part = weighted(value, own, weights);
     parsed.total = parsed.total.defined() ? parsed.total + part : part;

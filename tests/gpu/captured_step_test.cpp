@@ -66,7 +66,8 @@ TEST_F(GpuCapturedStepTest, TrainsAsEagerStepsDo) {
       {{"optim.name", "nadam"}, {"ddp.buffers", "broadcast"}, {"model.name", "resnet18"}, {"train.max_steps", "10"}},
       {{"optim.name", "lamb"}, {"train.precision", "bf16"}},
       {{"optim.name", "adamw"}, {"train.precision", "fp16"}, {"train.init_scale", "1e8"}},
-      {{"optim.name", "muon"}, {"train.nonfinite", "skip"}}};
+      {{"optim.name", "muon"}, {"train.nonfinite", "skip"}},
+      {{"loss.ignore_index", "0"}, {"loss.class_weights", "1,2,3,4,5,0.5,1,1,2,1"}, {"optim.name", "sgd"}}};
   for (const Settings& more : all) {
     SCOPED_TRACE(more.front().second);
     const Settings settings = with(common, more);

@@ -228,6 +228,18 @@ TEST_F(GpuStepCostTest, TheHostDoesNotWaitForStepsThatMayBeSkipped) {
   expect_no_waits(with(mlp, {{"train.precision", "fp16"}, {"run.compile", "true"}}));
 }
 
+// Factors of classes stay on the device. In a captured step, the divisor of each batch is written there.
+TEST_F(GpuStepCostTest, TheHostDoesNotWaitForWeightedClasses) {
+  const Settings mlp = {{"model.name", "mlp"},
+                        {"data.train_size", "480"},
+                        {"loss.ignore_index", "0"},
+                        {"loss.class_weights", "1,2,3,4,5,0.5,1,1,2,1"}};
+  expect_no_waits(mlp);
+  const Settings captured = with(mlp, {{"run.compile", "true"}});
+  expect_no_waits(captured);
+  for (const Counters& step : costs(captured)) EXPECT_LT(step.launches, 12);
+}
+
 TEST_F(GpuLateReportsTest, WeightsAreThoseOfAHostThatWaits) {
   for (const Settings& settings : std::vector<Settings>{
            {},

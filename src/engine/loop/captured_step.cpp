@@ -56,6 +56,7 @@ struct CapturedStep::Recording {
 
   batch::Batch inputs;
   batch::Outputs outputs;
+  models::LossWeights weights;  // those of the step at hand
   models::ParsedLosses losses;
   std::vector<std::uintptr_t> fingerprint;
   optim::LiveNumbers live;
@@ -122,8 +123,9 @@ std::vector<std::uintptr_t> CapturedStep::fingerprint() const {
   return values;
 }
 
-bool CapturedStep::fits(const batch::Batch& prepared) const {
+bool CapturedStep::fits(const batch::Batch& prepared, const models::LossWeights& weights) const {
   if (!recording_ || recording_->fingerprint != fingerprint()) return false;
+  if (recording_->weights.by_name.size() != weights.by_name.size()) return false;
   const std::vector<at::Tensor> recorded = tensors_of(std::as_const(recording_->inputs));
   const std::vector<at::Tensor> given = tensors_of(prepared);
   if (recorded.size() != given.size()) return false;
@@ -142,14 +144,11 @@ bool CapturedStep::is_warm() {
 
 std::optional<parallel::StepResult> CapturedStep::run(const batch::Batch& batch, const models::LossWeights& weights) {
   if (!reason_.empty()) return std::nullopt;
-  if (!weights.by_name.empty()) {
-    give_up("the model weights its losses by the contents of each batch");
-    return std::nullopt;
-  }
+  if (weights.count_nothing) return std::nullopt;  // perhaps without an update; equal on all ranks
   if (!recording_ && !is_warm()) return std::nullopt;
   const batch::Batch prepared = run_->view.wrapper.prepare(batch, /*is_training=*/true);
   const mpi::Communicator& world = run_->view.world;
-  if (recording_ && !world.agree(fits(prepared))) {
+  if (recording_ && !world.agree(fits(prepared, weights))) {
     if (!is_warm()) return std::nullopt;
     drop_recording();  // these steps stay as they are
   }
@@ -164,6 +163,7 @@ std::optional<parallel::StepResult> CapturedStep::run(const batch::Batch& batch,
 bool CapturedStep::renew(const batch::Batch& prepared, const models::LossWeights& weights) {
   const torch::NoGradGuard no_grad;
   optim::OptimWrapper& optimizer = run_->view.optimizer;
+  recording_->weights.by_name = weights.by_name;
   optimizer.count_recorded_update(weights.of_total());
   if (!recording_->live.refresh()) {
     optimizer.uncount_recorded_update();
@@ -188,6 +188,7 @@ bool CapturedStep::record(const batch::Batch& prepared, const models::LossWeight
     view.optimizer.settle();
     recording_ = std::make_unique<Recording>(run_->strategy.gpu(), view.collectives, view.device);
     recording_->fingerprint = fingerprint();
+    recording_->weights = weights;
     recording_->inputs = prepared.share();
     recording_->inputs.change_each([&](const std::string& key, batch::Value&) {
       recording_->inputs.change(key, [](at::Tensor& tensor) { tensor = tensor.clone(); });
@@ -217,8 +218,12 @@ void CapturedStep::run_recorded_work() {
   parallel::DistributedDataParallel& wrapper = run_->view.wrapper;
   const auto context = wrapper.optim_context(run_->view.optimizer);
   Recording& to = *recording_;
+  for (std::size_t i = 0; i < to.weights.by_name.size(); ++i) {
+    to.weights.live.push_back(to.live.number([&to, i] { return to.weights.by_name[i].second; }));
+  }
   const batch::Outputs outputs = wrapper.forward(to.inputs);
-  to.losses = models::parse_losses(models::losses_of(wrapper.model(), outputs, to.inputs), *run_->captured_losses);
+  to.losses =
+      models::parse_losses(models::losses_of(wrapper.model(), outputs, to.inputs), *run_->captured_losses, to.weights);
   to.outputs = outputs.detached();
 }
 

@@ -51,7 +51,7 @@ class CapturedStep {
   void give_up(const std::string& reason);
   void drop_recording() noexcept;
   bool is_warm();
-  bool fits(const batch::Batch& prepared) const;
+  bool fits(const batch::Batch& prepared, const models::LossWeights& weights) const;
   bool record(const batch::Batch& prepared, const models::LossWeights& weights);
   void run_recorded_work();
   bool renew(const batch::Batch& prepared, const models::LossWeights& weights);

@@ -173,6 +173,8 @@ TEST_F(CapturedStepTest, TrainsToTheBitsOfEagerSteps) {
       {{"optim.name", "muon"}},
       {{"model.name", "cnn"}, {"ddp.buffers", "broadcast"}},
       {{"train.step", "amp"}, {"train.nonfinite", "skip"}, {"ddp.bucket_bytes", "4000"}},
+      {{"loss.ignore_index", "0"}, {"loss.class_weights", "1,2,3,4,5,0.5,1,1,2,1"}},  // divisors differ by batch
+      {{"loss.label_smoothing", "0.1"}},
   };
   for (const Settings& more : all) {
     SCOPED_TRACE(more.front().second);
