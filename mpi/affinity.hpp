@@ -25,7 +25,7 @@ Cpus cpus_in(const std::string& mask);
 /// @return  empty where the text is no such list
 Cpus parse_cpu_list(const std::string& text);
 
-/// For each of the processors the number of its core: that of the first processor of the core.
+/// The number of the core of each processor: that of the first processor of the core.
 /// @param root  folder that contains sys, for tests
 std::map<int, int> cores_of(const Cpus& cpus, const std::string& root = "/");
 

@@ -70,11 +70,11 @@ std::shared_ptr<const Gpu> open_gpu(int local_rank, std::string& fault) {
 void note_memory(const char* description) {
   try {
     note_gpu_memory(description);
-  } catch (const std::exception&) {  // what refused the memory is reported anyway
+  } catch (const std::exception&) {  // the refusal is reported anyway
   }
 }
 
-/// For the report of a run that ends because of it.
+/// The report of a run that ends because of it needs it.
 void watch_memory(const Gpu& gpu) {
   if (gpu.api().watch_memory == nullptr) return;
   const gpu::Fault fault = gpu.api().watch_memory(note_memory);

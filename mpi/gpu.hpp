@@ -54,7 +54,7 @@ class Gpu {
 /// Bytes of buckets in the memory of this process's GPU. NCCL has allocated them, so that LibTorch's statistics do not
 /// contain them. Not collective.
 std::int64_t bucket_bytes_on_gpu() noexcept;
-/// For the code that allocates and releases them.
+/// The code that allocates and releases them calls it.
 void add_bucket_bytes_on_gpu(std::int64_t bytes) noexcept;
 
 /// What run.device came to.

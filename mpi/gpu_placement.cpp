@@ -17,7 +17,7 @@ namespace lockstep::mpi {
 
 namespace {
 
-/// As Linux writes it in the names of its folders.
+/// The form that Linux has in the names of its folders.
 std::string lower(std::string bus_id) {
   std::transform(bus_id.begin(), bus_id.end(), bus_id.begin(),
                  [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });

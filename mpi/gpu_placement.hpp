@@ -16,12 +16,12 @@ class Gpu;
 /// The threads of a rank with a GPU that wait for nobody: steps, backward, and NCCL.
 inline constexpr int kMinCoresPerGpu = 3;
 
-/// What the choice of processors near a GPU depends on.
+/// The facts on which the choice of processors near a GPU depends.
 struct GpuNeighborhood {
   Cpus allowed = {};                ///< those of the affinity mask
   Cpus near = {};                   ///< those near the GPU; empty = not known
-  std::map<int, int> core_of = {};  ///< of each that is allowed
-  int position = 0;                 ///< of this rank among those of its host with the same `near`, which
+  std::map<int, int> core_of = {};  ///< the core of each processor that is allowed
+  int position = 0;                 ///< index of this rank among those of its host with the same `near`, which
   int ranks = 1;                    ///<   share them
 };
 
@@ -39,10 +39,10 @@ Cpus processors_near_device(const std::string& bus_id, const std::string& root =
 /// @param root  folder that contains dev and proc, for tests
 bool can_open_gpu(const std::string& bus_id, const std::string& root = "/");
 
-/// What is to be logged about the place of a rank.
+/// The lines to be logged about the place of a rank.
 struct GpuPlacement {
   Cpus bound = {};  ///< the processors that this rank was bound to; empty = it stays where it was
-  std::vector<std::string> warnings = {};  ///< what slows the ranks of this host down, the same on all of them
+  std::vector<std::string> warnings = {};  ///< the same on all ranks of this host, which are slowed down
 };
 
 /// Binds this rank to the processors near its GPU, unless its launcher has bound it, and looks for a place that slows

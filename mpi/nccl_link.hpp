@@ -61,7 +61,7 @@ class NcclLink {
   /// Zeroed device memory, which keeps `link` alive.
   static BucketMemory allocate(const std::shared_ptr<NcclLink>& link, std::size_t bytes);
   void throw_if_failed() const;
-  bool has_failed() const noexcept { return has_failed_; }  ///< from any thread
+  bool has_failed() const noexcept { return has_failed_; }  ///< callable from any thread
 
  private:
   using Clock = std::chrono::steady_clock;

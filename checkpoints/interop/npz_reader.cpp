@@ -206,7 +206,7 @@ Archive read_npz(const Zip& zip, std::vector<std::string>* left_out) {
   Archive archive;
   archive.set_origin(source.path());
   Expansion expansion(source);
-  std::optional<CheckpointError> other;  // of the first array that is left out
+  std::optional<CheckpointError> other;  // that of the first array that is left out
   const auto is_ours = [](const ZipRecord& record) {
     return record.name.ends_with(kNpySuffix) || record.name == kMetadataRecord;
   };

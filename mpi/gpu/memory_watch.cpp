@@ -87,7 +87,7 @@ void observe_refusals(void (*observe)(const char* description)) {
   observer = observe;
   static std::once_flag is_attached;
   std::call_once(is_attached, [] {
-    at::globalContext().lazyInitDevice(at::kCUDA);  // before, there are no allocators that could be observed
+    at::globalContext().lazyInitDevice(at::kCUDA);  // there are no allocators to observe earlier
     c10::cuda::CUDACachingAllocator::attachOutOfMemoryObserver(describe);
   });
 }

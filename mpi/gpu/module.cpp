@@ -98,7 +98,7 @@ Fault abort(Link* link) {
   return guarded([&] { link->abort(); });
 }
 
-/// What LibTorch has cached is of no use to others.
+/// Memory that LibTorch has cached is of no use to others.
 void free_cached_memory() {
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   c10::cuda::CUDACachingAllocator::emptyCache();

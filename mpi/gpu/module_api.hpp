@@ -45,7 +45,7 @@ struct ModuleApi {
   /// Makes a device that of the calling thread.
   Fault (*use_device)(int device, DeviceFacts* facts) = nullptr;
   Fault (*is_device_memory)(const void* memory, bool* yes) = nullptr;
-  /// From now on, calls `observe` when LibTorch is refused memory of a GPU, in the thread that requested it, with a
+  /// Has `observe` called when LibTorch is refused memory of a GPU, in the thread that requested it, with a
   /// description of the memory in use. The first call initializes LibTorch's half for CUDA; later calls have no effect.
   Fault (*watch_memory)(void (*observe)(const char* description)) = nullptr;
 

@@ -5,7 +5,7 @@
 
 namespace lockstep::batch {
 
-/// From now on, an NvtxRange is seen by NVIDIA's profilers. Has no effect in a process without a GPU.
+/// Shows each later NvtxRange to NVIDIA's profilers. Has no effect in a process without a GPU.
 void enable_nvtx_ranges();
 
 /// A named part of the work of this thread in the timelines of NVIDIA's profilers (NVTX): while one lives, what the

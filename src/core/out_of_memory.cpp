@@ -19,7 +19,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kTorchWords = "tried to allocate ";  // followed by the number of bytes
-constexpr std::string_view kGpuWords = "out of memory";         // of LibTorch, CUDA and NCCL
+constexpr std::string_view kGpuWords = "out of memory";         // words of LibTorch, CUDA and NCCL
 constexpr std::string_view kCuda = "CUDA";
 constexpr double kMegabyte = 1 << 20;
 constexpr const char* kGpuAdvice =
@@ -29,7 +29,7 @@ constexpr const char* kGpuAdvice =
 thread_local std::size_t refused_bytes = 0;
 
 std::mutex gpu_memory_mutex;
-std::string gpu_memory;  // as it was noted
+std::string gpu_memory;  // the text that was noted
 
 std::string megabytes(double bytes) { return std::to_string(static_cast<std::int64_t>(bytes / kMegabyte)) + " MiB"; }
 
@@ -46,7 +46,7 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 
 bool is_of_gpu(std::string_view text) { return contains(text, kGpuWords) && contains(text, kCuda); }
 
-/// What stands in `text` between two parts of it; empty if one of them is missing.
+/// The characters of `text` between two parts of it; empty if one of them is missing.
 std::string between(std::string_view text, std::string_view before, std::string_view behind) {
   const std::size_t at = text.find(before);
   if (at == std::string_view::npos) return "";
@@ -55,7 +55,7 @@ std::string between(std::string_view text, std::string_view before, std::string_
   return end == std::string_view::npos ? "" : std::string(text.substr(begin, end - begin));
 }
 
-/// From the sentences of LibTorch's allocator, as far as they are there.
+/// Reads the sentences of LibTorch's allocator, as far as they are there.
 std::string gpu_sentence(std::string_view text) {
   const std::string gpu = between(text, ". GPU ", " has a total capacity");
   const std::string requested = between(text, "Tried to allocate ", ". ");

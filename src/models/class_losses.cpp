@@ -123,7 +123,7 @@ at::Tensor mean_of(const at::Tensor& losses, const at::Tensor& is_counted) {
   return losses.masked_fill(is_counted.logical_not(), 0).sum() / (is_counted.sum().to(losses.scalar_type()) * classes);
 }
 
-/// With several labels, targets are no classes.
+/// Targets with several labels are no classes.
 ClassRange classes_of_samples(const Task& task, std::int64_t ignored) {
   return {.classes = task.kind == TaskKind::classification ? task.classes : 0, .ignored = ignored};
 }

@@ -61,7 +61,7 @@ kernels::AdafactorNumbers numbers_of(const Options& options, std::int64_t count,
           .d = options.at("d")};
 }
 
-/// Of any layout.
+/// Tensors of any layout.
 void update_one(const TensorUpdate& update, std::size_t i) {
   const at::Tensor& parameter = update.parameters[i];
   const at::ScalarType type = parameter.scalar_type();
@@ -80,7 +80,7 @@ void update_one(const TensorUpdate& update, std::size_t i) {
   move(update, parameter, number(&kernels::AdafactorNumbers::decay_factor), direction);
 }
 
-/// Of each tensor in a stack: [B, 1, ...].
+/// Those of each tensor in a stack: [B, 1, ...].
 at::Tensor root_mean_squares(const at::Tensor& stack) {
   const at::Tensor flat = stack.reshape({stack.size(0), -1});
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(stack.dim()), 1);
@@ -124,7 +124,7 @@ void update_alike(const TensorUpdate& update) {
   });
 }
 
-/// On a GPU: parameters of one shape together, some at a time.
+/// The form for GPUs: parameters of one shape together, some at a time.
 void update_by_shape(const TensorUpdate& update) {
   std::map<Shape, std::vector<std::size_t>> by_shape;
   for (std::size_t i = 0; i < update.parameters.size(); ++i) {

@@ -245,7 +245,7 @@ void update_rprop_tensors(const TensorUpdate& update) {
   const at::Tensor factors = agreement.fill_(1).masked_fill_(grows, c->grow).masked_fill_(shrinks, c->shrink);
   if (first_size != 0) sizes.rows().add_(first_size);
   sizes.rows().mul_(factors).clamp_(c->min_size, c->max_size);
-  gradients.rows().masked_fill_(shrinks, 0);  // after a change of sign it waits for one step
+  gradients.rows().masked_fill_(shrinks, 0);  // it waits for one step when the sign changes
   at::Tensor directions = previous.rows();
   at::sign_out(directions, gradients.rows());
   List changed = at::_foreach_addcmul(update.parameters, previous.parts(), sizes.parts(), -1);

@@ -90,7 +90,7 @@ TensorList steps_along(const TensorList& directions, const Options& options) {
   return steps;
 }
 
-/// On a GPU: launches for each shape, not for each matrix.
+/// The form for GPUs: launches for each shape, not for each matrix.
 void update_matrices(const TensorUpdate& update) {
   const Options& options = *update.options;
   const double momentum = options.at("momentum");

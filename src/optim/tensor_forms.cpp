@@ -53,7 +53,7 @@ at::Tensor number_on(at::Device device, std::int64_t number) {
   return numbers.values.select(0, number - first);
 }
 
-/// What the kernels read as the number of updates of each parameter.
+/// The number of updates of each parameter, as the kernels read it.
 TensorList steps_of(const TensorUpdate& update) {
   const at::Device device = update.parameters.front().device();
   const Number count(update, [](const Options&, std::int64_t step) { return static_cast<double>(step); });

@@ -37,7 +37,7 @@ struct TensorChange {
   at::Tensor is_void;                                      ///< as in TensorUpdate
 };
 
-/// What becomes of 16-bit gradients before they are measured.
+/// Changes 16-bit gradients before they are measured.
 struct GradientView {
   std::function<std::size_t(std::size_t block, std::size_t segment)> group_of;
   /// Changes float32 copies of gradients of a group in place.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What updates of tensors share.
+// Functions that updates of tensors share.
 #pragma once
 
 #include <lockstep/optim/tensor_update.hpp>
@@ -10,7 +10,7 @@
 
 namespace lockstep::optim {
 
-/// What an update changes: the parameters, then each state that they have.
+/// The tensors that an update changes: the parameters, then each state that they have.
 TensorList tensors_of(const TensorUpdate& update);
 
 /// Runs an update in place: of parameters and states or, where it may be void, of copies that then replace them.

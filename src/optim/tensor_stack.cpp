@@ -6,7 +6,7 @@
 namespace lockstep::optim {
 
 std::vector<std::vector<at::Tensor>> divided_for_stacks(const std::vector<at::Tensor>& tensors) {
-  constexpr std::int64_t kElements = std::int64_t{1} << 24;  // after which a part ends
+  constexpr std::int64_t kElements = std::int64_t{1} << 24;  // a part ends there
   std::vector<std::vector<at::Tensor>> parts;
   std::int64_t elements = kElements;
   for (const at::Tensor& tensor : tensors) {

@@ -18,7 +18,7 @@ class TensorStack {
  public:
   static constexpr std::int64_t kRowElements = 64;
 
-  /// Without values.
+  /// The values are undefined.
   /// @param like  tensors without gaps, on one device; the parts have their sizes and strides
   TensorStack(const std::vector<at::Tensor>& like, at::ScalarType type);
   /// Copies tensors of one type. One launch.

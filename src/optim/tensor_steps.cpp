@@ -80,7 +80,7 @@ class WholeGradient {
 /// Making a tensor over given memory costs the host more than finding one.
 struct Optimizer::StateViews {
   using Key = std::tuple<std::size_t, std::size_t, std::size_t, std::int64_t, std::int64_t>;
-  std::map<Key, at::Tensor> all;  // by block, segment, slot and the elements that this rank owns; undefined = none
+  std::map<Key, at::Tensor> all;  // key: block, segment, slot and the elements that this rank owns; undefined = none
 };
 
 /// What this rank owns of a parameter: with tensors of its shape if the rule is whole, else flat ones.

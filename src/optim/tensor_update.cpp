@@ -47,7 +47,7 @@ at::TensorOptions on_device(FlatParameters& parameters) {
 /// [] float64: the p-norm of tensors of one type as one vector. Those of 16 bits are measured in float32.
 at::Tensor norm_of_list(const std::vector<at::Tensor>& list, double p) {
   const at::ScalarType type = list.front().element_size() == 2 ? at::kFloat : list.front().scalar_type();
-  if (p == 1 || p == 2 || std::isinf(p)) {  // what GPUs compute for all tensors at once
+  if (p == 1 || p == 2 || std::isinf(p)) {  // GPUs compute these for all tensors at once
     return at::linalg_vector_norm(at::stack(at::_foreach_norm(list, p, type)).to(at::kDouble), p);
   }
   std::vector<at::Tensor> powers = TensorStack::of(list, type).parts();
@@ -70,7 +70,7 @@ at::Tensor norm_of(const std::vector<Gradient>& gradients, double norm_type, con
   if (!(norm_type > 0)) throw std::invalid_argument("gradient_norm: norm_type must be positive");
   if (gradients.empty()) return {};
   std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
-  std::map<std::size_t, std::vector<at::Tensor>> viewed;  // by group
+  std::map<std::size_t, std::vector<at::Tensor>> viewed;  // key: group
   for (const Gradient& gradient : gradients) {
     const bool is_viewed = view != nullptr && gradient.is_half();
     (is_viewed ? viewed[view->group_of(gradient.block, gradient.segment)] : by_type[gradient.values.scalar_type()])

@@ -6,7 +6,7 @@
 
 namespace lockstep::fake_gpu {
 
-/// What happened since the process began.
+/// The number of events since the process began.
 struct Counters {
   std::int64_t launches = 0;            ///< operators and graphs; no copies, no memsets, no collectives
   std::int64_t synchronizations = 0;    ///< host waits for work that was queued since the last `begin_step`

@@ -58,13 +58,13 @@ class CostHook : public Hook {
   Counters before_;
 };
 
-/// What a run has come to.
+/// The results of a run.
 struct Seen {
   std::vector<double> losses;
   std::vector<std::int64_t> skipped;
-  std::vector<std::int64_t> starts;  // where the run stood when it began, and when it went back
+  std::vector<std::int64_t> starts;  // steps where the run began, and to which it went back
   std::vector<at::Tensor> parameters;
-  std::vector<std::int64_t> counts;  // of updates
+  std::vector<std::int64_t> counts;  // numbers of updates
   double scale = 1;
   std::int64_t waits = 0;  // steps with a report that was complete after the step
   std::string error;
@@ -279,7 +279,7 @@ TEST_F(GpuLateReportsTest, TheRunGoesBackToTheSameCheckpoint) {
   const Seen always = expect_same(99, settings);
   EXPECT_EQ(always.skipped.size(), 2U);
   EXPECT_EQ(always.starts.size(), 3U);
-  // Without a checkpoint the step is skipped.
+  // The step is skipped if there is no checkpoint.
   const Seen nowhere = expect_same(99, {{"train.nonfinite", "roll_back"}, {"ckpt.keep_best", "0"}});
   EXPECT_EQ(nowhere.skipped.size(), 2U);
   EXPECT_EQ(nowhere.starts.size(), 1U);

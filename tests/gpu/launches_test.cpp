@@ -30,7 +30,7 @@ constexpr int kSteps = 4;
 const auto kCounters =
     reinterpret_cast<decltype(&fake_gpu::counters)>(dlsym(RTLD_DEFAULT, "_ZN8lockstep8fake_gpu8countersEv"));
 
-/// What `work` cost; zeros on a real GPU.
+/// The cost of `work`; zeros on a real GPU.
 Counters cost_of(const std::function<void()>& work) {
   const Counters before = kCounters != nullptr ? kCounters() : Counters();
   work();
@@ -54,7 +54,7 @@ std::vector<at::Tensor> on_host(const std::vector<at::Tensor>& tensors) {
 struct Update {
   OptimSettings optim;
   std::int64_t launches = 0;  ///< the most that the update itself may need; 0 = it is only compared
-  double tolerance = 1e-10;   ///< of parameters, beside the CPU
+  double tolerance = 1e-10;   ///< difference of parameters from the CPU's
 };
 
 std::string text_of(const Update& update) {
@@ -108,7 +108,7 @@ class LaunchesTest : public GpuTest {
   }
 
   struct Trained {
-    std::int64_t launches = 0;  ///< of the last update
+    std::int64_t launches = 0;  ///< those of the last update
     std::vector<at::Tensor> parameters;
   };
 

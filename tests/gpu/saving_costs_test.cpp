@@ -47,7 +47,7 @@ class GpuSavingCostsTest : public GpuTest {
     if (!IsSkipped() && !fake_gpu::is_here()) GTEST_SKIP() << "a GPU does not count";
   }
 
-  /// By step, from 1.
+  /// One for each step, from 1.
   std::map<std::int64_t, Counters> costs_of(const Settings& settings) {
     const testing::TemporaryFolder mine;
     const std::string shared = world_.broadcast(mine.path());

@@ -165,7 +165,7 @@ class ExternalTest : public ::testing::Test {
   static std::string evaluation(const std::string& program, const std::string& run) {
     return succeed(program + " eval --from=" + run).output;
   }
-  /// What `eval` printed behind `name`.
+  /// The number that `eval` printed behind `name`.
   static double value_in(const std::string& text, const std::string& name) {
     const std::size_t place = text.find(name);
     EXPECT_NE(place, std::string::npos) << text;

@@ -83,7 +83,7 @@ class GanTrainerTest : public ::testing::TestWithParam<int> {
   }
   static std::string checkpoint(const std::string& run) { return run + "/ckpt/step-000000000040"; }
 
-  /// In the output, the log, the report and the checkpoint.
+  /// The output, the log, the report and the checkpoint have it.
   static void expect_both_parts(const std::string& run, const std::string& output) {
     EXPECT_NE(output.find("optimizer discriminator: rmsprop, generator: adam"), std::string::npos) << output;
     const std::string log = testing::read_file(run + "/metrics.jsonl");

@@ -12,9 +12,9 @@
 
 namespace lockstep::data {
 
-/// What is wrong with a sample of a batch.
+/// A fault of a sample of a batch.
 struct SampleFault {
-  std::int64_t row = 0;  ///< of the sample in the batch
+  std::int64_t row = 0;  ///< index of the sample in the batch
   std::string text;
 };
 

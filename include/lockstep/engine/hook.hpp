@@ -123,7 +123,7 @@ enum class Priority : int {
 ///         then checkpoints (before_save)
 ///     after_train
 ///
-/// On a GPU, the host does not wait for a step with a report that no hook reads (reads_report): the values of that step
+/// The host does not wait for a GPU in a step with a report that no hook reads (reads_report): the values of that step
 /// are known when the next one is queued. In a captured step (run.compile), on_forward to on_update are called after
 /// the update, with tensors that the next step overwrites. When a run returns to a checkpoint, before_roll_back and
 /// after_roll_back replace the events after before_agreement. Every rank calls every hook in the same order, so a hook
@@ -143,7 +143,7 @@ class Hook {
   /// multiplied by LastBatch::loss_scale.
   virtual void on_backward(RunView&, const LastBatch&) {}
   virtual void on_update(RunView&, const LastBatch&) {}
-  /// After a step was computed or, on a GPU, queued. All ranks learn of requests made here in the same step.
+  /// Called when a step was computed or, on a GPU, queued. All ranks learn of requests made here in the same step.
   virtual void before_agreement(RunView&) {}
   /// Called once for each step that was not discarded, in order, when its report is complete: directly before
   /// after_step or, on a GPU, in the next step. RunView::progress can then be that of the next step,

@@ -29,7 +29,7 @@ struct LastBatch {
   batch::Outputs outputs = {};          ///< outputs of the model
   /// From on_loss on: [] scalars by name; the first is "loss", which is trained.
   std::vector<std::pair<std::string, at::Tensor>> losses = {};
-  double loss_scale = 1;  ///< from on_backward on: factor on the gradients until the update
+  double loss_scale = 1;  ///< factor on the gradients from on_backward until the update
   const models::Model* model = nullptr;
 
   const at::Tensor& output() const { return outputs.main(); }

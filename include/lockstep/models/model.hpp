@@ -53,7 +53,7 @@ struct LossWeights {
   double usual;  ///< factor of losses that are not in by_name
   /// Factors of losses with their own counts, see Model::counts.
   std::vector<std::pair<std::string, double>> by_name = {};
-  /// In a captured step, [] float64: the factors of by_name in the memory of the device, where each launch reads them.
+  /// [] float64: the factors of by_name in the memory of the device, where each launch of a captured step reads them.
   /// Empty = by_name has them.
   std::vector<at::Tensor> live = {};
   bool are_of_task = false;    ///< by_name is for the default losses of the task; a model's own have the usual weight

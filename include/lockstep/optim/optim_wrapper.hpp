@@ -172,7 +172,7 @@ class OptimWrapper : public BaseOptimWrapper {
   struct LateUpdate {
     std::shared_ptr<batch::LateValues> facts;
     std::vector<std::vector<char>> counted = {};  // Optimizer::counted
-    std::optional<UpdateReport> report = {};      // from settle
+    std::optional<UpdateReport> report = {};      // left by settle
   };
   void settle(LateUpdate& update);
 
@@ -186,7 +186,7 @@ class OptimWrapper : public BaseOptimWrapper {
   bool is_in_closure_ = false;
   bool skips_update_ = false;
   bool are_late_ = false;                                // reports of updates on a GPU
-  std::deque<LateUpdate> late_updates_;                  // in order
+  std::deque<LateUpdate> late_updates_;                  // the oldest first
   std::shared_ptr<batch::LatePlaces> late_places_;       // null = none was needed
   std::shared_ptr<Tensor> recorded_facts_;               // of a recorded step: where a launch leaves them
   double recorded_weight_ = 1;                           // of the loss in the recorded step at hand

@@ -210,7 +210,7 @@ class Optimizer {
   std::vector<std::vector<Coefficients>> coefficients_;              // [block][segment], of the step at hand
   std::vector<std::vector<std::shared_ptr<std::byte>>> state_;       // [block][slot]
   std::vector<std::vector<std::vector<std::int64_t>>> state_begin_;  // [block][slot][segment], and where the last ends
-  std::shared_ptr<StateViews> state_views_;                          // as tensors, from step to step
+  std::shared_ptr<StateViews> state_views_;                          // tensors that are kept from step to step
   std::map<std::string, double> numbers_;
   std::any memo_;
   std::vector<std::vector<char>> was_counted_;  // [block][segment], by the last step_tensors

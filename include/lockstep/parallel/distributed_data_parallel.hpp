@@ -47,9 +47,9 @@ struct StepResult {
   /// Values of the losses that are on their way from a GPU to the host.
   struct Late {
     std::shared_ptr<batch::LateValues> numbers;  ///< [K] float64: the loss, `values`, and perhaps the weighted total
-    double weight = 1;                           ///< of the loss in the weighted total, if it is not among them
+    double weight = 1;                           ///< weight of the loss in the weighted total, if it is not among them
   };
-  /// After `queue`: `loss`, `weighted` and the numbers of `values` are not known yet.
+  /// Set by `queue`: `loss`, `weighted` and the numbers of `values` are not known yet.
   std::optional<Late> late = {};
 
   /// Reads the values of the losses. On a GPU, the host waits for them.
@@ -318,7 +318,7 @@ class DistributedDataParallel {
   std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<BlockGathering> gathering_;  // of parameters that are freed between their uses
   std::shared_ptr<HookMemory> hook_memory_;
-  std::unique_ptr<batch::LatePlaces> late_places_;  // of losses
+  std::unique_ptr<batch::LatePlaces> late_places_;  // those of losses
   std::unique_ptr<BatchCopies> copies_;
   at::ScalarType dtype_;          // of inputs: that of the parameters, or float32 with autocast
   at::Device device_ = at::kCPU;  // of the parameters: batches are moved there

@@ -242,7 +242,7 @@ parallel::StepResult CapturedStep::finish(const batch::Batch& batch, const model
   parallel::StepResult result;
   result.update = view.optimizer.read_recorded_update();
   notify_(StepEvent::update, last);
-  view.wrapper.read_losses(result, recording_->losses, weights, reads_late_);  // before the next launch replaces them
+  view.wrapper.read_losses(result, recording_->losses, weights, reads_late_);  // the next launch replaces them
   return result;
 }
 

@@ -14,7 +14,7 @@ namespace {
 constexpr unsigned kSave = 1;
 constexpr unsigned kEnd = 2;
 
-constexpr std::size_t kNumbers = 4;  // before the losses
+constexpr std::size_t kNumbers = 4;  // the losses follow them
 
 }  // namespace
 

@@ -20,7 +20,8 @@ struct StepWishes {
   bool saves = false;  ///< of rank 0, as `ends`; those of other ranks are ignored
   bool ends = false;
   bool has_failed = false;
-  bool reads_report = true;  ///< of the step at hand, now; the losses are then of this step, unless they are of another
+  bool reads_report =
+      true;  ///< that of the step at hand, now; the losses are then of this step, unless they are of another
 };
 
 /// The result of the agreement.

@@ -27,9 +27,9 @@ struct QueuedStep {
     bool is_weighted = false;  ///< the weights count the items of the batch
   };
 
-  StepReport report = {};           ///< without the loss
+  StepReport report = {};           ///< the loss is not known yet
   std::vector<Part> parts = {};     ///< that are not among `losses` yet
-  std::vector<double> losses = {};  ///< of this rank's forwards: of its lanes, or parts of the mean
+  std::vector<double> losses = {};  ///< those of this rank's forwards: of its lanes, or parts of the mean
   bool has_pending_update = false;  ///< see optim::OptimWrapper::take_report
 };
 

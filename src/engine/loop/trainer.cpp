@@ -113,7 +113,7 @@ std::optional<Outcome> Trainer::Verdict::outcome() const {
   return std::nullopt;
 }
 
-/// What the ranks agree on with the step at hand: the loss of the step before, if that is still to be measured, and its
+/// Has the ranks agree, with the step at hand, on the loss of the step before, if that is still to be measured, and its
 /// own, if any rank needs it now.
 Trainer::Verdict Trainer::judge(StepRunner& runner, QueuedStep& step) {
   const bool reads_own = !runner.reads_late() || reads_report();

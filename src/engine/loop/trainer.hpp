@@ -50,7 +50,7 @@ class Trainer {
     bool ends = false;
     bool saves = false;
     int readers = 0;             // ranks that need the report of the step at hand now
-    bool goes_back = false;      // to its last checkpoint, instead of being advanced
+    bool goes_back = false;      // the run returns to its last checkpoint instead of being advanced
     bool has_gone_back = false;  // because of the step before
 
     /// None = the run continues.

@@ -25,7 +25,7 @@ std::size_t first_fault(std::span<const std::int64_t> values, const models::Clas
   };
   for (std::size_t begin = 0; begin < values.size(); begin += kAtOnce) {
     const auto part = values.subspan(begin, std::min(kAtOnce, values.size() - begin));
-    bool has_fault = false;  // without a branch for each value, masks are checked fast
+    bool has_fault = false;  // masks are checked fast without a branch for each value
     for (const std::int64_t value : part) has_fault |= is_fault(value);
     if (has_fault) {
       return begin + static_cast<std::size_t>(std::find_if(part.begin(), part.end(), is_fault) - part.begin());

@@ -14,7 +14,7 @@ namespace lockstep::engine {
 /// has no such targets in the memory of the host.
 std::optional<data::SampleFault> fault_of_targets(const batch::Batch& batch, const models::ClassRange& range);
 
-/// For LoaderOptions::check: refuses targets that are no classes where the losses of the model need classes. On a GPU
+/// LoaderOptions::check that refuses targets that are no classes where the losses of the model need classes. On a GPU
 /// they would end the process by an assertion that names no sample.
 /// @param task  of the data
 /// @return      empty = targets need no check

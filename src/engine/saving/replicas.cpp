@@ -19,8 +19,8 @@ namespace lockstep::engine {
 
 namespace {
 
-constexpr std::size_t kDigits = 32;     // of array_digest
-constexpr std::size_t kSumsBytes = 16;  // of integer_sums
+constexpr std::size_t kDigits = 32;     // those of array_digest
+constexpr std::size_t kSumsBytes = 16;  // the size of integer_sums
 constexpr std::size_t kWordBytes = sizeof(std::int32_t);
 
 /// One after the other, of every parameter.
@@ -51,7 +51,7 @@ std::string bytes_on_host(const std::vector<at::Tensor>& sums) {
   return {static_cast<const char*>(values.const_data_ptr()), values.nbytes()};
 }
 
-/// Of every block: what ranks compare at each save.
+/// One for every block, which ranks compare at each save.
 std::string sums_of_blocks(const parallel::ParameterStore& store) {
   std::vector<at::Tensor> sums;
   for (std::size_t b = 0; b < store.blocks().size(); ++b) {
@@ -60,7 +60,8 @@ std::string sums_of_blocks(const parallel::ParameterStore& store) {
   return bytes_on_host(sums);
 }
 
-/// Of every parameter: to name one that differs. A parameter ends within the padding of its block, if in half a word.
+/// One for every parameter, to name one that differs. A parameter ends within the padding of its block, if in half a
+/// word.
 std::string sums_of_parameters(const parallel::ParameterStore& store) {
   std::vector<at::Tensor> sums(store.size());
   for (std::size_t b = 0; b < store.blocks().size(); ++b) {

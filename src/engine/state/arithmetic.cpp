@@ -58,7 +58,7 @@ class ArithmeticState : public Stateful {
     return {Level::statistical, "train.precision is " + precision_ + " and was " + archive.text("/", "precision")};
   }
 
-  /// Without the attribute, a run computed on a CPU or, before the key existed, exactly.
+  /// A run without the attribute computed on a CPU or, before the key existed, exactly.
   Reproducibility by_tf32(const Archive& archive) const {
     std::string was = "none";
     if (archive.has_attribute("/", "tf32")) {

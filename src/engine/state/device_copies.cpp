@@ -23,8 +23,8 @@ namespace lockstep::engine {
 
 namespace {
 
-constexpr std::int64_t kArrayAlignment = 64;                   // of an array, in bytes
-constexpr std::size_t kMinBlockBytes = std::size_t{16} << 20;  // to lock pages takes long
+constexpr std::int64_t kArrayAlignment = 64;                   // alignment of an array, in bytes
+constexpr std::size_t kMinBlockBytes = std::size_t{16} << 20;  // locking pages takes long
 constexpr std::chrono::milliseconds kArrivalPoll(1);
 
 void warn_once(const std::exception& error) {

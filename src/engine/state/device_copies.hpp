@@ -47,7 +47,7 @@ class DeviceCopies {
   at::Tensor take(std::size_t bytes);
 
   std::vector<Block> blocks_;
-  std::optional<at::Device> device_;  // of the tensors since `begin`
+  std::optional<at::Device> device_;  // where the tensors since `begin` are
 };
 
 }  // namespace lockstep::engine

@@ -11,7 +11,7 @@ const StepRow& chosen_step(const Section& train, const std::vector<StepRow>& row
 /// A step in its explicit form.
 struct MadeStep {
   ManualStep run;
-  bool reads_late = false;  ///< as StepRow::reads_late
+  bool reads_late = false;  ///< see StepRow::reads_late
 };
 /// The step that the row makes which train.step names.
 /// @throws ConfigError  also: the row made nothing

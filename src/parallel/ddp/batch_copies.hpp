@@ -16,7 +16,7 @@ class BatchCopies {
  public:
   explicit BatchCopies(const at::Device& device);
 
-  /// As batch::scatter. What is queued on the current stream afterwards waits for the copies.
+  /// The same as batch::scatter. Work that is queued on the current stream afterwards waits for the copies.
   batch::Batch copy(const batch::Batch& batch);
 
  private:

@@ -290,7 +290,7 @@ StepResult DistributedDataParallel::train_step(const batch::Batch& batch, optim:
   return result;
 }
 
-/// On a GPU the host may wait here.
+/// The host may wait for a GPU here.
 void DistributedDataParallel::read_losses(StepResult& result, const models::ParsedLosses& losses,
                                           const models::LossWeights& weights, bool is_late) {
   is_late ? result.queue(losses, weights, *late_places_) : result.read(losses, weights);

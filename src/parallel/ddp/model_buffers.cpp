@@ -16,7 +16,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// In the same order on every rank.
+/// The order is the same on every rank.
 std::map<std::pair<at::DeviceType, at::ScalarType>, Tensors> by_type(const Tensors& buffers) {
   std::map<std::pair<at::DeviceType, at::ScalarType>, Tensors> lists;
   for (const at::Tensor& buffer : buffers) {

@@ -6,7 +6,7 @@
 
 namespace lockstep::parallel {
 
-/// What a model receives of a batch: bytes of images replaced by their numbers (Batch::byte_tables), then
+/// The batch as a model receives it: bytes of images replaced by their numbers (Batch::byte_tables), then
 /// models::Model::preprocess with gradients off, then the tensors of floating-point inputs in the type `dtype`.
 /// @param placed  the batch on `device`, as batch::scatter makes it
 /// @throws DataError  the model rejects the batch

@@ -56,7 +56,7 @@ StepTimeline unpack(const std::string& text) {
 StepTimeline timeline_of(const std::vector<TimedPoint>& points, std::size_t buckets) {
   StepTimeline step;
   step.buckets.resize(buckets);
-  double pauses = 0;  // between micro_batches
+  double pauses = 0;  // those between micro_batches
   double pause_begin = 0;
   double update_begin = 0;
   double meetings_before_update = 0;
@@ -116,7 +116,7 @@ void StepRecorder::set_buckets(const std::vector<Bucket>& buckets) {
   kept_.reserve(kMaxKept);
   pending_.clear();
   marked_.clear();
-  has_all_marks_ = false;  // of the step at hand, if there is one
+  has_all_marks_ = false;  // the step at hand, if there is one, is not reported
 }
 
 void StepRecorder::micro_batch_begins() {

@@ -20,7 +20,7 @@ enum class StepPoint { begin, pause, backward_end, ready, launched, wait_begin, 
 
 struct TimedPoint {
   StepPoint point = StepPoint::begin;
-  std::size_t bucket = 0;  ///< of ready, launched, wait_begin and wait_end
+  std::size_t bucket = 0;  ///< the bucket of ready, launched, wait_begin and wait_end
   double seconds = 0;      ///< since the first point
 };
 
@@ -90,7 +90,7 @@ class StepRecorder {
 
   double begin_meeting();
   void end_meeting(double begin);
-  /// On a GPU, marks a point of the step. A mark that fails is a failure of the GPU, which its next operation reports.
+  /// Marks a point of the step of a GPU. A mark that fails is a failure of the GPU, which its next operation reports.
   void note(StepPoint point, std::size_t bucket = 0) noexcept;
   void keep(const StepTimeline& step);
   void await_device();
@@ -109,8 +109,8 @@ class StepRecorder {
   std::size_t oldest_ = 0;          // of them, once there is room for no more
   std::size_t steps_ = 0;           // in all
   std::unique_ptr<StreamMarks> device_;
-  MarkedStep marked_;               // of the step at hand
-  bool has_all_marks_ = true;       // of it
+  MarkedStep marked_;               // the step at hand
+  bool has_all_marks_ = true;       // the same step
   std::deque<MarkedStep> pending_;  // steps that the device has perhaps not done
 };
 

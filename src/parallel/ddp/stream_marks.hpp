@@ -19,7 +19,7 @@ class StreamMarks {
   virtual Mark mark() = 0;
   /// Whether the device has passed it. Does not wait.
   virtual bool is_over(const Mark& mark) const = 0;
-  /// Of two marks that are over.
+  /// Both marks are over.
   virtual double seconds_between(const Mark& begin, const Mark& end) const = 0;
   /// Has the host wait until the device has passed it.
   virtual void wait(const Mark& mark) const = 0;

@@ -120,8 +120,8 @@ class BucketReducer : public Reducer, private AccumulatorListener {
   std::vector<std::size_t> arrival_;  // parameters in the order in which their gradients came in the first step
   bool has_late_tail_ = false;        // tail_ is what is expected; the true one is still to be read
   std::string late_missing_;          // with it: this rank's parameters without a gradient
-  batch::LateValues queued_tail_;     // of the step before, on its way to the host
-  std::string queued_missing_;        // with it
+  batch::LateValues queued_tail_;     // that of the step before, on its way to the host
+  std::string queued_missing_;        // goes with it
   std::unique_ptr<AccumulatorHooks> hooks_;
   std::shared_ptr<void> alive_ = std::make_shared<char>();  // graphs may outlive the reducer
   std::mutex mutex_;                                        // backward may run on one thread per device

@@ -30,7 +30,7 @@ namespace lockstep::parallel {
 /// With `rounding`, gradients travel in 16 bits, with the values of fp16_hook and bf16_hook: they are divided by the
 /// number of ranks, rounded, summed and rounded again, once for every micro-batch.
 ///
-/// On GPUs, nothing waits for a reduction before the gradients are needed, or their memory is needed again. Gradients
+/// Nothing on GPUs waits for a reduction before the gradients are needed, or their memory is needed again. Gradients
 /// that the host visits are copied to page-locked memory while backward goes on, from the second step on.
 class ShardReducer : public Reducer, private AccumulatorListener {
  public:
@@ -81,7 +81,7 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   at::ScalarType type_in_transit(std::size_t unit) const;
   void settle(Staging& staging);
   void settle_all();
-  /// To be called before later work of the device changes a unit's slice.
+  /// Must be called before later work of the device changes a unit's slice.
   void begin_change(std::size_t unit);
   /// Starts to copy a unit's slice to the host, unless that was started since the slice was changed.
   void send_to_host(std::size_t unit);
@@ -104,9 +104,9 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   std::vector<std::uint8_t> is_used_;        // by parameter, in this step; after finish on any rank
   std::vector<std::size_t> awaited_;         // by unit: parameters that have not arrived in this round
   std::vector<std::int64_t> contributions_;  // by unit, in this step
-  std::vector<at::Tensor> host_slices_;      // by unit: page-locked copies of slices_; empty until they are visited
-  std::vector<char> is_sent_;                // by unit: the copy is started, and slices_ has not changed since
-  std::unique_ptr<Transfers> sendings_;      // of them, by unit; null = nothing was visited on a GPU
+  std::vector<at::Tensor> host_slices_;      // each unit's page-locked copy of slices_; empty until they are visited
+  std::vector<char> is_sent_;                // each unit: the copy is started, and slices_ has not changed since
+  std::unique_ptr<Transfers> sendings_;      // one for each unit; null = nothing was visited on a GPU
   bool is_last_micro_batch_ = true;          // the mode of prepare synchronizes
   std::size_t next_ = 0;                     // units from here on are reduced
   bool is_open_ = false;                     // between prepare and finish

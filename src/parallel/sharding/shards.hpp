@@ -65,12 +65,12 @@ class Shards {
   void release(std::size_t unit);
   void release_all();
 
-  /// With `offloads`: returns when what is held may be written, because the device has read it. Not collective.
+  /// Returns, with `offloads`, when what is held may be written, because the device has read it. Not collective.
   void await_brought_back() const;
-  /// With `offloads`: starts to copy what is held to where parameters lie, after it was written. The host goes on, and
+  /// Starts, with `offloads`, to copy what is held to where parameters lie, after it was written. The host goes on, and
   /// `gather` and `publish` follow the copy of each unit. Not collective.
   void bring_back();
-  /// With `offloads`: later work of the current stream finds what was brought back. Not collective.
+  /// Lets later work of the current stream find, with `offloads`, what was brought back. Not collective.
   void follow_brought_back() const;
   /// Without `frees`: makes all units whole again after slices were written. Collective.
   void publish();
@@ -99,7 +99,7 @@ class Shards {
   std::vector<at::Tensor> wholes_;  // by unit
   std::vector<at::Tensor> slices_;
   std::vector<at::Tensor> offloaded_;   // copies of the slices
-  std::unique_ptr<Transfers> returns_;  // of them, by unit; null = nothing is offloaded
+  std::unique_ptr<Transfers> returns_;  // one for each unit; null = nothing is offloaded
   std::vector<State> states_;
   std::vector<std::future<void>> arrivals_;          // of requested units, by the worker
   std::vector<std::optional<mpi::Ticket>> tickets_;  // of requested units, without one; none = nothing is under way

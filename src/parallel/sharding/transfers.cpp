@@ -24,7 +24,7 @@ Transfers::Transfers(at::Device device, std::size_t count) : device_(device), en
 Transfers::~Transfers() {
   try {
     for (std::size_t i = 0; i < ends_.size(); ++i) follow(i);
-  } catch (const std::exception&) {  // of a device that has failed: nothing runs on it any more
+  } catch (const std::exception&) {  // the device has failed: nothing runs on it any more
   }
 }
 

@@ -149,7 +149,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// The gradients of a block no longer need to be kept.
   void forget_sent_gradients(std::size_t block);
   void meet() const;
-  /// Where parameters are sharded: writes what this rank holds. The device may still wait for what is offloaded.
+  /// Writes what this rank holds, where parameters are sharded. The device may still wait for what is offloaded.
   void write_slices(const std::function<void()>& body);
 
   std::vector<NamedParameter> parameters_;
@@ -169,9 +169,9 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   mpi::Collectives* node_ranks_;                      // the same ranks as host_
   std::unique_ptr<mpi::Collectives> own_node_ranks_;  // where they are not those of the gradients
   std::unique_ptr<Shards> shards_;                    // where parameters are sharded: blocks are their slices
-  std::vector<at::Tensor> host_gradients_;            // by block, page-locked; empty unless they are elsewhere
-  std::unique_ptr<Transfers> sendings_;               // of them, by block
-  std::vector<char> are_gradients_sent_;              // by block
+  std::vector<at::Tensor> host_gradients_;            // each block's, page-locked; empty unless they are elsewhere
+  std::unique_ptr<Transfers> sendings_;               // one for each block
+  std::vector<char> are_gradients_sent_;              // one for each block
   Reducer* reducer_ = nullptr;
   StepRecorder* recorder_ = nullptr;
 };

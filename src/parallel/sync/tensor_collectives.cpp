@@ -115,7 +115,7 @@ void place(const at::Tensor& mine, const at::Tensor& all, std::span<const std::i
   if (part.numel() > 0 && part.const_data_ptr() != mine.const_data_ptr()) part.copy_(mine);
 }
 
-/// As slices of the largest size.
+/// Slices have the largest size.
 void gather_padded(const at::Tensor& mine, const at::Tensor& all, std::span<const std::int64_t> borders,
                    std::int64_t longest, mpi::Collectives& collectives) {
   const at::Tensor padded = at::empty({longest}, mine.options());

@@ -446,7 +446,7 @@ TEST(TargetCheckTest, TheLossDecidesWhatIsAClass) {
 
 // ---- ranges for NVIDIA's profilers
 
-/// In place of LibTorch's CUDA half.
+/// Takes the place of LibTorch's CUDA half.
 class NotedRanges : public torch::profiler::impl::ProfilerStubs {
  public:
   using Event = torch::profiler::impl::ProfilerVoidEventStub;

@@ -114,7 +114,7 @@ TEST(ArchiveTest, ArraysThatAreStableAreNotCopied) {
   EXPECT_EQ(copy.array("/tied").bytes.data(), archive.array("/stable").bytes.data());
 }
 
-// What is written must be there; a copy of the archive knows it, too.
+// Values that are written must be there; a copy of the archive knows it, too.
 TEST(ArchiveTest, BytesThatArriveLaterAreAwaited) {
   const TemporaryFolder folder;
   std::vector<std::uint8_t> bytes = {0};
