@@ -20,6 +20,18 @@ struct Counters {
 };
 [[gnu::visibility("default")]] Counters counters();
 
+inline Counters operator-(const Counters& now, const Counters& before) {
+  return {.launches = now.launches - before.launches,
+          .synchronizations = now.synchronizations - before.synchronizations,
+          .late_waits = now.late_waits - before.late_waits,
+          .pageable_copies = now.pageable_copies - before.pageable_copies,
+          .host_reads = now.host_reads - before.host_reads,
+          .device_allocations = now.device_allocations - before.device_allocations,
+          .device_frees = now.device_frees - before.device_frees,
+          .host_allocations = now.host_allocations - before.host_allocations,
+          .nccl_calls = now.nccl_calls - before.nccl_calls};
+}
+
 /// A training step begins: what is queued from now on belongs to it.
 [[gnu::visibility("default")]] void begin_step();
 

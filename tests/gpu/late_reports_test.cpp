@@ -2,13 +2,11 @@
 // Steps that are queued before the host knows the result of the previous one.
 #include <lockstep/core/error.hpp>
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
-#include "fake_gpu/step_counters.hpp"
+#include "fake_functions.hpp"
 #include "gpu_test.hpp"
 #include "multirank/engine/poisoned_data.hpp"
 #include "multirank/engine/small_run.hpp"
@@ -20,36 +18,15 @@ namespace late_reports_test {
 
 using fake_gpu::Counters;
 
-/// A function of the fake GPU; null on a real one.
-template <class Function>
-Function* of_fake_gpu(const char* symbol) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, symbol));
-}
-
-const auto kCounters = of_fake_gpu<decltype(fake_gpu::counters)>("_ZN8lockstep8fake_gpu8countersEv");
-const auto kBeginStep = of_fake_gpu<decltype(fake_gpu::begin_step)>("_ZN8lockstep8fake_gpu10begin_stepEv");
-
-Counters difference(const Counters& now, const Counters& before) {
-  return {.launches = now.launches - before.launches,
-          .synchronizations = now.synchronizations - before.synchronizations,
-          .late_waits = now.late_waits - before.late_waits,
-          .pageable_copies = now.pageable_copies - before.pageable_copies,
-          .host_reads = now.host_reads - before.host_reads,
-          .device_allocations = now.device_allocations - before.device_allocations,
-          .device_frees = now.device_frees - before.device_frees,
-          .host_allocations = now.host_allocations - before.host_allocations,
-          .nccl_calls = now.nccl_calls - before.nccl_calls};
-}
-
 /// Counts what each step costs, until the next one begins.
 class CostHook : public Hook {
  public:
   explicit CostHook(std::vector<Counters>& steps) : steps_(&steps) {}
   void before_step(RunView& run) override {
-    const Counters now = kCounters();
-    if (run.progress.step > 0) steps_->push_back(difference(now, before_));
+    const Counters now = fake_gpu::counted();
+    if (run.progress.step > 0) steps_->push_back(now - before_);
     before_ = now;
-    kBeginStep();
+    fake_gpu::note_step();
   }
   bool reads_report(const Progress&) const override { return false; }
 
@@ -188,7 +165,7 @@ class GpuStepCostTest : public GpuLateReportsTest {
  protected:
   void SetUp() override {
     GpuLateReportsTest::SetUp();
-    if (!IsSkipped() && kCounters == nullptr) GTEST_SKIP() << "only the fake GPU counts what a step costs";
+    if (!IsSkipped() && !fake_gpu::is_here()) GTEST_SKIP() << "only the fake GPU counts what a step costs";
   }
 };
 

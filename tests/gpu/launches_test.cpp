@@ -2,14 +2,12 @@
 // Launches of updates, and collectives for what ranks keep equal: their numbers do not grow with the number of tensors.
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <functional>
 
-#include "fake_gpu/step_counters.hpp"
+#include "fake_functions.hpp"
 #include "gpu_test.hpp"
 #include "multirank/parallel/parallel_test.hpp"
 #include "optim/tensor_parameters.hpp"
@@ -20,25 +18,12 @@
 namespace lockstep::parallel {
 namespace launches_test {
 
+using fake_gpu::cost_of;
 using fake_gpu::Counters;
 using testing::OptimSettings;
 
 constexpr std::int64_t kWidth = 16;
 constexpr int kSteps = 4;
-
-/// Of the fake GPU; null on a real one.
-const auto kCounters =
-    reinterpret_cast<decltype(&fake_gpu::counters)>(dlsym(RTLD_DEFAULT, "_ZN8lockstep8fake_gpu8countersEv"));
-
-/// The cost of `work`; zeros on a real GPU.
-Counters cost_of(const std::function<void()>& work) {
-  const Counters before = kCounters != nullptr ? kCounters() : Counters();
-  work();
-  const Counters after = kCounters != nullptr ? kCounters() : Counters();
-  return {.launches = after.launches - before.launches,
-          .pageable_copies = after.pageable_copies - before.pageable_copies,
-          .nccl_calls = after.nccl_calls - before.nccl_calls};
-}
 
 std::vector<std::int64_t> widths_of(int layers) {
   return std::vector<std::int64_t>(static_cast<std::size_t>(layers) + 1, kWidth);
@@ -239,7 +224,7 @@ TEST_F(LaunchesTest, OneCollectiveForBuffersOfOneType) {
     model.to(device_->torch());
     const ModelBuffers buffers(model, *all, {});
     const Counters cost = cost_of([&] { is_average ? buffers.average() : buffers.broadcast_from(1); });
-    if (kCounters != nullptr) {
+    if (fake_gpu::is_here()) {
       EXPECT_EQ(cost.nccl_calls, 2);
     }
     const double of_levels = is_average ? (world_.size() - 1) / 2.0 : 1;
@@ -264,7 +249,7 @@ TEST_F(LaunchesTest, OneCollectiveForPostLocalAverages) {
     for (const at::Tensor& parameter : model->parameters()) parameter.add_(world_.rank());
   });
   const Counters cost = cost_of([&] { local.average_all(wrapper); });
-  if (kCounters != nullptr) {
+  if (fake_gpu::is_here()) {
     EXPECT_EQ(cost.nccl_calls, 1);
   }
   std::vector<at::Tensor> expected;
@@ -288,12 +273,12 @@ TEST_F(LaunchesTest, OneCollectiveForAUnitOfUnequalShards) {
       ParameterStore& store = wrapper.store();
       const auto units = static_cast<std::int64_t>(store.blocks().size());
       const Counters cost = cost_of([&] { store.write([] {}); });
-      if (kCounters != nullptr && stage == 1) {
+      if (fake_gpu::is_here() && stage == 1) {
         EXPECT_EQ(cost.nccl_calls, units);
       }
       const Counters cost_of_gathering =
           cost_of([&] { store.read_whole([&] { expect_equal(on_host(model->parameters()), before, 0); }); });
-      if (kCounters != nullptr && stage == 3) {
+      if (fake_gpu::is_here() && stage == 3) {
         EXPECT_EQ(cost_of_gathering.nccl_calls, units);
       }
     }

@@ -9,6 +9,7 @@
 #include "engine/state/device_copies.hpp"
 #include "engine/state/run_state.hpp"
 #include "fake_functions.hpp"
+#include "fake_gpu/fake_gpu.hpp"
 #include "gpu_test.hpp"
 #include "multirank/engine/small_run.hpp"
 #include "support/temporary_folder.hpp"
@@ -30,7 +31,7 @@ class CostHook : public Hook {
   explicit CostHook(std::map<std::int64_t, Counters>& costs) : costs_(&costs) {}
 
   void before_step(RunView& run) override {
-    (*costs_)[run.progress.step] = fake_gpu::since(begin_);
+    (*costs_)[run.progress.step] = fake_gpu::counted() - begin_;
     fake_gpu::note_step();
     begin_ = fake_gpu::counted();
   }
@@ -72,7 +73,7 @@ TEST_F(GpuSavingCostsTest, ASaveWaitsForNothingButTheComparison) {
   capture(run.trainer, "", world_.is_root(), {}, &copies).await_arrival();
   const Counters before = fake_gpu::counted();
   const checkpoints::Archive archive = capture(run.trainer, "", world_.is_root(), {}, &copies);
-  const Counters cost = fake_gpu::since(before);
+  const Counters cost = fake_gpu::counted() - before;
   EXPECT_EQ(cost.pageable_copies, 0);
   EXPECT_EQ(cost.synchronizations + cost.late_waits, comparisons);
   EXPECT_LE(cost.host_allocations, comparisons);  // LibTorch may not know yet that the last one is free
@@ -115,10 +116,12 @@ TEST_F(GpuSavingCostsTest, WithoutPageLockedMemoryOrdinaryMemoryIsUsed) {
   copies.begin();
   // More than anything that LibTorch has in store.
   const at::Tensor large = values.repeat({32000});
-  fake_gpu::plan({.fault = fake_gpu::Fault::host_memory, .at = 1});
+  const auto plan =
+      fake_gpu::found<void(const fake_gpu::FaultPlan&)>("_ZN8lockstep8fake_gpu10plan_faultERKNS0_9FaultPlanE");
+  plan({.fault = fake_gpu::Fault::host_memory, .at = 1});
   const Counters before = fake_gpu::counted();
   const checkpoints::Array array = copies.queue(large, "values");
-  EXPECT_EQ(fake_gpu::since(before).host_allocations, 0);
+  EXPECT_EQ((fake_gpu::counted() - before).host_allocations, 0);
   copies.arrival()();
   EXPECT_TRUE(at::equal(tensor_over(array), large.cpu()));
 }

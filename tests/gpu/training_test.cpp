@@ -3,8 +3,6 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
-#include <dlfcn.h>
-
 #include <algorithm>
 
 #include "batch/byte_values.hpp"
@@ -12,7 +10,7 @@
 #include "engine/measures/averaged_weights.hpp"
 #include "engine/state/average.hpp"
 #include "engine/state/run_state.hpp"
-#include "fake_gpu/step_counters.hpp"
+#include "fake_functions.hpp"
 #include "gpu_test.hpp"
 #include "models/generators.hpp"
 #include "multirank/engine/small_run.hpp"
@@ -154,22 +152,20 @@ TEST_F(GpuTrainingTest, BytesOfImagesTrainWithTheBitsOfFloats) {
 
 // The fake GPU alone counts. The host would also wait for each copy.
 TEST_F(GpuTrainingTest, TheTableOfBytesIsCopiedOnce) {
-  using Counters = fake_gpu::Counters (*)();
-  const auto counters = reinterpret_cast<Counters>(dlsym(RTLD_DEFAULT, "_ZN8lockstep8fake_gpu8countersEv"));
-  if (counters == nullptr) GTEST_SKIP() << "this GPU does not count copies";
+  if (!fake_gpu::is_here()) GTEST_SKIP() << "this GPU does not count copies";
   const at::Tensor table = torch::arange(3 * 256, at::kFloat).view({3, 256});
   const at::Tensor bytes = torch::arange(3 * 16).to(at::kByte).view({1, 3, 4, 4});
   const at::Tensor expected = batch::values_of_bytes(bytes, table, at::MemoryFormat::Contiguous);
   const at::Tensor on_gpu = bytes.to(device_->torch());
   batch::values_of_bytes(on_gpu, table, at::MemoryFormat::Contiguous);
-  const fake_gpu::Counters before = counters();
   std::vector<at::Tensor> values;
-  for (int i = 0; i < 3; ++i) {
-    values.push_back(batch::values_of_bytes(on_gpu, table, at::MemoryFormat::Contiguous));
-  }
-  const fake_gpu::Counters after = counters();
-  EXPECT_EQ(after.pageable_copies, before.pageable_copies);
-  EXPECT_EQ(after.synchronizations, before.synchronizations);
+  const fake_gpu::Counters cost = fake_gpu::cost_of([&] {
+    for (int i = 0; i < 3; ++i) {
+      values.push_back(batch::values_of_bytes(on_gpu, table, at::MemoryFormat::Contiguous));
+    }
+  });
+  EXPECT_EQ(cost.pageable_copies, 0);
+  EXPECT_EQ(cost.synchronizations, 0);
   for (const at::Tensor& each : values) EXPECT_TRUE(each.cpu().equal(expected));
 }
 

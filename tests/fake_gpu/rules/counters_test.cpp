@@ -27,16 +27,7 @@ namespace counters_test {
 Counters cost(const std::function<void()>& body) {
   const Counters before = counters();
   body();
-  const Counters after = counters();
-  return {.launches = after.launches - before.launches,
-          .synchronizations = after.synchronizations - before.synchronizations,
-          .late_waits = after.late_waits - before.late_waits,
-          .pageable_copies = after.pageable_copies - before.pageable_copies,
-          .host_reads = after.host_reads - before.host_reads,
-          .device_allocations = after.device_allocations - before.device_allocations,
-          .device_frees = after.device_frees - before.device_frees,
-          .host_allocations = after.host_allocations - before.host_allocations,
-          .nccl_calls = after.nccl_calls - before.nccl_calls};
+  return counters() - before;
 }
 
 class Counter : public Rule {
