@@ -8,7 +8,7 @@
 
 #include "fake_functions.hpp"
 #include "gpu_test.hpp"
-#include "multirank/engine/poisoned_data.hpp"
+#include "multirank/engine/changed_digits.hpp"
 #include "multirank/engine/small_run.hpp"
 #include "multirank/parallel/parallel_test.hpp"
 #include "support/temporary_folder.hpp"
@@ -116,14 +116,8 @@ class GpuLateReportsTest : public GpuTest {
     const Registry registry = poisoned_registry(bad_times);
     const Sections sections = sections_of(with(common, settings), registry);
     Seen seen;
-    TrainRequest request{.sections = sections,
-                         .registry = registry,
-                         .checkpoint_directory = world_.broadcast(folder_.path()) + "/" + std::to_string(++runs_),
-                         .config_ini = "",
-                         .environment_json = "{}",
-                         .reporter = [](const Record&) {},
-                         .on_start = [&](std::int64_t step, const auto&) { seen.starts.push_back(step); },
-                         .hooks = {}};
+    TrainRequest request = quiet_request(sections, registry,
+                                         world_.broadcast(folder_.path()) + "/" + std::to_string(++runs_), seen.starts);
     request.hooks.emplace_back(Priority::normal, std::make_unique<SeeingHook>(seen, waits));
     try {
       train(world_, std::move(request));

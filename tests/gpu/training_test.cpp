@@ -13,6 +13,7 @@
 #include "fake_functions.hpp"
 #include "gpu_test.hpp"
 #include "models/generators.hpp"
+#include "multirank/engine/changed_digits.hpp"
 #include "multirank/engine/small_run.hpp"
 #include "multirank/parallel/parallel_test.hpp"
 #include "parallel/reducers/reducer.hpp"
@@ -169,31 +170,13 @@ TEST_F(GpuTrainingTest, TheTableOfBytesIsCopiedOnce) {
   for (const at::Tensor& each : values) EXPECT_TRUE(each.cpu().equal(expected));
 }
 
-/// Digits with classes after the last one.
-class Mislabeled : public data::Dataset {
- public:
-  explicit Mislabeled(std::shared_ptr<const data::Dataset> digits) : digits_(std::move(digits)) {}
-  std::int64_t size() const override { return digits_->size(); }
-  Task task() const override { return digits_->task(); }
-  std::uint64_t digest() const override { return digits_->digest(); }
-  batch::Batch get(std::span<const batch::Draw> draws) const override {
-    batch::Batch batch = digits_->get(draws);
-    batch.set(batch.target_key(), batch.target() + 10);
-    return batch;
-  }
-
- private:
-  std::shared_ptr<const data::Dataset> digits_;
-};
-
 // An assertion on the GPU would end the process, and name no sample.
 TEST_F(GpuTrainingTest, LabelsThatAreNoClassesDoNotReachTheGpu) {
-  Registry registry;
-  registry.sources.push_back({.name = "mislabeled", .help = "", .keys = {}, .open = [](const Section& data) {
-                                data::Splits splits = data::builtin_sources().front().open(data);
-                                splits.train = std::make_shared<Mislabeled>(splits.train);
-                                return splits;
-                              }});
+  const Registry registry = registry_with_changed_digits("mislabeled", []() -> ChangeBatch {
+    return [](batch::Batch& batch, std::span<const batch::Draw>) {
+      batch.set(batch.target_key(), batch.target() + 10);  // no class
+    };
+  });
   SmallRun run(world_, settings("cuda", with(kTwelveSteps, {{"data.name", "mislabeled"}})), registry);
   try {
     run.trainer.train();

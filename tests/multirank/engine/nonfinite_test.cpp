@@ -7,8 +7,8 @@
 
 #include <cmath>
 
+#include "changed_digits.hpp"
 #include "checkpoints/store/store.hpp"
-#include "poisoned_data.hpp"
 #include "small_run.hpp"
 #include "support/program.hpp"
 #include "support/temporary_folder.hpp"
@@ -68,14 +68,8 @@ class NonfiniteTest : public ::testing::Test {
     const Registry registry = poisoned_registry(times);
     const Sections sections = sections_of(with(kEightSteps, settings), registry);
     Seen seen;
-    TrainRequest request{.sections = sections,
-                         .registry = registry,
-                         .checkpoint_directory = world_.broadcast(folder_.path()) + "/" + std::to_string(++runs_),
-                         .config_ini = "",
-                         .environment_json = "{}",
-                         .reporter = [](const Record&) {},
-                         .on_start = [&](std::int64_t step, const auto&) { seen.starts.push_back(step); },
-                         .hooks = {}};
+    TrainRequest request = quiet_request(sections, registry,
+                                         world_.broadcast(folder_.path()) + "/" + std::to_string(++runs_), seen.starts);
     request.hooks.emplace_back(Priority::normal, std::make_unique<SeeingHook>(seen));
     seen.outcome = train(world_, std::move(request));
     return seen;

@@ -63,6 +63,20 @@ class NotingHook : public Hook {
   std::vector<double>* norms_;
 };
 
+/// A request that reports nothing but the steps at which the run starts.
+/// @param sections, registry, starts  outlive the request
+inline TrainRequest quiet_request(const Sections& sections, const Registry& registry, std::string checkpoint_directory,
+                                  std::vector<std::int64_t>& starts) {
+  return {.sections = sections,
+          .registry = registry,
+          .checkpoint_directory = std::move(checkpoint_directory),
+          .config_ini = "",
+          .environment_json = "{}",
+          .reporter = [](const Record&) {},
+          .on_start = [&starts](std::int64_t step, const auto&) { starts.push_back(step); },
+          .hooks = {}};
+}
+
 inline EvaluationResult evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size) {
   return evaluate(strategy.world(), strategy.model(), dataset, {batch_size});
 }

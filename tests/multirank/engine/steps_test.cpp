@@ -12,6 +12,7 @@
 #include <set>
 
 #include "batch/nvtx_range.hpp"
+#include "changed_digits.hpp"
 #include "core/table.hpp"
 #include "engine/measures/target_check.hpp"
 #include "engine/setup/heard_by_peers.hpp"
@@ -147,23 +148,6 @@ TEST(StepsTest, ReductionByHandIsForWholeGradients) {
                ConfigError);
 }
 
-/// Digits with a second input, by which a model knows the class: what it does not look at does not help it.
-class WithHints : public data::Dataset {
- public:
-  explicit WithHints(std::shared_ptr<const data::Dataset> digits) : digits_(std::move(digits)) {}
-  std::int64_t size() const override { return digits_->size(); }
-  Task task() const override { return digits_->task(); }
-  std::uint64_t digest() const override { return digits_->digest(); }
-  batch::Batch get(std::span<const batch::Draw> draws) const override {
-    batch::Batch batch = digits_->get(draws);
-    batch.set("hint", torch::one_hot(batch.target(), 10).to(at::kFloat));
-    return batch;
-  }
-
- private:
-  std::shared_ptr<const data::Dataset> digits_;
-};
-
 /// Sees the hint alone.
 class Hinted : public models::Model {
  public:
@@ -174,13 +158,17 @@ class Hinted : public models::Model {
   std::shared_ptr<models::Linear> head_;
 };
 
+/// The source "hints": digits with a second input, by which a model knows the class. It does not help a model that does
+/// not look at it.
 Registry registry_with_hints() {
-  Registry registry;
-  registry.sources.push_back({.name = "hints", .help = "", .keys = {}, .open = [](const Section& data) {
-                                const data::Splits splits = data::builtin_sources().front().open(data);
-                                return data::Splits{.train = std::make_shared<WithHints>(splits.train),
-                                                    .val = std::make_shared<WithHints>(splits.val)};
-                              }});
+  Registry registry = registry_with_changed_digits(
+      "hints",
+      []() -> ChangeBatch {
+        return [](batch::Batch& batch, std::span<const batch::Draw>) {
+          batch.set("hint", torch::one_hot(batch.target(), 10).to(at::kFloat));
+        };
+      },
+      ChangedSplits::train_and_val);
   registry.models.push_back({.name = "hinted", .help = "", .keys = {}, .make = [](const Section&, const Task&) {
                                return std::shared_ptr<models::Model>(std::make_shared<Hinted>());
                              }});
@@ -334,35 +322,20 @@ TEST(StepsTest, AModelThatSleepsIsAMistakeOfTheProgram) {
 
 constexpr std::int64_t kMislabeled = 20;
 
-/// Digits of which one has the class 10, after the last.
-class Mislabeled : public data::Dataset {
- public:
-  explicit Mislabeled(std::shared_ptr<const data::Dataset> digits) : digits_(std::move(digits)) {}
-  std::int64_t size() const override { return digits_->size(); }
-  Task task() const override { return digits_->task(); }
-  std::uint64_t digest() const override { return digits_->digest(); }
-  batch::Batch get(std::span<const batch::Draw> draws) const override {
-    batch::Batch batch = digits_->get(draws);
-    for (std::size_t i = 0; i < draws.size(); ++i) {
-      if (draws[i].index != kMislabeled) continue;
-      batch.set(batch.target_key(), batch.target().clone());
-      batch.target()[static_cast<std::int64_t>(i)].fill_(10);
-    }
-    return batch;
-  }
-
- private:
-  std::shared_ptr<const data::Dataset> digits_;
-};
-
+/// The source "mislabeled": digits of which one has the class 10, one after the last.
 Registry registry_with_mislabeled() {
-  Registry registry;
-  registry.sources.push_back({.name = "mislabeled", .help = "", .keys = {}, .open = [](const Section& data) {
-                                const data::Splits splits = data::builtin_sources().front().open(data);
-                                return data::Splits{.train = std::make_shared<Mislabeled>(splits.train),
-                                                    .val = std::make_shared<Mislabeled>(splits.val)};
-                              }});
-  return registry;
+  return registry_with_changed_digits(
+      "mislabeled",
+      []() -> ChangeBatch {
+        return [](batch::Batch& batch, std::span<const batch::Draw> draws) {
+          for (std::size_t i = 0; i < draws.size(); ++i) {
+            if (draws[i].index != kMislabeled) continue;
+            batch.set(batch.target_key(), batch.target().clone());
+            batch.target()[static_cast<std::int64_t>(i)].fill_(10);
+          }
+        };
+      },
+      ChangedSplits::train_and_val);
 }
 
 // The rank that loads it names the sample; the others hear of it.
