@@ -7,7 +7,7 @@
 toolchains_of() {
   case $1 in
     clang | mpich) echo "$1" ;;
-    torch-old) echo "torch-2.10.0 torch-2.9.1" ;;
+    torch-old) echo "torch-2.9.1 torch-2.10.0" ;;
     *) die 2 "unknown toolchain '$1'; choose one of: clang, mpich, torch-old" ;;
   esac
 }
