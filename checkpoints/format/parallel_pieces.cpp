@@ -6,7 +6,7 @@
 #include <exception>
 #include <thread>
 
-#include "checkpoints/store/store.hpp"
+#include "checkpoints/format/transfer.hpp"
 #include "core/processors.hpp"
 
 namespace lockstep::checkpoints {

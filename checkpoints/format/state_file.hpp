@@ -10,7 +10,7 @@
 #include "checkpoints/format/digest.hpp"
 #include "checkpoints/format/envelope.hpp"
 #include "checkpoints/format/index.hpp"
-#include "checkpoints/store/store.hpp"
+#include "checkpoints/format/transfer.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "checkpoints/format/names.hpp"
 #include "checkpoints/store/disk.hpp"
 
 /// What the readers of foreign files share.
@@ -101,11 +102,6 @@ class Expansion {
   const Source& source_;
   std::uint64_t left_ = 0;
 };
-
-bool is_utf8(std::string_view text);
-
-/// "tensor 'a'", safe to print.
-std::string quoted(const std::string& kind, const std::string& name);
 
 /// A name of the file as a part of a path.
 /// @throws CheckpointError  empty, too long or no UTF-8

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "checkpoints/store/stale_files.hpp"
-#include "checkpoints/store/store.hpp"
 #include "checkpoints/store/syscalls.hpp"
 
 namespace lockstep::checkpoints {

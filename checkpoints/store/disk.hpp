@@ -69,4 +69,8 @@ void replace_file(const std::string& folder, const std::string& name, std::strin
 void remove_tree(const std::string& path);
 bool exists(const std::string& path);
 
+/// Bytes that this process has read from state files and written to them since its start. Thread-safe.
+std::uint64_t bytes_read() noexcept;
+std::uint64_t bytes_written() noexcept;
+
 }  // namespace lockstep::checkpoints

@@ -36,8 +36,4 @@ std::vector<Verdict> plan_retention(const std::string& directory, const Retentio
 /// @throws CheckpointError  something cannot be deleted
 void retain(const std::string& directory, const RetentionRule& rule);
 
-/// Deletes what retain() was kept from deleting, and temporaries whose process is gone (or, on another host, that are
-/// older than a day).
-void remove_stale_files(const std::string& directory);
-
 }  // namespace lockstep::checkpoints

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "checkpoints/store/disk.hpp"
-#include "checkpoints/store/retention.hpp"
 
 namespace lockstep::checkpoints {
 

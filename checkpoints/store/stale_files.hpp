@@ -23,4 +23,8 @@ void discard(const std::string& directory, const std::string& name);
 /// Everything in a folder, in no particular order; nothing when the folder is missing.
 std::vector<std::string> names_in(const std::string& directory);
 
+/// Deletes what retain() was kept from deleting, and temporaries whose process is gone (or, on another host, that are
+/// older than a day).
+void remove_stale_files(const std::string& directory);
+
 }  // namespace lockstep::checkpoints

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "core/cited.hpp"
+#include "engine/hooks/time_limit.hpp"
 #include "engine/measures/meter_names.hpp"
 #include "engine/saving/saving_settings.hpp"
-#include "engine/setup/session.hpp"
 
 namespace lockstep::parallel {
 class PostLocalSgd;

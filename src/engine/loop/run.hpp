@@ -18,7 +18,7 @@
 #include "engine/loop/run_bounds.hpp"
 #include "engine/loop/run_origin.hpp"
 #include "engine/saving/saves.hpp"
-#include "engine/setup/session.hpp"
+#include "engine/setup/builtin_registry.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/steps/rows.hpp"
 

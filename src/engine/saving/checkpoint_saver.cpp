@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "checkpoints/store/disk.hpp"
+#include "checkpoints/store/stale_files.hpp"
 #include "core/clock.hpp"
 #include "core/message.hpp"
 #include "engine/measures/progress_lines.hpp"

@@ -11,7 +11,9 @@
 #include <span>
 
 #include "checkpoints/store/checkpoint_index.hpp"
+#include "checkpoints/store/disk.hpp"
 #include "checkpoints/store/retention.hpp"
+#include "checkpoints/store/stale_files.hpp"
 #include "checkpoints/store/store.hpp"
 #include "core/clock.hpp"
 #include "core/message.hpp"

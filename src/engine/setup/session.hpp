@@ -7,7 +7,6 @@
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -16,6 +15,10 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "engine/hooks/time_limit.hpp"
+#include "engine/setup/builtin_registry.hpp"
+#include "engine/state/candidates.hpp"
 
 namespace lockstep::checkpoints {
 class Lease;
@@ -26,24 +29,12 @@ namespace lockstep::engine {
 
 class EventStorage;
 
-/// The registry that a configuration chooses from. Defined in registry.hpp, for programs that add rows of their own.
-struct Registry;
-/// Only the built-in rows.
-const Registry& builtin_registry();
-
 /// Every key of every module below the engine.
 KeySpecs all_keys(const Registry& registry);
 
 /// The facts on which the numbers of a run can depend in addition to its configuration, by name: versions of libraries
 /// and compiler, system, processor. Not collective.
 std::vector<std::pair<std::string, std::string>> platform_facts();
-
-/// When a run has to be over.
-struct TimeLimit {
-  std::chrono::steady_clock::time_point end;
-  double seconds = 0;  ///< from the start to the end
-  std::string source;  ///< who says so, for messages
-};
 
 /// The plan of a configuration, before training.
 struct Plan {
@@ -115,13 +106,6 @@ std::vector<LrPoint> find_lr(const mpi::Communicator& world, const Sections& sec
 
 /// Asks for an end after the current step. Safe in a signal handler.
 void request_stop() noexcept;
-
-/// Fails early, on every rank, when `resume` cannot be: see load_or_resume. Collective.
-/// @param local_dir  value of ckpt.local_dir
-/// @return           the checkpoint that is tried first; none for a fresh start, and while checkpoints of an earlier
-///                   start are still on the local disk
-std::optional<std::string> check_resume(const mpi::Communicator& world, const std::string& resume,
-                                        const std::string& checkpoint_directory, const std::string& local_dir);
 
 /// The sentence for a readable checkpoint at which a run of this configuration has ended, by its length or by early
 /// stopping; none if the run would continue from it. Collective: rank 0 reads.

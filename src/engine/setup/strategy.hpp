@@ -20,7 +20,7 @@
 #include "engine/setup/param_dtype.hpp"
 #include "engine/setup/parts.hpp"
 #include "engine/setup/precision.hpp"
-#include "engine/setup/session.hpp"
+#include "engine/setup/builtin_registry.hpp"
 #include "engine/setup/strategy_table.hpp"
 #include "optim/model_average.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <lockstep/core/keys.hpp>
 
-#include "engine/setup/session.hpp"
+#include "engine/setup/builtin_registry.hpp"
 
 namespace lockstep::engine {
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "checkpoints/store/disk.hpp"
 #include "engine/measures/progress_lines.hpp"
 
 namespace lockstep::engine {
