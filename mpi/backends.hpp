@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "mpi/nccl_link.hpp"
 #include "mpi/rendezvous.hpp"
 
 namespace lockstep::mpi {
@@ -27,11 +26,5 @@ std::unique_ptr<Collectives> make_mpi_collectives(Communicator comm, const WaitO
 /// @param host_of_rank  by rank; any numbers
 std::unique_ptr<Collectives> make_hierarchical_collectives(Communicator comm, const std::vector<int>& host_of_rank,
                                                            const WaitOptions& options);
-
-/// Collective.
-/// @param host  for host memory, of the same ranks
-/// @throws ConfigError  two ranks have one GPU, or NCCL versions differ; on every rank
-std::unique_ptr<Collectives> make_nccl_collectives(Communicator comm, std::shared_ptr<const Gpu> gpu,
-                                                   std::unique_ptr<Collectives> host, const NcclOptions& options);
 
 }  // namespace lockstep::mpi

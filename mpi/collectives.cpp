@@ -9,6 +9,7 @@
 #include <string>
 
 #include "mpi/backends.hpp"
+#include "mpi/nccl_collectives.hpp"
 #include "mpi/reduction.hpp"
 #include "mpi/topology.hpp"
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Device memory travels by NCCL, on a stream of its own; host memory by a backend for the CPU.
+#include "mpi/nccl_collectives.hpp"
+
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
@@ -10,9 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "mpi/backends.hpp"
 #include "mpi/messages.hpp"
-#include "mpi/nccl_link.hpp"
 #include "mpi/ordered_collectives.hpp"
 
 namespace lockstep::mpi {
