@@ -16,25 +16,6 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// Removes a folder that was not renamed to its final name.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {
-    if (exists(path_)) remove_tree(path_);  // of this very process: an earlier failure could not remove it
-    make_folder(path_);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const noexcept { return path_; }
-
- private:
-  std::string path_;
-};
-
 std::string text_of_json(const OrderedJson& json, int indent) {
   return json.dump(indent, ' ', false, OrderedJson::error_handler_t::replace);
 }

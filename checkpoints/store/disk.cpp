@@ -257,4 +257,14 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
+TemporaryFolder::TemporaryFolder(std::string path) : path_(std::move(path)) {
+  if (exists(path_)) remove_tree(path_);
+  make_folder(path_);
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;  // readers pass over it, and retain() tries again
+  fs::remove_all(path_, ignored);
+}
+
 }  // namespace lockstep::checkpoints

@@ -69,6 +69,21 @@ void replace_file(const std::string& folder, const std::string& name, std::strin
 void remove_tree(const std::string& path);
 bool exists(const std::string& path);
 
+/// A new folder, which is removed at the end unless it has been renamed.
+class TemporaryFolder {
+ public:
+  /// Replaces a folder of that name, which an earlier failure of this process could not remove.
+  explicit TemporaryFolder(std::string path);
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder();
+
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+};
+
 /// Bytes that this process has read from state files and written to them since its start. Thread-safe.
 std::uint64_t bytes_read() noexcept;
 std::uint64_t bytes_written() noexcept;

@@ -99,26 +99,6 @@ void copy_file(const std::string& from, const std::string& to, const std::stop_t
   target.close();
 }
 
-/// Removes a temporary folder when the write that made it fails.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {
-    if (exists(path_)) remove_tree(path_);  // of this very process: an earlier failure could not remove it
-    make_folder(path_);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;  // readers ignore it, and retain() tries again
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-
-  const std::string& path() const noexcept { return path_; }
-
- private:
-  std::string path_;
-};
-
 }  // namespace
 
 std::vector<std::int64_t> list(const std::string& directory) {

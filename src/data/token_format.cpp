@@ -107,8 +107,8 @@ std::string_view value_after(std::string_view header, std::string_view key, std:
 }
 
 std::optional<TokenFormat> npy_format(Bytes file, const std::string& path) {
-  constexpr std::string_view kMagic = "\x93NUMPY";
-  if (!text_of(file).starts_with(kMagic) || file.size() < 12) return std::nullopt;
+  constexpr std::string_view kNpyMagic = "\x93NUMPY";
+  if (!text_of(file).starts_with(kNpyMagic) || file.size() < 12) return std::nullopt;
   const bool is_long = file[6] > 1;  // the version
   const std::size_t start = is_long ? 12 : 10;
   const std::size_t begin = start + little_endian_at(file, 8, is_long ? 4 : 2);

@@ -151,7 +151,7 @@ std::optional<Shape> state_shape(const Options& options, std::size_t slot, const
   return shape;
 }
 
-KeySpecs keys() {
+KeySpecs lbfgs_keys() {
   return {keys::integer("optim.max_iter", "20", "lbfgs: maximum number of iterations per step", 1, 1e6),
           keys::integer("optim.max_eval", "0",
                         "lbfgs: maximum number of loss evaluations per step. 0 = 5/4 of optim.max_iter", 0, 1e9),
@@ -176,7 +176,7 @@ Rule lbfgs_rule() {
           .help =
               "Limited-memory BFGS, which evaluates the loss several times per step; for large batches, usually with "
               "lr=1 and line_search_fn=strong_wolfe",
-          .keys = keys(),
+          .keys = lbfgs_keys(),
           .read = read,
           .state_names = state_names,
           .kind = ClosureRule{.step = step_by_lbfgs,

@@ -165,7 +165,7 @@ std::optional<Shape> muon_state_shape(const Options&, std::size_t slot, const Sh
   return is_of_matrices == is_matrix(parameter) ? std::optional(parameter) : std::nullopt;
 }
 
-KeySpecs keys() {
+KeySpecs muon_keys() {
   KeySpecs keys = momentum_keys();
   keys.push_back(betas_key());
   keys.push_back(eps_key());
@@ -188,7 +188,7 @@ Rule muon_rule() {
           .help =
               "Muon: orthogonalized momentum for matrices (usually momentum=0.95 and nesterov=true), adamw for other "
               "parameters",
-          .keys = keys(),
+          .keys = muon_keys(),
           .read = read_muon,
           .state_names = muon_state_names,
           .kind = WholeRule{.update = update_muon, .state_shape = muon_state_shape}};

@@ -21,6 +21,9 @@
 #include "engine/measures/meter_names.hpp"
 #include "engine/saving/saving_settings.hpp"
 
+namespace lockstep::checkpoints {
+class Lease;
+}
 namespace lockstep::parallel {
 class PostLocalSgd;
 }
