@@ -53,8 +53,7 @@ class HierarchicalCollectives final : public OrderedCollectives {
   void announce(const Job& job) override { memory_.announce(job); }
   void perform(const Job& job) override;
   void settle(const Job& job) override;
-  void notify_peers(const std::string& reason) override { meeting_.notify_peers(reason); }
-  void give_up(ExitCode code, const std::string& sentence) noexcept override { meeting_.notify_peers(sentence, code); }
+  void notify_peers(const std::string& reason, ExitCode code) noexcept override { meeting_.notify_peers(reason, code); }
   void open(const Job& job) override;
   void take(const Job& job, Slice range, const RangeConsumer& consume) override;
 
@@ -68,6 +67,7 @@ class HierarchicalCollectives final : public OrderedCollectives {
   void all_reduce(const Job& job);
   void all_reduce_staged(const Job& job);
   void reduce_scatter(const Job& job);
+  const std::byte* result_of(const Job& job, const Arrays& arrays, Slice piece);
 
   WaitOptions options_;
   HostLayout layout_;
@@ -76,7 +76,8 @@ class HierarchicalCollectives final : public OrderedCollectives {
   Rendezvous& meeting_;
   Messages messages_;
   HostChain chain_;
-  std::array<std::uint64_t, kMaxJobs> progress_after_{};  ///< of the jobs that were performed
+  std::array<std::uint64_t, kMaxJobs> progress_after_{};                         ///< of the jobs that were performed
+  alignas(64) std::array<std::byte, kPieceElements * kMaxElementBytes> joined_;  ///< a piece of several carriers
 };
 
 std::unique_ptr<Collectives> HierarchicalCollectives::make_part(int color) {
@@ -187,12 +188,25 @@ void HierarchicalCollectives::take(const Job& job, Slice range, const RangeConsu
   settle(job);
   const Arrays* const arrays = memory_.find(job);
   if (arrays == nullptr) return hand_over(job.values, job, range, consume);
+  for_each_chunk(range.count, kPieceElements, [&](std::size_t offset, std::size_t count) {
+    const Slice piece{.begin = range.begin + offset, .count = count};
+    consume(piece.begin, result_of(job, *arrays, piece), count);
+  });
+}
+
+/// A piece of the result in the slot of its carrier; a copy if a border between carriers cuts it.
+const std::byte* HierarchicalCollectives::result_of(const Job& job, const Arrays& arrays, Slice piece) {
+  const std::size_t element_bytes = job.element_bytes();
   for (int carrier = 0; carrier < layout_.carriers(); ++carrier) {
-    const Slice slice = slice_of(job.call.count, carrier, layout_.carriers(), job.element_bytes());
-    const std::size_t begin = std::max(range.begin, slice.begin);
-    const std::size_t end = std::min(range.begin + range.count, slice.begin + slice.count);
-    if (begin < end) hand_over(arrays->first[carrier], job, {.begin = begin, .count = end - begin}, consume);
+    const Slice slice = slice_of(job.call.count, carrier, layout_.carriers(), element_bytes);
+    const std::size_t begin = std::max(piece.begin, slice.begin);
+    const std::size_t end = std::min(piece.begin + piece.count, slice.begin + slice.count);
+    if (begin >= end) continue;
+    const std::byte* const part = arrays.first[carrier] + begin * element_bytes;
+    if (end - begin == piece.count) return part;
+    std::memcpy(joined_.data() + (begin - piece.begin) * element_bytes, part, (end - begin) * element_bytes);
   }
+  return joined_.data();
 }
 
 }  // namespace

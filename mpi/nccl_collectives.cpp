@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <exception>
 #include <stdexcept>
 #include <unistd.h>
 #include <utility>
@@ -90,31 +91,56 @@ void require_compatible(const Communicator& comm, const Gpu& gpu) {
 
 class NcclCollectives final : public OrderedCollectives {
  public:
+  /// An object and the parts that were split from it: a graph may have operations of each.
+  struct Family {
+    std::vector<NcclCollectives*> members = {};  ///< in the order in which they were made
+    CaptureOrder order = {};
+  };
+
   NcclCollectives(Communicator comm, std::shared_ptr<const Gpu> gpu, std::unique_ptr<Collectives> host,
-                  const NcclOptions& options)
+                  const NcclOptions& options, std::shared_ptr<Family> family)
       : OrderedCollectives(comm.rank(), comm.size()),
         comm_(std::move(comm)),
         gpu_(std::move(gpu)),
         host_(std::move(host)),
         options_(options),
         messages_(Communicator(comm_.handle()), options.wait),
-        slots_(kMaxJobs) {}
+        slots_(kMaxJobs),
+        family_(std::move(family)) {
+    family_->members.push_back(this);
+  }
+  ~NcclCollectives() override { std::erase(family_->members, this); }
 
   std::string_view name() const noexcept override { return "nccl"; }
   bool has_device_buckets() const noexcept override { return true; }
   bool has_failed() const noexcept override { return link_ && link_->has_failed(); }
 
   void begin_capture() override {
-    OrderedCollectives::begin_capture();
-    link()->begin_capture();  // not in the recording: to connect, ranks wait for each other
+    link();  // not in the recording: to connect, ranks wait for each other
+    family_->order = {};
+    for (NcclCollectives* const member : family_->members) {
+      member->OrderedCollectives::begin_capture();
+      if (member->link_) member->link_->begin_capture(family_->order);
+    }
   }
   void end_capture() override {
-    OrderedCollectives::end_capture();
-    if (link_) link_->end_capture();
+    std::exception_ptr fault;
+    for (NcclCollectives* const member : family_->members) {
+      member->OrderedCollectives::end_capture();
+      try {
+        if (member->link_) member->link_->end_capture();
+      } catch (const std::exception&) {
+        if (!fault) fault = std::current_exception();
+      }
+    }
+    if (fault) std::rethrow_exception(fault);
   }
+  /// Every link watches the graph: where a peer has failed, each must end its own operations.
   void replay(const std::function<void()>& launch) override {
-    if (!link_) return launch();
-    link_->replay(launch);
+    link_ ? link_->replay(launch) : launch();
+    for (const NcclCollectives* const member : family_->members) {
+      if (member != this && member->link_) member->link_->replay({});
+    }
   }
 
  protected:
@@ -127,7 +153,9 @@ class NcclCollectives final : public OrderedCollectives {
   }
 
   std::unique_ptr<Collectives> make_part(int color) override {
-    return make_nccl_collectives(comm_.split(color, rank()), gpu_, host_->split(color), options_);
+    Communicator part = comm_.split(color, rank());
+    require_compatible(part, *gpu_);
+    return std::make_unique<NcclCollectives>(std::move(part), gpu_, host_->split(color), options_, family_);
   }
 
   void announce(const Job& job) override {
@@ -222,6 +250,9 @@ class NcclCollectives final : public OrderedCollectives {
   void queue(const Job& job) {
     const gpu::ModuleApi& api = gpu_->api();
     const Call& call = job.call;
+    if (is_capturing() && !link_) {
+      throw std::runtime_error("ranks would have to be connected for their first " + describe(call));
+    }
     link()->start(call, [&](gpu::Link* link) -> gpu::Fault {
       switch (call.kind) {
         case Kind::all_reduce:
@@ -261,6 +292,7 @@ class NcclCollectives final : public OrderedCollectives {
   Messages messages_;
   std::shared_ptr<NcclLink> link_;  // null until it is needed
   std::vector<JobSlot> slots_;      // by sequence number
+  std::shared_ptr<Family> family_;
   std::uint64_t compared_ = 0;
 };
 
@@ -269,7 +301,8 @@ class NcclCollectives final : public OrderedCollectives {
 std::unique_ptr<Collectives> make_nccl_collectives(Communicator comm, std::shared_ptr<const Gpu> gpu,
                                                    std::unique_ptr<Collectives> host, const NcclOptions& options) {
   require_compatible(comm, *gpu);
-  return std::make_unique<NcclCollectives>(std::move(comm), std::move(gpu), std::move(host), options);
+  return std::make_unique<NcclCollectives>(std::move(comm), std::move(gpu), std::move(host), options,
+                                           std::make_shared<NcclCollectives::Family>());
 }
 
 }  // namespace lockstep::mpi

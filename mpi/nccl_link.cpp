@@ -153,7 +153,7 @@ void NcclLink::settle(const std::string& what, double limit_s) {
 
 /// What was started last is on the stream for good, and its end is marked. Until then NCCL takes no other call.
 void NcclLink::end_launch() {
-  std::deque<Started>& operations = is_capturing_ ? captured_ : operations_;
+  std::deque<Started>& operations = order_ != nullptr ? captured_ : operations_;
   if (!operations.empty()) end_launch_of(operations.back());  // only this thread adds and removes
 }
 
@@ -184,37 +184,41 @@ void NcclLink::forget_finished() {
 void NcclLink::start(const Call& call, const Operation& operation) {
   throw_if_failed();
   end_launch();
-  if (!is_capturing_) forget_finished();
+  if (order_ != nullptr) return record(call, operation);
+  forget_finished();
   {
     const std::lock_guard hold(mutex_);
-    (is_capturing_ ? captured_ : operations_).push_back({.call = call, .since = Clock::now(), .end = nullptr});
+    operations_.push_back({.call = call, .since = Clock::now(), .end = nullptr});
   }
   check(operation(link_), describe(call));
-  // NCCL launches on a thread of its own: until it has, nobody else may add to the graph.
-  if (is_capturing_) end_launch();
+}
+
+void NcclLink::record(const Call& call, const Operation& operation) {
+  if (order_->last != nullptr) check(api().follow_event(link_, order_->last), describe(call));
+  captured_.push_back({.call = call, .since = Clock::now(), .end = nullptr});
+  check(operation(link_), describe(call));
+  end_launch();  // NCCL launches on a thread of its own: until it has, nobody else may add to the graph
+  order_->last = captured_.back().end;
 }
 
 void NcclLink::await(std::uint64_t sequence) {
   throw_if_failed();
   end_launch();
-  const std::deque<Started>& operations = is_capturing_ ? captured_ : operations_;
+  const std::deque<Started>& operations = order_ != nullptr ? captured_ : operations_;
   const auto found = std::find_if(operations.begin(), operations.end(),
                                   [sequence](const Started& started) { return started.call.sequence == sequence; });
   if (found == operations.end()) return;  // it is over
   check(api().await(link_, found->end), describe(found->call));
 }
 
-void NcclLink::begin_capture() {
+void NcclLink::begin_capture(CaptureOrder& order) {
   throw_if_failed();
-  end_launch();
-  forget_finished();
-  // The stream of the graph must not wait for events from before it: it does so now.
-  if (!operations_.empty()) check(api().await(link_, operations_.back().end), describe(operations_.back().call));
-  is_capturing_ = true;
+  end_launch();  // the module waits for it, and for all that is on the device, before a stream is captured
+  order_ = &order;
 }
 
 void NcclLink::end_capture() {
-  if (!is_capturing_) return;
+  if (order_ == nullptr) return;
   std::exception_ptr fault;
   try {
     end_launch();
@@ -223,14 +227,14 @@ void NcclLink::end_capture() {
   } catch (const std::exception&) {
     fault = std::current_exception();
   }
-  is_capturing_ = false;
+  order_ = nullptr;
   captured_.clear();
   if (fault) std::rethrow_exception(fault);
 }
 
 void NcclLink::replay(const std::function<void()>& launch) {
   start({.kind = Kind::replay}, [&](gpu::Link* link) {
-    launch();
+    if (launch) launch();
     return api().follow(link);
   });
   end_launch();

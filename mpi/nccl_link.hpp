@@ -21,6 +21,11 @@
 
 namespace lockstep::mpi {
 
+/// The operation that was recorded last in the capture at hand, on whichever link.
+struct CaptureOrder {
+  gpu::Event* last = nullptr;  ///< null = none was
+};
+
 struct NcclOptions {
   WaitOptions wait = {};
   double diagnosis_limit_s = 10;  ///< for the peers to say where they are, once an operation is late
@@ -52,10 +57,14 @@ class NcclLink {
   void await(std::uint64_t sequence);
 
   /// Until end_capture, operations are recorded in a graph of the current stream. The watch does not know of them.
-  void begin_capture();
+  /// NCCL's communicators must not wait for each other: where a graph has operations of several links, each operation
+  /// follows the one before, so that every rank runs them in one order.
+  /// @param order  of the links that record together; outlives the capture
+  void begin_capture(CaptureOrder& order);
   /// Before the capture of the stream ends. The current stream is behind all operations.
   void end_capture();
-  /// Runs `launch`, which queues a graph with operations of this link on the current stream, and watches it.
+  /// Runs `launch`, which queues a graph with operations of this link on the current stream, and watches it. With an
+  /// empty `launch`, watches a graph that was queued already.
   void replay(const std::function<void()>& launch);
 
   /// Zeroed device memory, which keeps `link` alive.
@@ -81,6 +90,7 @@ class NcclLink {
   void connect(const Communicator& comm);
   /// Waits, in the calling thread, until NCCL has done what the last call began.
   void settle(const std::string& what, double limit_s);
+  void record(const Call& call, const Operation& operation);
   void end_launch();
   void end_launch_of(Started& last);
   void forget_finished();
@@ -103,8 +113,8 @@ class NcclLink {
   Messages diagnosis_;
   mutable std::recursive_mutex mutex_;  ///< of operations_ and failure_
   std::deque<Started> operations_;
-  bool is_capturing_ = false;
-  std::deque<Started> captured_;  // in the capture at hand
+  CaptureOrder* order_ = nullptr;  // null = no capture is under way
+  std::deque<Started> captured_;   // in the capture at hand
   Failure failure_;
   std::atomic<bool> has_failed_{false};
   std::condition_variable_any wakes_;

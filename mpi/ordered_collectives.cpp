@@ -75,7 +75,7 @@ void OrderedCollectives::guard(Work work) {
     work();
   } catch (const std::exception& error) {
     failure_ = error.what();
-    notify_peers(failure_);
+    notify_peers(failure_, ExitCode::communication);
     throw;
   }
 }
@@ -132,7 +132,13 @@ std::unique_ptr<Collectives> OrderedCollectives::split(int color) {
   complete({.call = {.kind = Kind::split}});
   std::unique_ptr<Collectives> part;
   remember_failure([&] { part = make_part(color); });
+  if (auto* const ordered = dynamic_cast<OrderedCollectives*>(part.get())) ordered->join(family_);
   return part;
+}
+
+void OrderedCollectives::join(const std::shared_ptr<Family>& family) {
+  family_ = family;
+  family_->push_back(this);
 }
 
 Ticket OrderedCollectives::start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {

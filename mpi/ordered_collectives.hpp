@@ -6,8 +6,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "mpi/chunks.hpp"
 #include "mpi/job.hpp"
@@ -18,7 +20,9 @@ namespace lockstep::mpi {
 /// off in order, in `wait` or in a call that blocks. After a failure every member throws: the ranks are out of step.
 class OrderedCollectives : public Collectives {
  public:
-  OrderedCollectives(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
+  OrderedCollectives(int rank, int world_size)
+      : rank_(rank), world_size_(world_size), family_(std::make_shared<Family>(1, this)) {}
+  ~OrderedCollectives() override { std::erase(*family_, this); }
 
   int rank() const noexcept final { return rank_; }
   int world_size() const noexcept final { return world_size_; }
@@ -39,10 +43,15 @@ class OrderedCollectives : public Collectives {
   Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) final;
   void barrier() final;
 
+  void give_up(ExitCode code, const std::string& sentence) noexcept final {
+    for (OrderedCollectives* const member : *family_) member->notify_peers(sentence, code);
+  }
+
   /// The numbers of recorded calls are given again after the recording: ranks whose recordings ended at different calls
   /// stay in step.
   void begin_capture() override;
   void end_capture() override;
+  bool is_capturing() const noexcept final { return before_capture_.has_value(); }
 
  protected:
   static constexpr std::size_t kMaxElementBytes = 8;
@@ -52,8 +61,6 @@ class OrderedCollectives : public Collectives {
   virtual BucketMemory allocate(std::size_t bytes) = 0;
   virtual std::unique_ptr<Collectives> make_part(int color) = 0;
 
-  bool is_capturing() const noexcept { return before_capture_.has_value(); }
-
   /// Lets the peers see that this rank has come to a call. Does not wait.
   virtual void announce(const Job&) {}
   /// Waits for the peers and does this rank's work.
@@ -61,7 +68,7 @@ class OrderedCollectives : public Collectives {
   /// Waits until all peers have done their work on this job and on those before.
   virtual void settle(const Job&) {}
   /// Lets the peers know that this rank has failed, where they do not.
-  virtual void notify_peers(const std::string&) {}
+  virtual void notify_peers(const std::string& /*reason*/, ExitCode) noexcept {}
 
   /// Instead of `perform`, for a reduction that is taken by ranges: `open`, then `take` for each range.
   virtual void open(const Job& job) { perform(job); }
@@ -78,6 +85,10 @@ class OrderedCollectives : public Collectives {
   void reduce_pieces(const Job& job, Slice range, const RangeConsumer& consume, ArraysFrom arrays_from);
 
  private:
+  /// An object and all that were split from it: a peer may wait in any of them.
+  using Family = std::vector<OrderedCollectives*>;
+
+  void join(const std::shared_ptr<Family>& family);
   Ticket start(Job job);
   Ticket start_lanes(Kind kind, void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
                      const LaneTree& tree);
@@ -107,6 +118,7 @@ class OrderedCollectives : public Collectives {
 
   int rank_;
   int world_size_;
+  std::shared_ptr<Family> family_;
   Numbers at_;
   std::optional<Numbers> before_capture_;  ///< while one is under way
   std::array<Job, kMaxJobs> jobs_;

@@ -43,8 +43,7 @@ class ShmCollectives final : public OrderedCollectives {
   void announce(const Job& job) override { memory_.announce(job); }
   void perform(const Job& job) override;
   void settle(const Job& job) override;
-  void notify_peers(const std::string& reason) override { meeting_.notify_peers(reason); }
-  void give_up(ExitCode code, const std::string& sentence) noexcept override { meeting_.notify_peers(sentence, code); }
+  void notify_peers(const std::string& reason, ExitCode code) noexcept override { meeting_.notify_peers(reason, code); }
   void open(const Job& job) override;
   void take(const Job& job, Slice range, const RangeConsumer& consume) override;
 

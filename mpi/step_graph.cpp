@@ -4,6 +4,7 @@
 #include <lockstep/core/error.hpp>
 
 #include <exception>
+#include <stdexcept>
 #include <utility>
 
 namespace lockstep::mpi {
@@ -22,10 +23,14 @@ std::string fault_of(const Work& work) {
   }
 }
 
+void require_done(gpu::Fault fault) {
+  if (fault != nullptr) throw std::runtime_error(fault);
+}
+
 }  // namespace
 
-StepGraph::StepGraph(std::shared_ptr<const Gpu> gpu, Collectives& collectives)
-    : gpu_(std::move(gpu)), collectives_(&collectives) {}
+StepGraph::StepGraph(std::shared_ptr<const Gpu> gpu, Collectives& collectives, const StepGraph* beside)
+    : gpu_(std::move(gpu)), collectives_(&collectives), beside_(beside) {}
 
 StepGraph::~StepGraph() {
   if (graph_ != nullptr) gpu_->api().destroy(graph_);
@@ -38,7 +43,8 @@ void StepGraph::use_stream(const Gpu& gpu) {
 
 std::string StepGraph::record(const std::function<void()>& body) {
   collectives_->begin_capture();
-  if (const gpu::Fault fault = gpu_->api().begin_capture(gpu_->index(), &graph_); fault != nullptr) {
+  const gpu::Graph* const beside = beside_ != nullptr ? beside_->graph_ : nullptr;
+  if (const gpu::Fault fault = gpu_->api().begin_capture(gpu_->index(), beside, &graph_); fault != nullptr) {
     const std::string reason = fault;
     collectives_->end_capture();
     return reason;
@@ -49,6 +55,16 @@ std::string StepGraph::record(const std::function<void()>& body) {
   const gpu::Fault fault = gpu_->api().end_capture(graph_);  // in any case, or the stream stays unusable
   if (reason.empty() && fault != nullptr) reason = fault;
   return reason;
+}
+
+std::uint64_t StepGraph::draw_offset() const {
+  std::uint64_t offset = 0;
+  require_done(gpu_->api().draw_offset(graph_, &offset));
+  return offset;
+}
+
+void StepGraph::set_draw_offset(std::uint64_t offset) const {
+  require_done(gpu_->api().set_draw_offset(graph_, offset));
 }
 
 void StepGraph::launch() {

@@ -3,6 +3,7 @@
 
 #include <lockstep/mpi/collectives.hpp>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,8 +17,10 @@ namespace lockstep::mpi {
 /// reads and writes the same memory in every launch.
 class StepGraph {
  public:
-  /// @param collectives  of all operations in the graph; outlives it
-  StepGraph(std::shared_ptr<const Gpu> gpu, Collectives& collectives);
+  /// @param collectives  of all operations in the graph, also those of its parts (Collectives::split); outlives it
+  /// @param beside       null, or a graph of which this one uses the memory, too: the graphs are always launched one
+  ///                     after the other, in the order in which they were recorded. Outlives `record`
+  StepGraph(std::shared_ptr<const Gpu> gpu, Collectives& collectives, const StepGraph* beside = nullptr);
   ~StepGraph();
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
@@ -29,6 +32,9 @@ class StepGraph {
   /// Runs `body`, which queues work, and records that work without doing it. Once. Collective if `body` is.
   /// @return  why it could not be recorded, in the words of whoever found out; empty = it can be launched
   std::string record(const std::function<void()>& body);
+  /// While it is recorded: the place of LibTorch's generator in the random numbers of the graph.
+  std::uint64_t draw_offset() const;
+  void set_draw_offset(std::uint64_t offset) const;
   /// After `record` has succeeded. Does not wait for the work. Collective if the body is.
   /// @throws CommError  the GPU or a peer has failed
   void launch();
@@ -36,6 +42,7 @@ class StepGraph {
  private:
   std::shared_ptr<const Gpu> gpu_;
   Collectives* collectives_;
+  const StepGraph* beside_;
   gpu::Graph* graph_ = nullptr;
 };
 

@@ -159,6 +159,11 @@ void Link::follow_current_stream() {
   check(cudaStreamWaitEvent(stream_.get(), begin_.get(), 0), "cudaStreamWaitEvent");
 }
 
+void Link::follow(const Event& event) const {
+  choose(device_);
+  check(cudaStreamWaitEvent(stream_.get(), event.handle.get(), 0), "cudaStreamWaitEvent");
+}
+
 void Link::all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {
   choose(device_);
   follow_current_stream();

@@ -54,6 +54,7 @@ struct Link {
   void drop(Event* event);
   /// Has the link's stream wait for what the current stream has so far.
   void follow_current_stream();
+  void follow(const Event& event) const;
 
  private:
   /// Checks what `call(communicator)` returns; nobody aborts the communicator meanwhile.

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "mpi/gpu/fault.hpp"
 #include "mpi/gpu/link.hpp"
@@ -21,11 +22,17 @@
 
 namespace lockstep::mpi::gpu {
 
+/// LibTorch shows the states of generators, as they are in a capture, to graphs only.
+struct RecordedGraph : at::cuda::CUDAGraph {
+  /// In a capture.
+  at::CUDAGeneratorState& draws() const { return *captured_generator_states_.begin()->first; }
+};
+
 struct Graph {
   c10::DeviceIndex device = 0;
-  at::cuda::MempoolId_t pool = at::cuda::graph_pool_handle();
+  at::cuda::MempoolId_t pool;
   at::Generator generator;  ///< a copy of LibTorch's, made before the capture
-  at::cuda::CUDAGraph recorded;
+  RecordedGraph recorded;
 };
 
 namespace {
@@ -166,6 +173,10 @@ Fault follow(Link* link) {
   return guarded([&] { link->follow_current_stream(); });
 }
 
+Fault follow_event(Link* link, Event* event) {
+  return guarded([&] { link->follow(*event); });
+}
+
 Fault use_stream(int device) {
   return guarded([&] {
     choose(device);
@@ -200,12 +211,13 @@ void clean_up_failed_capture(Graph& graph) noexcept {
 
 /// Blocks that LibTorch has cached cannot serve the pool of a graph, and cannot be freed while it is recorded. Other
 /// threads, such as the one that watches NCCL, continue to ask for their events.
-Fault begin_capture(int device, Graph** graph) {
+Fault begin_capture(int device, const Graph* beside, Graph** graph) {
   return guarded([&] {
     choose(device);
     free_cached_memory();
     auto made = std::make_unique<Graph>();
     made->device = static_cast<c10::DeviceIndex>(device);
+    made->pool = beside != nullptr ? beside->pool : at::cuda::graph_pool_handle();
     made->generator = at::cuda::detail::getDefaultCUDAGenerator(made->device).clone();
     try {
       made->recorded.capture_begin(made->pool, cudaStreamCaptureModeThreadLocal);
@@ -225,6 +237,17 @@ Fault end_capture(Graph* graph) {
       clean_up_failed_capture(*graph);
       throw;
     }
+  });
+}
+
+Fault draw_offset(Graph* graph, std::uint64_t* offset) {
+  return guarded([&] { *offset = graph->recorded.draws().offset_intragraph_; });
+}
+
+Fault set_draw_offset(Graph* graph, std::uint64_t offset) {
+  return guarded([&] {
+    auto& place = graph->recorded.draws().offset_intragraph_;  // its type depends on the version of LibTorch
+    place = static_cast<std::remove_reference_t<decltype(place)>>(offset);
   });
 }
 
@@ -261,8 +284,11 @@ ModuleApi make_api() {
                 .is_over = is_over,
                 .drop = drop,
                 .follow = follow,
+                .follow_event = follow_event,
                 .use_stream = use_stream,
                 .begin_capture = begin_capture,
+                .draw_offset = draw_offset,
+                .set_draw_offset = set_draw_offset,
                 .end_capture = end_capture,
                 .launch = launch,
                 .destroy = destroy};

@@ -19,7 +19,7 @@ using Fault = const char*;
 inline constexpr const char* kDeviceFault = "the GPU failed: ";
 
 inline constexpr std::size_t kUniqueIdBytes = 128;
-inline constexpr std::uint32_t kApiVersion = 4;  ///< grows with every change of this file
+inline constexpr std::uint32_t kApiVersion = 5;  ///< grows with every change of this file
 
 struct Link;   ///< one rank's end of an NCCL communicator, with a stream of its own
 struct Event;  ///< a point in that stream
@@ -82,12 +82,21 @@ struct ModuleApi {
   Fault (*drop)(Link* link, Event* event) = nullptr;
   /// Queues nothing, but puts the link's next mark behind the work that the current stream has so far.
   Fault (*follow)(Link* link) = nullptr;
+  /// Has the operations that come next on the link wait for an event of any link.
+  Fault (*follow_event)(Link* link, Event* event) = nullptr;
 
   /// Gives the calling thread, for good, a current stream that can be captured: the default one cannot.
   Fault (*use_stream)(int device) = nullptr;
-  /// Until `end_capture`, work that is queued on the current stream is recorded and not done. A call that waits for the
-  /// GPU fails, and the capture with it. No event may be asked whether it is over in the meantime.
-  Fault (*begin_capture)(int device, Graph** graph) = nullptr;
+  /// Waits until the device is idle: a captured stream cannot wait for an event from before. Until `end_capture`, work
+  /// that is queued on the current stream is recorded and not done. A call that waits for the GPU fails, and the
+  /// capture with it. No event may be asked whether it is over in the meantime.
+  /// @param beside  null, or a graph of which the new one uses the memory, too. They must be launched one after the
+  ///                other, in the order in which they were recorded; each can be launched several times in succession
+  Fault (*begin_capture)(int device, const Graph* beside, Graph** graph) = nullptr;
+  /// In a capture: the place of LibTorch's generator in the random numbers of the graph, and a return to an earlier
+  /// one.
+  Fault (*draw_offset)(Graph* graph, std::uint64_t* offset) = nullptr;
+  Fault (*set_draw_offset)(Graph* graph, std::uint64_t offset) = nullptr;
   /// @return  not null: the graph can only be destroyed
   Fault (*end_capture)(Graph* graph) = nullptr;
   /// Queues the recorded work on the current stream. Random numbers are drawn by the current state of LibTorch's

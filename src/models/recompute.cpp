@@ -3,7 +3,6 @@
 
 #include <lockstep/core/error.hpp>
 
-#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
@@ -19,6 +18,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "models/generators.hpp"
 #include "models/taps.hpp"
 
 namespace lockstep::models {
@@ -34,41 +34,27 @@ thread_local const Block* recomputed_block = nullptr;
 /// What a forward depends on in addition to its inputs and parameters: taps, random numbers and autocast.
 class Surroundings {
  public:
-  static Surroundings now(c10::Device device) {
-    Surroundings result;
-    result.taps_ = active_taps();
-    result.generators_.push_back(at::globalContext().defaultGenerator(at::kCPU));
-    if (!device.is_cpu()) result.generators_.push_back(at::globalContext().defaultGenerator(device));
-    for (at::Generator& generator : result.generators_) {
-      const std::lock_guard<std::mutex> hold(generator.mutex());
-      result.states_.push_back(generator.get_state());
-    }
-    result.device_type_ = device.type();
-    result.casts_ = at::autocast::is_autocast_enabled(device.type());
-    result.cast_type_ = at::autocast::get_autocast_dtype(device.type());
-    return result;
-  }
+  /// As they are now.
+  explicit Surroundings(c10::Device device)
+      : taps_(active_taps()),
+        draws_(GeneratorStates::now(device)),
+        casts_(at::autocast::is_autocast_enabled(device.type())),
+        cast_type_(at::autocast::get_autocast_dtype(device.type())) {}
 
   void establish() const {
-    for (std::size_t i = 0; i < generators_.size(); ++i) {
-      at::Generator generator = generators_[i];
-      const std::lock_guard<std::mutex> hold(generator.mutex());
-      generator.set_state(states_[i]);
-    }
-    at::autocast::set_autocast_enabled(device_type_, casts_);
-    at::autocast::set_autocast_dtype(device_type_, cast_type_);
+    draws_.establish();
+    at::autocast::set_autocast_enabled(device().type(), casts_);
+    at::autocast::set_autocast_dtype(device().type(), cast_type_);
   }
 
-  c10::Device device() const { return generators_.back().device(); }
+  c10::Device device() const noexcept { return draws_.device(); }
   const std::vector<Tap>& taps() const noexcept { return taps_; }
 
  private:
   std::vector<Tap> taps_;
-  std::vector<at::Generator> generators_;
-  std::vector<at::Tensor> states_;
-  c10::DeviceType device_type_ = at::kCPU;
-  bool casts_ = false;
-  at::ScalarType cast_type_ = at::kFloat;
+  GeneratorStates draws_;
+  bool casts_;
+  at::ScalarType cast_type_;
 };
 
 /// Casts of parameters made without a graph must not be found by a forward that needs one, and the other way round.
@@ -95,7 +81,7 @@ Tensors run_again(Block& block, const Tensors& inputs, const Surroundings& surro
       recomputed_block = block;
     }
   };
-  const Restore restore{Surroundings::now(surroundings.device()), std::exchange(recomputed_block, &block)};
+  const Restore restore{Surroundings(surroundings.device()), std::exchange(recomputed_block, &block)};
   const NoAutocastCache no_cache;
   const ScopedTaps same_taps(surroundings.taps());
   const torch::AutoGradMode with_gradients(true);
@@ -282,7 +268,7 @@ Tensors recompute_through(Block& block, const Tensors& inputs, RecomputeMode mod
   const bool is_watched =
       std::any_of(inputs.begin(), inputs.end(), [](const auto& t) { return t.defined() && t.requires_grad(); });
   if (!is_watched && parameters.empty()) return next(inputs);
-  Surroundings surroundings = Surroundings::now(device_of(inputs, parameters));
+  Surroundings surroundings(device_of(inputs, parameters));
   Tensors outputs;
   {
     const NoAutocastCache no_cache;

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "optim/live_numbers.hpp"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
 namespace lockstep::optim {
 
 LiveNumbers::LiveNumbers(at::Device device)
-    : on_device_(at::zeros({kMaxNumbers}, at::TensorOptions().dtype(at::kDouble).device(device))),
-      on_host_(device.is_cpu() ? on_device_
-                               : at::zeros({kMaxNumbers}, at::TensorOptions().dtype(at::kDouble).pinned_memory(true))) {
-}
+    : on_device_(at::zeros({kMaxNumbers}, at::TensorOptions().dtype(at::kDouble).device(device))) {}
 
 at::Tensor LiveNumbers::number(Value value) {
   const auto at = static_cast<std::int64_t>(numbers_.size());
   if (at == kMaxNumbers) throw std::runtime_error("the step has too many numbers that change");
-  on_host_.mutable_data_ptr<double>()[at] = value();
+  if (on_device_.is_cpu()) on_device_.mutable_data_ptr<double>()[at] = value();
   numbers_.push_back(std::move(value));
   return on_device_.select(0, at);
 }
@@ -28,18 +25,19 @@ void LiveNumbers::fixed(Value value) {
   fixed_.push_back({std::move(value), recorded});
 }
 
+bool LiveNumbers::holds() const {
+  return std::all_of(fixed_.begin(), fixed_.end(), [](const Fixed& each) { return each.value() == each.recorded; });
+}
+
 bool LiveNumbers::refresh() {
-  for (const Fixed& each : fixed_) {
-    if (each.value() != each.recorded) return false;
-  }
-  if (copied_) copied_->synchronize();
-  auto* const values = on_host_.mutable_data_ptr<double>();
+  if (!holds()) return false;
+  const at::Tensor here = on_device_.narrow(0, 0, static_cast<std::int64_t>(numbers_.size()));
+  // LibTorch gives pinned memory away again only when copies from it are over.
+  const at::Tensor on_host =
+      here.is_cpu() ? here : at::empty(here.sizes(), here.options().device(at::kCPU).pinned_memory(true));
+  auto* const values = on_host.mutable_data_ptr<double>();
   for (std::size_t i = 0; i < numbers_.size(); ++i) values[i] = numbers_[i]();
-  if (on_device_.is_cpu()) return true;
-  const auto count = static_cast<std::int64_t>(numbers_.size());
-  on_device_.narrow(0, 0, count).copy_(on_host_.narrow(0, 0, count), /*non_blocking=*/true);
-  if (!copied_) copied_.emplace(on_device_.device().type());
-  copied_->record(c10::impl::VirtualGuardImpl(on_device_.device().type()).getStream(on_device_.device()));
+  if (!here.is_cpu()) here.copy_(on_host, /*non_blocking=*/true);
   return true;
 }
 

@@ -4,11 +4,9 @@
 #include <lockstep/optim/tensor_update.hpp>
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Event.h>
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <vector>
 
 namespace lockstep::optim {
@@ -32,11 +30,12 @@ class LiveNumbers {
   /// @throws std::runtime_error  there are kMaxNumbers
   at::Tensor number(Value value);
   void fixed(Value value);
+  /// Whether all fixed ones are as they were recorded.
+  bool holds() const;
   /// How many numbers and fixed ones were declared.
   std::size_t size() const noexcept { return numbers_.size() + fixed_.size(); }
 
-  /// Queues the numbers of the step at hand, before the launch. The host waits for the copy of the numbers before, thus
-  /// for the last launch but one.
+  /// Queues the numbers of the step at hand, before the launch. The host does not wait.
   /// @return  false: a fixed one has changed, and nothing was queued
   bool refresh();
 
@@ -47,8 +46,6 @@ class LiveNumbers {
   };
 
   at::Tensor on_device_;  // [kMaxNumbers] float64
-  at::Tensor on_host_;    // the same, pinned
-  std::optional<c10::Event> copied_;
   std::vector<Value> numbers_;
   std::vector<Fixed> fixed_;
 };

@@ -52,7 +52,7 @@ constexpr int kRaceExit = 70;
 [[gnu::visibility("default")]] cudaError_t enqueue_collective(cudaStream_t stream, const char* name,
                                                               std::vector<Range> ranges, Work work);
 
-/// The host reads or writes page-locked memory now, which it must not do while queued work uses it. Plain accesses of
+/// The host reads, writes or frees memory now, which it must not do while queued work uses it. Plain accesses of
 /// the host to page-locked memory are not seen: this call stands for them.
 /// @param name  of static lifetime; named where a race is reported
 [[gnu::visibility("default")]] void note_host_access(const char* name, const Range& range);

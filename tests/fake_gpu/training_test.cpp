@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whole runs of the trainer on the fake GPU, beside the same runs on the CPU.
+// Whole runs of the trainer on the fake GPU: their checkpoints, reports and remarks. runs_test.cpp compares losses.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -22,74 +21,17 @@ std::vector<double> losses_of(const std::string& run) {
   return losses;
 }
 
-struct Training {
-  std::string name;
-  std::string options;
-  double tolerance;  ///< relative; 0 = each loss has the bits of the CPU's
-  std::string variables = "";
-};
-
-// float64: what differs is the order of additions. Captured steps have float32 learning rates.
-constexpr double kOrder = 1e-14;
-constexpr double kCaptured = 1e-7;
-// The fake GPU rounds a 16-bit product after its sum, as a GPU does, the CPU also before; over 12 steps at this rate.
-constexpr double kSixteenBits = 0.01;
-
-class FakeGpuTrainingTest : public ::testing::TestWithParam<Training> {
- protected:
-  void expect_losses_of_the_cpu(int ranks) const {
-    const testing::TemporaryFolder folder;
-    const std::string options = testing::kFakeRun + GetParam().options + " --run.dir=";
-    const std::string& variables = GetParam().variables;
-    const Outcome on_fake =
-        testing::run_on_fake_gpu(ranks, options + folder.path("fake") + " --run.device=cuda", variables);
-    ASSERT_EQ(on_fake.exit_code, 0) << on_fake.output;
-    const Outcome on_cpu =
-        testing::run_ranks(ranks, options + folder.path("cpu") + " --run.device=cpu", 120, variables);
-    ASSERT_EQ(on_cpu.exit_code, 0) << on_cpu.output;
-    EXPECT_EQ(on_fake.output.find("steps are not captured"), std::string::npos) << on_fake.output;
-    const std::vector<double> expected = losses_of(folder.path("cpu"));
-    const std::vector<double> losses = losses_of(folder.path("fake"));
-    ASSERT_EQ(losses.size(), expected.size());
-    ASSERT_EQ(losses.size(), 12U);
-    for (std::size_t i = 0; i < losses.size(); ++i) {
-      EXPECT_NEAR(losses[i], expected[i], GetParam().tolerance * std::abs(expected[i])) << i;
-    }
-    EXPECT_NE(testing::read_file(folder / "fake/env.json").find("\"gpus\": \"fake GPU\""), std::string::npos);
-    EXPECT_EQ(testing::read_file(folder / "cpu/env.json").find("gpus"), std::string::npos);
-  }
-};
-
-TEST_P(FakeGpuTrainingTest, OneRankHasTheLossesOfTheCpu) { expect_losses_of_the_cpu(1); }
-TEST_P(FakeGpuTrainingTest, TwoRanksHaveTheLossesOfTheCpu) { expect_losses_of_the_cpu(2); }
-
-INSTANTIATE_TEST_SUITE_P(
-    Runs, FakeGpuTrainingTest,
-    ::testing::Values(
-        // At this level of processors the CPU has no kernels of Lockstep's own, which round in another order.
-        // The libraries are lowered, too: a test at a lower level passes on limits of its own.
-        Training{"Bits", "--optim.name=sgd --optim.momentum=0.9", 0,
-                 "LOCKSTEP_CPU=generic ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41"},
-        Training{"Ddp", "--train.precision=fp64 --model.name=cnn --train.clip_grad=norm:1", kOrder},
-        Training{"Stage1", "--train.precision=fp64 --strategy.name=sharded --strategy.stage=1", kOrder},
-        Training{"Stage2", "--train.precision=fp64 --strategy.name=sharded --strategy.stage=2", kOrder},
-        Training{"Stage3", "--train.precision=fp64 --strategy.name=sharded --strategy.stage=3", kOrder},
-        Training{"Captured", "--train.precision=fp64 --run.compile=true", kCaptured},
-        Training{"Fp16", "--train.precision=fp16", kSixteenBits},
-        Training{"Bf16", "--train.precision=bf16", kSixteenBits}),
-    [](const auto& training) { return training.param.name; });
-
 // The state that is copied beside the training is that of its step, in every order in which streams may run.
 TEST(FakeGpuTest, CheckpointsAreThoseOfTheCpu) {
   const testing::TemporaryFolder folder;
-  const std::string level = "LOCKSTEP_CPU=generic ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 ";
   const std::string options =
       testing::kFakeRun + "--optim.name=sgd --optim.momentum=0.9 --ckpt.every_steps=4 --ckpt.keep_last=9 --run.dir=";
-  const Outcome on_cpu = testing::run_ranks(2, options + folder.path("cpu") + " --run.device=cpu", 120, level);
+  const Outcome on_cpu =
+      testing::run_ranks(2, options + folder.path("cpu") + " --run.device=cpu", 120, testing::kKernelsOfTheFake);
   ASSERT_EQ(on_cpu.exit_code, 0) << on_cpu.output;
   for (const std::string schedule : {"threads", "lazy"}) {
     SCOPED_TRACE(schedule);
-    const std::string variables = level + "FAKE_GPU_DELAY_US=200 FAKE_GPU_SCHEDULE=" + schedule;
+    const std::string variables = testing::kKernelsOfTheFake + "FAKE_GPU_DELAY_US=200 FAKE_GPU_SCHEDULE=" + schedule;
     const Outcome run = testing::run_on_fake_gpu(2, options + folder.path(schedule) + " --run.device=cuda", variables);
     ASSERT_EQ(run.exit_code, 0) << run.output;
     for (const std::int64_t step : {4, 8, 12}) {

@@ -3,6 +3,7 @@
 
 #include <lockstep/core/error.hpp>
 
+#include <ATen/Context.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -63,6 +64,8 @@ class GpuTest : public ::testing::Test {
     }
     device_ = std::make_unique<CudaDevice>(mpi::choose_device("cuda", world_, topology.local_rank).gpu);
     for (const char* const operation : {"conv", "rnn", "matmul"}) set_cuda_float32_precision(operation, "ieee");
+    // Deterministic algorithms, which a test before this one may have asked for, also fill new memory: more launches.
+    at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false);
   }
 
   mpi::Communicator world_ = mpi::Communicator::world();

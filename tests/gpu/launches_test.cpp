@@ -86,12 +86,6 @@ const std::vector<Update>& updates() {
 
 class LaunchesTest : public GpuTest {
  protected:
-  /// Deterministic algorithms, which a test before this one may have asked for, also fill new memory: more launches.
-  void SetUp() override {
-    GpuTest::SetUp();
-    at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false);
-  }
-
   struct Trained {
     std::int64_t launches = 0;  ///< those of the last update
     std::vector<at::Tensor> parameters;

@@ -42,6 +42,7 @@ struct Link {
 struct Graph {
   std::vector<std::function<void()>> work = {};
   bool is_done = false;  // what recording has done is not yet launched
+  bool was_launched = false;
 };
 
 }  // namespace lockstep::mpi::gpu
@@ -343,11 +344,14 @@ Fault follow(Link* link) {
   return guarded([&] { require_idle(*link); });
 }
 
+/// What follows is done later in any case.
+Fault follow_event(Link* link, Event*) { return follow(link); }
+
 Fault use_stream(int) { return nullptr; }
 
 // What happens in a capture may destroy a link, which another thread then closes: no lock is held here.
 
-Fault begin_capture(int, Graph** graph) {
+Fault begin_capture(int, const Graph*, Graph** graph) {
   if (recording != nullptr) return "a capture inside a capture";
   recording = *graph = new Graph;
   ++state.graphs;
@@ -360,17 +364,15 @@ Fault end_capture(Graph* graph) {
   if (is_refused && state.on_failed_capture) state.on_failed_capture();
   if (state.on_capture) state.on_capture(false);
   recording = nullptr;
-  graph->is_done = !is_refused;
+  graph->is_done = !is_refused && !state.undoes_captures;
   return is_refused ? state.capture_fault.c_str() : nullptr;
 }
 
 Fault launch(Graph* graph) {
   return guarded([&] {
     ++state.launches;
-    if (std::exchange(graph->is_done, false)) {
-      ++state.captures;
-      return;
-    }
+    if (!std::exchange(graph->was_launched, true)) ++state.captures;
+    if (std::exchange(graph->is_done, false)) return;
     for (const auto& work : graph->work) work();
   });
 }
@@ -429,6 +431,7 @@ const mpi::gpu::ModuleApi& stand_in_api() {
          .is_over = is_over,
          .drop = drop,
          .follow = follow,
+         .follow_event = follow_event,
          .use_stream = use_stream,
          .begin_capture = begin_capture,
          .end_capture = end_capture,

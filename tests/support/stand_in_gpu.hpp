@@ -34,7 +34,8 @@ struct StandIn {
   /// Called when a capture begins and ends; what it adds to stand_in_recording is replayed in order.
   std::function<void(bool begins)> on_capture = {};
   std::function<void()> on_failed_capture = {};  ///< whose work must not have been done
-  bool has_all_memory = false;  ///< all memory counts as the GPU's: tensors on the CPU stand in for a GPU's
+  bool undoes_captures = false;  ///< on_capture undoes the work at the end, so that the first launch does it
+  bool has_all_memory = false;   ///< all memory counts as the GPU's: tensors on the CPU stand in for a GPU's
 
   int links = 0;                   ///< alive
   int graphs = 0;                  ///< alive
@@ -53,7 +54,7 @@ void set_stand_in_fault(const std::string& fault);
 /// Links aborted since the reset.
 int stand_in_aborts();
 /// What the graph consists of that is being recorded; null = none is. Work is done when it is recorded, which stands
-/// for the first launch, and again in each later launch.
+/// for the first launch unless `undoes_captures`, and again in each later launch.
 std::vector<std::function<void()>>* stand_in_recording();
 const mpi::gpu::ModuleApi& stand_in_api();
 std::shared_ptr<const mpi::Gpu> stand_in_gpu();

@@ -75,5 +75,25 @@ TEST(NamespacesTest, AKilledRunLeavesNothingBehind) {
   EXPECT_EQ(left_behind(folder.path()), "");
 }
 
+// Each host has a copy of the state: hosts that are tried on one host give the same bits.
+TEST(NamespacesTest, TwoHostsHoldACopyEachAsTriedOnOne) {
+  const testing::TemporaryFolder folder;
+  const std::string arguments =
+      " --data.train_size=480 --data.val_size=96 --model.name=mlp --model.hidden=16 --train.max_epochs=0"
+      " --train.max_steps=10 --train.clip_grad=norm:1 --run.threads=1 --strategy.name=sharded"
+      " --strategy.shard_within=host --run.dir=";
+  const Outcome apart = testing::run_shell(
+      two_hosts(folder.path(), "2 " + testing::trainer_program() + arguments + folder.path("2")), 300);
+  if (apart.exit_code == kNotPermitted) GTEST_SKIP() << apart.output;
+  ASSERT_EQ(apart.exit_code, 0) << apart.output;
+  const Outcome tried = testing::run_ranks(4, "--comm.hosts=2" + arguments + folder.path("1"));
+  ASSERT_EQ(tried.exit_code, 0) << tried.output;
+  const auto end_of = [&](const std::string& run) {
+    return checkpoints::read(folder.path(run) + "/ckpt/" + checkpoints::folder_name(10));
+  };
+  EXPECT_EQ(testing::differences(end_of("2"), end_of("1")), "");
+  EXPECT_EQ(end_of("2").integer("/", "shard_copies"), 2);
+}
+
 }  // namespace namespaces_test
 }  // namespace lockstep

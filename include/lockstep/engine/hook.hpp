@@ -124,11 +124,11 @@ enum class Priority : int {
 ///     after_train
 ///
 /// The host does not wait for a GPU in a step with a report that no hook reads (reads_report): the values of that step
-/// are known when the next one is queued. In a captured step (run.compile), on_forward to on_update are called after
-/// the update, with tensors that the next step overwrites. When a run returns to a checkpoint, before_roll_back and
-/// after_roll_back replace the events after before_agreement. Every rank calls every hook in the same order, so a hook
-/// can use collectives. If a hook can throw on one rank only, use mpi::Communicator::all_or_throw; otherwise the
-/// exception ends the job as the failure of one rank.
+/// are known when the next one is queued. In a captured step (run.compile), on_forward to on_update are called when all
+/// work of their micro-batch is queued, with tensors that the next micro-batch overwrites. When a run returns to a
+/// checkpoint, before_roll_back and after_roll_back replace the events after before_agreement. Every rank calls every
+/// hook in the same order, so a hook can use collectives. If a hook can throw on one rank only, use
+/// mpi::Communicator::all_or_throw; otherwise the exception ends the job as the failure of one rank.
 class Hook {
  public:
   virtual ~Hook() = default;

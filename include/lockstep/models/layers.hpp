@@ -89,6 +89,7 @@ class BatchNorm : public Block {
   /// Replaces the normalization of training batches, for example by statistics over all ranks. An empty function
   /// restores the default.
   void train_by(Training training) { training_ = std::move(training); }
+  const Training& trained_by() const noexcept { return training_; }  ///< empty = the default
 
   at::Tensor weight;               ///< [C], ones, or undefined
   at::Tensor bias;                 ///< [C], zeros, or undefined

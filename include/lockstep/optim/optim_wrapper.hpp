@@ -121,15 +121,20 @@ class OptimWrapper : public BaseOptimWrapper {
   /// Discards pending reports: the state of an earlier step was restored.
   void drop_reports() noexcept;
 
-  /// update_params of a step of one micro-batch, recorded by mpi::StepGraph: no work is done, the step is counted.
-  /// @param weight  as in update_params
+  // The parts of update_params, recorded by mpi::StepGraph: no work is done.
+
+  /// The backward pass of a micro-batch.
+  /// @param weight  as in update_params, of the micro-batch at hand
+  void record_backward(const Tensor& loss, std::function<double()> weight, LiveNumbers& live);
+  /// After the backward pass of the micro-batch that completes a step: its update. The step is counted.
   /// @throws std::runtime_error  the step cannot be recorded
-  void record_update(const Tensor& loss, double weight, LiveNumbers& live);
+  void record_update(LiveNumbers& live);
   /// Counts the recorded step, before LiveNumbers::refresh and its next launch.
-  void count_recorded_update(double weight);
+  void count_recorded_update();
   /// Reverts record_update, wherever it failed, or count_recorded_update: the work was not launched.
   void uncount_recorded_update();
-  /// The report of the launch of a recorded step. The host waits for it, or the report is pending as in update_params.
+  /// The report of the launch of a recorded micro-batch. Where it completes its step, the host waits for it, or the
+  /// report is pending as in update_params.
   UpdateReport read_recorded_update();
 
   /// If true, call update_with_closure instead of update_params.
@@ -189,7 +194,6 @@ class OptimWrapper : public BaseOptimWrapper {
   std::deque<LateUpdate> late_updates_;                  // the oldest first
   std::shared_ptr<batch::LatePlaces> late_places_;       // null = none was needed
   std::shared_ptr<Tensor> recorded_facts_;               // of a recorded step: where a launch leaves them
-  double recorded_weight_ = 1;                           // of the loss in the recorded step at hand
   std::vector<std::vector<std::int64_t>> steps_before_;  // counts before the recorded step at hand
 };
 

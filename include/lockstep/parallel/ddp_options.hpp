@@ -53,6 +53,9 @@ struct Sharding {
   bool prefetches = true;  ///< stage 3: gather the parameters of the next block during the computation of a block
   /// On a GPU: keep the optimizer state in host memory and update there.
   bool offloads = false;
+  /// The ranks of each host divide a copy of their own, and gradients are averaged over the copies, too. Every host has
+  /// the same number of ranks. False = all ranks divide one copy.
+  bool is_within_hosts = false;
   /// Each parameter is in the slice of one rank, as rules that update whole parameters require.
   bool owns_whole_parameters = false;
   bool is_as_on_gpu = false;  ///< for tests: use the code for GPUs on the CPU

@@ -33,6 +33,7 @@ class BlockGathering;
 class ModelBuffers;
 class ParameterStore;
 class Reducer;
+class ShardRanks;
 class StepRecorder;
 struct NamedParameter;
 
@@ -258,6 +259,8 @@ class DistributedDataParallel {
 
   /// The state of the communication hook; null = none.
   HookMemory* hook_memory() noexcept { return hook_memory_.get(); }
+  /// Whether the communication hook is not in the way of captured steps, see ChosenHook::is_recordable.
+  bool has_recordable_hook() const noexcept { return has_recordable_hook_; }
 
   /// Reports now what the next forwards would report about the steps so far, for which the host waits for the GPU.
   /// @throws ConfigError  a parameter had no gradient; on every rank
@@ -313,11 +316,13 @@ class DistributedDataParallel {
   mpi::Collectives* collectives_;
   DdpOptions options_;
   std::unique_ptr<StepRecorder> recorder_;
+  std::unique_ptr<ShardRanks> shard_ranks_;  // of sharded training
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<ModelBuffers> buffers_;
   std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<BlockGathering> gathering_;  // of parameters that are freed between their uses
   std::shared_ptr<HookMemory> hook_memory_;
+  bool has_recordable_hook_ = true;                 // or none
   std::unique_ptr<batch::LatePlaces> late_places_;  // those of losses
   std::unique_ptr<BatchCopies> copies_;
   at::ScalarType dtype_;          // of inputs: that of the parameters, or float32 with autocast

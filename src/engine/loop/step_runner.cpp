@@ -31,7 +31,10 @@ StepRunner::StepRunner(Run& run, bool reads_gradients)
       reads_gradients_(reads_gradients),
       reads_late_(can_read_late(run, reads_gradients)),
       notify_([&run](StepEvent event, const LastBatch& last) { run.view.notify(event, last); }) {
-  if (run.strategy.compiles()) captured_ = std::make_unique<CapturedStep>(run, reads_gradients, reads_late_, notify_);
+  if (run.strategy.compiles()) {
+    captured_ = std::make_unique<CapturedStep>(run, reads_gradients, reads_late_, notify_,
+                                               [this](std::int64_t part) { seed_draws(part); });
+  }
   run.view.optimizer.set_late_reports(reads_late_);
 }
 
@@ -85,7 +88,7 @@ void StepRunner::complete(StepReport& report) const {
 void StepRunner::run_micro_batches(data::Loader& loader, QueuedStep& step) {
   batch::Batch first = next_of(loader);
   if (!counts_) counts_.emplace(run_->view.wrapper.model(), first, run_->view.world);
-  if (counts_->is_empty()) {
+  if (counts_->is_empty() && !may_capture()) {
     run_micro_batch(first, 0, usual_weight(first), step);
     for (std::int64_t part = 1; part < run_->data.layout().micro_batches; ++part) {
       const batch::Batch batch = next_of(loader);
@@ -95,6 +98,7 @@ void StepRunner::run_micro_batches(data::Loader& loader, QueuedStep& step) {
   }
   const std::vector<batch::Batch> batches = batches_of_step(std::move(first), loader);
   const std::vector<models::LossWeights> weights = weigh(batches);
+  if (may_capture()) captured_->begin(batches, weights);
   for (std::size_t part = 0; part < batches.size(); ++part) {
     run_micro_batch(batches[part], static_cast<std::int64_t>(part), weights[part], step);
   }
@@ -153,11 +157,8 @@ std::vector<models::LossWeights> StepRunner::weigh(const std::vector<batch::Batc
 
 parallel::StepResult StepRunner::step_result(const batch::Batch& batch, std::int64_t part,
                                              const models::LossWeights& weights) {
+  if (captured_ && captured_->has_begun()) return captured_->run(part, batch, weights);
   seed_draws(part);
-  if (captured_) {
-    if (auto result = captured_->run(batch, weights)) return std::move(*result);
-    seed_draws(part);
-  }
   StepContext context{.wrapper = run_->view.wrapper,
                       .optimizer = run_->strategy.step_optimizer(),
                       .parts = run_->view.parts,

@@ -63,6 +63,7 @@ class StepRunner {
 
  private:
   void run_micro_batches(data::Loader& loader, QueuedStep& step);
+  bool may_capture() const { return captured_ && captured_->reason().empty(); }
   void run_closure_step(data::Loader& loader, QueuedStep& step);
   parallel::StepResult step_result(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights);
   void run_micro_batch(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights,

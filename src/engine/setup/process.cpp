@@ -100,7 +100,7 @@ KeySpecs RunSettings::keys() {
           "Use different dropout masks on each rank. If false, the n-th sample of every rank has the same mask"),
       keys::boolean(
           "run.compile", "false",
-          "On GPUs, capture forward, backward, reduction and update of a step as a CUDA graph and launch it for each "
+          "On GPUs, capture forward, backward, reduction and update of a step as CUDA graphs and launch them for each "
           "following step. Steps that cannot be captured run as without this key, and the log states the reason"),
       keys::choice(
           "run.tf32", "convolutions",

@@ -23,7 +23,8 @@ void shard(const StrategySettings& settings, parallel::DdpOptions& options) {
   options.sharding = {.stage = settings.stage,
                       .blocks = words_in(settings.blocks),
                       .prefetches = settings.prefetches,
-                      .offloads = settings.offloads};
+                      .offloads = settings.offloads,
+                      .is_within_hosts = settings.is_within_hosts};
 }
 
 KeySpec name_key() {
@@ -60,6 +61,11 @@ KeySpecs StrategySettings::keys() {
                     "State that strategy sharded divides among ranks. 1 = optimizer state; 2 = optimizer state and "
                     "gradients; 3 = optimizer state, gradients and parameters",
                     1, 3),
+      keys::choice("strategy.shard_within", "all",
+                   "Ranks among which strategy sharded divides the state. all = all ranks; host = the ranks of each "
+                   "host: every host has a copy of the state, and gradients are averaged between hosts once per step. "
+                   "All hosts must have the same number of ranks",
+                   {"all", "host"}),
       keys::text("strategy.blocks", "",
                  "Stage 3: blocks for which parameters are gathered together, as comma-separated patterns such as "
                  "\"block*\". If empty, the outermost blocks that contain blocks are used"),
@@ -80,6 +86,7 @@ KeySpecs StrategySettings::keys() {
 StrategySettings StrategySettings::from(const Section& strategy) {
   return {.name = cited_text(strategy, "name"),
           .stage = static_cast<int>(strategy.integer("stage")),
+          .is_within_hosts = strategy.text("shard_within") == "host",
           .blocks = strategy.text("blocks"),
           .prefetches = strategy.boolean("prefetch"),
           .offloads = strategy.boolean("offload"),

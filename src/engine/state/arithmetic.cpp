@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/state/components.hpp"
+#include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
 
@@ -15,6 +16,7 @@ class ArithmeticState : public Stateful {
         lanes_(strategy.lanes()),
         threads_(strategy.threads()),
         stage_(strategy.model().options().sharding.stage),
+        copies_(strategy.model().store().copies()),
         precision_(strategy.precision()),
         tf32_(strategy.tf32()),
         param_dtype_(strategy.param_dtype().text()) {}
@@ -26,6 +28,7 @@ class ArithmeticState : public Stateful {
     writer.set("/", "lanes", lanes_);
     writer.set("/", "threads", threads_);
     writer.set("/", "sharding", stage_);
+    if (copies_ > 1) writer.set("/", "shard_copies", copies_);
     writer.set("/", "precision", precision_);
     if (tf32_ != "none") writer.set("/", "tf32", tf32_);
     if (!param_dtype_.empty()) writer.set("/", "param_dtype", param_dtype_);
@@ -34,7 +37,7 @@ class ArithmeticState : public Stateful {
   void restore(const Archive&, const RestoreOptions&) override {}
 
   Reproducibility reproducibility(const Archive& archive, const RestoreOptions&) override {
-    return worst_of({by_lanes(archive), by_stage(archive), by_precision(archive), by_tf32(archive),
+    return worst_of({by_lanes(archive), by_stage(archive), by_copies(archive), by_precision(archive), by_tf32(archive),
                      by_param_dtype(archive), by_ranks(archive), by_threads(archive)});
   }
 
@@ -51,6 +54,13 @@ class ArithmeticState : public Stateful {
     if (stage == stage_ || ranks_ == 1) return {};
     return {Level::order, "it was written by a run of sharding stage " + std::to_string(stage) +
                               " (0: none), which rounds sums otherwise"};
+  }
+
+  Reproducibility by_copies(const Archive& archive) const {
+    const std::int64_t copies = archive.has_attribute("/", "shard_copies") ? archive.integer("/", "shard_copies") : 1;
+    if (copies == copies_ || stage_ == 0) return {};
+    return {Level::order, "the ranks hold " + std::to_string(copies_) + " and held " + std::to_string(copies) +
+                              " copies of the sharded state (strategy.shard_within), which rounds sums otherwise"};
   }
 
   Reproducibility by_precision(const Archive& archive) const {
@@ -95,6 +105,7 @@ class ArithmeticState : public Stateful {
   std::int64_t lanes_;    // 0 = off
   std::int64_t threads_;  // of each rank
   std::int64_t stage_;    // of sharding; 0 = every rank has everything
+  std::int64_t copies_;   // of what is sharded
   std::string precision_;
   std::string tf32_;  // convolutions, all or none
   std::string param_dtype_;

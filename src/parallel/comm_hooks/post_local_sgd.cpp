@@ -61,6 +61,10 @@ class PostLocalSgd::Memory : public HookMemory {
     step = state.integers.at("step");
   }
 
+  bool is_local() const { return step >= options.start_step; }
+  std::int64_t work() const override { return is_local() ? 1 : 0; }
+  std::int64_t* step_count() override { return &step; }
+
   mpi::Collectives& all;
   mpi::Collectives& group;
   PostLocalSgdOptions options;
@@ -72,11 +76,11 @@ PostLocalSgd::PostLocalSgd(mpi::Collectives& all, mpi::Collectives& group, const
 
 ChosenHook PostLocalSgd::choice() const {
   const CommHook hook = [memory = memory_](const GradBucket& bucket) {
-    const bool is_local = memory->step >= memory->options.start_step;
+    const bool is_local = memory->is_local();
     if (bucket.is_last()) ++memory->step;
     return all_reduce_hook(is_local ? memory->group : memory->all)(bucket);
   };
-  return {.hook = hook, .memory = memory_};
+  return {.hook = hook, .memory = memory_, .is_recordable = true};
 }
 
 void PostLocalSgd::after_update(DistributedDataParallel& wrapper) const {

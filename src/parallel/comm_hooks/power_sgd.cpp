@@ -33,6 +33,15 @@ void require_usable(const PowerSgdOptions& options) {
   }
 }
 
+/// Writes over what a step before has kept, so that a captured step finds it at the same place.
+void keep(at::Tensor& kept, const at::Tensor& value) {
+  if (kept.defined() && kept.sizes() == value.sizes()) {
+    kept.copy_(value);
+  } else {
+    kept = value;
+  }
+}
+
 at::Tensor orthonormalized(const at::Tensor& columns) { return std::get<0>(at::linalg_qr(columns)); }
 
 /// Some gradients of a bucket as one matrix.
@@ -54,6 +63,8 @@ class PowerSgd : public HookMemory {
 
   HookState state() const override;
   void load_state(const HookState& state) override;
+  std::int64_t work() const override { return step_ < options_.start_step ? 0 : 1 + loads_; }
+  std::int64_t* step_count() override { return &step_; }
 
  private:
   std::vector<Part> divide(const GradBucket& bucket, std::vector<at::Tensor>& uncompressed) const;
@@ -70,6 +81,7 @@ class PowerSgd : public HookMemory {
   std::int64_t step_ = 0;                       // steps begun so far
   std::map<std::size_t, at::Tensor> errors_;    // by parameter: what this rank has not sent yet
   std::map<std::int64_t, at::Tensor> warm_qs_;  // by key of a part
+  std::int64_t loads_ = 0;                      // of the state, whose tensors are others then
 };
 
 Completion PowerSgd::start(const GradBucket& bucket) {
@@ -189,7 +201,7 @@ at::Tensor PowerSgd::finish(const GradBucket& bucket, std::vector<Part>& parts,
   begin = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     parts[i].q.copy_(next_of(qs, parts[i].q.sizes()));
-    if (options_.has_warm_start) warm_qs_[parts[i].key] = parts[i].q;
+    if (options_.has_warm_start) keep(warm_qs_[parts[i].key], parts[i].q);
     take_over(bucket, parts[i], at::mm(ps[i], parts[i].q.t()));
   }
   return bucket.buffer;
@@ -202,7 +214,7 @@ void PowerSgd::take_over(const GradBucket& bucket, const Part& part, const at::T
   std::int64_t begin = 0;
   for (const std::size_t g : part.gradients) {
     const at::Tensor& gradient = bucket.gradients[g];
-    if (lost.defined()) errors_[bucket.places[g]] = lost.narrow(0, begin, gradient.numel());
+    if (lost.defined()) keep(errors_[bucket.places[g]], lost.narrow(0, begin, gradient.numel()));
     gradient.copy_(values.narrow(0, begin, gradient.numel()).view(gradient.sizes()));
     begin += gradient.numel();
   }
@@ -234,6 +246,7 @@ void PowerSgd::load_state(const HookState& state) {
   step_ = state.integers.at("step");
   errors_ = std::move(errors);
   warm_qs_ = std::move(warm_qs);
+  ++loads_;
 }
 
 }  // namespace
@@ -266,7 +279,9 @@ KeySpecs power_sgd_keys() {
 
 ChosenHook power_sgd_hook(mpi::Collectives& collectives, const PowerSgdOptions& options) {
   const auto power_sgd = std::make_shared<PowerSgd>(collectives, options);
-  return {.hook = [power_sgd](const GradBucket& bucket) { return power_sgd->start(bucket); }, .memory = power_sgd};
+  return {.hook = [power_sgd](const GradBucket& bucket) { return power_sgd->start(bucket); },
+          .memory = power_sgd,
+          .is_recordable = options.has_warm_start};  // a Q that begins at random is drawn by the CPU
 }
 
 }  // namespace lockstep::parallel

@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "mpi/topology.hpp"
 #include "parallel/store/named_parameter.hpp"
 
 // What a model and its options must fulfil before a wrapper is built. Each function throws ConfigError. Not collective.
@@ -17,6 +18,8 @@ void require_one_device(const std::vector<NamedParameter>& parameters);
 void require_supported_on(at::Device device, const DdpOptions& options);
 void require_lanes(const std::vector<NamedParameter>& parameters, const DdpOptions& options, int world_size);
 void require_shardable(const std::vector<NamedParameter>& parameters, const DdpOptions& options);
+/// What is divided within each host is divided into as many slices everywhere.
+void require_equal_hosts(const mpi::Topology& topology);
 /// @param sharding  stage 2 or 3
 void require_shardable(const ChosenHook& hook, const Sharding& sharding);
 

@@ -69,7 +69,6 @@ void BucketReducer::build(std::vector<Bucket> plan) {
 /// Builds buckets in the order in which gradients came on rank 0.
 void BucketReducer::rebuild_by_arrival() {
   check_last_step();
-  buckets().synchronize();  // the update of the last step reads them
   std::vector<std::int64_t> order(arrival_.begin(), arrival_.end());
   order.resize(gradients_.size());
   world_.broadcast(std::span<std::int64_t>(order));
@@ -365,9 +364,7 @@ void BucketReducer::read_tail() {
 /// Reading what a GPU has reduced makes the host wait for it. Where every parameter must be used on every rank, the
 /// tail is copied when the next step begins, and read when the step after that begins: only a mistake is reported
 /// later.
-bool BucketReducer::reads_tail_late() const {
-  return collectives_.has_device_buckets() && !hook_.has_hook() && !watches_outputs();
-}
+bool BucketReducer::reads_tail_late() const { return collectives_.has_device_buckets() && !watches_outputs(); }
 
 void BucketReducer::check_late_tail() {
   if (!queued_tail_.are_pending()) return;
@@ -431,10 +428,7 @@ void BucketReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_
 void BucketReducer::end_started() {
   const auto max = static_cast<std::size_t>(world_.all_reduce(static_cast<std::int64_t>(started_), mpi::Op::max));
   while (started_ < max) start(started_);
-  if (!hook_.has_hook() && mode_ == Synchronization::whole) {
-    for (std::size_t b = 0; b < started_; ++b) collectives_.wait(tickets_[b]);
-  }
-  collectives_.barrier();
+  collectives_.barrier();  // performs what was started before it
 }
 
 void BucketReducer::reset(GivenUp what) {

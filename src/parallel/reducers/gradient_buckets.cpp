@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "parallel/reducers/gradient_buckets.hpp"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -84,11 +83,6 @@ void GradientBuckets::encode_tail(std::span<const double> values, std::byte* pla
       std::transform(values.begin(), values.end(), reinterpret_cast<std::uint16_t*>(place),
                      [](double value) { return float_to_half(static_cast<float>(value)); });
   }
-}
-
-void GradientBuckets::synchronize() const {
-  if (!device_tail_.defined() || device_tail_.is_cpu()) return;
-  c10::impl::VirtualGuardImpl(device_tail_.device().type()).getStream(device_tail_.device()).synchronize();
 }
 
 std::vector<double> GradientBuckets::read_tail() const {

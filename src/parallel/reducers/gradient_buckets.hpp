@@ -43,8 +43,6 @@ class GradientBuckets {
   void write_tail(std::span<const double> values);
   /// The tail where buckets lie on a GPU; undefined elsewhere.
   const at::Tensor& device_tail() const noexcept { return device_tail_; }
-  /// Waits for the work of the current stream, where buckets lie on a GPU.
-  void synchronize() const;
   /// What the tail holds once its reduction was waited for. Where buckets lie on a GPU, the host waits for it here.
   std::vector<double> read_tail() const;
   /// @param memory  of a tail in host memory, wherever it was reduced to

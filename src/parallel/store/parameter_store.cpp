@@ -13,6 +13,7 @@
 #include "models/initial_values.hpp"
 #include "mpi/shared_region.hpp"
 #include "parallel/ddp/step_recorder.hpp"
+#include "parallel/sharding/shard_ranks.hpp"
 #include "parallel/sharding/shards.hpp"
 #include "parallel/sharding/transfers.hpp"
 #include "parallel/store/write_guard.hpp"
@@ -128,7 +129,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
 }
 
 ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world,
-                               mpi::Collectives& collectives, std::vector<Unit> units, const Sharding& sharding)
+                               const ShardRanks& ranks, std::vector<Unit> units, const Sharding& sharding)
     : parameters_(std::move(parameters)),
       claim_(claim(parameters_)),
       specs_(specs_of(parameters_)),
@@ -138,19 +139,20 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
       owns_whole_(sharding.owns_whole_parameters),
       checks_writes_(false),
       host_(world.split(world.rank())),
-      node_ranks_(&collectives) {
+      shard_ranks_(&ranks),
+      node_ranks_(&ranks.inside()) {
   for (const NamedParameter& parameter : parameters_) {
-    if (world.size() > 1) broadcast(parameter.tensor, collectives, 0);
+    if (world.size() > 1) broadcast(parameter.tensor, ranks.all(), 0);
   }
   const bool is_offloaded = are_tensors_ && sharding.offloads;
   shards_ = std::make_unique<Shards>(
-      parameters_, std::move(units), collectives,
+      parameters_, std::move(units), *node_ranks_,
       Shards::Options{.frees = sharding.stage == 3, .prefetches = sharding.prefetches, .offloads = is_offloaded});
   if (is_offloaded) device_ = at::kCPU;
   are_tensors_ = are_tensors_ && !is_offloaded;
   for (std::size_t u = 0; u < shards_->units().size(); ++u) {
     const Unit& unit = shards_->units()[u];
-    blocks_.push_back(block_of(unit, specs_, collectives.rank()));
+    blocks_.push_back(block_of(unit, specs_, node_ranks_->rank()));
     blocks_.back().parameters = bytes_of(shards_->held(u)).data();
     auto& members = index_.emplace_back();
     for (const Slot& slot : unit.slots) members.push_back(slot.parameter);
@@ -390,12 +392,21 @@ at::Tensor ParameterStore::flat_gradient(std::size_t block, std::size_t segment)
   return own_part(aligned_gradient(block, segment).detach(), of);
 }
 
+int ParameterStore::copies() const noexcept { return shard_ranks_ != nullptr ? shard_ranks_->copies() : 1; }
+
+bool ParameterStore::counts_in_sums() const noexcept {
+  return shard_ranks_ == nullptr || shard_ranks_->is_in_first_copy();
+}
+
+// Sums of each copy on its own could be rounded in different orders, and copies would drift apart.
 void ParameterStore::sum_over_ranks(const at::Tensor& values) {
-  if (is_divided()) all_reduce(values, *node_ranks_, mpi::ReduceOp::sum);
+  if (!is_divided()) return;
+  if (!counts_in_sums()) values.zero_();
+  all_reduce(values, shard_ranks_->all(), mpi::ReduceOp::sum);
 }
 
 void ParameterStore::maximum_over_ranks(const at::Tensor& values) {
-  if (is_divided()) all_reduce(values, *node_ranks_, mpi::ReduceOp::max);
+  if (is_divided()) all_reduce(values, shard_ranks_->all(), mpi::ReduceOp::max);
 }
 
 void ParameterStore::drop_gradients() {
@@ -496,7 +507,9 @@ void ParameterStore::meet() const {
 void ParameterStore::sum_over_owners(std::span<double> values) const {
   if (!is_shared() && !shards_) return;
   const StepRecorder::Meeting meeting(recorder_);
-  node_ranks_->all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
+  if (!counts_in_sums()) std::fill(values.begin(), values.end(), 0.0);
+  mpi::Collectives& ranks = shards_ ? shard_ranks_->all() : *node_ranks_;
+  ranks.all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
 }
 
 }  // namespace lockstep::parallel

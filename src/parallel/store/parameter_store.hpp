@@ -22,6 +22,7 @@
 
 namespace lockstep::parallel {
 
+class ShardRanks;
 class Shards;
 class StepRecorder;
 class Transfers;
@@ -41,7 +42,8 @@ void require_unwrapped(const std::vector<NamedParameter>& parameters);
 ///
 /// Sharded, each rank owns a slice of every unit and has state for that alone: a block is this rank's slice of a unit.
 /// The parameters are whole on every rank, or with stage 3 only between gather and release. Blocks and states lie on
-/// the device of the parameters, or in the host's memory if they are offloaded.
+/// the device of the parameters, or in the host's memory if they are offloaded. All ranks divide one copy of the state,
+/// or the ranks of each host divide one: copies are equal, and one of them counts in sums over the ranks.
 class ParameterStore : public optim::FlatParameters, private optim::TensorParameters {
  public:
   /// Moves the parameters into blocks and gives all ranks the values of rank 0. Collective.
@@ -58,9 +60,10 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, mpi::Collectives& collectives,
                  mpi::Communicator node_ranks, bool checks_writes = false, bool is_as_on_gpu = false);
   /// The sharded form.
-  /// @param units  of all parameters
+  /// @param ranks  outlives the store
+  /// @param units  of all parameters, divided among the ranks of a copy
   /// @param stage  1 to 3, see Sharding
-  ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, mpi::Collectives& collectives,
+  ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, const ShardRanks& ranks,
                  std::vector<Unit> units, const Sharding& sharding);
   ~ParameterStore() override;
 
@@ -68,6 +71,8 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// The slices, where parameters are sharded; else null.
   Shards* shards() noexcept { return shards_.get(); }
   const Shards* shards() const noexcept { return shards_.get(); }
+  /// The number of copies of the state that the ranks hold where it is sharded; else 1.
+  int copies() const noexcept;
 
   /// The gradients come from here, for the same parameters; it outlives the store's use.
   void connect(Reducer& reducer);
@@ -149,6 +154,8 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// The gradients of a block no longer need to be kept.
   void forget_sent_gradients(std::size_t block);
   void meet() const;
+  /// Whether a sum over the ranks counts what this one has: copies have the same.
+  bool counts_in_sums() const noexcept;
   /// Writes what this rank holds, where parameters are sharded. The device may still wait for what is offloaded.
   void write_slices(const std::function<void()>& body);
 
@@ -166,7 +173,8 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   bool checks_writes_;
   std::unique_ptr<WriteGuard> guard_;  // of all blocks, when writes are checked
   mpi::Communicator host_;
-  mpi::Collectives* node_ranks_;                      // the same ranks as host_
+  const ShardRanks* shard_ranks_ = nullptr;           // where parameters are sharded
+  mpi::Collectives* node_ranks_;                      // the same ranks as host_; where sharded, those of this copy
   std::unique_ptr<mpi::Collectives> own_node_ranks_;  // where they are not those of the gradients
   std::unique_ptr<Shards> shards_;                    // where parameters are sharded: blocks are their slices
   std::vector<at::Tensor> host_gradients_;            // each block's, page-locked; empty unless they are elsewhere

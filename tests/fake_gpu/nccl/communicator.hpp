@@ -54,6 +54,7 @@ class Communicator {
  private:
   /// @throws Refusal  a call is in progress, or one failed
   void require_settled();
+  void require_end_of_finalize();
   bool queue(const std::vector<Operation>& group, const std::vector<CaptureState>& called);
   /// Whether all that was queued is complete, and no graph is left.
   bool is_quiet();

@@ -288,23 +288,27 @@ TEST(FailureTest, PeersThrowWhatARankGivesUpFor) {
   const auto world = Communicator::world();
   if (world.size() == 1) return;
   for (const char* backend : {"shm", "hierarchical"}) {
-    auto collectives = make_collectives(world, {.backend = backend, .timeout_s = 60});
-    collectives->barrier();
-    if (world.rank() == 1) {
-      std::this_thread::sleep_for(50ms);  // the others are asleep by then
-      collectives->give_up(ExitCode::data, "sample 3 is torn");
-    } else {
-      try {
-        collectives->barrier();
-        ADD_FAILURE() << "passed";
-      } catch (const DataError& error) {
-        EXPECT_STREQ(error.what(), "rank 1: sample 3 is torn");
-        EXPECT_TRUE(error.is_remote());
-        EXPECT_FALSE(error.is_agreed());
+    for (const bool wait_in_part : {false, true}) {
+      const auto collectives = make_collectives(world, {.backend = backend, .timeout_s = 60});
+      const auto part = collectives->split(0);
+      Collectives& awaited = wait_in_part ? *part : *collectives;
+      awaited.barrier();
+      if (world.rank() == 1) {
+        std::this_thread::sleep_for(50ms);  // the others are asleep by then
+        collectives->give_up(ExitCode::data, "sample 3 is torn");
+      } else {
+        try {
+          awaited.barrier();
+          ADD_FAILURE() << "passed";
+        } catch (const DataError& error) {
+          EXPECT_STREQ(error.what(), "rank 1: sample 3 is torn");
+          EXPECT_TRUE(error.is_remote());
+          EXPECT_FALSE(error.is_agreed());
+        }
+        EXPECT_THROW(awaited.barrier(), Error);
       }
-      EXPECT_THROW(collectives->barrier(), Error);
+      world.barrier();
     }
-    world.barrier();
   }
 }
 

@@ -60,6 +60,7 @@ class ShardedTensorsTest : public ParallelTest {
     const auto model = std::make_shared<Layers>(kWidths);
     DdpOptions options;
     options.sharding = sharding;
+    options.hosts = size() % 2 == 0 ? 2 : size();
     const bool by_tensors = sharding.is_as_on_gpu && !sharding.offloads;
     const optim::Rule& rule = optim::find_rule(training.optim.at("name"));
     options.sharding.owns_whole_parameters = by_tensors ? rule.is_whole_on_gpu() : rule.is_whole();
@@ -121,6 +122,8 @@ class ShardedTensorsTest : public ParallelTest {
         expect_equal(in_host_memory.parameters, slices.parameters);
         expect_same(in_host_memory, slices, 1e-12);
       }
+      const Sharding on_hosts = {.stage = stage, .offloads = stage == 2, .is_within_hosts = true, .is_as_on_gpu = true};
+      expect_same(train(*nccl_, on_hosts, training, spoilt), replicas, 1e-9);
     }
     EXPECT_EQ(testing::stand_in_aborts(), 0);
   }

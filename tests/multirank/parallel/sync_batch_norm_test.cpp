@@ -265,7 +265,7 @@ TEST_F(SyncBatchNormTest, AForwardIsOneGatherAndABackwardOneReduction) {
   const bool is_split = size() > 1;  // layers have collectives of their own, and one rank has none
   EXPECT_EQ(counted.take_counts().others, is_split ? 1 : 0);
   if (!is_split) return;
-  CountingCollectives& own = *counted.last_split();
+  CountingCollectives& own = counted.split_number(0);
   const at::Tensor input = batches({3, 5}, [](int r) { return r + 2; })[index_];
   for (int step = 0; step < 3; ++step) {
     const at::Tensor leaf = input.clone().requires_grad_();
