@@ -7,25 +7,25 @@ namespace lockstep::mpi {
 
 namespace {
 
-const char* name_of(Kind kind) {
+const char* name_of(CallKind kind) {
   switch (kind) {
-    case Kind::all_reduce:
+    case CallKind::all_reduce:
       return "all_reduce";
-    case Kind::reduce_ranges:
+    case CallKind::reduce_ranges:
       return "reduce_ranges";
-    case Kind::broadcast:
+    case CallKind::broadcast:
       return "broadcast";
-    case Kind::all_gather:
+    case CallKind::all_gather:
       return "all_gather";
-    case Kind::reduce_scatter:
+    case CallKind::reduce_scatter:
       return "reduce_scatter";
-    case Kind::barrier:
+    case CallKind::barrier:
       return "barrier";
-    case Kind::allocate_bucket:
+    case CallKind::allocate_bucket:
       return "allocate_bucket";
-    case Kind::split:
+    case CallKind::split:
       return "split";
-    case Kind::replay:
+    case CallKind::replay:
       return "the replay of a captured step";
   }
   return "unknown operation";
@@ -40,18 +40,18 @@ std::string lanes_of(const Call& call) {
 std::string arguments_of(const Call& call) {
   const std::string count = " of " + std::to_string(call.count) + " ";
   switch (call.kind) {
-    case Kind::all_reduce:
-    case Kind::reduce_ranges:
-    case Kind::reduce_scatter:
+    case CallKind::all_reduce:
+    case CallKind::reduce_ranges:
+    case CallKind::reduce_scatter:
       return count + std::string(lockstep::name_of(call.dtype)) + " (" + name_of(call.op) + ")" + lanes_of(call);
-    case Kind::broadcast:
+    case CallKind::broadcast:
       return count + "bytes from rank " + std::to_string(call.root);
-    case Kind::all_gather:
-    case Kind::allocate_bucket:
+    case CallKind::all_gather:
+    case CallKind::allocate_bucket:
       return count + "bytes";
-    case Kind::barrier:
-    case Kind::split:
-    case Kind::replay:
+    case CallKind::barrier:
+    case CallKind::split:
+    case CallKind::replay:
       break;
   }
   return "";
@@ -65,8 +65,8 @@ bool is_same(const Call& a, const Call& b) {
 
 }  // namespace
 
-bool is_reduction(Kind kind) {
-  return kind == Kind::all_reduce || kind == Kind::reduce_ranges || kind == Kind::reduce_scatter;
+bool is_reduction(CallKind kind) {
+  return kind == CallKind::all_reduce || kind == CallKind::reduce_ranges || kind == CallKind::reduce_scatter;
 }
 
 const char* name_of(ReduceOp op) {
@@ -86,7 +86,7 @@ const char* name_of(ReduceOp op) {
 }
 
 std::string describe(const Call& call) {
-  if (call.kind == Kind::replay) return name_of(call.kind);
+  if (call.kind == CallKind::replay) return name_of(call.kind);
   return std::string(name_of(call.kind)) + " #" + std::to_string(call.sequence) + arguments_of(call) +
          (call.is_on_device ? " on the GPU" : "");
 }

@@ -10,7 +10,7 @@
 
 namespace lockstep::mpi {
 
-enum class Kind : std::uint8_t {
+enum class CallKind : std::uint8_t {
   all_reduce,
   reduce_ranges,
   broadcast,
@@ -19,26 +19,26 @@ enum class Kind : std::uint8_t {
   barrier,
   allocate_bucket,
   split,
-  replay  ///< of a captured step, with all operations that it has; without a number
+  replay  ///< all operations of a captured step; has no number
 };
 
-/// What a rank asks its peers to do together with it. All ranks must request the same; lies in shared memory and
-/// travels as bytes.
+/// The call that a rank asks its peers to do together with it. All ranks must request the same; lies in shared memory
+/// and travels as bytes.
 struct Call {
   std::uint64_t sequence = 0;
   std::uint64_t count = 0;  ///< elements of a reduction, else bytes
   std::int32_t root = 0;
-  std::int32_t lanes = 0;    ///< of a sum by lanes
+  std::int32_t lanes = 0;    ///< number of lanes of a sum by lanes
   std::uint32_t layout = 0;  ///< the fingerprint of its tree
   std::uint64_t stride = 0;  ///< elements from one of its nodes to the next
-  Kind kind = Kind::barrier;
+  CallKind kind = CallKind::barrier;
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::uint8;
   bool is_on_device = false;  ///< the memory is a GPU's
 };
 
 /// Whether the call combines the values of all ranks.
-bool is_reduction(Kind kind);
+bool is_reduction(CallKind kind);
 
 /// "average".
 const char* name_of(ReduceOp op);

@@ -66,14 +66,14 @@ MPI_Comm duplicate_of(MPI_Comm parent) {
   return comm;
 }
 
-/// What `step` did on one rank: `code` is kFine, or the exit code of what it threw.
-struct Verdict {
+/// The result of `step` on one rank: `code` is kFine, or the exit code of what it threw.
+struct RankAnswer {
   static constexpr std::int32_t kFine = -1;
   std::int32_t code = kFine;
   std::string text;
 };
 
-Verdict run(const std::function<void()>& step) {
+RankAnswer run(const std::function<void()>& step) {
   try {
     step();
     return {};
@@ -209,13 +209,13 @@ std::string Communicator::broadcast(const std::string& text, int root) const {
 bool Communicator::agree(bool yes) const { return all_reduce<std::int32_t>(yes ? 1 : 0, Op::min) == 1; }
 
 void Communicator::all_or_throw(const std::function<void()>& step) const {
-  const Verdict mine = run(step);
+  const RankAnswer mine = run(step);
   std::vector<std::int32_t> codes(static_cast<std::size_t>(size_));
   all_gather(std::span(&mine.code, 1), std::span(codes));
-  const auto fine = std::count(codes.begin(), codes.end(), Verdict::kFine);
+  const auto fine = std::count(codes.begin(), codes.end(), RankAnswer::kFine);
   if (fine == size_) return;
   const auto failed =
-      std::find_if(codes.begin(), codes.end(), [](std::int32_t code) { return code != Verdict::kFine; });
+      std::find_if(codes.begin(), codes.end(), [](std::int32_t code) { return code != RankAnswer::kFine; });
   const auto rank = static_cast<int>(failed - codes.begin());
   const std::string text = broadcast(mine.text, rank);
   throw_agreed(static_cast<ExitCode>(*failed), fine == 0 ? text : "rank " + std::to_string(rank) + ": " + text);

@@ -22,7 +22,7 @@ namespace lockstep::mpi {
 
 namespace {
 
-std::atomic<bool> is_guarded{false};  // between MPI_Init_thread and finish
+std::atomic<bool> is_guarded{false};  // true between MPI_Init_thread and finish
 std::atomic<bool> is_aborting{false};
 std::terminate_handler former_terminate = nullptr;
 

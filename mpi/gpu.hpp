@@ -36,7 +36,7 @@ class Gpu {
   /// @throws ConfigError  the device cannot be used
   Gpu(const gpu::ModuleApi& api, int index);
 
-  int index() const noexcept { return index_; }  ///< as LibTorch numbers devices
+  int index() const noexcept { return index_; }  ///< LibTorch's number of the device
   const std::string& name() const noexcept { return name_; }
   const std::string& uuid() const noexcept { return uuid_; }  ///< identifies a GPU across processes
   /// Identifies a GPU on its host: parts of one GPU (MIG) have the same.
@@ -57,7 +57,7 @@ std::int64_t bucket_bytes_on_gpu() noexcept;
 /// The code that allocates and releases them calls it.
 void add_bucket_bytes_on_gpu(std::int64_t bytes) noexcept;
 
-/// What run.device came to.
+/// The result of run.device.
 struct DeviceChoice {
   std::shared_ptr<const Gpu> gpu;  ///< null = the CPU
   std::string remark;              ///< why `auto` passed by a GPU or a driver that is there; else empty

@@ -71,33 +71,33 @@ std::string hidden_peers(const Communicator& host, const Gpu& gpu) {
 }
 
 /// Position and number of ranks with the same list. Collective.
-void find_sharers(const Communicator& host, GpuNeighborhood& of) {
+void find_sharers(const Communicator& host, GpuNeighborhood& neighborhood) {
   std::string list;
-  for (const int cpu : of.near) list += std::to_string(cpu) + ",";
+  for (const int cpu : neighborhood.near) list += std::to_string(cpu) + ",";
   const std::vector<std::string> lists = host.all_gather(list);
-  of.ranks = static_cast<int>(std::count(lists.begin(), lists.end(), list));
-  of.position = static_cast<int>(std::count(lists.begin(), lists.begin() + host.rank(), list));
+  neighborhood.ranks = static_cast<int>(std::count(lists.begin(), lists.end(), list));
+  neighborhood.position = static_cast<int>(std::count(lists.begin(), lists.begin() + host.rank(), list));
 }
 
 }  // namespace
 
-Cpus processors_near_gpu(const GpuNeighborhood& of) {
+Cpus processors_near_gpu(const GpuNeighborhood& neighborhood) {
   Cpus usable;
-  std::set_intersection(of.allowed.begin(), of.allowed.end(), of.near.begin(), of.near.end(),
-                        std::back_inserter(usable));
+  std::set_intersection(neighborhood.allowed.begin(), neighborhood.allowed.end(), neighborhood.near.begin(),
+                        neighborhood.near.end(), std::back_inserter(usable));
   std::map<int, Cpus> cores;
-  for (const int cpu : usable) cores[of.core_of.at(cpu)].push_back(cpu);
+  for (const int cpu : usable) cores[neighborhood.core_of.at(cpu)].push_back(cpu);
   const auto count = static_cast<int>(cores.size());
   Cpus chosen = usable;
-  if (of.ranks > 1 && count / of.ranks >= kMinCoresPerGpu) {
+  if (neighborhood.ranks > 1 && count / neighborhood.ranks >= kMinCoresPerGpu) {
     chosen.clear();
-    const auto border = [&](int position) { return std::next(cores.begin(), position * count / of.ranks); };
-    for (auto core = border(of.position); core != border(of.position + 1); ++core) {
+    const auto border = [&](int position) { return std::next(cores.begin(), position * count / neighborhood.ranks); };
+    for (auto core = border(neighborhood.position); core != border(neighborhood.position + 1); ++core) {
       chosen.insert(chosen.end(), core->second.begin(), core->second.end());
     }
     std::sort(chosen.begin(), chosen.end());
   }
-  return chosen == of.allowed ? Cpus() : chosen;
+  return chosen == neighborhood.allowed ? Cpus() : chosen;
 }
 
 Cpus processors_near_device(const std::string& bus_id, const std::string& root) {

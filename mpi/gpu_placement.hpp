@@ -28,7 +28,7 @@ struct GpuNeighborhood {
 /// The processors near the GPU that this rank takes: an equal share, in whole cores, or all of them where a share would
 /// be less than kMinCoresPerGpu.
 /// @return  empty = the rank stays where it is: nothing is known, or nothing would change
-Cpus processors_near_gpu(const GpuNeighborhood& of);
+Cpus processors_near_gpu(const GpuNeighborhood& neighborhood);
 
 /// The processors that the system names for a PCI device; empty where it names none.
 /// @param bus_id  such as 0000:3B:00.0

@@ -18,7 +18,7 @@ namespace lockstep::mpi {
 
 namespace {
 
-constexpr double kGraceSeconds = 5;  // for a rank of this host that waits for another host, to say so first
+constexpr double kGraceSeconds = 5;  // lets a rank that waits for another host report first
 
 WaitOptions with_grace(WaitOptions options) {
   options.grace_s = kGraceSeconds;
@@ -28,7 +28,7 @@ WaitOptions with_grace(WaitOptions options) {
 /// The message of the first rank of a host to the first ranks of other hosts about a call.
 struct Notice {
   Call call;
-  std::array<char, 400> fault{};  ///< what the ranks of this host disagree about
+  std::array<char, 400> fault{};  ///< fault: what the ranks of this host disagree about
 };
 
 class HierarchicalCollectives final : public OrderedCollectives {
@@ -76,7 +76,7 @@ class HierarchicalCollectives final : public OrderedCollectives {
   Rendezvous& meeting_;
   Messages messages_;
   HostChain chain_;
-  std::array<std::uint64_t, kMaxJobs> progress_after_{};  ///< of the jobs that were performed
+  std::array<std::uint64_t, kMaxJobs> progress_after_{};  ///< this rank's progress after each performed job
 };
 
 std::unique_ptr<Collectives> HierarchicalCollectives::make_part(int color) {
@@ -130,19 +130,19 @@ std::string HierarchicalCollectives::compare_hosts(const Job& job, const std::st
 
 void HierarchicalCollectives::run(const Job& job) {
   switch (job.call.kind) {
-    case Kind::all_reduce:
+    case CallKind::all_reduce:
       return all_reduce(job);
-    case Kind::reduce_scatter:
+    case CallKind::reduce_scatter:
       return reduce_scatter(job);
-    case Kind::broadcast:
+    case CallKind::broadcast:
       return messages_.broadcast(job);
-    case Kind::all_gather:
+    case CallKind::all_gather:
       return messages_.all_gather(job);
-    case Kind::reduce_ranges:  // is opened instead
-    case Kind::barrier:
-    case Kind::allocate_bucket:
-    case Kind::split:
-    case Kind::replay:
+    case CallKind::reduce_ranges:  // is opened instead
+    case CallKind::barrier:
+    case CallKind::allocate_bucket:
+    case CallKind::split:
+    case CallKind::replay:
       return;  // all have come: that is all
   }
 }

@@ -42,7 +42,7 @@ class HostChain::Link {
   Link(Messages& messages, const Call& call, int peer, int tag)
       : messages_(messages), call_(call), peer_(peer), tag_(tag) {}
 
-  void receive(std::size_t piece, std::byte* to, std::size_t bytes) { flight(piece).receive(to, bytes, peer_); }
+  void receive(std::size_t piece, std::byte* target, std::size_t bytes) { flight(piece).receive(target, bytes, peer_); }
   void send(std::size_t piece, const std::byte* from, std::size_t bytes) { flight(piece).send(from, bytes, peer_); }
 
   /// Waits for a piece, if it was ever under way.
@@ -79,7 +79,7 @@ class HostChain::Run {
         pieces_((slice.count + piece_elements_ - 1) / piece_elements_),
         last_segment_(chain.layout_.segments().size() - 1) {
     const auto& segments = chain.layout_.segments();
-    for (const Part& part : chain_.parts_) {
+    for (const SegmentWork& part : chain_.parts_) {
       const auto segment = static_cast<std::size_t>(part.segment);
       const int tag = kFirstPartialTag + part.segment;
       arriving_.push_back(segment > 0 ? link(segments[segment - 1].host, tag) : nullptr);
@@ -129,7 +129,7 @@ class HostChain::Run {
 
   /// Adds this host's arrays to what comes from the segment before, and hands it on.
   void add(std::size_t index, std::size_t piece) {
-    Part& part = chain_.parts_[index];
+    SegmentWork& part = chain_.parts_[index];
     if (arriving_[index]) {
       post_ahead(piece, [&](std::size_t next) {
         auto& buffer = part.received[next % kFlights];
@@ -147,12 +147,12 @@ class HostChain::Run {
     }
   }
 
-  void point_at_sources(const Part& part, std::size_t piece) {
+  void point_at_sources(const SegmentWork& part, std::size_t piece) {
     sources_.clear();
     for (std::size_t i = 0; i < part.arriving; ++i) {
       sources_.push_back(part.received[piece % kFlights].data() + i * count_of(piece) * partial_bytes_);
     }
-    const HostLayout::Segment& segment = chain_.layout_.segments()[static_cast<std::size_t>(part.segment)];
+    const HostLayout::HostRange& segment = chain_.layout_.segments()[static_cast<std::size_t>(part.segment)];
     for (int rank = segment.begin; rank < segment.end; ++rank) {
       const std::byte* const first = arrays_.first[chain_.layout_.local_rank_of(rank)];
       for (std::size_t node = 0; node < job_.nodes_of(rank); ++node) {
@@ -161,8 +161,8 @@ class HostChain::Run {
     }
   }
 
-  void hand_on(Part& part, Link& leaving, std::size_t piece) {
-    leaving.finish(piece);  // what was sent from this buffer before
+  void hand_on(SegmentWork& part, Link& leaving, std::size_t piece) {
+    leaving.finish(piece);  // waits for what was sent from this buffer before
     const std::size_t groups = part.groups.size() - 1;
     const std::size_t group_bytes = count_of(piece) * partial_bytes_;
     auto& buffer = part.sent[piece % kFlights];
@@ -174,14 +174,15 @@ class HostChain::Run {
     leaving.send(piece, buffer.data(), groups * group_bytes);
   }
 
-  void finish_result(const Part& part, std::size_t piece) {
+  void finish_result(const SegmentWork& part, std::size_t piece) {
     places_.clear();
     for (std::byte* const target : targets_) places_.push_back(target + begin_of(piece) * job_.element_bytes());
     reduce_group(part, 0, places_, piece);
     send_back(piece);
   }
 
-  void reduce_group(const Part& part, std::size_t group, std::span<std::byte* const> targets, std::size_t piece) {
+  void reduce_group(const SegmentWork& part, std::size_t group, std::span<std::byte* const> targets,
+                    std::size_t piece) {
     const std::size_t begin = part.groups[group];
     const std::size_t sources = part.groups[group + 1] - begin;
     Reduction reduction = job_.reduction();
@@ -220,8 +221,8 @@ class HostChain::Run {
   std::size_t piece_elements_;
   std::size_t pieces_;
   std::size_t last_segment_;
-  std::vector<std::unique_ptr<Link>> arriving_;  ///< by part; null in the first segment
-  std::vector<std::unique_ptr<Link>> leaving_;   ///< by part; null in the last segment
+  std::vector<std::unique_ptr<Link>> arriving_;  ///< one link per part; null in the first segment
+  std::vector<std::unique_ptr<Link>> leaving_;   ///< one link per part; null in the last segment
   std::unique_ptr<Link> result_arriving_;
   std::unique_ptr<Link> result_leaving_;
   std::vector<const std::byte*> sources_;
@@ -242,8 +243,8 @@ HostChain::HostChain(const HostLayout& layout, Messages& messages)
   place_ = static_cast<std::size_t>(std::find(way_back_.begin(), way_back_.end(), host_) - way_back_.begin());
 }
 
-void HostChain::prepare(Part& part, const Job& job) const {
-  const HostLayout::Segment& segment = layout_.segments()[static_cast<std::size_t>(part.segment)];
+void HostChain::prepare(SegmentWork& part, const Job& job) const {
+  const HostLayout::HostRange& segment = layout_.segments()[static_cast<std::size_t>(part.segment)];
   const std::size_t ranks = static_cast<std::size_t>(segment.end - segment.begin);
   part.merges.clear();
   if (job.tree == nullptr) {
@@ -257,7 +258,7 @@ void HostChain::prepare(Part& part, const Job& job) const {
     const auto merges = job.tree->merges_of(rank);
     part.merges.insert(part.merges.end(), merges.begin(), merges.end());
   }
-  // What is left on the stack after this segment, each a group of sources that follow each other.
+  // Everything that is left on the stack after this segment, each a group of sources that follow each other.
   part.groups.clear();
   for (std::size_t source = 0; source < part.merges.size(); ++source) {
     part.groups.push_back(source);
@@ -271,7 +272,7 @@ void HostChain::reduce(const Job& job, const Arrays& arrays, std::size_t count, 
   if (carrier >= layout_.carriers()) return;
   const Slice slice = slice_of(count, carrier, layout_.carriers(), job.element_bytes());
   if (slice.count == 0) return;
-  for (Part& part : parts_) prepare(part, job);
+  for (SegmentWork& part : parts_) prepare(part, job);
   Run(*this, job, arrays, slice, targets).run();
 }
 

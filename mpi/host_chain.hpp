@@ -17,7 +17,7 @@ namespace lockstep::mpi {
 class HostLayout {
  public:
   /// Ranks [begin, end), which follow each other on one host.
-  struct Segment {
+  struct HostRange {
     int host = 0;
     int begin = 0;
     int end = 0;
@@ -32,7 +32,7 @@ class HostLayout {
   int local_rank_of(int rank) const { return local_rank_[static_cast<std::size_t>(rank)]; }
   const std::vector<int>& ranks_of(int host) const { return ranks_of_host_[static_cast<std::size_t>(host)]; }
   /// The longest runs of ranks on one host, in rank order.
-  const std::vector<Segment>& segments() const noexcept { return segments_; }
+  const std::vector<HostRange>& segments() const noexcept { return segments_; }
   /// Ranks of the host that has the fewest: as many carry slices on every host.
   int carriers() const noexcept { return carriers_; }
 
@@ -40,7 +40,7 @@ class HostLayout {
   std::vector<int> host_of_rank_;
   std::vector<int> local_rank_;
   std::vector<std::vector<int>> ranks_of_host_;
-  std::vector<Segment> segments_;
+  std::vector<HostRange> segments_;
   int carriers_ = 0;
 };
 
@@ -62,27 +62,27 @@ class HostChain {
  private:
   static constexpr std::size_t kFlights = 2;  ///< pieces under way on a link
 
-  /// What this host does in one segment.
-  struct Part {
+  /// The work that this host does in one segment.
+  struct SegmentWork {
     int segment = 0;
     std::size_t arriving = 0;          ///< partial results that come from the segment before
-    std::vector<std::size_t> groups;   ///< of sources; each gives a partial result. Begins, and the end
-    std::vector<std::uint8_t> merges;  ///< of the sources; empty = in order
+    std::vector<std::size_t> groups;   ///< start of each group of sources, and the end; a group gives a partial result
+    std::vector<std::uint8_t> merges;  ///< Reduction::merges of the sources; empty = in order
     std::array<std::vector<std::byte>, kFlights> received;
     std::array<std::vector<std::byte>, kFlights> sent;
   };
   class Link;
   class Run;
 
-  void prepare(Part& part, const Job& job) const;
+  void prepare(SegmentWork& part, const Job& job) const;
 
   const HostLayout& layout_;
   Messages& messages_;
   int rank_;
   int host_;
   std::vector<int> way_back_;  ///< hosts, beginning with that of the last segment
-  std::size_t place_ = 0;      ///< of this host among them
-  std::vector<Part> parts_;
+  std::size_t place_ = 0;      ///< place of this host in way_back_
+  std::vector<SegmentWork> parts_;
 };
 
 }  // namespace lockstep::mpi

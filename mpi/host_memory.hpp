@@ -14,14 +14,14 @@
 
 namespace lockstep::mpi {
 
-/// Where the ranks of a host have the arrays of a reduction.
+/// The addresses where the ranks of a host have the arrays of a reduction.
 struct Arrays {
-  std::vector<std::byte*> first;  ///< by local rank, its first array
-  std::size_t node_bytes = 0;     ///< from one array of a rank to its next
+  std::vector<std::byte*> first;  ///< first array of each local rank
+  std::size_t node_bytes = 0;     ///< distance between two arrays of a rank, in bytes
 };
 
-/// What the ranks of one host share: a place to meet, buckets with a slot of each rank, and a staging slot of each for
-/// values that lie elsewhere. All members but the look-ups are collective over the host.
+/// The memory that the ranks of one host share: a place to meet, buckets with a slot of each rank, and a staging slot
+/// of each for values that lie elsewhere. All members but the look-ups are collective over the host.
 class HostMemory {
  public:
   static constexpr std::size_t kStagingBytes = 256 << 10;  ///< a chunk of every rank stays in the second-level cache
@@ -44,13 +44,13 @@ class HostMemory {
   /// Waits until all have come to this place of a call's work.
   void meet(const Job& job);
 
-  /// Where the arrays of a reduction lie, that all ranks have in one bucket; null where that is not so. Valid until
-  /// the next look-up.
+  /// The addresses of the arrays of a reduction, that all ranks have in one bucket; null where that is not so. Valid
+  /// until the next look-up.
   const Arrays* find(const Job& job);
 
   /// Copies `bytes` of each of this rank's arrays into its staging slot, one after the other; returns when all have.
   void stage(const std::byte* values, std::size_t bytes, const Job& job);
-  /// Where those lie. Valid until the next look-up.
+  /// Their addresses. Valid until the next look-up.
   const Arrays& staged(std::size_t bytes);
   std::byte* staging(int rank) const { return control_.bytes().data() + meeting_bytes_ + rank * kStagingBytes; }
   /// Elements of an array that can be staged at a time, together with those of a rank's other arrays. The same on all
@@ -68,7 +68,7 @@ class HostMemory {
   SharedRegion control_;
   Rendezvous meeting_;
   Arrays arrays_;                                              ///< that were looked up last
-  std::map<const std::byte*, std::weak_ptr<Bucket>> buckets_;  ///< by the start of this rank's slot
+  std::map<const std::byte*, std::weak_ptr<Bucket>> buckets_;  ///< buckets by the start of this rank's slot
   std::uint32_t last_bucket_ = 0;                              ///< number of the newest bucket; the first is 1
 };
 

@@ -13,9 +13,9 @@ namespace lockstep::mpi {
 /// A call of this rank, with its memory.
 struct Job {
   Call call;
-  std::byte* values = nullptr;     ///< what is reduced, broadcast or contributed
-  std::byte* result = nullptr;     ///< where all_gather and reduce_scatter write
-  const LaneTree* tree = nullptr;  ///< of a sum by lanes
+  std::byte* values = nullptr;     ///< values: what is reduced, broadcast or contributed
+  std::byte* result = nullptr;     ///< memory that all_gather and reduce_scatter write to
+  const LaneTree* tree = nullptr;  ///< tree of a sum by lanes
 
   std::size_t element_bytes() const { return size_of(call.dtype); }
   /// How many arrays `rank` contributes to a reduction. They lie node_bytes() apart.
@@ -27,10 +27,10 @@ struct Job {
     return max;
   }
   std::size_t node_bytes() const { return call.stride * element_bytes(); }
-  /// From the start of the first array of `rank` to the end of its last.
+  /// The bytes from the start of the first array of `rank` to the end of its last.
   std::size_t extent_of(int rank) const { return (nodes_of(rank) - 1) * node_bytes() + call.count * element_bytes(); }
 
-  /// What is done to the arrays of all ranks, in rank order.
+  /// The reduction of the arrays of all ranks, in rank order.
   Reduction reduction() const {
     if (tree == nullptr) return {.dtype = call.dtype, .op = call.op};
     return {

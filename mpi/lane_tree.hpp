@@ -23,8 +23,8 @@ class LaneTree {
     int first = 0;  ///< its lowest lane
     int lanes = 1;  ///< a power of two that divides `first`
   };
-  /// What a rank does with one lane's values: they go into buffer `buffer` of a row of buffers; then, `merges` times,
-  /// the last buffer is added to the one before it (earlier + last), which becomes the last.
+  /// The operation that a rank does with one lane's values: they go into buffer `buffer` of a row of buffers; then,
+  /// `merges` times, the last buffer is added to the one before it (earlier + last), which becomes the last.
   struct Step {
     int buffer = 0;
     int merges = 0;
@@ -41,14 +41,15 @@ class LaneTree {
   /// @param rank  in [0, world_size]
   int first_lane(int rank) const { return first_lane_.at(static_cast<std::size_t>(rank)); }
 
-  /// What `rank` contributes, in lane order.
+  /// The nodes of `rank`, in lane order.
   std::span<const Node> nodes_of(int rank) const;
-  /// For each lane of `rank` in its order. After the last one, the buffers from 0 on hold nodes_of(rank).
+  /// The steps for each lane of `rank` in its order. After the last one, the buffers from 0 on hold nodes_of(rank).
   std::span<const Step> steps_of(int rank) const;
   /// Buffers that the steps of `rank` take, at least as many as nodes.
   int buffers_of(int rank) const { return buffers_.at(static_cast<std::size_t>(rank)); }
 
-  /// For the nodes of all ranks in lane order: how many times (lower + upper) is formed when each is on the stack.
+  /// The counts for the nodes of all ranks in lane order: how many times (lower + upper) is formed when each is on the
+  /// stack.
   std::span<const std::uint8_t> merges() const noexcept { return merges_; }
   /// Those of one rank's nodes.
   std::span<const std::uint8_t> merges_of(int rank) const;
@@ -61,11 +62,11 @@ class LaneTree {
   void add_rank(int rank);
 
   std::vector<int> first_lane_;
-  std::vector<Node> nodes_;              // of all ranks
-  std::vector<std::size_t> first_node_;  // by rank, and their number
-  std::vector<Step> steps_;              // by lane
-  std::vector<int> buffers_;             // by rank
-  std::vector<std::uint8_t> merges_;     // by node
+  std::vector<Node> nodes_;              // nodes of all ranks
+  std::vector<std::size_t> first_node_;  // first node of each rank, and the number of all nodes
+  std::vector<Step> steps_;              // one step per lane
+  std::vector<int> buffers_;             // number of buffers of each rank
+  std::vector<std::uint8_t> merges_;     // number of merges after each node
   std::uint32_t fingerprint_ = 0;
 };
 

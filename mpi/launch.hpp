@@ -7,7 +7,7 @@
 
 #include "mpi/slurm.hpp"
 
-// What the variables of the environment say about how this program was started: pure functions, so that every
+// The facts that the variables of the environment say about how this program was started: pure functions, so that every
 // launcher can be tried in a test.
 namespace lockstep::mpi {
 
@@ -33,10 +33,10 @@ struct HostFacts {
 /// The parameters of Open MPI to set before MPI_Init: see open_mpi_parameters.
 Variables start_settings(const Variables& variables, const HostFacts& host);
 
-/// What started this program: "mpirun", also inside of a slurm job; "srun"; or "none": by itself, one rank.
+/// The program that started it: "mpirun", also inside of a slurm job; "srun"; or "none": by itself, one rank.
 std::string launcher_of(const Variables& variables);
 
-/// What is wrong with the way this program was started, in one sentence; empty when it is fine.
+/// The fault in the way this program was started, in one sentence; empty when it is fine.
 /// @param world_size  ranks that MPI sees; 0 before MPI was initialized
 std::string launch_fault(const Variables& variables, int world_size);
 

@@ -21,17 +21,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMessageBytes = 1 << 20;  // of values to one peer at a time; bounds the scratch memory
+constexpr std::size_t kMessageBytes = 1 << 20;  // maximum size of a message; bounds the scratch memory
 constexpr int kValuesTag = 2;
 constexpr auto kSpinTime = 50us;    // then a third process should get the processor
 constexpr auto kYieldTime = 100ms;  // then this is not a message under way but a peer that is late
-constexpr auto kLookTime = 50ms;    // between two looks at what may be in the way
+constexpr auto kLookTime = 50ms;    // time between two checks for the cause of a delay
 constexpr timespec kNap{.tv_sec = 0, .tv_nsec = 100'000};
 
 }  // namespace
 
 Exchange::~Exchange() {
-  for (MPI_Request& request : requests_) {  // after a failure only
+  for (MPI_Request& request : requests_) {  // reached after a failure only
     if (request == MPI_REQUEST_NULL) continue;
     comm_.keep_open();
     MPI_Cancel(&request);
@@ -39,8 +39,8 @@ Exchange::~Exchange() {
   }
 }
 
-void Exchange::receive(std::byte* to, std::size_t bytes, int peer) {
-  check(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, peer, tag_, comm_.handle(), add(peer)), "MPI_Irecv");
+void Exchange::receive(std::byte* target, std::size_t bytes, int peer) {
+  check(MPI_Irecv(target, static_cast<int>(bytes), MPI_BYTE, peer, tag_, comm_.handle(), add(peer)), "MPI_Irecv");
 }
 
 void Exchange::send(const std::byte* from, std::size_t bytes, int peer) {
@@ -198,7 +198,7 @@ void Messages::await(Exchange& exchange, const Call& call, const std::string& pe
 void Messages::look_around(const Exchange& exchange, const Call& call, double seconds, const std::string& peer_name) {
   if (host_ != nullptr) host_->throw_if_given_up();
   const std::vector<int> late_peers = exchange.late_peers();
-  // What a peer sent before it went elsewhere may still be under way at first.
+  // A message that a peer sent before it went elsewhere may still be under way at first.
   constexpr double kSettledSeconds = 0.5;
   for (const int peer : late_peers) {
     if (seconds >= kSettledSeconds && is_crossed(world_ranks_[peer], 0))

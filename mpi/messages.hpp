@@ -24,7 +24,7 @@ class Exchange {
   Exchange& operator=(const Exchange&) = delete;
   ~Exchange();
 
-  void receive(std::byte* to, std::size_t bytes, int peer);
+  void receive(std::byte* target, std::size_t bytes, int peer);
   void send(const std::byte* from, std::size_t bytes, int peer);
   void broadcast(std::byte* bytes, std::size_t count, int root);
 
@@ -50,7 +50,7 @@ class Messages final : private WaitPoint {
   Messages(Communicator comm, const WaitOptions& options, Rendezvous* host = nullptr);
   ~Messages() override { note_end(); }
 
-  static constexpr int kCallTag = 1;  ///< of the messages by which ranks meet
+  static constexpr int kCallTag = 1;  ///< tag of the messages by which ranks meet
 
   const Communicator& comm() const noexcept { return comm_; }
 
@@ -85,7 +85,7 @@ class Messages final : private WaitPoint {
   std::vector<int> ranks_;  ///< 0, 1, ...
   std::vector<int> world_ranks_;
   std::vector<std::byte> scratch_;
-  std::vector<const std::byte*> sources_;  ///< of the reduction at hand
+  std::vector<const std::byte*> sources_;  ///< sources of the current reduction
 };
 
 template <class Notice>

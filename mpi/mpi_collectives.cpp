@@ -26,19 +26,19 @@ class MpiCollectives final : public OrderedCollectives {
   void perform(const Job& job) override {
     messages_.meet(job);
     switch (job.call.kind) {
-      case Kind::all_reduce:
-      case Kind::reduce_ranges:
+      case CallKind::all_reduce:
+      case CallKind::reduce_ranges:
         return messages_.all_reduce(job);
-      case Kind::reduce_scatter:
+      case CallKind::reduce_scatter:
         return messages_.reduce_scatter(job);
-      case Kind::broadcast:
+      case CallKind::broadcast:
         return messages_.broadcast(job);
-      case Kind::all_gather:
+      case CallKind::all_gather:
         return messages_.all_gather(job);
-      case Kind::barrier:
-      case Kind::allocate_bucket:
-      case Kind::split:
-      case Kind::replay:
+      case CallKind::barrier:
+      case CallKind::allocate_bucket:
+      case CallKind::split:
+      case CallKind::replay:
         return;  // all have come: that is all
     }
   }

@@ -33,7 +33,7 @@ std::string this_host() {
   return name.data();
 }
 
-/// What ranks must know of each other before NCCL may connect them.
+/// The facts that ranks must know of each other before NCCL may connect them.
 struct Endpoint {
   std::string uuid;
   std::string bus_id;
@@ -140,7 +140,7 @@ class NcclCollectives final : public OrderedCollectives {
     compare(job, slot);
     if (slot.is_on_device) {
       queue(job);
-    } else if (job.call.kind == Kind::all_reduce || job.call.kind == Kind::reduce_ranges) {
+    } else if (job.call.kind == CallKind::all_reduce || job.call.kind == CallKind::reduce_ranges) {
       slot.ticket = start_on_host(job);
     }
   }
@@ -150,20 +150,20 @@ class NcclCollectives final : public OrderedCollectives {
     if (slot.is_on_device) return link_->await(job.call.sequence);
     const std::span<std::byte> values(job.values, job.call.count);
     switch (job.call.kind) {
-      case Kind::all_reduce:
+      case CallKind::all_reduce:
         return host_->wait(slot.ticket);
-      case Kind::reduce_ranges:
+      case CallKind::reduce_ranges:
         return;  // taken later
-      case Kind::broadcast:
+      case CallKind::broadcast:
         return host_->broadcast(values, job.call.root);
-      case Kind::all_gather:
+      case CallKind::all_gather:
         return host_->all_gather(values, {job.result, job.call.count * world_size()});
-      case Kind::reduce_scatter:
+      case CallKind::reduce_scatter:
         return host_->reduce_scatter(job.values, job.call.count, job.call.dtype, job.call.op, job.result);
-      case Kind::barrier:
-      case Kind::allocate_bucket:
-      case Kind::split:
-      case Kind::replay:
+      case CallKind::barrier:
+      case CallKind::allocate_bucket:
+      case CallKind::split:
+      case CallKind::replay:
         return host_->barrier();
     }
   }
@@ -176,7 +176,7 @@ class NcclCollectives final : public OrderedCollectives {
   }
 
  private:
-  /// Where a call's memory lies, and what it is for the backend that has it.
+  /// The place where a call's memory lies, and what it is for the backend that has it.
   struct JobSlot {
     bool is_on_device = false;
     Ticket ticket;
@@ -209,7 +209,7 @@ class NcclCollectives final : public OrderedCollectives {
 
   Ticket start_on_host(const Job& job) {
     const Call& call = job.call;
-    if (call.kind == Kind::all_reduce) {
+    if (call.kind == CallKind::all_reduce) {
       return job.tree == nullptr
                  ? host_->start_all_reduce(job.values, call.count, call.dtype, call.op)
                  : host_->start_lane_reduce(job.values, call.count, call.stride, call.dtype, call.op, *job.tree);
@@ -224,19 +224,19 @@ class NcclCollectives final : public OrderedCollectives {
     const Call& call = job.call;
     link()->start(call, [&](gpu::Link* link) -> gpu::Fault {
       switch (call.kind) {
-        case Kind::all_reduce:
-        case Kind::reduce_ranges:
+        case CallKind::all_reduce:
+        case CallKind::reduce_ranges:
           return api.all_reduce(link, job.values, call.count, call.dtype, call.op);
-        case Kind::broadcast:
+        case CallKind::broadcast:
           return api.broadcast(link, job.values, call.count, call.root);
-        case Kind::all_gather:
+        case CallKind::all_gather:
           return api.all_gather(link, job.values, job.result, call.count);
-        case Kind::reduce_scatter:
+        case CallKind::reduce_scatter:
           return reduce_scatter_on(link, job);
-        case Kind::barrier:
-        case Kind::allocate_bucket:
-        case Kind::split:
-        case Kind::replay:
+        case CallKind::barrier:
+        case CallKind::allocate_bucket:
+        case CallKind::split:
+        case CallKind::replay:
           return nullptr;  // have no memory
       }
       return nullptr;
@@ -260,7 +260,7 @@ class NcclCollectives final : public OrderedCollectives {
   NcclOptions options_;
   Messages messages_;
   std::shared_ptr<NcclLink> link_;  // null until it is needed
-  std::vector<JobSlot> slots_;      // by sequence number
+  std::vector<JobSlot> slots_;      // jobs, indexed by sequence number
   std::uint64_t compared_ = 0;
 };
 

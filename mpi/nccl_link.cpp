@@ -117,7 +117,7 @@ void NcclLink::check(gpu::Fault fault, const std::string& what) const {
   throw_failure({what + ": " + fault, gpu_error_of(fault)});
 }
 
-void NcclLink::throw_failure(const Failure& failure) {
+void NcclLink::throw_failure(const LinkFailure& failure) {
   if (failure.gpu_error.empty()) throw CommError("comm: nccl: " + failure.text);
   throw Error(ExitCode::internal, failure.gpu_error);
 }
@@ -135,7 +135,7 @@ void NcclLink::throw_if_failed() const {
 }
 
 void NcclLink::settle(const std::string& what, double limit_s) {
-  const auto begin = Clock::now();
+  const auto begin = SteadyClock::now();
   for (bool is_under_way = true;;) {
     check(api().poll(link_, &is_under_way), what);
     if (!is_under_way) return;
@@ -143,7 +143,7 @@ void NcclLink::settle(const std::string& what, double limit_s) {
       fail({what + " did not finish within " + seconds_text(limit_s) + ": a peer is late or not reachable", ""});
       throw_if_failed();
     }
-    if (Clock::now() - begin < kPollTime) {
+    if (SteadyClock::now() - begin < kPollTime) {
       sched_yield();
     } else {
       std::this_thread::sleep_for(kPollPause);
@@ -151,7 +151,8 @@ void NcclLink::settle(const std::string& what, double limit_s) {
   }
 }
 
-/// What was started last is on the stream for good, and its end is marked. Until then NCCL takes no other call.
+/// The work that was started last is on the stream for good, and its end is marked. Until then NCCL takes no other
+/// call.
 void NcclLink::end_launch() {
   std::deque<Started>& operations = is_capturing_ ? captured_ : operations_;
   if (!operations.empty()) end_launch_of(operations.back());  // only this thread adds and removes
@@ -187,7 +188,7 @@ void NcclLink::start(const Call& call, const Operation& operation) {
   if (!is_capturing_) forget_finished();
   {
     const std::lock_guard hold(mutex_);
-    (is_capturing_ ? captured_ : operations_).push_back({.call = call, .since = Clock::now(), .end = nullptr});
+    (is_capturing_ ? captured_ : operations_).push_back({.call = call, .since = SteadyClock::now(), .end = nullptr});
   }
   check(operation(link_), describe(call));
   // NCCL launches on a thread of its own: until it has, nobody else may add to the graph.
@@ -229,7 +230,7 @@ void NcclLink::end_capture() {
 }
 
 void NcclLink::replay(const std::function<void()>& launch) {
-  start({.kind = Kind::replay}, [&](gpu::Link* link) {
+  start({.kind = CallKind::replay}, [&](gpu::Link* link) {
     launch();
     return api().follow(link);
   });
@@ -316,7 +317,7 @@ std::string NcclLink::why_late(const Call& call, double seconds) {
   }
 }
 
-void NcclLink::fail(const Failure& failure) noexcept {
+void NcclLink::fail(const LinkFailure& failure) noexcept {
   {
     const std::lock_guard hold(mutex_);
     if (has_failed_) return;

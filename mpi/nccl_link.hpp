@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "core/clock.hpp"
 #include "mpi/call.hpp"
 #include "mpi/gpu.hpp"
 #include "mpi/gpu/module_api.hpp"
@@ -23,7 +24,7 @@ namespace lockstep::mpi {
 
 struct NcclOptions {
   WaitOptions wait = {};
-  double diagnosis_limit_s = 10;  ///< for the peers to say where they are, once an operation is late
+  double diagnosis_limit_s = 10;  ///< time for the peers to report their positions, once an operation is late
   double abort_limit_s = 30;      ///< an abort that takes longer ends the process
 };
 
@@ -53,7 +54,7 @@ class NcclLink {
 
   /// Until end_capture, operations are recorded in a graph of the current stream. The watch does not know of them.
   void begin_capture();
-  /// Before the capture of the stream ends. The current stream is behind all operations.
+  /// Called before the capture of the stream ends. The current stream is behind all operations.
   void end_capture();
   /// Runs `launch`, which queues a graph with operations of this link on the current stream, and watches it.
   void replay(const std::function<void()>& launch);
@@ -64,15 +65,13 @@ class NcclLink {
   bool has_failed() const noexcept { return has_failed_; }  ///< callable from any thread
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   struct Started {
     Call call;
-    Clock::time_point since;
+    SteadyClock::time_point since;
     gpu::Event* end = nullptr;  ///< null while NCCL is still launching it
   };
 
-  struct Failure {
+  struct LinkFailure {
     std::string text;
     std::string gpu_error;  ///< the whole sentence where a kernel failed, not the communication
   };
@@ -89,8 +88,8 @@ class NcclLink {
   void watch(const std::stop_token& stop);
   void look();
   std::string why_late(const Call& call, double seconds);
-  void fail(const Failure& failure) noexcept;
-  [[noreturn]] static void throw_failure(const Failure& failure);
+  void fail(const LinkFailure& failure) noexcept;
+  [[noreturn]] static void throw_failure(const LinkFailure& failure);
   std::string failure_text() const;
   void release(void* address, void* registration) noexcept;
   void close() noexcept;
@@ -101,11 +100,11 @@ class NcclLink {
   NcclOptions options_;
   gpu::Link* link_ = nullptr;
   Messages diagnosis_;
-  mutable std::recursive_mutex mutex_;  ///< of operations_ and failure_
+  mutable std::recursive_mutex mutex_;  ///< guards operations_ and failure_
   std::deque<Started> operations_;
   bool is_capturing_ = false;
-  std::deque<Started> captured_;  // in the capture at hand
-  Failure failure_;
+  std::deque<Started> captured_;  // operations of the current capture
+  LinkFailure failure_;
   std::atomic<bool> has_failed_{false};
   std::condition_variable_any wakes_;
   std::jthread watch_;

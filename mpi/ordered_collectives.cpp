@@ -10,16 +10,16 @@ namespace lockstep::mpi {
 
 Ticket OrderedCollectives::start(Job job) {
   throw_if_failed();
-  job.call.sequence = at_.started + 1;
-  if (job.call.kind != Kind::reduce_ranges) {
-    at_.last_closing = job.call.sequence;
-  } else if (job.call.sequence > at_.last_closing + kMaxRangeTickets) {
+  job.call.sequence = numbers_.started + 1;
+  if (job.call.kind != CallKind::reduce_ranges) {
+    numbers_.last_closing = job.call.sequence;
+  } else if (job.call.sequence > numbers_.last_closing + kMaxRangeTickets) {
     throw std::logic_error("comm: more than " + std::to_string(kMaxRangeTickets) + " pending reductions in ranges");
   }
   make_room(job.call.sequence);
   job_at(job.call.sequence) = job;
   remember_failure([&] { announce(job); });
-  return {++at_.started};
+  return {++numbers_.started};
 }
 
 /// The places of old jobs are used again; the peers must have read them by then. They have when they performed a later
@@ -29,7 +29,7 @@ void OrderedCollectives::make_room(std::uint64_t sequence) {
   static_assert(kMaxRangeTickets < kRoom);
   if (sequence % kRoom != 0 || sequence < kMaxJobs) return;
   std::uint64_t closing = sequence - kRoom;
-  while (job_at(closing).call.kind == Kind::reduce_ranges) ++closing;
+  while (job_at(closing).call.kind == CallKind::reduce_ranges) ++closing;
   guard([&] { work_off(closing); });
 }
 
@@ -37,7 +37,7 @@ void OrderedCollectives::wait(Ticket ticket) {
   require_given(ticket);
   throw_if_failed();
   const Call& call = job_at(ticket.sequence).call;
-  if (call.sequence == ticket.sequence && call.kind == Kind::reduce_ranges) {
+  if (call.sequence == ticket.sequence && call.kind == CallKind::reduce_ranges) {
     throw std::logic_error("comm: wait for " + describe(call) +
                            ", which was started by reduce_ranges; wait for its ranges instead");
   }
@@ -49,8 +49,8 @@ void OrderedCollectives::reduce_range(Ticket ticket, Slice range, const RangeCon
   throw_if_failed();
   const Job& job = job_at(ticket.sequence);
   const Call& call = job.call;
-  const bool is_ours = call.sequence == ticket.sequence && call.kind == Kind::reduce_ranges;
-  if (!is_ours || ticket.sequence < at_.first_open) {
+  const bool is_ours = call.sequence == ticket.sequence && call.kind == CallKind::reduce_ranges;
+  if (!is_ours || ticket.sequence < numbers_.first_open) {
     throw std::logic_error("comm: ticket " + std::to_string(ticket.sequence) +
                            " is not a reduction in ranges, or has already been completed");
   }
@@ -91,26 +91,26 @@ void OrderedCollectives::remember_failure(Work work) {
 }
 
 void OrderedCollectives::work_off(std::uint64_t sequence) {
-  if (sequence <= at_.settled) return;
+  if (sequence <= numbers_.settled) return;
   perform_until(sequence);
   settle(job_at(sequence));
-  at_.settled = sequence;
+  numbers_.settled = sequence;
 }
 
 void OrderedCollectives::perform_until(std::uint64_t sequence) {
-  while (at_.performed < sequence) {
-    const Job& job = job_at(++at_.performed);
-    if (job.call.kind == Kind::reduce_ranges) {
+  while (numbers_.performed < sequence) {
+    const Job& job = job_at(++numbers_.performed);
+    if (job.call.kind == CallKind::reduce_ranges) {
       open(job);
     } else {
-      at_.first_open = at_.performed + 1;
+      numbers_.first_open = numbers_.performed + 1;
       perform(job);
     }
   }
 }
 
 void OrderedCollectives::require_given(Ticket ticket) const {
-  if (ticket.sequence <= at_.started) return;
+  if (ticket.sequence <= numbers_.started) return;
   throw std::logic_error("comm: ticket " + std::to_string(ticket.sequence) + " is unknown");
 }
 
@@ -121,7 +121,7 @@ void OrderedCollectives::throw_if_failed() const {
 void OrderedCollectives::complete(const Job& job) { wait(start(job)); }
 
 BucketMemory OrderedCollectives::allocate_bucket(std::size_t bytes) {
-  complete({.call = {.count = bytes, .kind = Kind::allocate_bucket}});
+  complete({.call = {.count = bytes, .kind = CallKind::allocate_bucket}});
   BucketMemory memory;
   remember_failure([&] { memory = allocate(bytes); });
   return memory;
@@ -129,7 +129,7 @@ BucketMemory OrderedCollectives::allocate_bucket(std::size_t bytes) {
 
 std::unique_ptr<Collectives> OrderedCollectives::split(int color) {
   if (color < 0) throw std::logic_error("comm: split by color " + std::to_string(color) + "; the minimum color is 0");
-  complete({.call = {.kind = Kind::split}});
+  complete({.call = {.kind = CallKind::split}});
   std::unique_ptr<Collectives> part;
   remember_failure([&] { part = make_part(color); });
   return part;
@@ -137,27 +137,27 @@ std::unique_ptr<Collectives> OrderedCollectives::split(int color) {
 
 Ticket OrderedCollectives::start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {
   require_reducible(dtype, op);
-  return start({.call = {.count = count, .kind = Kind::all_reduce, .op = op, .dtype = dtype},
+  return start({.call = {.count = count, .kind = CallKind::all_reduce, .op = op, .dtype = dtype},
                 .values = static_cast<std::byte*>(values)});
 }
 
 Ticket OrderedCollectives::start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) {
   require_reducible(dtype, op);
-  return start({.call = {.count = count, .kind = Kind::reduce_ranges, .op = op, .dtype = dtype},
+  return start({.call = {.count = count, .kind = CallKind::reduce_ranges, .op = op, .dtype = dtype},
                 .values = static_cast<std::byte*>(values)});
 }
 
 Ticket OrderedCollectives::start_lane_reduce(void* nodes, std::size_t count, std::size_t stride, DType dtype,
                                              ReduceOp op, const LaneTree& tree) {
-  return start_lanes(Kind::all_reduce, nodes, count, stride, dtype, op, tree);
+  return start_lanes(CallKind::all_reduce, nodes, count, stride, dtype, op, tree);
 }
 
 Ticket OrderedCollectives::start_lane_ranges(void* nodes, std::size_t count, std::size_t stride, DType dtype,
                                              ReduceOp op, const LaneTree& tree) {
-  return start_lanes(Kind::reduce_ranges, nodes, count, stride, dtype, op, tree);
+  return start_lanes(CallKind::reduce_ranges, nodes, count, stride, dtype, op, tree);
 }
 
-Ticket OrderedCollectives::start_lanes(Kind kind, void* nodes, std::size_t count, std::size_t stride, DType dtype,
+Ticket OrderedCollectives::start_lanes(CallKind kind, void* nodes, std::size_t count, std::size_t stride, DType dtype,
                                        ReduceOp op, const LaneTree& tree) {
   require_lane_reducible(dtype, op);
   if (tree.world_size() != world_size_ || stride < count) {
@@ -180,7 +180,7 @@ void OrderedCollectives::broadcast(std::span<std::byte> bytes, int root) {
   if (root < 0 || root >= world_size_) {
     throw std::logic_error("comm: broadcast from rank " + std::to_string(root) + " of " + std::to_string(world_size_));
   }
-  complete({.call = {.count = bytes.size(), .root = root, .kind = Kind::broadcast}, .values = bytes.data()});
+  complete({.call = {.count = bytes.size(), .root = root, .kind = CallKind::broadcast}, .values = bytes.data()});
 }
 
 Ticket OrderedCollectives::start_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
@@ -188,7 +188,7 @@ Ticket OrderedCollectives::start_all_gather(std::span<const std::byte> mine, std
     throw std::logic_error("comm: all_gather of " + std::to_string(mine.size()) + " bytes from " +
                            std::to_string(world_size_) + " ranks into " + std::to_string(all.size()));
   }
-  return start({.call = {.count = mine.size(), .kind = Kind::all_gather},
+  return start({.call = {.count = mine.size(), .kind = CallKind::all_gather},
                 .values = const_cast<std::byte*>(mine.data()),  // only read
                 .result = all.data()});
 }
@@ -196,18 +196,18 @@ Ticket OrderedCollectives::start_all_gather(std::span<const std::byte> mine, std
 Ticket OrderedCollectives::start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op,
                                                 void* slice) {
   require_reducible(dtype, op);
-  return start({.call = {.count = count, .kind = Kind::reduce_scatter, .op = op, .dtype = dtype},
+  return start({.call = {.count = count, .kind = CallKind::reduce_scatter, .op = op, .dtype = dtype},
                 .values = static_cast<std::byte*>(values),
                 .result = static_cast<std::byte*>(slice)});
 }
 
-void OrderedCollectives::begin_capture() { before_capture_ = at_; }
+void OrderedCollectives::begin_capture() { before_capture_ = numbers_; }
 
 void OrderedCollectives::end_capture() {
-  if (before_capture_) at_ = *before_capture_;
+  if (before_capture_) numbers_ = *before_capture_;
   before_capture_.reset();
 }
 
-void OrderedCollectives::barrier() { complete({.call = {.kind = Kind::barrier}}); }
+void OrderedCollectives::barrier() { complete({.call = {.kind = CallKind::barrier}}); }
 
 }  // namespace lockstep::mpi

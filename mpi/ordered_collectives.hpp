@@ -46,9 +46,9 @@ class OrderedCollectives : public Collectives {
 
  protected:
   static constexpr std::size_t kMaxElementBytes = 8;
-  static constexpr std::uint64_t kMaxJobs = 1024;  ///< whose particulars are kept
+  static constexpr std::uint64_t kMaxJobs = 1024;  ///< maximum jobs: whose particulars are kept
 
-  // What allocate_bucket and split do once all ranks have come.
+  // The work that allocate_bucket and split do once all ranks have come.
   virtual BucketMemory allocate(std::size_t bytes) = 0;
   virtual std::unique_ptr<Collectives> make_part(int color) = 0;
 
@@ -79,7 +79,7 @@ class OrderedCollectives : public Collectives {
 
  private:
   Ticket start(Job job);
-  Ticket start_lanes(Kind kind, void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
+  Ticket start_lanes(CallKind kind, void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
                      const LaneTree& tree);
   /// Does a call to its end, after all that were started before it.
   void complete(const Job& job);
@@ -97,7 +97,7 @@ class OrderedCollectives : public Collectives {
   Job& job_at(std::uint64_t sequence) { return jobs_[sequence % kMaxJobs]; }
 
   /// How far the calls have come.
-  struct Numbers {
+  struct CallNumbers {
     std::uint64_t started = 0;  ///< the last call; the first is 1
     std::uint64_t performed = 0;
     std::uint64_t settled = 0;
@@ -107,10 +107,10 @@ class OrderedCollectives : public Collectives {
 
   int rank_;
   int world_size_;
-  Numbers at_;
-  std::optional<Numbers> before_capture_;  ///< while one is under way
+  CallNumbers numbers_;
+  std::optional<CallNumbers> before_capture_;  ///< numbers_ when the current capture began; none = no capture is active
   std::array<Job, kMaxJobs> jobs_;
-  std::string failure_;  ///< what the first failure said
+  std::string failure_;  ///< failure: what the first failure said
   alignas(64) std::array<std::byte, kPieceElements * kMaxElementBytes> piece_;
 };
 

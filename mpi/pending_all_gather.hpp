@@ -16,7 +16,7 @@ class PendingAllGather {
   /// @param world  used for nothing else meanwhile
   /// @param mine   as many on every rank
   PendingAllGather(const Communicator& world, std::vector<double> mine);
-  /// What is not done then is left to MPI, memory too: the job is about to end.
+  /// The work that is not done then is left to MPI, memory too: the job is about to end.
   ~PendingAllGather();
   PendingAllGather(PendingAllGather&& other) noexcept;
   PendingAllGather& operator=(PendingAllGather&& other) noexcept;

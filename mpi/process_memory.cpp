@@ -12,8 +12,8 @@ namespace lockstep::mpi {
 
 bool can_read_processes() {
   int from = 1;
-  int to = 0;
-  iovec local{&to, sizeof to};
+  int copy = 0;
+  iovec local{&copy, sizeof copy};
   iovec remote{&from, sizeof from};
   if (::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) != static_cast<ssize_t>(sizeof from)) return false;
   int scope = 0;  // 2: administrators only, 3: nobody

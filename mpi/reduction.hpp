@@ -17,11 +17,11 @@ void require_reducible(DType dtype, ReduceOp op);
 /// @throws std::logic_error  they cannot
 void require_lane_reducible(DType dtype, ReduceOp op);
 
-/// What is done to each element.
+/// The operation on each element.
 struct Reduction {
   DType dtype = DType::float32;
   ReduceOp op = ReduceOp::sum;
-  std::size_t parts = 0;  ///< of which `average` is the average; 0 = one of each source
+  std::size_t parts = 0;  ///< number by which `average` divides; 0 = the number of sources
   /// The order of a sum or average. Empty = that of the sources, ((s0 + s1) + s2) + ... Else source i is laid on a
   /// stack, then merges[i] times the two topmost values are replaced by (lower + upper); at the end one is left.
   std::span<const std::uint8_t> merges = {};

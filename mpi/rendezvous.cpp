@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 
 constexpr int kSpins = 200;              // some 10 us; a yield costs little more where nobody waits for it
 constexpr auto kSpinBeforeSleep = 50us;  // then a third process should get the processor
-constexpr auto kSleepTime = 100ms;       // at most, between two looks at the peers' health
+constexpr auto kSleepTime = 100ms;       // maximum time between two checks of the peers' health
 constexpr std::size_t kLineBytes = 64;   // no two ranks write to the same cache line
 constexpr std::size_t kReasonBytes = 1024;
 
@@ -51,8 +51,8 @@ struct alignas(kLineBytes) Rendezvous::Line {
   std::atomic<std::uint32_t> changes;   ///< grows with every change of this line; sleepers wait on it
   std::atomic<std::uint32_t> sleepers;  ///< ranks that may be asleep on `changes`
   std::atomic<std::uint32_t> has_left;
-  std::atomic<std::uint32_t> thread;            ///< with which the rank was here last
-  std::atomic<std::uint64_t> awaited_arrival;   ///< what it waits for, if it has done so for long
+  std::atomic<std::uint32_t> thread;            ///< thread of the rank's latest call
+  std::atomic<std::uint64_t> awaited_arrival;   ///< arrival that it waits for, if it has waited for long
   std::atomic<std::uint64_t> awaited_progress;  ///< likewise
   ProcessId process;
 };
@@ -112,7 +112,8 @@ void Rendezvous::advance() { publish(lines_[rank_].progress, ++progress_); }
 void Rendezvous::publish(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
   Line& line = lines_[rank_];
   counter.store(value, std::memory_order_release);
-  // In one total order with sleep_until_changed: either the sleeper sees the change, or this rank sees the sleeper.
+  // Written in one total order with sleep_until_changed: either the sleeper sees the change, or this rank sees the
+  // sleeper.
   line.changes.fetch_add(1);
   if (line.sleepers.load() > 0) futex_wake_all(line.changes);
 }
@@ -138,8 +139,8 @@ void Rendezvous::await(Counter counter, std::uint64_t value, const Call& call) {
 }
 
 void Rendezvous::await_patiently(Counter counter, std::uint64_t value, const Call& call, int behind) {
-  const Clock::time_point start = Clock::now();
-  while (Clock::now() - start < kSpinBeforeSleep) {
+  const SteadyClock::time_point start = SteadyClock::now();
+  while (SteadyClock::now() - start < kSpinBeforeSleep) {
     sched_yield();
     if (has_reached(counter, value, behind)) return;
   }
@@ -171,7 +172,8 @@ void Rendezvous::sleep_until_changed(Counter counter, std::uint64_t value, int r
   line.sleepers.fetch_sub(1);
 }
 
-void Rendezvous::throw_if_hopeless(Counter counter, std::uint64_t value, const Call& call, Clock::time_point start) {
+void Rendezvous::throw_if_hopeless(Counter counter, std::uint64_t value, const Call& call,
+                                   SteadyClock::time_point start) {
   throw_if_given_up();
   const std::string here = "rank " + std::to_string(names_[rank_]) + " waited for it in " + describe(call);
   std::string late;
@@ -187,7 +189,7 @@ void Rendezvous::throw_if_hopeless(Counter counter, std::uint64_t value, const C
     }
     late += (late.empty() ? "" : ", ") + where_is(rank);
   }
-  const std::chrono::duration<double> waited = Clock::now() - start;
+  const std::chrono::duration<double> waited = SteadyClock::now() - start;
   const double limit_s = options_.timeout_s + (counter == &Line::progress ? options_.grace_s : 0);
   if (waited.count() < limit_s || late.empty()) return;
   give_up(lateness(names_[rank_], waited.count(), call, late));

@@ -12,13 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.hpp"
 #include "mpi/call.hpp"
 #include "mpi/cross_communicator_deadlock.hpp"
 #include "mpi/peer_watch.hpp"
 
 namespace lockstep::mpi {
 
-/// What a rank lays open when it arrives at a call.
+/// The facts that a rank lays open when it arrives at a call.
 struct Posting {
   Call call;
   std::uint32_t bucket = 0;  ///< number of the bucket that holds the values; 0 = private memory
@@ -31,7 +32,7 @@ struct WaitOptions {
   bool is_oversubscribed = false;  ///< ranks outnumber processors: hand the processor on at once instead of spinning
 };
 
-/// Where the ranks of one host wait for each other, in shared memory.
+/// The place where the ranks of one host wait for each other, in shared memory.
 ///
 /// Every rank owns a line with two counters that only grow. `arrived` is the number of the last call that it has
 /// posted; what it posted, and the values it named, are visible to a rank that has read the counter. `progress` counts
@@ -41,7 +42,7 @@ struct WaitOptions {
 /// is late; then all ranks' waits end.
 class Rendezvous final : private WaitPoint {
  public:
-  static constexpr std::uint64_t kPostings = 1024;  ///< of each rank stay readable
+  static constexpr std::uint64_t kPostings = 1024;  ///< number of postings of each rank that stay readable
 
   /// The shared memory to give to the constructor.
   static std::size_t bytes_for(int ranks);
@@ -76,15 +77,13 @@ class Rendezvous final : private WaitPoint {
   struct Line;
   struct Board;
   using Counter = std::atomic<std::uint64_t> Line::*;
-  using Clock = std::chrono::steady_clock;
-
   bool is_awaited_by(int world_rank, std::uint32_t peer_thread) override;
   void publish(std::atomic<std::uint64_t>& counter, std::uint64_t value);
   void await(Counter counter, std::uint64_t value, const Call& call);
   void await_patiently(Counter counter, std::uint64_t value, const Call& call, int behind);
   bool has_reached(Counter counter, std::uint64_t value, int& behind) const;
   void sleep_until_changed(Counter counter, std::uint64_t value, int rank);
-  void throw_if_hopeless(Counter counter, std::uint64_t value, const Call& call, Clock::time_point start);
+  void throw_if_hopeless(Counter counter, std::uint64_t value, const Call& call, SteadyClock::time_point start);
   std::string where_is(int rank) const;
 
   WaitOptions options_;
@@ -92,7 +91,7 @@ class Rendezvous final : private WaitPoint {
   std::vector<int> world_ranks_;
   int rank_;
   int size_;
-  std::uint64_t arrived_ = 0;  ///< as in this rank's line
+  std::uint64_t arrived_ = 0;  ///< copy of the value in this rank's line
   std::uint64_t progress_ = 0;
   Board* board_;
   std::span<Line> lines_;

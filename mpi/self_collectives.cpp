@@ -24,8 +24,8 @@ class SelfCollectives final : public OrderedCollectives {
 
   void perform(const Job& job) override {
     const std::size_t count = job.call.count;
-    if (job.call.kind == Kind::all_gather) std::copy_n(job.values, count, job.result);
-    if (job.call.kind == Kind::reduce_scatter) std::copy_n(job.values, count * job.element_bytes(), job.result);
+    if (job.call.kind == CallKind::all_gather) std::copy_n(job.values, count, job.result);
+    if (job.call.kind == CallKind::reduce_scatter) std::copy_n(job.values, count * job.element_bytes(), job.result);
     if (job.tree != nullptr) reduce(arrays(job, 0), std::span(&job.values, 1), count, job.reduction());
   }
 

@@ -20,7 +20,7 @@ constexpr std::size_t kRegionPageBytes = 4096;
 std::span<std::byte> map(const SharedFile& file, std::size_t bytes) {
   void* const address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.descriptor(), 0);
   if (address == MAP_FAILED) throw no_memory(bytes, std::strerror(errno));
-  madvise(address, bytes, MADV_HUGEPAGE);  // where the kernel allows it for shared memory
+  madvise(address, bytes, MADV_HUGEPAGE);  // no effect unless the kernel allows it for shared memory
   return {static_cast<std::byte*>(address), bytes};
 }
 

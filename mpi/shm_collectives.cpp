@@ -66,9 +66,9 @@ class ShmCollectives final : public OrderedCollectives {
   WaitOptions options_;
   HostMemory memory_;
   Rendezvous& meeting_;
-  std::vector<const std::byte*> sources_;                 ///< of the reduction at hand: the arrays of all ranks
+  std::vector<const std::byte*> sources_;                 ///< sources of the current reduction: the arrays of all ranks
   std::vector<std::byte*> targets_;                       ///< the first array of each rank, to write to
-  std::array<std::uint64_t, kMaxJobs> progress_after_{};  ///< of the jobs that were performed
+  std::array<std::uint64_t, kMaxJobs> progress_after_{};  ///< this rank's progress after each performed job
 };
 
 void ShmCollectives::perform(const Job& job) {
@@ -104,19 +104,19 @@ void ShmCollectives::take(const Job& job, Slice range, const RangeConsumer& cons
 
 void ShmCollectives::run(const Job& job) {
   switch (job.call.kind) {
-    case Kind::all_reduce:
+    case CallKind::all_reduce:
       return all_reduce(job);
-    case Kind::reduce_scatter:
+    case CallKind::reduce_scatter:
       return reduce_scatter(job);
-    case Kind::broadcast:
+    case CallKind::broadcast:
       return broadcast(job);
-    case Kind::all_gather:
+    case CallKind::all_gather:
       return all_gather(job);
-    case Kind::reduce_ranges:  // is opened instead
-    case Kind::barrier:
-    case Kind::allocate_bucket:
-    case Kind::split:
-    case Kind::replay:
+    case CallKind::reduce_ranges:  // is opened instead
+    case CallKind::barrier:
+    case CallKind::allocate_bucket:
+    case CallKind::split:
+    case CallKind::replay:
       return;  // all have come: that is all
   }
 }

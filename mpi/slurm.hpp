@@ -11,7 +11,7 @@ struct SlurmJob {
   std::string id;               ///< digits
   int restarts = 0;             ///< how often it was requeued
   bool is_step_task = false;    ///< started by srun: what slurm signals to the job's steps reaches this process
-  std::optional<double> end{};  ///< of the allocation, in seconds since 1970; only set by some versions of Slurm
+  std::optional<double> end{};  ///< end of the allocation, in seconds since 1970; only set by some versions of Slurm
 };
 
 /// None outside of slurm. Not collective: mpirun gives the variables to the ranks of its own host only.

@@ -10,7 +10,7 @@ namespace lockstep::mpi {
 
 namespace {
 
-/// What `work` throws, in words; empty = nothing.
+/// The error of `work`, in words; empty = nothing.
 template <class Work>
 std::string fault_of(const Work& work) {
   try {
@@ -46,7 +46,7 @@ std::string StepGraph::record(const std::function<void()>& body) {
   std::string reason = fault_of(body);
   const std::string end = fault_of([this] { collectives_->end_capture(); });
   if (reason.empty()) reason = end;
-  const gpu::Fault fault = gpu_->api().end_capture(graph_);  // in any case, or the stream stays unusable
+  const gpu::Fault fault = gpu_->api().end_capture(graph_);  // also after a failure, else the stream stays unusable
   if (reason.empty() && fault != nullptr) reason = fault;
   return reason;
 }

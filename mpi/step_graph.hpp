@@ -29,7 +29,7 @@ class StepGraph {
   /// Runs `body`, which queues work, and records that work without doing it. Once. Collective if `body` is.
   /// @return  why it could not be recorded, in the words of whoever found out; empty = it can be launched
   std::string record(const std::function<void()>& body);
-  /// After `record` has succeeded. Does not wait for the work. Collective if the body is.
+  /// Called after `record` has succeeded. Does not wait for the work. Collective if the body is.
   /// @throws CommError  the GPU or a peer has failed
   void launch();
 

@@ -8,14 +8,14 @@
 
 namespace lockstep::mpi {
 
-/// Where the ranks of a communicator run.
+/// The hosts where the ranks of a communicator run.
 struct Topology {
   int local_rank = 0;  ///< position among the ranks of this host
   int local_size = 1;  ///< ranks on this host
   int host_index = 0;  ///< hosts are numbered by their lowest rank
   int host_count = 1;
   std::vector<int> host_of_rank;  ///< host index of every rank
-  std::string host_name;          ///< of this rank
+  std::string host_name;          ///< host name of this rank
   int cpus = 1;                   ///< processors that this rank may run on: the smaller of affinity mask and quota
   int host_cpus = 1;              ///< processors that the ranks of this host may run on, taken together
   double cpu_quota = 0;           ///< processor time that the control group of this rank allows; 0 = unlimited

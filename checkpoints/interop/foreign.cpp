@@ -35,7 +35,7 @@ namespace {
 
 constexpr std::size_t kProbedBytes = 512;
 
-std::string head_of(const Source& source) {
+std::string head_of(const ByteSource& source) {
   std::string head(std::min<std::uint64_t>(source.size(), kProbedBytes), '\0');
   source.read_to(0, std::as_writable_bytes(std::span(head)));
   return head;
@@ -54,7 +54,7 @@ bool is_safetensors(std::string_view head) {
 }
 
 /// Which of the two a zip archive is: by its directory, else by its first record.
-FileKind kind_of_zip(const Source& source, std::string_view head) {
+FileKind kind_of_zip(const ByteSource& source, std::string_view head) {
   try {
     const Zip zip(source);
     if (is_pytorch(zip)) return FileKind::pytorch;
@@ -71,7 +71,7 @@ FileKind kind_of_zip(const Source& source, std::string_view head) {
   return head.substr(kName, length).ends_with(".npy") ? FileKind::npz : FileKind::pytorch;
 }
 
-FileKind kind_of(const Source& source) {
+FileKind kind_of(const ByteSource& source) {
   const std::string head = head_of(source);
   if (head.starts_with(std::string_view(kMagic.data(), kMagic.size()))) return FileKind::lockstep;
   if (head.starts_with("PK\x03\x04"sv) || head.starts_with("PK\x05\x06"sv)) return kind_of_zip(source, head);
@@ -81,7 +81,7 @@ FileKind kind_of(const Source& source) {
   return is_safetensors_index(source) ? FileKind::safetensors_index : FileKind::unknown;
 }
 
-[[noreturn]] void refuse_unknown(const Source& source) {
+[[noreturn]] void refuse_unknown(const ByteSource& source) {
   const std::string head = head_of(source);
   if (head.empty()) source.refuse("the file is empty, as after a crash before its bytes reached the disk");
   if (head.find_first_not_of('\0') == std::string::npos) {
@@ -93,7 +93,7 @@ FileKind kind_of(const Source& source) {
   source.refuse("it is not a Lockstep checkpoint, safetensors, PyTorch, npz or HDF5 file", CheckpointFault::other_kind);
 }
 
-Archive read_any_pytorch(const Source& source, const std::string& head, const ForeignReading& reading) {
+Archive read_any_pytorch(const ByteSource& source, const std::string& head, const ForeignReading& reading) {
   if (is_tar(head)) {
     source.refuse(
         "it is a PyTorch file in the format used before version 0.4, which is not supported: load it in Python and "
@@ -194,22 +194,22 @@ void write_kind(NewFile& file, ExportKind kind, const std::vector<NamedArray>& a
 }
 
 /// Gives a finished file its name.
-void rename_to(const std::string& from, const std::string& to, IfExists if_exists) {
-  if (if_exists == IfExists::replace) return move(from, to);
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
+void rename_to(const std::string& from, const std::string& target, IfExists if_exists) {
+  if (if_exists == IfExists::replace) return move(from, target);
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) == 0) return;
   if (errno == EEXIST)
-    throw CheckpointError(to, "the file already exists and is not overwritten").as(CheckpointFault::refused);
-  if (errno != EINVAL && errno != ENOSYS) throw_errno(from, "rename", " to " + to);
-  if (exists(to))
-    throw CheckpointError(to, "the file already exists and is not overwritten").as(CheckpointFault::refused);
-  move(from, to);  // a file system without that kind of rename
+    throw CheckpointError(target, "the file already exists and is not overwritten").as(CheckpointFault::refused);
+  if (errno != EINVAL && errno != ENOSYS) throw_errno(from, "rename", " to " + target);
+  if (exists(target))
+    throw CheckpointError(target, "the file already exists and is not overwritten").as(CheckpointFault::refused);
+  move(from, target);  // the file system does not support that kind of rename
 }
 
 /// A file under construction, removed again unless it gets its name.
 class Temporary {
  public:
   explicit Temporary(std::string path) : path_(std::move(path)) {
-    if (exists(path_)) remove_tree(path_);  // of this very process: an earlier failure could not remove it
+    if (exists(path_)) remove_tree(path_);  // left by this process after a failure
   }
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
@@ -299,7 +299,7 @@ Archive read_foreign(const std::string& path, const ForeignReading& reading) {
     source.refuse(error.what(), error.fault());
   } catch (const std::bad_alloc&) {
     source.refuse("not enough memory to read it");
-  } catch (const std::logic_error& error) {  // what Archive refuses
+  } catch (const std::logic_error& error) {  // Archive refuses it
     source.refuse(std::string("it is malformed: ") + error.what());
   }
 }

@@ -14,7 +14,7 @@
 /// memory is taken. Not collective.
 namespace lockstep::checkpoints {
 
-/// What kind of file it is, by its bytes, never by its name.
+/// The kind of the file, by its bytes, never by its name.
 enum class FileKind { lockstep, hdf5, safetensors, safetensors_index, pytorch, npz, unknown };
 
 /// @throws CheckpointError  it cannot be opened, or is no regular file
@@ -32,12 +32,12 @@ std::vector<std::string> files_of(const std::string& path);
 
 /// How a file is read.
 struct ForeignReading {
-  /// Where given, what was left out, and where: "an object of argparse.Namespace (under 'args')".
+  /// If not null, receives what was left out, and where: "an object of argparse.Namespace (under 'args')".
   std::vector<std::string>* left_out = nullptr;
   /// Arrays are the mapped bytes of the file where their place and order allow it (safetensors, PyTorch and npz), so
   /// that all processes of a host share them. The file must not change while they are used: see require_unchanged.
   bool is_mapped = false;
-  /// Of the records of a zip archive, only every `parts`-th from number `part` on is compared with its CRC-32.
+  /// Checks of the records of a zip archive, only every `parts`-th from number `part` on is compared with its CRC-32.
   /// Processes that read one file divide this work.
   std::size_t part = 0;
   std::size_t parts = 1;
@@ -75,7 +75,7 @@ void require_unchanged(const Archive& archive);
 
 enum class ExportKind { safetensors, pytorch, npz, hdf5 };
 
-/// By suffix: .safetensors, .pt or .pth, .npz, .h5 or .hdf5.
+/// The kind by suffix: .safetensors, .pt or .pth, .npz, .h5 or .hdf5.
 std::optional<ExportKind> export_kind_of(const std::string& path);
 
 struct NamedArray {

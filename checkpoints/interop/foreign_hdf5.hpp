@@ -10,7 +10,7 @@
 namespace lockstep::checkpoints {
 
 /// Whether HDF5's signature stands at byte 0, 512, 1024, 2048, ...
-bool is_hdf5(const Source& source);
+bool is_hdf5(const ByteSource& source);
 
 Archive read_foreign_hdf5(const DiskSource& source);
 
@@ -27,6 +27,6 @@ enum class Hdf5Event : std::uint64_t {
 };
 
 /// Walks through a file; in the child. A CheckpointError is sent to the parent, not thrown.
-void walk_hdf5(const Source& source, std::span<const std::byte> content, ChildOutput& output);
+void walk_hdf5(const ByteSource& source, std::span<const std::byte> content, ChildOutput& output);
 
 }  // namespace lockstep::checkpoints

@@ -43,16 +43,16 @@ std::string part_of_link(const std::string& name) {
 bool is_marked_open(std::span<const std::byte> content) {
   constexpr std::string_view kSignature = "\x89HDF\r\n\x1A\n";
   constexpr std::size_t kVersion = 8, kFlags = 11;
-  for (std::size_t at = 0; at + kFlags < content.size(); at = at == 0 ? 512 : 2 * at) {
-    const bool is_here = std::memcmp(content.data() + at, kSignature.data(), kSignature.size()) == 0;
-    if (is_here) return content[at + kVersion] == std::byte{3} && content[at + kFlags] != std::byte{0};
+  for (std::size_t position = 0; position + kFlags < content.size(); position = position == 0 ? 512 : 2 * position) {
+    const bool is_here = std::memcmp(content.data() + position, kSignature.data(), kSignature.size()) == 0;
+    if (is_here) return content[position + kVersion] == std::byte{3} && content[position + kFlags] != std::byte{0};
   }
   return false;
 }
 
 class Hdf5Walker {
  public:
-  Hdf5Walker(const Source& source, ChildOutput& output)
+  Hdf5Walker(const ByteSource& source, ChildOutput& output)
       : output_(output), expansion_(source), file_bytes_(source.size()) {}
 
   void walk(std::span<const std::byte> content) {
@@ -176,7 +176,7 @@ class Hdf5Walker {
     return types_.dtype_of(type);
   }
 
-  /// Before a byte is read: everything lies in this file, unpacked by filters that cannot do harm.
+  /// Checks before a byte is read: everything lies in this file, unpacked by filters that cannot do harm.
   void require_stored_here(hid_t set, std::uint64_t nbytes) const {
     const Handle list(H5Dget_create_plist(set), H5Pclose, "H5Dget_create_plist");
     require_own_storage(list.id());
@@ -297,7 +297,7 @@ void write_failure(const std::string& object, const std::string& message, Checkp
 
 }  // namespace
 
-void walk_hdf5(const Source& source, std::span<const std::byte> content, ChildOutput& output) {
+void walk_hdf5(const ByteSource& source, std::span<const std::byte> content, ChildOutput& output) {
   const HdfSession session;
   block_external_links();
   H5PLset_loading_state(0);

@@ -36,7 +36,9 @@ class Mapping {
 /// Builds the archive from the messages of the child, and checks all sizes.
 class Receiver {
  public:
-  explicit Receiver(const Source& source) : source_(source), expansion_(source) { archive_.set_origin(source.path()); }
+  explicit Receiver(const ByteSource& source) : source_(source), expansion_(source) {
+    archive_.set_origin(source.path());
+  }
 
   void receive(ChildInput& input) {
     for (std::size_t count = 0;; ++count) {
@@ -104,14 +106,14 @@ class Receiver {
     put_attribute(source_, archive_, path, name, std::move(value), path);
   }
 
-  const Source& source_;
+  const ByteSource& source_;
   Expansion expansion_;
   Archive archive_;
 };
 
 /// Whether HDF5's part ends before the file does, by a superblock of version 2 or 3: where the user block has the size
 /// of an envelope, that is a checkpoint which lost its first bytes.
-bool has_more_behind(const Source& source, std::uint64_t superblock) {
+bool has_more_behind(const ByteSource& source, std::uint64_t superblock) {
   constexpr std::uint64_t kVersion = 8, kEnd = 28, kBytes = 48;
   if (superblock + kBytes > source.size()) return true;
   std::array<std::byte, kBytes> bytes{};
@@ -122,13 +124,14 @@ bool has_more_behind(const Source& source, std::uint64_t superblock) {
 
 }  // namespace
 
-bool is_hdf5(const Source& source) {
+bool is_hdf5(const ByteSource& source) {
   constexpr std::string_view kSignature = "\x89HDF\r\n\x1A\n";
   std::array<std::byte, 8> head{};
-  for (std::uint64_t at = 0; at + head.size() <= source.size(); at = at == 0 ? 512 : 2 * at) {
-    source.read_to(at, head);
+  for (std::uint64_t position = 0; position + head.size() <= source.size();
+       position = position == 0 ? 512 : 2 * position) {
+    source.read_to(position, head);
     const bool is_here = std::memcmp(head.data(), kSignature.data(), head.size()) == 0;
-    if (is_here) return at != kEnvelopeBytes || !has_more_behind(source, at);
+    if (is_here) return position != kEnvelopeBytes || !has_more_behind(source, position);
   }
   return false;
 }
@@ -137,7 +140,7 @@ Archive read_foreign_hdf5(const DiskSource& source) {
   const Mapping mapping(source);
   Receiver receiver(source);
   const std::uint64_t memory =
-      kGiB + std::min(source.size(), kGiB) * 100;  // as much as Expansion allows, within reason
+      kGiB + std::min(source.size(), kGiB) * 100;  // the limit is that of Expansion, within reason
   try {
     run_in_child(
         memory, [&](ChildOutput& output) { walk_hdf5(source, mapping.content(), output); },

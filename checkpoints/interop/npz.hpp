@@ -10,13 +10,13 @@ namespace lockstep::checkpoints {
 
 inline constexpr const char* kMetadataRecord = "__metadata__.json";
 
-/// What the line says.
+/// The content of the line.
 struct NpyHeader {
   DType dtype = DType::uint8;
   bool is_big_endian = false;
   bool is_column_major = false;
   std::vector<std::int64_t> shape;
-  std::size_t bytes = 0;  ///< of everything in front of the elements
+  std::size_t bytes = 0;  ///< size of everything before the elements
 };
 
 /// @throws CheckpointError  without a path

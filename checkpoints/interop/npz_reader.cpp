@@ -146,7 +146,7 @@ void swap_bytes(std::span<std::byte> bytes, DType dtype) {
   }
 }
 
-Array array_of(const Block& block, const NpyHeader& header) {
+Array array_of(const OwnedBytes& block, const NpyHeader& header) {
   const auto elements = block.bytes.subspan(header.bytes);
   const std::shared_ptr<std::byte> memory = allocate_aligned(elements.size());
   const std::span<std::byte> bytes(memory.get(), elements.size());
@@ -162,7 +162,7 @@ Array array_of(const Block& block, const NpyHeader& header) {
   return {.dtype = header.dtype, .shape = header.shape, .bytes = bytes, .owner = memory};
 }
 
-NpyHeader checked_header(const Source& source, const std::string& object, const Block& block) {
+NpyHeader checked_header(const ByteSource& source, const std::string& object, const OwnedBytes& block) {
   try {
     NpyHeader header = parse_npy(block.bytes);
     const auto nbytes = nbytes_of(header.dtype, header.shape);
@@ -202,7 +202,7 @@ NpyHeader parse_npy(std::span<const std::byte> record) {
 }
 
 Archive read_npz(const Zip& zip, std::vector<std::string>* left_out) {
-  const Source& source = zip.source();
+  const ByteSource& source = zip.source();
   Archive archive;
   archive.set_origin(source.path());
   Expansion expansion(source);
@@ -221,7 +221,7 @@ Archive read_npz(const Zip& zip, std::vector<std::string>* left_out) {
     if (!record.name.ends_with(kNpySuffix)) continue;
     const std::string name = record.name.substr(0, record.name.size() - kNpySuffix.size());
     const std::string object = quoted("array", name);
-    const Block block = zip.read(record, object, expansion);
+    const OwnedBytes block = zip.read(record, object, expansion);
     try {
       const NpyHeader header = checked_header(source, object, block);
       put_array(source, archive, "/" + part_of(source, name), array_of(block, header));

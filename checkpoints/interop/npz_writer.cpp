@@ -75,9 +75,9 @@ std::string metadata_json(const std::map<std::string, std::string>& metadata) {
 void read_metadata(const Zip& zip, const std::string& record, Archive& archive) {
   const ZipRecord* found = zip.find(record);
   constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 24;
-  if (found == nullptr || found->is_deflated || found->bytes > kMaxBytes) return;  // of another program
+  if (found == nullptr || found->is_deflated || found->bytes > kMaxBytes) return;  // another program wrote it
   Expansion expansion(zip.source());
-  const Block block = zip.read(*found, "metadata", expansion);
+  const OwnedBytes block = zip.read(*found, "metadata", expansion);
   const auto* text = reinterpret_cast<const char*>(block.bytes.data());
   constexpr int kMaxNesting = 2;
   const auto flat = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) { return depth < kMaxNesting; };

@@ -58,7 +58,7 @@ class Machine {
   Pickle run() {
     if (bytes_.empty()) fail("it is empty");
     while (true) {
-      opcode_at_ = at_;
+      opcode_at_ = position_;
       const auto opcode = number<std::uint8_t>();
       if (opcode_at_ == 0 && opcode != 0x80) fail("it does not start with a protocol");
       if (opcode == '.') break;
@@ -68,7 +68,7 @@ class Machine {
       }
     }
     pickle_.root = pop();
-    pickle_.size = at_;
+    pickle_.size = position_;
     const PickleValue& root = value(pickle_.root);
     if (is_unknown(root)) refuse_class(root);
     return std::move(pickle_);
@@ -82,8 +82,8 @@ class Machine {
   // --- the bytes of the program ---
 
   std::span<const std::byte> take(std::size_t count) {
-    if (count > bytes_.size() - at_) fail("it is truncated");
-    return bytes_.subspan(std::exchange(at_, at_ + count), count);
+    if (count > bytes_.size() - position_) fail("it is truncated");
+    return bytes_.subspan(std::exchange(position_, position_ + count), count);
   }
   template <class Value>
   Value number() {
@@ -94,12 +94,12 @@ class Machine {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
   std::string line() {
-    const auto rest = bytes_.subspan(at_);
+    const auto rest = bytes_.subspan(position_);
     const auto end = std::find(rest.begin(), rest.end(), std::byte{'\n'});
     const auto length = static_cast<std::size_t>(end - rest.begin());
     if (end == rest.end() || length > kMaxNameBytes) fail("a name is not terminated, or has more than 200 bytes");
     std::string result = text(length);
-    ++at_;
+    ++position_;
     return result;
   }
 
@@ -149,7 +149,7 @@ class Machine {
     return found;
   }
   void append(Kind kind, const char* what, const std::vector<std::uint32_t>& items) {
-    if (value(peek()).kind == Kind::unknown) return;  // what an unknown object contains is left out
+    if (value(peek()).kind == Kind::unknown) return;  // the content of an unknown object is left out
     auto& known = top(kind, what).items;
     known.insert(known.end(), items.begin(), items.end());
   }
@@ -227,7 +227,7 @@ class Machine {
       case 'j':
         recall(number<std::uint32_t>());
         return true;
-      case '0':  // of tuples that contain themselves, as the next one
+      case '0':  // tuples that contain themselves, as the next one
         pop();
         return true;
       case '1':
@@ -578,7 +578,7 @@ class Machine {
   }
 
   std::span<const std::byte> bytes_;
-  std::size_t at_ = 0;
+  std::size_t position_ = 0;
   std::size_t opcode_at_ = 0;
   Pickle pickle_;
   std::vector<std::uint32_t> stack_;

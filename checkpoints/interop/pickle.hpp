@@ -46,9 +46,9 @@ struct PickleValue {
 struct PickleTensor {
   DType dtype = DType::uint8;
   std::uint32_t storage = 0;  ///< its value
-  std::int64_t offset = 0;    ///< of the first element, in elements
+  std::int64_t offset = 0;    ///< offset of the first element, in elements
   std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides;  ///< in elements, as many as dimensions; none is negative
+  std::vector<std::int64_t> strides;  ///< strides in elements, as many as dimensions; none is negative
 };
 
 struct Pickle {

@@ -7,7 +7,7 @@
 
 namespace lockstep::checkpoints {
 
-/// What a pickle may name, and what we make of it. Nothing is called: each stands for a kind of data.
+/// Everything that a pickle may name, and what we make of it. Nothing is called: each stands for a kind of data.
 enum class Named {
   ordered_map,
   tensor,
@@ -29,7 +29,7 @@ enum class Named {
 struct AllowedName {
   std::string_view name;  ///< module, dot, name
   Named kind;
-  DType dtype = DType::uint8;  ///< of a dtype or storage
+  DType dtype = DType::uint8;  ///< element type that a dtype or storage stands for
 };
 
 inline constexpr AllowedName kAllowedNames[] = {

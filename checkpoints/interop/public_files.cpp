@@ -20,7 +20,7 @@ using OrderedJson = nlohmann::ordered_json;
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(std::string path) : path_(std::move(path)) {
-    if (exists(path_)) remove_tree(path_);  // of this very process: an earlier failure could not remove it
+    if (exists(path_)) remove_tree(path_);  // left by this process after a failure
     make_folder(path_);
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
@@ -75,7 +75,8 @@ void write_timm_folder(const std::string& path, const PublicWeights& weights) {
   if (exists(path)) {
     throw CheckpointError(path, "the folder already exists and is not overwritten").as(CheckpointFault::refused);
   }
-  const std::filesystem::path target = std::filesystem::path(path + "/").parent_path();  // without slashes at its end
+  const std::filesystem::path target =
+      std::filesystem::path(path + "/").parent_path();  // target without slashes at its end
   const std::string parent = target.has_parent_path() ? target.parent_path().string() : ".";
   make_folders(parent);
   const TemporaryFolder folder(parent + "/" + temporary_name(target.filename().string()));

@@ -34,18 +34,18 @@ std::string folder_of(const Zip& zip) {
   return "";
 }
 
-/// Where the bytes of storages are.
+/// The places where the bytes of storages are.
 class Storages {
  public:
   virtual ~Storages() = default;
   /// @param object  for messages
-  virtual Block read(const PickleValue& storage, const std::string& object) = 0;
+  virtual OwnedBytes read(const PickleValue& storage, const std::string& object) = 0;
 };
 
 /// Puts the values of a pickle into an archive.
 class PyTorchReader {
  public:
-  PyTorchReader(const Source& source, Expansion& expansion, Pickle pickle, Storages& storages)
+  PyTorchReader(const ByteSource& source, Expansion& expansion, Pickle pickle, Storages& storages)
       : source_(source), expansion_(expansion), pickle_(std::move(pickle)), storage_bytes_(storages) {
     archive_.set_origin(source_.path());
   }
@@ -197,7 +197,7 @@ class PyTorchReader {
     if (!is_new) return link_array(source_, archive_, path, same->second);
     const auto nbytes = nbytes_of(tensor.dtype, tensor.shape);
     if (!nbytes) source_.refuse(path, "its shape overflows 63 bits");
-    const Block& storage = storage_of(pickle_.values[tensor.storage], path);
+    const OwnedBytes& storage = storage_of(pickle_.values[tensor.storage], path);
     require_inside(tensor, *nbytes, storage.bytes.size(), path);
     Array array{.dtype = tensor.dtype, .shape = tensor.shape, .bytes = {}, .owner = storage.owner};
     const std::size_t element = size_of(tensor.dtype);
@@ -218,7 +218,7 @@ class PyTorchReader {
     put_array(source_, archive_, path, std::move(array));
   }
 
-  const Block& storage_of(const PickleValue& storage, const std::string& path) {
+  const OwnedBytes& storage_of(const PickleValue& storage, const std::string& path) {
     const auto known = storages_.find(storage.text);
     if (known != storages_.end()) return known->second;
     return storages_.emplace(storage.text, storage_bytes_.read(storage, path)).first->second;
@@ -250,15 +250,15 @@ class PyTorchReader {
     return true;
   }
 
-  /// What makes two tensors one: storage, type, first element, shape and strides.
+  /// The values that make two tensors one: storage, type, first element, shape and strides.
   using View = std::tuple<std::string, DType, std::int64_t, std::vector<std::int64_t>, std::vector<std::int64_t>>;
 
-  const Source& source_;
+  const ByteSource& source_;
   Expansion& expansion_;
   Pickle pickle_;
   Storages& storage_bytes_;
   Archive archive_;
-  std::unordered_map<std::string, Block> storages_;
+  std::unordered_map<std::string, OwnedBytes> storages_;
   std::map<View, std::string> views_;  ///< path of each
   std::vector<std::string> left_out_;
   std::vector<const PickleValue*> containers_;  ///< the present one and those that contain it
@@ -269,7 +269,7 @@ class PyTorchReader {
   std::size_t too_deep_ = 0;  ///< objects that are left out because they are nested too deeply
 };
 
-Pickle parse(const Source& source, std::span<const std::byte> bytes) {
+Pickle parse(const ByteSource& source, std::span<const std::byte> bytes) {
   try {
     return parse_pickle(bytes);
   } catch (const CheckpointError& error) {
@@ -277,7 +277,7 @@ Pickle parse(const Source& source, std::span<const std::byte> bytes) {
   }
 }
 
-Archive read_pickled(const Source& source, Expansion& expansion, Pickle pickle, Storages& storages,
+Archive read_pickled(const ByteSource& source, Expansion& expansion, Pickle pickle, Storages& storages,
                      std::vector<std::string>* left_out) {
   PyTorchReader reader(source, expansion, std::move(pickle), storages);
   Archive archive = reader.read();
@@ -291,7 +291,7 @@ class ZipStorages : public Storages {
   ZipStorages(const Zip& zip, std::string folder, Expansion& expansion)
       : zip_(zip), source_(zip.source()), folder_(std::move(folder)), expansion_(expansion) {}
 
-  Block read(const PickleValue& storage, const std::string& object) override {
+  OwnedBytes read(const PickleValue& storage, const std::string& object) override {
     const std::string& key = storage.text;
     const ZipRecord* record = zip_.find(folder_ + "/data/" + key);
     if (record == nullptr || key.find('/') != std::string::npos) {
@@ -304,7 +304,7 @@ class ZipStorages : public Storages {
     return read_stored(*record, object);
   }
 
-  Block read_stored(const ZipRecord& record, const std::string& object) {
+  OwnedBytes read_stored(const ZipRecord& record, const std::string& object) {
     if (record.is_deflated)
       source_.refuse(object, "its record is compressed, but PyTorch files are not compressed; this is not allowed");
     return zip_.read(record, object, expansion_);
@@ -313,14 +313,14 @@ class ZipStorages : public Storages {
   void require_little_endian() {
     const ZipRecord* record = zip_.find(folder_ + "/byteorder");
     if (record == nullptr) return;
-    const Block block = read_stored(*record, "byteorder");
+    const OwnedBytes block = read_stored(*record, "byteorder");
     const std::string_view order(reinterpret_cast<const char*>(block.bytes.data()), block.bytes.size());
     if (order != "little") source_.refuse("its bytes are in big-endian order: save it again on another machine");
   }
 
  private:
   const Zip& zip_;
-  const Source& source_;
+  const ByteSource& source_;
   std::string folder_;
   Expansion& expansion_;
 };
@@ -335,7 +335,7 @@ constexpr std::uint64_t kCountBytes = 8;
 
 class LegacyStorages : public Storages {
  public:
-  LegacyStorages(const Source& source, const Pickle& values, const Pickle& keys, std::uint64_t begin)
+  LegacyStorages(const ByteSource& source, const Pickle& values, const Pickle& keys, std::uint64_t begin)
       : source_(source) {
     std::map<std::string, const PickleValue*> by_key;
     for (const PickleValue& value : values.values) {
@@ -360,14 +360,14 @@ class LegacyStorages : public Storages {
     if (begin != source.size()) source.refuse("after its last storage there are bytes that belong to no tensor");
   }
 
-  Block read(const PickleValue& storage, const std::string& object) override {
+  OwnedBytes read(const PickleValue& storage, const std::string& object) override {
     const auto found = offsets_.find(storage.text);
     if (found == offsets_.end()) source_.refuse(object, "the storage with its data is missing");
     return source_.read(found->second, static_cast<std::uint64_t>(storage.integer));
   }
 
  private:
-  const Source& source_;
+  const ByteSource& source_;
   std::map<std::string, std::uint64_t> offsets_;
 };
 
@@ -376,7 +376,7 @@ class LegacyStorages : public Storages {
 bool is_pytorch(const Zip& zip) { return !folder_of(zip).empty(); }
 
 Archive read_pytorch(const Zip& zip, std::vector<std::string>* left_out) {
-  const Source& source = zip.source();
+  const ByteSource& source = zip.source();
   const std::string folder = folder_of(zip);
   if (folder.empty())
     source.refuse("it is a zip archive without the record data.pkl of a PyTorch file", CheckpointFault::other_kind);
@@ -387,14 +387,14 @@ Archive read_pytorch(const Zip& zip, std::vector<std::string>* left_out) {
   Expansion expansion(source);
   ZipStorages storages(zip, folder, expansion);
   storages.require_little_endian();
-  const Block pickle = storages.read_stored(*zip.find(folder + std::string(kPickle)), "data.pkl");
+  const OwnedBytes pickle = storages.read_stored(*zip.find(folder + std::string(kPickle)), "data.pkl");
   Archive archive = read_pickled(source, expansion, parse(source, pickle.bytes), storages, left_out);
   read_metadata(zip, folder + "/extra/metadata.json", archive);
   return archive;
 }
 
-Archive read_legacy_pytorch(const Source& source, std::vector<std::string>* left_out) {
-  const Block head = source.read(0, std::min(source.size(), kMaxLegacyPickles));
+Archive read_legacy_pytorch(const ByteSource& source, std::vector<std::string>* left_out) {
+  const OwnedBytes head = source.read(0, std::min(source.size(), kMaxLegacyPickles));
   std::span<const std::byte> rest = head.bytes;
   const auto next = [&] {
     Pickle pickle = parse(source, rest);
@@ -424,15 +424,15 @@ Archive read_legacy_pytorch(const Source& source, std::vector<std::string>* left
 }
 
 void gather(std::span<const std::byte> from, const std::vector<std::int64_t>& shape,
-            const std::vector<std::int64_t>& strides, std::size_t element_bytes, std::span<std::byte> to) {
+            const std::vector<std::int64_t>& strides, std::size_t element_bytes, std::span<std::byte> target) {
   std::vector<std::int64_t> index(shape.size(), 0);
-  std::int64_t at = 0;
-  for (std::size_t written = 0; written < to.size(); written += element_bytes) {
-    std::copy_n(from.begin() + at, element_bytes, to.begin() + static_cast<std::ptrdiff_t>(written));
+  std::int64_t position = 0;
+  for (std::size_t written = 0; written < target.size(); written += element_bytes) {
+    std::copy_n(from.begin() + position, element_bytes, target.begin() + static_cast<std::ptrdiff_t>(written));
     for (std::size_t i = shape.size(); i > 0; --i) {  // the next element in row-major order
-      at += strides[i - 1];
+      position += strides[i - 1];
       if (++index[i - 1] < shape[i - 1]) break;
-      at -= strides[i - 1] * shape[i - 1];
+      position -= strides[i - 1] * shape[i - 1];
       index[i - 1] = 0;
     }
   }

@@ -35,7 +35,7 @@ class Pickler {
   void put_one(bool value) { text_ += value ? '\x88' : '\x89'; }
   void put_one(std::int64_t value) { put_integer(value); }
   void put_one(double value) {
-    text_ += 'G';  // with the highest byte first
+    text_ += 'G';  // the highest byte comes first
     const auto bits = std::bit_cast<std::uint64_t>(value);
     for (int shift = 56; shift >= 0; shift -= 8) text_ += static_cast<char>(bits >> shift);
   }

@@ -10,7 +10,7 @@ namespace lockstep::checkpoints {
 
 /// Reads a file after checking its header: names occur once, ranges fit shape and type, start at 0, touch and fill the
 /// file.
-Archive read_safetensors(const Source& source);
+Archive read_safetensors(const ByteSource& source);
 
 /// The header, with the length in front, for `arrays` in the order of safetensors_order.
 /// @throws CheckpointError  without a path

@@ -24,13 +24,13 @@ constexpr int kMaxNesting = 8;
 /// Names of tensors, encoded as parts of a path, with the file of each.
 using WeightMap = std::map<std::string, std::string>;
 
-std::string text_of(const Source& source, std::uint64_t bytes) {
+std::string text_of(const ByteSource& source, std::uint64_t bytes) {
   std::string text(bytes, '\0');
   source.read_to(0, std::as_writable_bytes(std::span(text)));
   return text;
 }
 
-nlohmann::json parse(const Source& source) {
+nlohmann::json parse(const ByteSource& source) {
   if (source.size() > kMaxIndexBytes) source.refuse("its index has more than 100000000 bytes");
   std::set<std::string> names;
   const auto check = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
@@ -49,7 +49,7 @@ nlohmann::json parse(const Source& source) {
   }
 }
 
-WeightMap weight_map_of(const Source& source) {
+WeightMap weight_map_of(const ByteSource& source) {
   const nlohmann::json json = parse(source);
   const auto found = json.is_object() ? json.find("weight_map") : json.end();
   if (found == json.end() || !found->is_object()) source.refuse("its index has no map 'weight_map'");
@@ -68,7 +68,7 @@ WeightMap weight_map_of(const Source& source) {
   return map;
 }
 
-std::vector<std::string> files_of(const Source& source, const WeightMap& map) {
+std::vector<std::string> files_of(const ByteSource& source, const WeightMap& map) {
   std::set<std::string> names;
   for (const auto& [name, file] : map) names.insert(file);
   std::vector<std::string> paths;
@@ -83,15 +83,15 @@ std::vector<std::string> files_of(const Source& source, const WeightMap& map) {
 
 }  // namespace
 
-bool is_safetensors_index(const Source& source) {
+bool is_safetensors_index(const ByteSource& source) {
   const std::string head = text_of(source, std::min(source.size(), kIndexHeadBytes));
   const auto first = head.find_first_not_of(" \t\r\n");
   return first != std::string::npos && head[first] == '{' && head.find("\"weight_map\"") != std::string::npos;
 }
 
-std::vector<std::string> files_of_index(const Source& source) { return files_of(source, weight_map_of(source)); }
+std::vector<std::string> files_of_index(const ByteSource& source) { return files_of(source, weight_map_of(source)); }
 
-Archive read_safetensors_index(const Source& source, bool is_mapped) {
+Archive read_safetensors_index(const ByteSource& source, bool is_mapped) {
   const WeightMap map = weight_map_of(source);
   Archive archive;
   archive.set_origin(source.path());

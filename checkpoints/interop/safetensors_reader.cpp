@@ -28,7 +28,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   std::vector<Entry> entries;
   std::vector<std::pair<std::string, std::string>> metadata;
   std::string fault;   ///< why the header was refused
-  std::string object;  ///< what it is about; may be ""
+  std::string object;  ///< object: what it is about; may be ""
   CheckpointFault kind = CheckpointFault::damaged;
 
   bool null() override { return wrong_value("null"); }
@@ -40,34 +40,34 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool binary(binary_t&) override { return wrong_value("binary data"); }
 
   bool number_unsigned(number_unsigned_t value) override {
-    if (at_ != At::numbers) return wrong_value("a number");
+    if (state_ != State::numbers) return wrong_value("a number");
     if (numbers_->size() >= kMaxDimensions) return refuse("it has more than 32 dimensions");
     numbers_->push_back(value);
     return true;
   }
 
   bool string(string_t& value) override {
-    if (at_ == At::metadata) {
+    if (state_ == State::metadata) {
       metadata.emplace_back(key_, std::move(value));
       return true;
     }
-    if (at_ != At::tensor || key_ != "dtype") return wrong_value("a text");
+    if (state_ != State::tensor || key_ != "dtype") return wrong_value("a text");
     entries.back().dtype = std::move(value);
     return true;
   }
 
   bool start_object(std::size_t) override {
-    if (at_ == At::start) {
-      at_ = At::header;
-    } else if (at_ == At::header && key_ == "__metadata__") {
-      at_ = At::metadata;
-    } else if (at_ == At::header) {
+    if (state_ == State::start) {
+      state_ = State::header;
+    } else if (state_ == State::header && key_ == "__metadata__") {
+      state_ = State::metadata;
+    } else if (state_ == State::header) {
       if (entries.size() >= kMaxObjects) {
         kind = CheckpointFault::refused;
         return refuse("the header lists more than a million tensors");
       }
       entries.push_back({.name = key_, .dtype = {}, .shape = {}, .offsets = {}});
-      at_ = At::tensor;
+      state_ = State::tensor;
     } else {
       return wrong_value("an object");
     }
@@ -76,11 +76,11 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(string_t& name) override {
     key_ = std::move(name);
-    if (at_ == At::header) {
+    if (state_ == State::header) {
       object = quoted("tensor", key_);
       return names_.insert(key_).second || refuse("the header lists it twice");
     }
-    if (at_ == At::metadata) {
+    if (state_ == State::metadata) {
       return metadata_names_.insert(key_).second || refuse("its field '" + key_ + "' occurs twice");
     }
     if (key_ != "dtype" && key_ != "shape" && key_ != "data_offsets") {
@@ -93,25 +93,25 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_array(std::size_t) override {
-    if (at_ != At::tensor || key_ == "dtype") return wrong_value("a list");
-    at_ = At::numbers;
+    if (state_ != State::tensor || key_ == "dtype") return wrong_value("a list");
+    state_ = State::numbers;
     numbers_ = &(key_ == "shape" ? entries.back().shape : entries.back().offsets).emplace();
     return true;
   }
 
   bool end_array() override {
-    at_ = At::tensor;
+    state_ = State::tensor;
     return true;
   }
 
   bool end_object() override {
-    if (at_ == At::tensor) {
+    if (state_ == State::tensor) {
       const Entry& entry = entries.back();
       if (!entry.dtype) return refuse("its field dtype is missing");
       if (!entry.shape) return refuse("its field shape is missing");
       if (!entry.offsets) return refuse("its field data_offsets is missing");
     }
-    at_ = at_ == At::header ? At::done : At::header;
+    state_ = state_ == State::header ? State::done : State::header;
     object.clear();
     return true;
   }
@@ -122,20 +122,20 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  enum class At { start, header, metadata, tensor, numbers, done };
+  enum class State { start, header, metadata, tensor, numbers, done };
 
   bool refuse(std::string message) {
     if (fault.empty()) fault = std::move(message);
     return false;
   }
   bool wrong_value(const std::string& found) {
-    if (at_ == At::start) return refuse("it is " + found + ", not an object");
-    if (at_ == At::metadata) return refuse("its " + quoted("entry", key_) + " is " + found + ", not a text");
-    if (at_ == At::header) return refuse("it is " + found + ", not an object");
+    if (state_ == State::start) return refuse("it is " + found + ", not an object");
+    if (state_ == State::metadata) return refuse("its " + quoted("entry", key_) + " is " + found + ", not a text");
+    if (state_ == State::header) return refuse("it is " + found + ", not an object");
     return refuse("its field " + key_ + " holds " + found);
   }
 
-  At at_ = At::start;
+  State state_ = State::start;
   std::string key_;
   std::vector<std::uint64_t>* numbers_ = nullptr;
   std::unordered_set<std::string> names_;
@@ -153,7 +153,7 @@ struct Tensor {
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
-std::uint64_t header_length(const Source& source) {
+std::uint64_t header_length(const ByteSource& source) {
   if (source.size() < 8) source.refuse("it has fewer than the 8 bytes that contain the length of a safetensors header");
   std::array<std::byte, 8> head{};
   source.read_to(0, head);
@@ -165,8 +165,8 @@ std::uint64_t header_length(const Source& source) {
   return length;
 }
 
-HeaderHandler parse_header(const Source& source, std::uint64_t length) {
-  const Block block = source.read(8, length);
+HeaderHandler parse_header(const ByteSource& source, std::uint64_t length) {
+  const OwnedBytes block = source.read(8, length);
   const std::string_view text(reinterpret_cast<const char*>(block.bytes.data()), block.bytes.size());
   if (text.front() != '{') source.refuse("header", "its first byte is not {");
   if (text.find('\0') != std::string_view::npos)
@@ -180,7 +180,7 @@ HeaderHandler parse_header(const Source& source, std::uint64_t length) {
   return handler;
 }
 
-Tensor check(const Source& source, const Entry& entry, std::uint64_t data_bytes) {
+Tensor check(const ByteSource& source, const Entry& entry, std::uint64_t data_bytes) {
   const std::string object = quoted("tensor", entry.name);
   Tensor tensor{.part = part_of(source, entry.name), .dtype = {}, .shape = {}, .begin = 0, .end = 0};
   const auto dtype = dtype_of_safetensors(*entry.dtype);
@@ -210,7 +210,7 @@ Tensor check(const Source& source, const Entry& entry, std::uint64_t data_bytes)
 }
 
 /// The tensors fill the data without overlap or hole.
-void check_cover(const Source& source, const std::vector<Tensor>& tensors, std::uint64_t data_bytes) {
+void check_cover(const ByteSource& source, const std::vector<Tensor>& tensors, std::uint64_t data_bytes) {
   std::vector<const Tensor*> sorted;
   for (const Tensor& tensor : tensors) sorted.push_back(&tensor);
   std::sort(sorted.begin(), sorted.end(),
@@ -233,7 +233,7 @@ void check_cover(const Source& source, const std::vector<Tensor>& tensors, std::
 
 }  // namespace
 
-Archive read_safetensors(const Source& source) {
+Archive read_safetensors(const ByteSource& source) {
   const std::uint64_t length = header_length(source);
   const HeaderHandler header = parse_header(source, length);
   const std::uint64_t data = 8 + length;
@@ -245,7 +245,7 @@ Archive read_safetensors(const Source& source) {
   archive.set_origin(source.path());
   for (const auto& [name, text] : header.metadata) put_metadata(source, archive, name, text);
   for (const Tensor& tensor : tensors) {
-    Block block = source.view(data + tensor.begin, tensor.end - tensor.begin, size_of(tensor.dtype));
+    OwnedBytes block = source.view(data + tensor.begin, tensor.end - tensor.begin, size_of(tensor.dtype));
     put_array(source, archive, "/" + tensor.part,
               {.dtype = tensor.dtype, .shape = tensor.shape, .bytes = block.bytes, .owner = std::move(block.owner)});
   }

@@ -12,7 +12,7 @@ namespace lockstep::checkpoints {
 
 namespace {
 
-constexpr std::size_t kHeaderAlignment = 8;  // of the data, with blanks behind the header
+constexpr std::size_t kHeaderAlignment = 8;  // the header is padded with blanks to align the data
 
 std::vector<const NamedArray*> in_file_order(const std::vector<NamedArray>& arrays) {
   std::vector<const NamedArray*> order;

@@ -21,7 +21,7 @@ namespace {
 constexpr rlim_t kMaxSeconds = 120;
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 20;
 
-/// Of this process, in address space.
+/// The memory of this process, in address space.
 std::uint64_t memory_in_use() {
   std::uint64_t pages = 0;
   std::FILE* file = std::fopen("/proc/self/statm", "re");

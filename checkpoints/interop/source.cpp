@@ -23,7 +23,7 @@ constexpr std::uint64_t kExpansionFactor = 100;
 constexpr std::uint64_t kExpansionFloor = std::uint64_t{64} << 20;
 constexpr const char* kMetadataGroup = "/__metadata__";
 
-void require_free(const Source& source, const Archive& archive, const std::string& path) {
+void require_free(const ByteSource& source, const Archive& archive, const std::string& path) {
   if (archive.has(path)) source.refuse(path, "the name is used twice");
   if (!is_path(path)) source.refuse(path.substr(0, 200) + "...", "it is nested too deeply");
 }
@@ -81,41 +81,41 @@ std::shared_ptr<std::byte> allocate_aligned(std::uint64_t bytes) {
   return {static_cast<std::byte*>(memory), [](std::byte* pointer) { std::free(pointer); }};
 }
 
-void Source::require_inside(std::uint64_t offset, std::uint64_t count) const {
+void ByteSource::require_inside(std::uint64_t offset, std::uint64_t count) const {
   if (offset <= size() && count <= size() - offset) return;
   refuse("it is truncated: it has only " + std::to_string(size()) + " bytes, but should have " + std::to_string(count) +
          " from byte " + std::to_string(offset) + " on");
 }
 
-void Source::read_to(std::uint64_t offset, std::span<std::byte> out) const {
+void ByteSource::read_to(std::uint64_t offset, std::span<std::byte> out) const {
   require_inside(offset, out.size());
   copy(offset, out);
 }
 
-Block Source::read(std::uint64_t offset, std::uint64_t count) const {
-  require_inside(offset, count);  // before memory is taken
+OwnedBytes ByteSource::read(std::uint64_t offset, std::uint64_t count) const {
+  require_inside(offset, count);  // checked before memory is taken
   const std::shared_ptr<std::byte> memory = allocate_aligned(count);
   const std::span<std::byte> bytes(memory.get(), count);
   read_to(offset, bytes);
   return {bytes, memory};
 }
 
-Block Source::view(std::uint64_t offset, std::uint64_t count, std::uint64_t alignment) const {
+OwnedBytes ByteSource::view(std::uint64_t offset, std::uint64_t count, std::uint64_t alignment) const {
   require_inside(offset, count);
-  const Block file = count > 0 && offset % alignment == 0 ? mapped() : Block{};
+  const OwnedBytes file = count > 0 && offset % alignment == 0 ? mapped() : OwnedBytes{};
   if (file.bytes.empty()) return read(offset, count);
   return {file.bytes.subspan(offset, count), file.owner};
 }
 
-void Source::refuse(const std::string& message, CheckpointFault fault) const {
+void ByteSource::refuse(const std::string& message, CheckpointFault fault) const {
   throw CheckpointError(path(), message).as(fault);
 }
 
-void Source::refuse(const std::string& object, const std::string& message, CheckpointFault fault) const {
+void ByteSource::refuse(const std::string& object, const std::string& message, CheckpointFault fault) const {
   throw CheckpointError(path(), object, message).as(fault);
 }
 
-Block DiskSource::mapped() const {
+OwnedBytes DiskSource::mapped() const {
   if (!is_mapped_ || mapped_.owner || size() == 0) return mapped_;
   void* const pages = ::mmap(nullptr, size(), PROT_READ, MAP_PRIVATE, file_.descriptor(), 0);
   if (pages == MAP_FAILED) return {};
@@ -124,7 +124,7 @@ Block DiskSource::mapped() const {
   return mapped_;
 }
 
-void release_pages(const Block& block) {
+void release_pages(const OwnedBytes& block) {
   if (std::get_deleter<MappedPages>(block.owner) == nullptr || block.bytes.empty()) return;
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(block.bytes.data());
@@ -132,7 +132,7 @@ void release_pages(const Block& block) {
   ::madvise(reinterpret_cast<void*>(first), begin + block.bytes.size() - first, MADV_DONTNEED);
 }
 
-void release_pages(const Array& array) { release_pages(Block{array.bytes, array.owner}); }
+void release_pages(const Array& array) { release_pages(OwnedBytes{array.bytes, array.owner}); }
 
 void require_unchanged(const Archive& archive) {
   for (const std::string& path : archive.array_paths()) {
@@ -147,7 +147,7 @@ void MemorySource::copy(std::uint64_t offset, std::span<std::byte> out) const {
   std::copy(from.begin(), from.end(), out.begin());
 }
 
-Expansion::Expansion(const Source& source) : source_(source) {
+Expansion::Expansion(const ByteSource& source) : source_(source) {
   if (__builtin_mul_overflow(source.size(), kExpansionFactor, &left_)) left_ = std::numeric_limits<std::int64_t>::max();
   left_ = std::max(left_, kExpansionFloor);
 }
@@ -197,7 +197,7 @@ std::string quoted(const std::string& kind, const std::string& name) {
   return kind + " '" + safe + "'";
 }
 
-std::string part_of(const Source& source, const std::string& name) {
+std::string part_of(const ByteSource& source, const std::string& name) {
   if (name.empty()) source.refuse("a name in it is empty");
   if (!is_utf8(name)) source.refuse(quoted("name", name), "it is not UTF-8");
   std::string part = encode_name(name);
@@ -205,7 +205,7 @@ std::string part_of(const Source& source, const std::string& name) {
   return part;
 }
 
-void put_array(const Source& source, Archive& archive, const std::string& path, Array array) {
+void put_array(const ByteSource& source, Archive& archive, const std::string& path, Array array) {
   require_free(source, archive, path);
   if (array.dtype == DType::boolean) {
     const auto wrong =
@@ -218,12 +218,12 @@ void put_array(const Source& source, Archive& archive, const std::string& path, 
   archive.put(path, std::move(array));
 }
 
-void link_array(const Source& source, Archive& archive, const std::string& path, const std::string& first) {
+void link_array(const ByteSource& source, Archive& archive, const std::string& path, const std::string& first) {
   require_free(source, archive, path);
   archive.link(path, first);
 }
 
-void put_attribute(const Source& source, Archive& archive, const std::string& group, const std::string& name,
+void put_attribute(const ByteSource& source, Archive& archive, const std::string& group, const std::string& name,
                    Attribute value, const std::string& text_group) {
   std::string part = part_of(source, name);
   if (part == kDTypeAttribute) part = "torch%5Fdtype";
@@ -238,7 +238,7 @@ void put_attribute(const Source& source, Archive& archive, const std::string& gr
   archive.set(group, part, std::move(value));
 }
 
-void put_metadata(const Source& source, Archive& archive, const std::string& name, const std::string& text) {
+void put_metadata(const ByteSource& source, Archive& archive, const std::string& name, const std::string& text) {
   put_attribute(source, archive, "/", name, text, kMetadataGroup);
 }
 

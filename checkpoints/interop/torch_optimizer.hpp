@@ -15,7 +15,7 @@ namespace lockstep::checkpoints {
 struct OptimizerParameter {
   std::string name;
   std::int64_t updates = 0;                 ///< that it has had
-  std::map<std::string, Array> state = {};  ///< by slot: "exp_avg"
+  std::map<std::string, Array> state = {};  ///< state by slot: "exp_avg"
 };
 
 /// Parameters with equal options.

@@ -14,12 +14,12 @@
 /// Zip archives as PyTorch and NumPy use them: records stored or deflated, in one file, in either size of zip.
 namespace lockstep::checkpoints {
 
-/// In a 32-bit field: the number is in the extra field of large archives.
+/// A 32-bit field has this value if the number is in the extra field of large archives.
 inline constexpr std::uint32_t kElsewhere = 0xFFFFFFFF;
 
 struct ZipRecord {
   std::string name;
-  std::uint64_t offset = 0;  ///< of its bytes in the file
+  std::uint64_t offset = 0;  ///< offset of its bytes in the file
   std::uint64_t stored_bytes = 0;
   std::uint64_t bytes = 0;  ///< once inflated
   std::uint32_t crc = 0;
@@ -37,7 +37,7 @@ struct ZipShare {
 /// or have contradicting local headers.
 class Zip {
  public:
-  explicit Zip(const Source& source, ZipShare checked = {});
+  explicit Zip(const ByteSource& source, ZipShare checked = {});
 
   const std::vector<ZipRecord>& records() const noexcept { return records_; }
   /// Null when there is none.
@@ -45,8 +45,8 @@ class Zip {
   /// The bytes of a record, inflated. Those of this process's share have the right CRC-32.
   /// @param object  what messages call it
   /// @throws CheckpointError  damaged, or more than `expansion` allows
-  Block read(const ZipRecord& record, const std::string& object, Expansion& expansion) const;
-  const Source& source() const noexcept { return source_; }
+  OwnedBytes read(const ZipRecord& record, const std::string& object, Expansion& expansion) const;
+  const ByteSource& source() const noexcept { return source_; }
 
  private:
   struct Directory {
@@ -61,14 +61,14 @@ class Zip {
   std::uint64_t read_local_header(ZipRecord& record, std::uint16_t flags, std::uint64_t directory) const;
 
   struct Local {
-    std::uint64_t header = 0;  ///< where it begins
+    std::uint64_t header = 0;  ///< position of the local header
     std::uint16_t flags = 0;
   };
 
-  const Source& source_;
+  const ByteSource& source_;
   ZipShare checked_;
   std::vector<ZipRecord> records_;
-  std::vector<Local> locals_;  ///< of the records
+  std::vector<Local> locals_;  ///< local headers of the records
   std::unordered_map<std::string, std::size_t> by_name_;
 };
 

@@ -20,7 +20,7 @@ constexpr std::uint32_t kLargeEndMagic = 0x06064B50;
 constexpr std::uint32_t kLargeLocatorMagic = 0x07064B50;
 constexpr std::uint64_t kLocalBytes = 30;
 constexpr std::uint64_t kEntryBytes = 46;
-constexpr std::uint64_t kViewAlignment = 8;  // of records that are used where they are
+constexpr std::uint64_t kViewAlignment = 8;  // alignment of records that are used in place
 constexpr std::uint64_t kEndBytes = 22;
 constexpr std::uint64_t kLargeEndBytes = 56;
 constexpr std::uint64_t kLargeLocatorBytes = 20;
@@ -44,14 +44,14 @@ bool is_good_name(const std::string& name) {
 }
 
 /// The numbers that did not fit into 32 bits, in the order of the format.
-void read_large_field(const Source& source, std::span<const std::byte> extra, ZipRecord& record,
+void read_large_field(const ByteSource& source, std::span<const std::byte> extra, ZipRecord& record,
                       std::uint64_t& header) {
   std::array<std::uint64_t*, 3> wanted = {&record.bytes, &record.stored_bytes, &header};
-  for (std::size_t at = 0; at + 4 <= extra.size();) {
-    const std::size_t length = load<std::uint16_t>(extra, at + 2);
-    if (length > extra.size() - at - 4) break;
-    const auto field = extra.subspan(at + 4, length);
-    if (load<std::uint16_t>(extra, at) == kLargeField) {
+  for (std::size_t position = 0; position + 4 <= extra.size();) {
+    const std::size_t length = load<std::uint16_t>(extra, position + 2);
+    if (length > extra.size() - position - 4) break;
+    const auto field = extra.subspan(position + 4, length);
+    if (load<std::uint16_t>(extra, position) == kLargeField) {
       std::size_t used = 0;
       for (std::uint64_t* number : wanted) {
         if (*number != kElsewhere || used + 8 > field.size()) continue;
@@ -60,38 +60,38 @@ void read_large_field(const Source& source, std::span<const std::byte> extra, Zi
       }
       return;
     }
-    at += 4 + length;
+    position += 4 + length;
   }
   const bool is_missing = std::any_of(wanted.begin(), wanted.end(), [](const auto* n) { return *n == kElsewhere; });
   if (is_missing) source.refuse("its zip directory lacks a 64-bit size");
 }
 
 /// Inflates a record whole.
-bool inflate_to(std::span<const std::byte> from, std::span<std::byte> to) {
+bool inflate_to(std::span<const std::byte> from, std::span<std::byte> target) {
   z_stream stream{};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return false;
   constexpr std::size_t kMaxBytes = std::size_t{1} << 30;  // zlib counts in 32 bits
   std::byte none{};
   int result = Z_OK;
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(from.data()));
-  stream.next_out = reinterpret_cast<Bytef*>(to.empty() ? &none : to.data());
+  stream.next_out = reinterpret_cast<Bytef*>(target.empty() ? &none : target.data());
   while (result == Z_OK) {
-    const std::size_t in = std::min(kMaxBytes, from.size()), out = std::min(kMaxBytes, to.size());
+    const std::size_t in = std::min(kMaxBytes, from.size()), out = std::min(kMaxBytes, target.size());
     stream.avail_in = static_cast<uInt>(in);
     stream.avail_out = static_cast<uInt>(out);
     result = inflate(&stream, Z_NO_FLUSH);
     from = from.subspan(in - stream.avail_in);
-    to = to.subspan(out - stream.avail_out);
+    target = target.subspan(out - stream.avail_out);
     const bool is_stuck = stream.avail_in == in && stream.avail_out == out;
     if (is_stuck && result == Z_OK) result = Z_BUF_ERROR;
   }
   inflateEnd(&stream);
-  return result == Z_STREAM_END && from.empty() && to.empty();
+  return result == Z_STREAM_END && from.empty() && target.empty();
 }
 
 }  // namespace
 
-Zip::Zip(const Source& source, ZipShare checked) : source_(source), checked_(checked) {
+Zip::Zip(const ByteSource& source, ZipShare checked) : source_(source), checked_(checked) {
   const Directory directory = find_directory();
   read_directory(directory);
   read_local_headers(directory.offset);
@@ -105,17 +105,17 @@ const ZipRecord* Zip::find(const std::string& name) const {
 Zip::Directory Zip::find_directory() const {
   std::array<std::byte, kEndBytes> end{};
   if (source_.size() < kEndBytes) source_.refuse("it is a truncated zip archive");
-  const std::uint64_t at = source_.size() - kEndBytes;
-  source_.read_to(at, end);
+  const std::uint64_t position = source_.size() - kEndBytes;
+  source_.read_to(position, end);
   if (load<std::uint32_t>(end, 0) != kEndMagic || load<std::uint16_t>(end, 20) != 0) {
     source_.refuse("it is a zip archive without an end record: it is truncated, or data were appended");
   }
   Directory directory{.offset = load<std::uint32_t>(end, 16),
                       .bytes = load<std::uint32_t>(end, 12),
                       .records = load<std::uint16_t>(end, 10)};
-  std::uint64_t border = at;
+  std::uint64_t border = position;
   std::array<std::byte, 4> magic{};
-  const std::uint64_t locator = at < kLargeLocatorBytes ? at : at - kLargeLocatorBytes;
+  const std::uint64_t locator = position < kLargeLocatorBytes ? position : position - kLargeLocatorBytes;
   source_.read_to(locator, magic);
   if (load<std::uint32_t>(magic, 0) == kLargeLocatorMagic) {
     const Directory small = directory;
@@ -157,7 +157,7 @@ Zip::Directory Zip::find_large_directory(std::uint64_t locator) const {
 }
 
 void Zip::read_directory(const Directory& directory) {
-  const Block block = source_.read(directory.offset, directory.bytes);
+  const OwnedBytes block = source_.read(directory.offset, directory.bytes);
   std::span<const std::byte> bytes = block.bytes;
   records_.reserve(directory.records);
   for (std::uint64_t i = 0; i < directory.records; ++i) {
@@ -218,8 +218,8 @@ std::uint64_t Zip::read_local_header(ZipRecord& record, std::uint16_t flags, std
   if (load<std::uint32_t>(head, 0) != kLocalMagic) source_.refuse(object, "no record starts at the stated offset");
   const std::string name(reinterpret_cast<const char*>(head.data()) + kLocalBytes, record.name.size());
   const bool has_sizes = (flags & kSizesBehind) == 0;
-  const auto is_told = [&](std::size_t at, std::uint64_t number) {
-    const auto event = load<std::uint32_t>(head, at);
+  const auto is_told = [&](std::size_t position, std::uint64_t number) {
+    const auto event = load<std::uint32_t>(head, position);
     return event == number || event == kElsewhere || (!has_sizes && event == 0);
   };
   const bool agrees = load<std::uint16_t>(head, 26) == record.name.size() && name == record.name &&
@@ -238,8 +238,8 @@ std::uint64_t Zip::read_local_header(ZipRecord& record, std::uint16_t flags, std
   return begin;
 }
 
-Block Zip::read(const ZipRecord& record, const std::string& object, Expansion& expansion) const {
-  Block block = source_.view(record.offset, record.stored_bytes, kViewAlignment);
+OwnedBytes Zip::read(const ZipRecord& record, const std::string& object, Expansion& expansion) const {
+  OwnedBytes block = source_.view(record.offset, record.stored_bytes, kViewAlignment);
   if (record.is_deflated) {
     const bool is_lie = record.bytes / kMaxDeflated > record.stored_bytes;
     if (is_lie) source_.refuse(object, "its record states more bytes than deflate can produce");

@@ -73,7 +73,7 @@ std::string mount_options_of(const std::string& path) {
   return options.empty() ? "" : "; it is mounted " + options;
 }
 
-/// What a user needs to mend it.
+/// The help that a user needs to mend it.
 std::string hint_for(int error, const std::string& path) {
   const std::string near = nearest_existing(path);
   switch (error) {
@@ -228,8 +228,8 @@ void make_folders(const std::string& path) {
   sync_folder(parent.empty() ? "." : parent);
 }
 
-void move(const std::string& from, const std::string& to) {
-  if (syscalls().rename(from.c_str(), to.c_str()) != 0) throw_errno(from, "rename", " to " + to);
+void move(const std::string& from, const std::string& target) {
+  if (syscalls().rename(from.c_str(), target.c_str()) != 0) throw_errno(from, "rename", " to " + target);
 }
 
 void write_file(const std::string& path, std::string_view text) {

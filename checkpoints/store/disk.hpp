@@ -61,7 +61,7 @@ void sync_folder(const std::string& path);
 void make_folders(const std::string& path);
 void make_folder(const std::string& path);
 /// Never replaces a file by a folder or a folder that is not empty: rename(2) refuses.
-void move(const std::string& from, const std::string& to);
+void move(const std::string& from, const std::string& target);
 /// Writes a new file and makes its bytes durable.
 void write_file(const std::string& path, std::string_view text);
 /// Writes a short file that is there whole or not at all, and durable; one of that name is replaced.

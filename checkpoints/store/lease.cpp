@@ -61,7 +61,7 @@ void write_holder(const std::string& directory, const std::string& text) {
     ::unlink(temporary.c_str());
     throw_just_started(path);
   }
-  move(temporary, path);  // on a file system without hard links
+  move(temporary, path);  // the file system has no hard links
 }
 
 /// Removes the lease of a holder that has ended. A lease that another run has put there meanwhile is put back.

@@ -15,7 +15,7 @@ struct Syscalls {
   ssize_t (*pwrite)(int file, const void* bytes, std::size_t count, off_t offset);
   int (*fsync)(int file);
   int (*close)(int file);
-  int (*rename)(const char* from, const char* to);
+  int (*rename)(const char* from, const char* target);
 };
 
 Syscalls& syscalls();

@@ -197,8 +197,8 @@ void Link::reduce_scatter(const void* const* slices, const std::size_t* counts, 
     ncclResult_t result = ncclSuccess;
     for (int owner = 0; owner < ranks_ && (result == ncclSuccess || result == ncclInProgress); ++owner) {
       if (counts[owner] == 0) continue;
-      void* const to = owner == rank_ ? mine : nullptr;
-      result = ncclReduce(slices[owner], to, counts[owner], type, operation, owner, comm, stream_.get());
+      void* const target = owner == rank_ ? mine : nullptr;
+      result = ncclReduce(slices[owner], target, counts[owner], type, operation, owner, comm, stream_.get());
     }
     const ncclResult_t end = ncclGroupEnd();
     return result == ncclSuccess || result == ncclInProgress ? end : result;

@@ -66,7 +66,7 @@ struct Link {
   int device_;
   int ranks_;
   int rank_;
-  mutable std::mutex mutex_;   ///< of the communicator, which another thread may abort
+  mutable std::mutex mutex_;   ///< guards the communicator, which another thread may abort
   ncclComm_t comm_ = nullptr;  ///< null once aborted
   bool is_finalized_ = false;
   OwnedStream stream_;

@@ -170,7 +170,7 @@ Fault use_stream(int device) {
   return guarded([&] {
     choose(device);
     const auto index = static_cast<c10::DeviceIndex>(device);
-    // What was queued on the default stream so far, such as initial values, comes first.
+    // Everything that was queued on the default stream so far, such as initial values, comes first.
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index));
   });

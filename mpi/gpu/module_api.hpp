@@ -27,11 +27,11 @@ struct Graph;  ///< recorded work of a stream, to be launched as one operation (
 
 struct DeviceFacts {
   char name[256] = {};
-  char uuid[37] = {};    ///< of the GPU, or of the part of one that this process sees
-  char bus_id[20] = {};  ///< of the GPU on its host; the parts of a GPU share it
+  char uuid[37] = {};    ///< UUID of the GPU, or of the part of it that this process sees
+  char bus_id[20] = {};  ///< PCI bus ID of the GPU on its host; the parts of a GPU share it
 };
 
-/// What the module can do. "The current stream" is the one on which LibTorch queues the calling thread's work.
+/// The functions of the module. "The current stream" is the one on which LibTorch queues the calling thread's work.
 ///
 /// Operations of a link queue up behind the work that the current stream has so far, and return before they are done.
 /// Most leave the link under way for a while: `poll` until it is not before the next call on that link. One thread at a
@@ -40,7 +40,7 @@ struct ModuleApi {
   std::uint32_t version = 0;
   std::int32_t device_count = 0;
   std::int32_t nccl_compiled = 0;  ///< NCCL_VERSION_CODE of the header
-  std::int32_t nccl_loaded = 0;    ///< of the library in this process
+  std::int32_t nccl_loaded = 0;    ///< version of the library that this process has loaded
 
   /// Makes a device that of the calling thread.
   Fault (*use_device)(int device, DeviceFacts* facts) = nullptr;

@@ -6,19 +6,12 @@
 
 #include "ckpt/failure.hpp"
 #include "ckpt/options.hpp"
+#include "core/command.hpp"
 
 namespace lockstep::ckpt {
 
-/// A row of the program's table.
-struct Command {
-  std::string name;
-  std::string words;  ///< "FILE NAME" in help
-  std::size_t min;    ///< of them that must be given
-  std::size_t max;
-  std::string help;
-  std::vector<OptionSpec> options;  ///< besides the common ones
-  Exit (*run)(const Request& request);
-};
+/// Its options are those besides the common ones.
+using CkptCommand = CommandRow<Exit(const Request& request)>;
 
 // Each prints its answer; throws Failure or Error where there is none.
 Exit info(const Request& request);
@@ -30,7 +23,6 @@ Exit hist(const Request& request);
 Exit verify(const Request& request);
 Exit diff(const Request& request);
 Exit hash(const Request& request);
-Exit plot(const Request& request);
 Exit convert(const Request& request);
 Exit doctor(const Request& request);
 Exit prune(const Request& request);
@@ -40,7 +32,7 @@ Exit cast(const Request& request);
 Exit edit(const Request& request);
 
 /// The program's table.
-const std::vector<Command>& commands();
+const std::vector<CkptCommand>& commands();
 
 /// Finds the command and runs it; says in one sentence on the standard error what went wrong.
 Exit run_here(const std::vector<std::string>& words);

@@ -44,15 +44,15 @@ std::uint64_t ulps(DType dtype, const std::byte* left, const std::byte* right) {
   }
 }
 
-bool is_same(Number a, Number b, const Tolerance& tolerance) {
+bool is_same(StoredNumber a, StoredNumber b, const DiffTolerance& tolerance) {
   if (std::isnan(a) || std::isnan(b)) return tolerance.nan_equal && std::isnan(a) && std::isnan(b);
   if (a == b) return true;
   if (std::isinf(a) || std::isinf(b)) return false;
   return std::abs(a - b) <= tolerance.atol + tolerance.rtol * std::abs(b);
 }
 
-void widen(Comparison& found, Number a, Number b) {
-  const Number difference = std::abs(a - b);
+void widen(Comparison& found, StoredNumber a, StoredNumber b) {
+  const StoredNumber difference = std::abs(a - b);
   if (std::isnan(difference) || difference == 0) return;
   found.max_abs = std::max(found.max_abs, static_cast<double>(difference));
   if (std::isinf(difference)) {
@@ -64,7 +64,7 @@ void widen(Comparison& found, Number a, Number b) {
 
 }  // namespace
 
-Comparison compare(const Array& left, const Array& right, const Tolerance& tolerance) {
+Comparison compare(const Array& left, const Array& right, const DiffTolerance& tolerance) {
   Comparison found;
   const std::size_t bytes = number_bytes(left.dtype);
   const bool can_hold_nan = is_floating(left.dtype) && !tolerance.is_bitwise && !tolerance.nan_equal;
@@ -78,8 +78,8 @@ Comparison compare(const Array& left, const Array& right, const Tolerance& toler
       const std::byte* const y = right.bytes.data() + static_cast<std::size_t>(i) * bytes;
       const bool has_same_bytes = std::memcmp(x, y, bytes) == 0;
       if (has_same_bytes && !can_hold_nan) continue;
-      const auto a = static_cast<Number>(load(x, 0));
-      const auto b = static_cast<Number>(load(y, 0));
+      const auto a = static_cast<StoredNumber>(load(x, 0));
+      const auto b = static_cast<StoredNumber>(load(y, 0));
       if (!has_same_bytes && !std::isnan(a) && !std::isnan(b)) {
         widen(found, a, b);
         found.max_ulp = std::max(found.max_ulp, ulps(left.dtype, x, y));

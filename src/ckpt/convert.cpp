@@ -22,20 +22,20 @@ namespace {
 
 using checkpoints::ExportKind;
 
-/// What --only takes: the beginnings of paths, none for everything.
-struct Part {
+/// A choice of --only: beginnings of paths, none for everything.
+struct PartOption {
   std::string name;
   std::vector<std::string> groups;
 };
 
-const std::vector<Part>& parts() {
-  static const std::vector<Part> rows = {
+const std::vector<PartOption>& parts() {
+  static const std::vector<PartOption> rows = {
       {"model", {"/model/params/", "/model/buffers/"}}, {"ema", {"/ema/params/", "/ema/buffers/"}}, {"all", {""}}};
   return rows;
 }
 
 /// The group that `path` lies in, or none.
-const std::string* group_of(const std::string& path, const Part& part) {
+const std::string* group_of(const std::string& path, const PartOption& part) {
   const auto found = std::find_if(part.groups.begin(), part.groups.end(),
                                   [&path](const std::string& group) { return path.starts_with(group); });
   return found == part.groups.end() ? nullptr : &*found;
@@ -49,12 +49,12 @@ Renames renames_of(const Request& request) {
   }
 }
 
-std::vector<checkpoints::NamedArray> chosen_arrays(const Source& source, const Request& request) {
-  const Part& part = find_row(parts(), request.text("only", "model"), "--only");
+std::vector<checkpoints::NamedArray> chosen_arrays(const InspectedFile& source, const Request& request) {
+  const PartOption& part = find_row(parts(), request.text("only", "model"), "--only");
   const Renames renames = renames_of(request);
   std::vector<checkpoints::NamedArray> arrays;
   std::map<std::string, std::string> origins;
-  for (const ArrayInfo* info : select(source, request)) {
+  for (const FileArray* info : select(source, request)) {
     const std::string* const group = source.is_own() ? group_of(info->path, part) : &parts().back().groups[0];
     if (group == nullptr) continue;
     const std::string name = new_name(name_in(info->path, *group), renames);
@@ -77,9 +77,9 @@ std::string name_in(const std::string& path, const std::string& group) {
 }
 
 void verify_written(const std::string& path, ExportKind kind, const std::vector<checkpoints::NamedArray>& arrays) {
-  const Source written = Source::open(path);
-  std::map<std::string, const ArrayInfo*> by_name;
-  for (const ArrayInfo& info : written.arrays()) by_name.emplace(name_in(info.path, ""), &info);
+  const InspectedFile written = InspectedFile::open(path);
+  std::map<std::string, const FileArray*> by_name;
+  for (const FileArray& info : written.arrays()) by_name.emplace(name_in(info.path, ""), &info);
   for (const auto& [name, array] : arrays) {
     const auto found = by_name.find(name);
     const bool is_widened = kind == ExportKind::npz && array.dtype == DType::bfloat16;
@@ -106,30 +106,30 @@ void cast_arrays(std::vector<checkpoints::NamedArray>& arrays, const Request& re
   }
 }
 
-std::string document_of(const Source& source, const std::string& path) {
+std::string document_of(const InspectedFile& source, const std::string& path) {
   const auto& arrays = source.arrays();
   const auto found =
-      std::find_if(arrays.begin(), arrays.end(), [&path](const ArrayInfo& info) { return info.path == path; });
+      std::find_if(arrays.begin(), arrays.end(), [&path](const FileArray& info) { return info.path == path; });
   return found == arrays.end() ? "" : checkpoints::text_of(source.read(*found));
 }
 
 Exit convert(const Request& request) {
   if (request.text("only") == "optimizer") return convert_optimizer(request);
   if (request.has("as")) return convert_public(request);
-  const std::string to = request.text("to");
-  if (to.empty()) throw usage_error("convert needs --to FILE, ending in .safetensors, .pt, .npz or .h5");
-  const auto kind = checkpoints::export_kind_of(to);
-  if (!kind) throw usage_error("--to " + escaped(to) + ": the name must end in .safetensors, .pt, .npz or .h5");
-  const Source source = open_source(request.paths[0]);
+  const std::string target = request.text("to");
+  if (target.empty()) throw usage_error("convert needs --to FILE, ending in .safetensors, .pt, .npz or .h5");
+  const auto kind = checkpoints::export_kind_of(target);
+  if (!kind) throw usage_error("--to " + escaped(target) + ": the name must end in .safetensors, .pt, .npz or .h5");
+  const InspectedFile source = open_source(request.paths[0]);
   auto arrays = chosen_arrays(source, request);
   cast_arrays(arrays, request);
-  checkpoints::write_foreign(to, *kind, arrays, {{"format", "pt"}});
-  verify_written(to, *kind, arrays);
-  Json root = {{"from", escaped(source.path())}, {"to", escaped(to)}, {"arrays", Json::array()}};
+  checkpoints::write_foreign(target, *kind, arrays, {{"format", "pt"}});
+  verify_written(target, *kind, arrays);
+  OrderedJson root = {{"from", escaped(source.path())}, {"to", escaped(target)}, {"arrays", OrderedJson::array()}};
   for (const auto& array : arrays) root["arrays"].push_back(escaped(array.name));
   request.wants_json() ? print(root)
-                       : print(fmt::format("{}: {} arrays, {}, read back and equal\n", escaped(to), arrays.size(),
-                                           exact_bytes(bytes_of(to))));
+                       : print(fmt::format("{}: {} arrays, {}, read back and equal\n", escaped(target), arrays.size(),
+                                           exact_bytes(bytes_of(target))));
   return Exit::ok;
 }
 

@@ -25,7 +25,7 @@ void verify_written(const std::string& path, checkpoints::ExportKind kind,
                     const std::vector<checkpoints::NamedArray>& arrays);
 
 /// A document of a checkpoint, such as "/meta/config_ini"; "" if there is none.
-std::string document_of(const Source& source, const std::string& path);
+std::string document_of(const InspectedFile& source, const std::string& path);
 
 /// convert --as timm|torchvision: files that those libraries load strictly.
 Exit convert_public(const Request& request);

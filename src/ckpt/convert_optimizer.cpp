@@ -23,16 +23,16 @@ const std::string kOptimizers = "/optim/";
 const std::string kOptimizer = "/optim/0";
 constexpr const char* kMaster = "master";  // float32 values of 16-bit parameters, which torch.optim does not have
 
-[[noreturn]] void refuse_optimizer(const Source& source, const std::string& message) {
+[[noreturn]] void refuse_optimizer(const InspectedFile& source, const std::string& message) {
   throw Failure(Exit::incompatible, escaped(source.path()) + ": " + message);
 }
 
-std::vector<std::string> lines_of(const Source& source, const std::string& path) {
+std::vector<std::string> lines_of(const InspectedFile& source, const std::string& path) {
   return words_in(document_of(source, path), '\n');
 }
 
 /// The numbers of the parameter groups, "0" and so on.
-std::vector<std::string> group_numbers(const Source& source) {
+std::vector<std::string> group_numbers(const InspectedFile& source) {
   std::vector<std::string> numbers;
   while (source.has_group(kOptimizer + "/groups/" + std::to_string(numbers.size()))) {
     numbers.push_back(std::to_string(numbers.size()));
@@ -40,7 +40,7 @@ std::vector<std::string> group_numbers(const Source& source) {
   return numbers;
 }
 
-std::string type_of(const Source& source) {
+std::string type_of(const InspectedFile& source) {
   std::vector<std::string> parts;
   for (const std::string& group : source.groups()) {
     const bool is_part = group.starts_with(kOptimizers) && group.find('/', kOptimizers.size()) == std::string::npos;
@@ -59,9 +59,9 @@ std::string type_of(const Source& source) {
 }
 
 /// Parameters with their states, by name.
-std::map<std::string, OptimizerParameter> parameters_of(const Source& source) {
+std::map<std::string, OptimizerParameter> parameters_of(const InspectedFile& source) {
   const std::vector<std::string> names = lines_of(source, kOptimizer + "/param_names");
-  const ArrayInfo& steps = source.find(kOptimizer + "/step");
+  const FileArray& steps = source.find(kOptimizer + "/step");
   const checkpoints::Array counts = source.read(steps);
   if (counts.dtype != DType::int64 || number_count(counts) != std::ssize(names)) {
     refuse_optimizer(source, "its optimizer does not have one count of updates per parameter");
@@ -74,7 +74,7 @@ std::map<std::string, OptimizerParameter> parameters_of(const Source& source) {
     }
   });
   const std::string states = kOptimizer + "/state/";
-  for (const ArrayInfo& info : source.arrays()) {
+  for (const FileArray& info : source.arrays()) {
     if (!info.path.starts_with(states)) continue;
     const auto slash = info.path.find('/', states.size());
     const std::string slot = info.path.substr(states.size(), slash - states.size());
@@ -84,7 +84,7 @@ std::map<std::string, OptimizerParameter> parameters_of(const Source& source) {
   return parameters;
 }
 
-OptimizerGroup options_of(const Source& source, const std::string& number) {
+OptimizerGroup options_of(const InspectedFile& source, const std::string& number) {
   OptimizerGroup group;
   for (const auto& [name, value] : source.attributes(kOptimizer + "/groups/" + number)) {
     const auto* const real = std::get_if<double>(&value);
@@ -96,7 +96,8 @@ OptimizerGroup options_of(const Source& source, const std::string& number) {
 }
 
 /// The parameters of each group, in the order of the model.
-std::vector<std::vector<std::string>> names_of_groups(const Source& source, const std::vector<std::string>& numbers) {
+std::vector<std::vector<std::string>> names_of_groups(const InspectedFile& source,
+                                                      const std::vector<std::string>& numbers) {
   const std::vector<std::string> all = lines_of(source, kOptimizer + "/param_names");
   if (numbers.size() == 1) return {all};
   std::vector<std::vector<std::string>> names;
@@ -111,7 +112,7 @@ std::vector<std::vector<std::string>> names_of_groups(const Source& source, cons
   return names;
 }
 
-/// In the order and under the names of a library, and in its shapes.
+/// The arrays in the order and under the names of a library, and in its shapes.
 std::vector<OptimizerParameter> in_library_order(std::vector<OptimizerParameter> parameters,
                                                  const checkpoints::PublicModel& model) {
   std::vector<std::string> names;
@@ -135,15 +136,15 @@ std::vector<OptimizerParameter> in_library_order(std::vector<OptimizerParameter>
 }  // namespace
 
 Exit convert_optimizer(const Request& request) {
-  const std::string to = request.text("to");
-  if (checkpoints::export_kind_of(to) != checkpoints::ExportKind::pytorch) {
+  const std::string target = request.text("to");
+  if (checkpoints::export_kind_of(target) != checkpoints::ExportKind::pytorch) {
     throw usage_error("convert --only optimizer needs --to FILE, ending in .pt or .pth");
   }
   for (const char* const option : {"rename", "filter", "dtype", "class-names"}) {
     if (request.has(option)) throw usage_error(std::string("--only optimizer cannot be combined with --") + option);
   }
   if (request.has("as")) require_library(request.text("as"));
-  const Source source = open_source(request.paths[0]);
+  const InspectedFile source = open_source(request.paths[0]);
   require_own(source, "--only optimizer");
   const std::string type = type_of(source);
   const std::string torch_class = checkpoints::torch_optimizer_class(type);
@@ -164,15 +165,16 @@ Exit convert_optimizer(const Request& request) {
     if (model) group.parameters = in_library_order(std::move(group.parameters), *model);
     groups.push_back(std::move(group));
   }
-  checkpoints::write_pytorch_value(to, checkpoints::torch_optimizer(type, groups));
-  checkpoints::read_foreign(to);
-  request.wants_json() ? print(Json{{"from", escaped(source.path())},
-                                    {"to", escaped(to)},
-                                    {"class", torch_class},
-                                    {"groups", groups.size()},
-                                    {"parameters", parameters.size()}})
-                       : print(fmt::format("{}: state of {} for {} parameters in {} groups, {}\n", escaped(to),
-                                           torch_class, parameters.size(), groups.size(), exact_bytes(bytes_of(to))));
+  checkpoints::write_pytorch_value(target, checkpoints::torch_optimizer(type, groups));
+  checkpoints::read_foreign(target);
+  request.wants_json()
+      ? print(OrderedJson{{"from", escaped(source.path())},
+                          {"to", escaped(target)},
+                          {"class", torch_class},
+                          {"groups", groups.size()},
+                          {"parameters", parameters.size()}})
+      : print(fmt::format("{}: state of {} for {} parameters in {} groups, {}\n", escaped(target), torch_class,
+                          parameters.size(), groups.size(), exact_bytes(bytes_of(target))));
   return Exit::ok;
 }
 

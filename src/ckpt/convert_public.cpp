@@ -27,12 +27,12 @@ struct Weights {
   std::string words;  ///< "trained weights"
 };
 
-bool has_group_of(const Source& source, const std::string& prefix) {
+bool has_group_of(const InspectedFile& source, const std::string& prefix) {
   return std::any_of(source.arrays().begin(), source.arrays().end(),
-                     [&prefix](const ArrayInfo& info) { return info.path.starts_with(prefix); });
+                     [&prefix](const FileArray& info) { return info.path.starts_with(prefix); });
 }
 
-Weights chosen_weights(const Source& source, const Request& request) {
+Weights chosen_weights(const InspectedFile& source, const Request& request) {
   const std::string& only = request.text("only", "auto");
   if (only != "auto" && only != "model" && only != "ema") {
     throw usage_error("--only " + escaped(only) + ": with --as, it must be model or ema");
@@ -54,10 +54,10 @@ std::vector<std::string> names_in_file(const std::string& path) {
 }
 
 /// The arrays with the names and shapes of the library.
-std::vector<checkpoints::NamedArray> public_arrays(const Source& source, const Weights& weights,
+std::vector<checkpoints::NamedArray> public_arrays(const InspectedFile& source, const Weights& weights,
                                                    const checkpoints::PublicModel& model) {
   std::vector<std::string> names;
-  std::map<std::string, const ArrayInfo*> by_name;
+  std::map<std::string, const FileArray*> by_name;
   for (const ModelArray& array : model_arrays(source, weights.group)) {
     names.push_back(array.name);
     by_name.emplace(array.name, array.info);
@@ -84,11 +84,11 @@ std::vector<std::string> class_names(const Request& request, const StoredTask& t
   return names;
 }
 
-/// What the run measured for `normalise,mean=auto`; empty if it measured nothing.
-checkpoints::MeasuredStatistics measured_statistics(const Source& source) {
+/// The statistics that the run measured for `normalise,mean=auto`; empty if it measured nothing.
+checkpoints::MeasuredStatistics measured_statistics(const InspectedFile& source) {
   const auto numbers_at = [&source](const std::string& path) {
     std::vector<double> numbers;
-    for (const ArrayInfo& info : source.arrays()) {
+    for (const FileArray& info : source.arrays()) {
       if (info.path != path || info.dtype != DType::float64) continue;
       const checkpoints::Array array = source.read(info);
       numbers.resize(array.bytes.size() / sizeof(double));
@@ -99,53 +99,53 @@ checkpoints::MeasuredStatistics measured_statistics(const Source& source) {
   return {.mean = numbers_at("/data/statistics/mean"), .deviation = numbers_at("/data/statistics/std")};
 }
 
-/// Where and how the file of a library is written.
+/// The file and the format of an export.
 struct Target {
   std::string library;
-  std::string to;
+  std::string path;
   ExportKind kind = ExportKind::safetensors;
   std::string array_file;  ///< the file with the arrays
-  std::string load_call;   ///< in Python; empty = the one of the model
+  std::string load_call;   ///< Python call that loads the model; empty = the model's usual one
 };
 
 Target target_of(const Request& request) {
-  Target target{.library = request.text("as"), .to = request.text("to"), .array_file = {}, .load_call = {}};
+  Target target{.library = request.text("as"), .path = request.text("to"), .array_file = {}, .load_call = {}};
   require_library(target.library);
   for (const char* const option : {"rename", "filter"}) {
     if (request.has(option)) throw usage_error(std::string("--as cannot be combined with --") + option);
   }
-  const auto kind = checkpoints::export_kind_of(target.to);
+  const auto kind = checkpoints::export_kind_of(target.path);
   if (target.library == "timm") {
-    if (target.to.empty()) throw usage_error("convert --as timm needs --to FOLDER");
-    if (kind) throw usage_error("--to " + escaped(target.to) + ": --as timm writes a folder, not a file");
-    target.array_file = target.to + "/model.safetensors";
-    target.load_call = "timm.create_model(\"local-dir:" + target.to + "\", pretrained=True)";
+    if (target.path.empty()) throw usage_error("convert --as timm needs --to FOLDER");
+    if (kind) throw usage_error("--to " + escaped(target.path) + ": --as timm writes a folder, not a file");
+    target.array_file = target.path + "/model.safetensors";
+    target.load_call = "timm.create_model(\"local-dir:" + target.path + "\", pretrained=True)";
     return target;
   }
   if (kind != ExportKind::safetensors && kind != ExportKind::pytorch) {
     throw usage_error("convert --as torchvision needs --to FILE, ending in .pth, .pt or .safetensors");
   }
   target.kind = *kind;
-  target.array_file = target.to;
+  target.array_file = target.path;
   return target;
 }
 
-void print_result(const Request& request, const Source& source, const Target& target, const PublicWeights& weights,
-                  const Weights& chosen) {
+void print_result(const Request& request, const InspectedFile& source, const Target& target,
+                  const PublicWeights& weights, const Weights& chosen) {
   const std::string call = target.load_call.empty() ? checkpoints::python_call(weights.model) : target.load_call;
   if (request.wants_json()) {
-    Json root = {{"from", escaped(source.path())},
-                 {"to", escaped(target.to)},
-                 {"as", target.library},
-                 {"weights", chosen.group == "/ema" ? "ema" : "model"},
-                 {"call", call},
-                 {"remarks", weights.input.remarks},
-                 {"arrays", Json::array()}};
+    OrderedJson root = {{"from", escaped(source.path())},
+                        {"to", escaped(target.path)},
+                        {"as", target.library},
+                        {"weights", chosen.group == "/ema" ? "ema" : "model"},
+                        {"call", call},
+                        {"remarks", weights.input.remarks},
+                        {"arrays", OrderedJson::array()}};
     for (const auto& array : weights.arrays) root["arrays"].push_back(escaped(array.name));
     return print(root);
   }
   std::string text =
-      fmt::format("{}: {} arrays, {}, {}, read back and equal\nload with {}\n", escaped(target.to),
+      fmt::format("{}: {} arrays, {}, {}, read back and equal\nload with {}\n", escaped(target.path),
                   weights.arrays.size(), chosen.words, exact_bytes(bytes_of(target.array_file)), escaped(call));
   for (const std::string& remark : weights.input.remarks) text += "note: " + escaped(remark) + "\n";
   print(text);
@@ -155,7 +155,7 @@ void print_result(const Request& request, const Source& source, const Target& ta
 
 Exit convert_public(const Request& request) {
   const Target target = target_of(request);
-  const Source source = open_source(request.paths[0]);
+  const InspectedFile source = open_source(request.paths[0]);
   require_own(source, "--as");
   const Weights chosen = chosen_weights(source, request);
   PublicWeights weights{.model = public_model_of(source, target.library, chosen.group)};
@@ -164,9 +164,9 @@ Exit convert_public(const Request& request) {
   weights.arrays = public_arrays(source, chosen, weights.model);
   cast_arrays(weights.arrays, request);
   if (target.library == "timm") {
-    checkpoints::write_timm_folder(target.to, weights);
+    checkpoints::write_timm_folder(target.path, weights);
   } else {
-    checkpoints::write_torchvision_file(target.to, target.kind, weights);
+    checkpoints::write_torchvision_file(target.path, target.kind, weights);
   }
   verify_written(target.array_file, target.kind, weights.arrays);
 

@@ -9,13 +9,13 @@ namespace lockstep::ckpt {
 /// The exit codes of `ckpt`.
 enum class Exit : int {
   ok = 0,
-  differences = 1,  ///< of diff alone
+  differences = 1,  ///< only used by `diff`
   usage = 2,        ///< the command line, or a file of a kind that `ckpt` does not read
   io = 3,
   corrupt = 4,
   policy = 5,
   incompatible = 6,
-  refused = 7,  ///< for safety
+  refused = 7,  ///< not done, for safety
   not_found = 8,
   internal = 70,
 };

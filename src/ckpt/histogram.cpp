@@ -5,9 +5,9 @@
 
 namespace lockstep::ckpt {
 
-Histogram histogram_of(const Array& array, std::size_t bins) {
+BinCounts histogram_of(const Array& array, std::size_t bins) {
   const Statistics span = statistics_of(array);
-  Histogram found{.low = span.min, .high = span.max, .counts = std::vector<std::int64_t>(bins, 0)};
+  BinCounts found{.low = span.min, .high = span.max, .counts = std::vector<std::int64_t>(bins, 0)};
   found.nans = span.nans;
   found.infs = span.infs;
   if (found.low == found.high) {

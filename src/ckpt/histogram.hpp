@@ -10,7 +10,7 @@ namespace lockstep::ckpt {
 
 /// The number of finite values of an array in each of equally wide bins from `low` to `high`. A number between two bins
 /// belongs to the upper one, and `high` to the last.
-struct Histogram {
+struct BinCounts {
   double low = 0.0;
   double high = 1.0;
   std::vector<std::int64_t> counts;
@@ -23,9 +23,9 @@ struct Histogram {
   }
 };
 
-/// From the smallest to the largest number; a single value gets bins on both sides, and an array without finite numbers
-/// the bins of 0.
+/// Bins from the smallest to the largest number; a single value gets bins on both sides, and an array without finite
+/// numbers the bins of 0.
 /// @param bins  >= 1
-Histogram histogram_of(const Array& array, std::size_t bins);
+BinCounts histogram_of(const Array& array, std::size_t bins);
 
 }  // namespace lockstep::ckpt

@@ -17,34 +17,35 @@
 
 namespace lockstep::ckpt {
 
-Source open_source(const std::string& path) {
+InspectedFile open_source(const std::string& path) {
   const Located located = locate(path);
   if (!located.inside.empty()) {
     throw usage_error(escaped(path) + ": this command takes a file, not an array in it; --filter selects arrays");
   }
-  return Source::open(located.file);
+  return InspectedFile::open(located.file);
 }
 
-NamedArray open_array(const std::vector<std::string>& words) {
+ArrayArgument open_array(const std::vector<std::string>& words) {
   const NameAndSlice last = split_slice(words.back());
   std::string slice = last.slice;
   if (words.size() == 2) {
-    Source source = open_source(words[0]);
-    const ArrayInfo* const info = &source.find(last.name);
+    InspectedFile source = open_source(words[0]);
+    const FileArray* const info = &source.find(last.name);
     return {std::move(source), info, slice};
   }
   const Located located = locate(last.name);
   if (located.inside.empty())
     throw usage_error("the array is missing; give FILE NAME or FILE/NAME. `ckpt ls` lists the arrays");
-  Source source = Source::open(located.file);
-  const ArrayInfo* const info = &source.find(located.inside);
+  InspectedFile source = InspectedFile::open(located.file);
+  const FileArray* const info = &source.find(located.inside);
   return {std::move(source), info, slice};
 }
 
-std::vector<const ArrayInfo*> select(const Source& source, const Request& request, const std::string& by_default) {
+std::vector<const FileArray*> select(const InspectedFile& source, const Request& request,
+                                     const std::string& by_default) {
   const Filter filter(request.texts("filter"));
-  std::vector<const ArrayInfo*> chosen;
-  for (const ArrayInfo& info : source.arrays()) {
+  std::vector<const FileArray*> chosen;
+  for (const FileArray& info : source.arrays()) {
     if (filter.matches(info.path) || filter.matches(info.label)) chosen.push_back(&info);
   }
   const std::string key = request.text("sort", by_default);
@@ -53,8 +54,8 @@ std::vector<const ArrayInfo*> select(const Source& source, const Request& reques
   } else if (key == "size") {
     std::stable_sort(chosen.begin(), chosen.end(), [](auto* a, auto* b) { return a->nbytes > b->nbytes; });
   } else if (key == "norm") {
-    std::map<const ArrayInfo*, double> norms;
-    for (const ArrayInfo* info : chosen) norms[info] = source.statistics(*info).rms;
+    std::map<const FileArray*, double> norms;
+    for (const FileArray* info : chosen) norms[info] = source.statistics(*info).rms;
     std::stable_sort(chosen.begin(), chosen.end(), [&](auto* a, auto* b) { return norms[a] > norms[b]; });
   } else if (key != "order") {
     throw usage_error("--sort " + escaped(key) + ": choose one of: size, name, norm, order");
@@ -70,24 +71,24 @@ std::string rest_text(std::size_t shown, std::size_t all) {
   return all > shown ? fmt::format("and {} more\n", all - shown) : "";
 }
 
-Json json_of(double value) {
+OrderedJson json_of(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   return value;
 }
 
-Json json_of(const checkpoints::Attribute& value) {
+OrderedJson json_of(const checkpoints::Attribute& value) {
   if (const auto* const text = std::get_if<std::string>(&value)) return escaped(*text);
   if (const auto* const real = std::get_if<double>(&value)) return json_of(*real);
   return std::get<std::int64_t>(value);
 }
 
-Json json_of(const ArrayInfo& info) {
-  Json row = {{"path", escaped(info.path)},
-              {"name", escaped(info.label)},
-              {"dtype", name_of(info.dtype)},
-              {"shape", info.shape},
-              {"bytes", info.nbytes}};
+OrderedJson json_of(const FileArray& info) {
+  OrderedJson row = {{"path", escaped(info.path)},
+                     {"name", escaped(info.label)},
+                     {"dtype", name_of(info.dtype)},
+                     {"shape", info.shape},
+                     {"bytes", info.nbytes}};
   if (!info.alias_of.empty()) row["alias_of"] = escaped(info.alias_of);
   return row;
 }
@@ -104,6 +105,8 @@ void print(const std::string& text) {
   }
 }
 
-void print(const Json& document) { print(document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); }
+void print(const OrderedJson& document) {
+  print(document.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+}
 
 }  // namespace lockstep::ckpt

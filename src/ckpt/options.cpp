@@ -22,9 +22,9 @@ namespace po = boost::program_options;
 
 namespace {
 
-[[noreturn]] void throw_unknown(const std::string& word, const std::vector<OptionSpec>& options) {
+[[noreturn]] void throw_unknown(const std::string& word, const std::vector<CommandOption>& options) {
   std::vector<std::string> names;
-  for (const OptionSpec& option : options) names.push_back(option.name);
+  for (const CommandOption& option : options) names.push_back(option.name);
   const std::string name = word.substr(word.find_first_not_of('-'));
   const std::string near = nearest_name(name.substr(0, name.find('=')), names);
   throw usage_error("option '" + escaped(word) + "' is unknown; " +
@@ -63,8 +63,8 @@ double Request::real(const std::string& option, double otherwise) const {
   return *value;
 }
 
-const std::vector<OptionSpec>& common_options() {
-  static const std::vector<OptionSpec> rows = {
+const std::vector<CommandOption>& common_options() {
+  static const std::vector<CommandOption> rows = {
       {"json", "", "Print one JSON document"},
       {"filter", "PATTERN",
        "Only arrays with matching names: a glob pattern, or /regular expression/. May be repeated"},
@@ -75,11 +75,11 @@ const std::vector<OptionSpec>& common_options() {
   return rows;
 }
 
-Request parse(const std::vector<std::string>& words, const std::vector<OptionSpec>& options) {
+Request parse(const std::vector<std::string>& words, const std::vector<CommandOption>& options) {
   using namespace po::command_line_style;
   po::options_description all;
-  for (const OptionSpec& option : options) {
-    if (option.argument.empty()) {
+  for (const CommandOption& option : options) {
+    if (option.value.empty()) {
       all.add_options()(option.name.c_str(), "");
     } else {
       all.add_options()(option.name.c_str(), po::value<std::string>());

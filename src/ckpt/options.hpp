@@ -6,14 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::ckpt {
+#include "core/command.hpp"
 
-/// An option of a command, or of all.
-struct OptionSpec {
-  std::string name;      ///< "filter"
-  std::string argument;  ///< "N" in help; empty for a switch
-  std::string help;
-};
+namespace lockstep::ckpt {
 
 /// The arguments after `ckpt COMMAND`.
 class Request {
@@ -37,10 +32,10 @@ class Request {
 };
 
 /// The options that every command has.
-const std::vector<OptionSpec>& common_options();
+const std::vector<CommandOption>& common_options();
 
 /// @param words  after the command
 /// @throws Failure  an unknown option (with the nearest), one without its value, or a switch with one
-Request parse(const std::vector<std::string>& words, const std::vector<OptionSpec>& options);
+Request parse(const std::vector<std::string>& words, const std::vector<CommandOption>& options);
 
 }  // namespace lockstep::ckpt

@@ -17,12 +17,12 @@ constexpr std::array<std::string_view, 2> kLibraries = {"timm", "torchvision"};
 
 }  // namespace
 
-StoredTask task_of(const Source& source) {
+StoredTask task_of(const InspectedFile& source) {
   StoredTask task;
   const std::string text = document_of(source, "/meta/task_json");
-  if (text.empty()) return task;  // of an earlier version
+  if (text.empty()) return task;  // the checkpoint is of an earlier version
   try {
-    const Json json = Json::parse(text);
+    const OrderedJson json = OrderedJson::parse(text);
     task.sample_shape = json.at("sample_shape").get<std::vector<std::int64_t>>();
     task.class_names = json.at("class_names").get<std::vector<std::string>>();
   } catch (const nlohmann::json::exception&) {
@@ -31,7 +31,7 @@ StoredTask task_of(const Source& source) {
   return task;
 }
 
-Entries config_of(const Source& source) {
+Entries config_of(const InspectedFile& source) {
   const std::string path = "/meta/config_ini";
   const auto config = entries_of(path, document_of(source, path));
   if (!config || !config->contains("model.name")) {
@@ -41,10 +41,10 @@ Entries config_of(const Source& source) {
   return *config;
 }
 
-std::vector<ModelArray> model_arrays(const Source& source, const std::string& group) {
+std::vector<ModelArray> model_arrays(const InspectedFile& source, const std::string& group) {
   std::vector<ModelArray> arrays;
   for (const std::string part : {"/params/", "/buffers/"}) {
-    for (const ArrayInfo& info : source.arrays()) {
+    for (const FileArray& info : source.arrays()) {
       if (info.path.starts_with(group + part)) arrays.push_back({name_in(info.path, group + part), &info});
     }
   }
@@ -57,7 +57,8 @@ void require_library(const std::string& library) {
   }
 }
 
-checkpoints::PublicModel public_model_of(const Source& source, const std::string& library, const std::string& group) {
+checkpoints::PublicModel public_model_of(const InspectedFile& source, const std::string& library,
+                                         const std::string& group) {
   const Entries config = config_of(source);
   const StoredTask task = task_of(source);
   checkpoints::TrainedModel model{.name = config.at("model.name")};
@@ -73,7 +74,7 @@ checkpoints::PublicModel public_model_of(const Source& source, const std::string
   return checkpoints::public_model(library, model);
 }
 
-void require_own(const Source& source, const std::string& option) {
+void require_own(const InspectedFile& source, const std::string& option) {
   if (source.is_own()) return;
   throw usage_error(escaped(source.path()) + ": " + option + " needs a checkpoint of Lockstep, but it is " +
                     source.kind());

@@ -18,11 +18,11 @@ struct StoredTask {
 };
 
 /// @throws CheckpointError  the description is malformed
-StoredTask task_of(const Source& source);
+StoredTask task_of(const InspectedFile& source);
 
 /// The configuration of the run.
 /// @throws Failure  it is missing
-Entries config_of(const Source& source);
+Entries config_of(const InspectedFile& source);
 
 /// @throws Failure  it is neither "timm" nor "torchvision"
 void require_library(const std::string& library);
@@ -31,16 +31,17 @@ void require_library(const std::string& library);
 /// @param library  as require_library accepts it
 /// @param group    "/model" or "/ema"
 /// @throws CheckpointError  the library lacks this model
-checkpoints::PublicModel public_model_of(const Source& source, const std::string& library, const std::string& group);
+checkpoints::PublicModel public_model_of(const InspectedFile& source, const std::string& library,
+                                         const std::string& group);
 
 /// The arrays of a model, its parameters first, with their names.
 struct ModelArray {
   std::string name;
-  const ArrayInfo* info;
+  const FileArray* info;
 };
-std::vector<ModelArray> model_arrays(const Source& source, const std::string& group);
+std::vector<ModelArray> model_arrays(const InspectedFile& source, const std::string& group);
 
 /// @throws Failure  the source is a file of another program
-void require_own(const Source& source, const std::string& option);
+void require_own(const InspectedFile& source, const std::string& option);
 
 }  // namespace lockstep::ckpt

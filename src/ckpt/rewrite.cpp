@@ -25,7 +25,7 @@ using checkpoints::Archive;
 
 /// A Lockstep checkpoint, completely in memory.
 Archive read_own(const std::string& path) {
-  const Source source = open_source(path);
+  const InspectedFile source = open_source(path);
   if (!source.is_own()) {
     throw usage_error(escaped(source.path()) + ": it is not a Lockstep checkpoint but " + source.kind());
   }
@@ -55,17 +55,17 @@ Archive with_arrays(const Archive& archive, const std::function<Array(const std:
 
 /// Writes the checkpoint into the folder of --to and verifies it.
 Exit write(const Request& request, const Archive& archive, const std::string& done) {
-  const std::string to = request.text("to");
-  if (to.empty()) throw usage_error("--to DIR is missing: the folder in which the new checkpoint is written");
+  const std::string folder = request.text("to");
+  if (folder.empty()) throw usage_error("--to DIR is missing: the folder in which the new checkpoint is written");
   const std::int64_t step = archive.integer("/", "step");
-  const std::string path = (fs::path(to) / checkpoints::folder_name(step)).string();
+  const std::string path = (fs::path(folder) / checkpoints::folder_name(step)).string();
   if (fs::exists(path)) {
     throw Failure(Exit::refused, escaped(path) + ": the checkpoint already exists and is not overwritten");
   }
-  fs::create_directories(to);
-  const std::string written = checkpoints::write(to, step, archive);
+  fs::create_directories(folder);
+  const std::string written = checkpoints::write(folder, step, archive);
   checkpoints::verify(written);
-  request.wants_json() ? print(Json{{"to", escaped(written)}, {"step", step}})
+  request.wants_json() ? print(OrderedJson{{"to", escaped(written)}, {"step", step}})
                        : print(fmt::format("{}: {}, verified\n", escaped(written), done));
   return Exit::ok;
 }
@@ -99,9 +99,9 @@ Array mean_of(const std::vector<Archive>& archives, const std::string& path) {
 
 /// "run_id" or "/optim/0@type", as `ckpt diff` prints them.
 std::pair<std::string, std::string> attribute_in(const std::string& name) {
-  const auto at = name.rfind('@');
-  if (at == std::string::npos) return {"/", name};
-  return {at == 0 ? "/" : name.substr(0, at), name.substr(at + 1)};
+  const auto position = name.rfind('@');
+  if (position == std::string::npos) return {"/", name};
+  return {position == 0 ? "/" : name.substr(0, position), name.substr(position + 1)};
 }
 
 /// `text` as a value of the type of `old`.

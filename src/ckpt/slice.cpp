@@ -33,8 +33,8 @@ class Parser {
  public:
   Parser(const std::string& text, const std::vector<std::int64_t>& shape) : text_(text), shape_(shape) {}
 
-  Slice parse() const {
-    Slice slice;
+  ArraySlice parse() const {
+    ArraySlice slice;
     const std::string_view inside = trimmed(std::string_view(text_).substr(1, text_.size() - 2));
     const auto words = inside.empty() ? std::vector<std::string_view>{} : split(inside, ',');
     if (words.size() > shape_.size()) {
@@ -64,20 +64,21 @@ class Parser {
     if (parts.size() == 1) return index(*number(parts[0]), size, dimension);
     const std::int64_t step = parts.size() == 3 ? number(parts[2]).value_or(1) : 1;
     if (step < 1) fail("a step must be 1 or more");
-    const auto placed = [size](std::int64_t at) {
-      return std::clamp<std::int64_t>(at < 0 ? std::max<std::int64_t>(at, -size) + size : at, 0, size);
+    const auto placed = [size](std::int64_t position) {
+      return std::clamp<std::int64_t>(position < 0 ? std::max<std::int64_t>(position, -size) + size : position, 0,
+                                      size);
     };
     const std::int64_t begin = placed(number(parts[0]).value_or(0));
     const std::int64_t end = placed(number(parts[1]).value_or(size));
     return {.begin = begin, .count = end > begin ? (end - begin - 1) / step + 1 : 0, .step = step};
   }
 
-  Taken index(std::int64_t at, std::int64_t size, std::size_t dimension) const {
-    if (at >= size || at < -size) {
-      fail("index " + std::to_string(at) + " is outside dimension " + std::to_string(dimension) + " of shape " +
+  Taken index(std::int64_t position, std::int64_t size, std::size_t dimension) const {
+    if (position >= size || position < -size) {
+      fail("index " + std::to_string(position) + " is outside dimension " + std::to_string(dimension) + " of shape " +
            shape_text(shape_));
     }
-    return {.begin = at < 0 ? at + size : at, .count = 1, .step = 1, .is_index = true};
+    return {.begin = position < 0 ? position + size : position, .count = 1, .step = 1, .is_index = true};
   }
 
   const std::string& text_;
@@ -86,7 +87,7 @@ class Parser {
 
 }  // namespace
 
-Slice parse_slice(const std::string& text, const std::vector<std::int64_t>& shape) {
+ArraySlice parse_slice(const std::string& text, const std::vector<std::int64_t>& shape) {
   if (text.empty()) return parse_slice("[]", shape);
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') {
     throw usage_error("slice " + escaped(text) + ": write it as in [0:4, :, 3]");
@@ -94,7 +95,7 @@ Slice parse_slice(const std::string& text, const std::vector<std::int64_t>& shap
   return Parser(text, shape).parse();
 }
 
-std::vector<std::int64_t> shape_of(const Slice& slice) {
+std::vector<std::int64_t> shape_of(const ArraySlice& slice) {
   std::vector<std::int64_t> shape;
   for (const Taken& taken : slice) {
     if (!taken.is_index) shape.push_back(taken.count);
@@ -102,18 +103,19 @@ std::vector<std::int64_t> shape_of(const Slice& slice) {
   return shape;
 }
 
-std::vector<std::int64_t> elements_of(const Slice& slice, const std::vector<std::int64_t>& shape, std::int64_t limit) {
+std::vector<std::int64_t> elements_of(const ArraySlice& slice, const std::vector<std::int64_t>& shape,
+                                      std::int64_t limit) {
   std::vector<std::int64_t> elements;
   const bool is_empty = std::any_of(slice.begin(), slice.end(), [](const Taken& taken) { return taken.count == 0; });
-  std::vector<std::int64_t> at(slice.size(), 0);
+  std::vector<std::int64_t> indices(slice.size(), 0);
   while (!is_empty && static_cast<std::int64_t>(elements.size()) < limit) {
     std::int64_t element = 0;
     for (std::size_t i = 0; i < slice.size(); ++i) {
-      element = element * shape[i] + slice[i].begin + at[i] * slice[i].step;
+      element = element * shape[i] + slice[i].begin + indices[i] * slice[i].step;
     }
     elements.push_back(element);
     std::size_t i = slice.size();
-    while (i > 0 && ++at[i - 1] == slice[i - 1].count) at[--i] = 0;
+    while (i > 0 && ++indices[i - 1] == slice[i - 1].count) indices[--i] = 0;
     if (i == 0) break;
   }
   return elements;

@@ -17,19 +17,20 @@ struct Taken {
   bool operator==(const Taken&) const = default;
 };
 
-using Slice = std::vector<Taken>;
+using ArraySlice = std::vector<Taken>;
 
 /// Reads "[0:4, :, -1]" as Python does: `begin:end:step` with step > 0, negative numbers count from the end, ends
 /// beyond the dimension are cut, and dimensions that are not mentioned are taken whole.
 /// @param text   with its brackets; "" takes everything
 /// @throws Failure  malformed, too many dimensions, or an index beyond the end
-Slice parse_slice(const std::string& text, const std::vector<std::int64_t>& shape);
+ArraySlice parse_slice(const std::string& text, const std::vector<std::int64_t>& shape);
 
 /// The shape of the result: the counts of the dimensions that are not indexed by a single number.
-std::vector<std::int64_t> shape_of(const Slice& slice);
+std::vector<std::int64_t> shape_of(const ArraySlice& slice);
 
 /// The positions of the elements of a slice in the whole array, in row-major order, at most `limit`.
-std::vector<std::int64_t> elements_of(const Slice& slice, const std::vector<std::int64_t>& shape, std::int64_t limit);
+std::vector<std::int64_t> elements_of(const ArraySlice& slice, const std::vector<std::int64_t>& shape,
+                                      std::int64_t limit);
 
 /// "w[0:4]" in "w" and "[0:4]"; a name without brackets at its end has an empty slice.
 struct NameAndSlice {

@@ -34,25 +34,25 @@ std::string label_of(const std::string& path) {
   return path.find('/', 1) == std::string::npos ? path.substr(1) : path;
 }
 
-Source Source::open(const std::string& path) {
-  Source source;
+InspectedFile InspectedFile::open(const std::string& path) {
+  InspectedFile source;
   source.path_ = path;
   std::error_code ignored;
   const auto kind =
       std::filesystem::is_directory(path, ignored) ? checkpoints::FileKind::lockstep : checkpoints::kind_of(path);
-  // What is no kind that is known may be one of ours with a damaged beginning: its reader says.
+  // A file of an unknown kind may be one of ours with a damaged beginning: its reader says.
   source.is_own_ = kind == checkpoints::FileKind::lockstep || kind == checkpoints::FileKind::unknown;
   source.kind_ = source.is_own_ ? "a Lockstep checkpoint" : checkpoints::describe(path);
   source.is_own_ ? source.list_own() : source.list_foreign();
   return source;
 }
 
-void Source::list_own() {
+void InspectedFile::list_own() {
   checkpoints::CheckpointIndex index = checkpoints::read_checkpoint_index(path_);
   file_bytes_ = index.file_bytes;
   kind_ += ", written by " + escaped(index.writer);
   for (checkpoints::ArrayInfo& array : index.arrays) {
-    ArrayInfo info;
+    FileArray info;
     info.label = label_of(array.path);
     info.path = std::move(array.path);
     info.dtype = array.dtype;
@@ -66,7 +66,7 @@ void Source::list_own() {
   }
 }
 
-void Source::list_foreign() {
+void InspectedFile::list_foreign() {
   for (const std::string& file : checkpoints::files_of(path_)) {
     std::error_code ignored;
     file_bytes_ += std::filesystem::file_size(file, ignored);
@@ -81,7 +81,7 @@ void Source::list_foreign() {
   }
   for (const std::string& path : whole_->array_paths()) {
     const checkpoints::Array& array = whole_->array(path);
-    ArrayInfo info;
+    FileArray info;
     info.path = path;
     info.label = label_of(path);
     info.dtype = array.dtype;
@@ -92,39 +92,39 @@ void Source::list_foreign() {
   }
 }
 
-const checkpoints::Archive& Source::groups_archive() const {
+const checkpoints::Archive& InspectedFile::groups_archive() const {
   if (!groups_) groups_ = std::make_shared<checkpoints::Archive>(checkpoints::read_groups(path_));
   return *groups_;
 }
 
-std::vector<std::string> Source::groups() const {
+std::vector<std::string> InspectedFile::groups() const {
   std::vector<std::string> paths = groups_archive().group_paths();
   paths.insert(paths.begin(), "/");
   return paths;
 }
 
-const std::map<std::string, checkpoints::Attribute>& Source::attributes(const std::string& path) const {
+const std::map<std::string, checkpoints::Attribute>& InspectedFile::attributes(const std::string& path) const {
   return groups_archive().attributes_of(path);
 }
 
-checkpoints::Array Source::read(const ArrayInfo& info) const {
+checkpoints::Array InspectedFile::read(const FileArray& info) const {
   const bool fits = file_bytes_ <= kWholeBytes || arrays_.size() > kManyArrays;
   if (!whole_ && fits) whole_ = std::make_shared<checkpoints::Archive>(checkpoints::read(path_));
   return whole_ ? whole_->array(info.path) : checkpoints::read_array(path_, info.path);
 }
 
-std::string Source::digest(const ArrayInfo& info) const {
+std::string InspectedFile::digest(const FileArray& info) const {
   const checkpoints::Array array = read(info);  // which checks what the file says
   return info.digest ? *info.digest : checkpoints::array_digest(array.bytes);
 }
 
-Statistics Source::statistics(const ArrayInfo& info) const {
+Statistics InspectedFile::statistics(const FileArray& info) const {
   return info.statistics ? *info.statistics : statistics_of(read(info));
 }
 
-const ArrayInfo& Source::find(const std::string& name) const {
-  std::vector<const ArrayInfo*> ends;
-  for (const ArrayInfo& info : arrays_) {
+const FileArray& InspectedFile::find(const std::string& name) const {
+  std::vector<const FileArray*> ends;
+  for (const FileArray& info : arrays_) {
     const bool is_it = info.path == name || info.label == name || info.path == "/" + name || escaped(info.path) == name;
     if (is_it) return info;
     if (info.path.ends_with("/" + name)) ends.push_back(&info);
@@ -135,14 +135,14 @@ const ArrayInfo& Source::find(const std::string& name) const {
                                        escaped(ends[0]->path) + " and " + escaped(ends[1]->path));
   }
   std::vector<std::string> labels;
-  for (const ArrayInfo& info : arrays_) labels.push_back(info.label);
+  for (const FileArray& info : arrays_) labels.push_back(info.label);
   const std::string near = nearest_name(name, labels);
   throw Failure(Exit::not_found,
                 escaped(path_) + ": it does not contain the array '" + escaped(name) + "'" +
                     (near.empty() ? "; `ckpt ls` lists them" : "; did you mean '" + escaped(near) + "'?"));
 }
 
-bool Source::has_group(const std::string& path) const {
+bool InspectedFile::has_group(const std::string& path) const {
   const std::vector<std::string> paths = groups();
   return std::find(paths.begin(), paths.end(), path) != paths.end();
 }

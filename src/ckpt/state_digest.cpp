@@ -45,13 +45,13 @@ std::string value_field(const checkpoints::Attribute& value) {
 
 }  // namespace
 
-bool is_state(const Source& source, const std::string& path) {
+bool is_state(const InspectedFile& source, const std::string& path) {
   return !source.is_own() || contains(kGroups, first_part(path));
 }
 
-std::vector<ArrayDigest> array_digests(const Source& source) {
+std::vector<ArrayDigest> array_digests(const InspectedFile& source) {
   std::vector<ArrayDigest> digests;
-  for (const ArrayInfo& info : source.arrays()) {
+  for (const FileArray& info : source.arrays()) {
     if (!is_state(source, info.path)) continue;
     const std::string record = std::string(name_of(info.dtype)) + shape_text(info.shape) + source.digest(info);
     digests.push_back({info.label, digest_of(record)});
@@ -61,7 +61,7 @@ std::vector<ArrayDigest> array_digests(const Source& source) {
   return digests;
 }
 
-std::string state_digest(const Source& source, const std::vector<ArrayDigest>& arrays) {
+std::string state_digest(const InspectedFile& source, const std::vector<ArrayDigest>& arrays) {
   std::vector<std::string> records;
   for (const ArrayDigest& array : arrays) records.push_back("array" + field(array.label) + field(array.digest));
   for (const std::string& group : source.is_own() ? source.groups() : std::vector<std::string>{}) {

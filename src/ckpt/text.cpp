@@ -84,7 +84,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::for
 
 std::string number_text(double value) { return fmt::format("{:.6g}", value); }
 
-std::string Table::text() const {
+std::string TextTable::text() const {
   std::vector<std::size_t> widths(columns_.size(), 0);
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));

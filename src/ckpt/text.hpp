@@ -25,9 +25,9 @@ std::string number_text(double value);
 enum class Align { left, right };
 
 /// Columns as wide as their widest cell, two blanks apart.
-class Table {
+class TextTable {
  public:
-  explicit Table(std::vector<Align> columns) : columns_(std::move(columns)) {}
+  explicit TextTable(std::vector<Align> columns) : columns_(std::move(columns)) {}
 
   /// @param cells  one for each column
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }

@@ -28,7 +28,7 @@ bool is_floating(DType dtype);  ///< complex types too
 bool is_complex(DType dtype);
 
 /// A number as it is stored: long double holds every one of our types exactly.
-using Number = long double;
+using StoredNumber = long double;
 
 /// Calls `visit(load)` with the function that loads number `i` of the bytes of an array of this type; a complex element
 /// is two numbers.

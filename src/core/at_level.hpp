@@ -4,8 +4,8 @@
 
 #include "core/processor_level.hpp"
 
-/// Before a function that runs at_level, and before those that it calls. Whatever is not inlined is compiled for the
-/// level `generic` only.
+/// An attribute before a function that runs at_level, and before those that it calls. Whatever is not inlined is
+/// compiled for the level `generic` only.
 #define LOCKSTEP_INLINE [[gnu::always_inline]] inline
 
 #if defined(__x86_64__)

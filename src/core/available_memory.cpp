@@ -60,7 +60,7 @@ std::optional<std::int64_t> left_in_group(const fs::path& group, const GroupFile
   return std::clamp<std::int64_t>(left, 0, *limit);
 }
 
-/// What a group and those that contain it leave.
+/// The number that a group and those that contain it leave.
 std::optional<std::int64_t> left_in_groups(const fs::path& mount, const std::string& group, const GroupFiles& files) {
   std::optional<std::int64_t> least;
   fs::path path = fs::path(group).relative_path();

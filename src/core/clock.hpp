@@ -5,14 +5,14 @@
 
 namespace lockstep {
 
+using SteadyClock = std::chrono::steady_clock;
+
 /// Seconds of the monotonic clock from `begin` to `end`.
-inline double seconds_between(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) {
+inline double seconds_between(SteadyClock::time_point begin, SteadyClock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
 /// Seconds of the monotonic clock since `begin`.
-inline double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return seconds_between(begin, std::chrono::steady_clock::now());
-}
+inline double seconds_since(SteadyClock::time_point begin) { return seconds_between(begin, SteadyClock::now()); }
 
 }  // namespace lockstep

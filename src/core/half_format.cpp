@@ -13,19 +13,19 @@ namespace lockstep {
 namespace {
 
 template <float (*kToFloat)(std::uint16_t)>
-void widen_one_by_one(const std::byte* from, float* to, std::size_t count) {
+void widen_one_by_one(const std::byte* from, float* target, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     std::uint16_t bits = 0;
     std::memcpy(&bits, from + i * kHalfBytes, sizeof(bits));
-    to[i] = kToFloat(bits);
+    target[i] = kToFloat(bits);
   }
 }
 
 template <std::uint16_t (*kFromFloat)(float)>
-void narrow_one_by_one(const float* from, std::byte* to, std::size_t count) {
+void narrow_one_by_one(const float* from, std::byte* target, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint16_t bits = kFromFloat(from[i]);
-    std::memcpy(to + i * kHalfBytes, &bits, sizeof(bits));
+    std::memcpy(target + i * kHalfBytes, &bits, sizeof(bits));
   }
 }
 
@@ -38,60 +38,60 @@ template <class T, std::size_t kCount>
 using Vector = typename VectorOf<T, kCount>::Type;
 
 template <std::size_t kLanes>
-[[gnu::always_inline]] inline void widen_bfloat16(const std::byte* from, float* to, std::size_t count) {
+[[gnu::always_inline]] inline void widen_bfloat16(const std::byte* from, float* target, std::size_t count) {
   using Wide = Vector<std::uint32_t, kLanes>;
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     const auto* halves = reinterpret_cast<const Vector<std::uint16_t, kLanes>*>(from + i * kHalfBytes);
-    *reinterpret_cast<Wide*>(to + i) = __builtin_convertvector(*halves, Wide) << 16;
+    *reinterpret_cast<Wide*>(target + i) = __builtin_convertvector(*halves, Wide) << 16;
   }
-  widen_one_by_one<bfloat16_to_float>(from + i * kHalfBytes, to + i, count - i);
+  widen_one_by_one<bfloat16_to_float>(from + i * kHalfBytes, target + i, count - i);
 }
 
 template <std::size_t kLanes>
-[[gnu::always_inline]] inline void narrow_bfloat16(const float* from, std::byte* to, std::size_t count) {
+[[gnu::always_inline]] inline void narrow_bfloat16(const float* from, std::byte* target, std::size_t count) {
   using Narrow = Vector<std::uint16_t, kLanes>;
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     const auto bits = *reinterpret_cast<const Vector<std::uint32_t, kLanes>*>(from + i);
     const auto rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
     const auto halves = (bits & 0x7FFFFFFFU) > 0x7F800000U ? (bits >> 16) | 0x40U : rounded;
-    *reinterpret_cast<Narrow*>(to + i * kHalfBytes) = __builtin_convertvector(halves, Narrow);
+    *reinterpret_cast<Narrow*>(target + i * kHalfBytes) = __builtin_convertvector(halves, Narrow);
   }
-  narrow_one_by_one<float_to_bfloat16>(from + i, to + i * kHalfBytes, count - i);
+  narrow_one_by_one<float_to_bfloat16>(from + i, target + i * kHalfBytes, count - i);
 }
 
 #if defined(__x86_64__)
 
-[[gnu::target("arch=x86-64-v4")]] void widen_bfloat16_avx512(const std::byte* from, float* to, std::size_t count) {
-  widen_bfloat16<16>(from, to, count);
+[[gnu::target("arch=x86-64-v4")]] void widen_bfloat16_avx512(const std::byte* from, float* target, std::size_t count) {
+  widen_bfloat16<16>(from, target, count);
 }
-[[gnu::target("arch=x86-64-v4")]] void narrow_bfloat16_avx512(const float* from, std::byte* to, std::size_t count) {
-  narrow_bfloat16<16>(from, to, count);
+[[gnu::target("arch=x86-64-v4")]] void narrow_bfloat16_avx512(const float* from, std::byte* target, std::size_t count) {
+  narrow_bfloat16<16>(from, target, count);
 }
-[[gnu::target("arch=x86-64-v3")]] void widen_bfloat16_avx2(const std::byte* from, float* to, std::size_t count) {
-  widen_bfloat16<8>(from, to, count);
+[[gnu::target("arch=x86-64-v3")]] void widen_bfloat16_avx2(const std::byte* from, float* target, std::size_t count) {
+  widen_bfloat16<8>(from, target, count);
 }
-[[gnu::target("arch=x86-64-v3")]] void narrow_bfloat16_avx2(const float* from, std::byte* to, std::size_t count) {
-  narrow_bfloat16<8>(from, to, count);
+[[gnu::target("arch=x86-64-v3")]] void narrow_bfloat16_avx2(const float* from, std::byte* target, std::size_t count) {
+  narrow_bfloat16<8>(from, target, count);
 }
 
-[[gnu::target("arch=x86-64-v3")]] void widen_float16(const std::byte* from, float* to, std::size_t count) {
+[[gnu::target("arch=x86-64-v3")]] void widen_float16(const std::byte* from, float* target, std::size_t count) {
   std::size_t i = 0;
   for (; i + 8 <= count; i += 8) {
     const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(from + i * kHalfBytes));
-    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(halves));
+    _mm256_storeu_ps(target + i, _mm256_cvtph_ps(halves));
   }
-  widen_one_by_one<half_to_float>(from + i * kHalfBytes, to + i, count - i);
+  widen_one_by_one<half_to_float>(from + i * kHalfBytes, target + i, count - i);
 }
 
-[[gnu::target("arch=x86-64-v3")]] void narrow_float16(const float* from, std::byte* to, std::size_t count) {
+[[gnu::target("arch=x86-64-v3")]] void narrow_float16(const float* from, std::byte* target, std::size_t count) {
   std::size_t i = 0;
   for (; i + 8 <= count; i += 8) {
     const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
-    _mm_storeu_si128(reinterpret_cast<__m128i_u*>(to + i * kHalfBytes), halves);
+    _mm_storeu_si128(reinterpret_cast<__m128i_u*>(target + i * kHalfBytes), halves);
   }
-  narrow_one_by_one<float_to_half>(from + i, to + i * kHalfBytes, count - i);
+  narrow_one_by_one<float_to_half>(from + i, target + i * kHalfBytes, count - i);
 }
 
 #endif

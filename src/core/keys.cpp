@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/keys.hpp>
 
+#include <utility>
+
 namespace lockstep::keys {
 
 KeySpec boolean(const std::string& name, const std::string& default_value, const std::string& help) {
@@ -50,6 +52,16 @@ KeySpec texts(const std::string& name, const std::string& default_value, const s
 
 KeySpec renamed(KeySpec key, const std::string& old_name) {
   key.old_names.push_back(old_name);
+  return key;
+}
+
+KeySpecs titled(const std::string& section_title, KeySpecs keys) {
+  for (KeySpec& key : keys) key.section_title = section_title;
+  return keys;
+}
+
+KeySpec replacing(KeySpec key, FormerSetting former) {
+  key.replaces.push_back(std::move(former));
   return key;
 }
 

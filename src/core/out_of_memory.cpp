@@ -35,10 +35,10 @@ std::string megabytes(double bytes) { return std::to_string(static_cast<std::int
 
 double requested_bytes(const std::exception& failure) {
   const std::string_view text = failure.what();
-  const std::size_t at = text.find(kTorchWords);
-  if (at == std::string_view::npos) return static_cast<double>(refused_bytes);
+  const std::size_t position = text.find(kTorchWords);
+  if (position == std::string_view::npos) return static_cast<double>(refused_bytes);
   double bytes = 0;
-  TextReader(std::string(text.substr(at + kTorchWords.size()))) >> bytes;
+  TextReader(std::string(text.substr(position + kTorchWords.size()))) >> bytes;
   return bytes;
 }
 
@@ -48,9 +48,9 @@ bool is_of_gpu(std::string_view text) { return contains(text, kGpuWords) && cont
 
 /// The characters of `text` between two parts of it; empty if one of them is missing.
 std::string between(std::string_view text, std::string_view before, std::string_view behind) {
-  const std::size_t at = text.find(before);
-  if (at == std::string_view::npos) return "";
-  const std::size_t begin = at + before.size();
+  const std::size_t position = text.find(before);
+  if (position == std::string_view::npos) return "";
+  const std::size_t begin = position + before.size();
   const std::size_t end = text.find(behind, begin);
   return end == std::string_view::npos ? "" : std::string(text.substr(begin, end - begin));
 }

@@ -17,7 +17,7 @@ namespace lockstep {
 
 namespace {
 
-/// What limits a library to a level: a variable and its value.
+/// The setting that limits a library to a level: a variable and its value.
 struct LibraryLimit {
   const char* variable;
   const char* value;
@@ -115,7 +115,7 @@ std::atomic<ProcessorLevel>& level_in_use() {
   return level;
 }
 
-/// Before main, when there is one thread and no library has read its variable.
+/// Runs before main, when there is one thread and no library has read its variable.
 const bool kIsLimited = [] {
   const LevelRow* const row = wanted_row();
   if (row == nullptr) return false;

@@ -12,7 +12,7 @@
 namespace lockstep {
 
 enum class ProcessorLevel {
-  generic,  ///< what every x86-64 processor has, and the only level of other kinds of processors
+  generic,  ///< generic: what every x86-64 processor has, and the only level of other kinds of processors
   avx2,     ///< x86-64-v3: AVX2, FMA, F16C
   avx512,   ///< x86-64-v4: AVX-512 F, BW, CD, DQ and VL
   amx,      ///< tiles for products of bfloat16, which oneDNN uses; kernels of Lockstep are those of avx512

@@ -34,11 +34,11 @@ Renames parse_renames(const std::vector<std::string>& texts, const std::string& 
 
 std::string new_name(const std::string& name, const Renames& renames) {
   std::string result = name;
-  for (const auto& [from, to] : renames) {
+  for (const auto& [from, target] : renames) {
     if (from.starts_with(kPattern)) {
-      result = std::regex_replace(result, pattern_in(from), to);
+      result = std::regex_replace(result, pattern_in(from), target);
     } else if (result.starts_with(from)) {
-      result = to + result.substr(from.size());
+      result = target + result.substr(from.size());
     }
   }
   return result;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/renames.hpp>
+
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace lockstep {
 
-/// Rules that rename parameters, from texts FROM=TO: a name with the prefix FROM gets the prefix TO. With "re:" before
-/// FROM, it is a regular expression (ECMAScript), and every match is replaced by TO, in which $1 is a group. The rules
-/// of a list apply one after another, each to the name that the one before it made.
-using Renames = std::vector<std::pair<std::string, std::string>>;
+// Rules that rename parameters, from texts FROM=TO: a name with the prefix FROM gets the prefix TO. With "re:" before
+// FROM, it is a regular expression (ECMAScript), and every match is replaced by TO, in which $1 is a group.
 
 /// @param place  start of messages
 /// @throws ConfigError  a text does not have the form FROM=TO, or is not a regular expression

@@ -41,11 +41,11 @@ std::string number_text(double value, int digits) {
 
 namespace {
 
-/// The length of the character of UTF-8 at `at`; 0 = there is none. Neither surrogates nor longer forms than necessary
-/// are characters.
-std::size_t character_size(const std::string& text, std::size_t at) {
+/// The length of the character of UTF-8 at `position`; 0 = there is none. Neither surrogates nor longer forms than
+/// necessary are characters.
+std::size_t character_size(const std::string& text, std::size_t position) {
   const auto byte = [&](std::size_t i) {
-    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : static_cast<unsigned char>(0);
+    return position + i < text.size() ? static_cast<unsigned char>(text[position + i]) : static_cast<unsigned char>(0);
   };
   const unsigned first = byte(0);
   if (first < 0x80) return 1;
@@ -65,23 +65,23 @@ std::size_t character_size(const std::string& text, std::size_t at) {
 std::string utf8_text(const std::string& text) {
   constexpr const char* kDigits = "0123456789ABCDEF";
   std::string result;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t size = character_size(text, at);
+  for (std::size_t position = 0; position < text.size();) {
+    const std::size_t size = character_size(text, position);
     if (size > 0) {
-      result.append(text, at, size);
+      result.append(text, position, size);
     } else {
-      const auto byte = static_cast<unsigned char>(text[at]);
+      const auto byte = static_cast<unsigned char>(text[position]);
       result += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
     }
-    at += size > 0 ? size : 1;
+    position += size > 0 ? size : 1;
   }
   return result;
 }
 
 std::string utf8_name(const std::string& text) {
   std::string escaped;
-  for (std::size_t at = 0; at < text.size(); ++at)
-    escaped += text.compare(at, 2, "\\x") == 0 ? "\\x5C" : text.substr(at, 1);
+  for (std::size_t position = 0; position < text.size(); ++position)
+    escaped += text.compare(position, 2, "\\x") == 0 ? "\\x5C" : text.substr(position, 1);
   return utf8_text(escaped);
 }
 

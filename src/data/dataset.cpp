@@ -83,7 +83,7 @@ bool reads_folders(const Source& source) {
                      [](const KeySpec& key) { return key.name == "data.unlabelled"; });
 }
 
-/// With one class, every prediction would be right.
+/// Every prediction would be right with one class.
 void require_two_classes(const Dataset& train, const Source& source) {
   const Task task = train.task();
   const bool has_classes = task.kind == TaskKind::classification || task.kind == TaskKind::language;

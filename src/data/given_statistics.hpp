@@ -8,20 +8,21 @@
 #include <string>
 #include <vector>
 
-// What runs keep about the images of their training: the statistics of `normalise,mean=auto`, and the transforms.
+// The facts that runs keep about the images of their training: the statistics of `normalise,mean=auto`, and the
+// transforms.
 namespace lockstep::data {
 
 /// The statistics of `normalise,mean=auto`, such as those of a checkpoint.
 struct GivenStatistics {
   std::optional<ChannelStatistics> values = {};  ///< nullopt = they are measured
-  std::string origin = "measured";               ///< for the log
+  std::string origin = "measured";               ///< shown in the log
 };
 
-/// As the other `open`, with statistics.
+/// Like the other `open`, with statistics.
 Splits open(const Section& data, const std::vector<Source>& sources, const OpenOptions& options,
             const GivenStatistics& statistics);
 
-/// As the other `prepare`, with statistics.
+/// Like the other `prepare`, with statistics.
 /// @return  those that `open` needs; nullopt = no line needs any
 std::optional<ChannelStatistics> prepare(const Section& data, const std::vector<Source>& sources,
                                          const OpenOptions& options, const GivenStatistics& statistics);

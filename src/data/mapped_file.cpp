@@ -13,7 +13,7 @@
 
 namespace lockstep::data {
 
-// Without O_NONBLOCK, opening a pipe would wait for its writer.
+// Opening a pipe would wait for its writer without O_NONBLOCK.
 MappedFile::MappedFile(const std::string& path, std::string key)
     : path_(path), key_(std::move(key)), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (fd_ < 0) fail("opened");

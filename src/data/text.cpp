@@ -48,7 +48,7 @@ class CharacterRun : public TokenRun {
     file_->check(first, first + out.size());
   }
 
-  // Of the whole file, since its alphabet decides the numbers.
+  // The digest of the whole file, since its alphabet decides the numbers.
   std::uint64_t digest() const override { return hash_of({hash_of(file_->bytes()), part_.size()}); }
 
   const std::string& path() const override { return file_->path(); }

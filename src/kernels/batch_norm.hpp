@@ -25,7 +25,7 @@ struct NormTail {
   bool has_relu = false;
 };
 
-/// For each channel, all [channels].
+/// Factors for each channel, all [channels].
 struct NormFactors {
   const float* scale;  ///< weight / sqrt(variance + eps)
   const float* shift;  ///< bias - mean * scale

@@ -11,8 +11,8 @@ namespace {
 LOCKSTEP_INLINE float value_of(float value) { return value; }
 LOCKSTEP_INLINE float value_of(BFloat16 value) { return to_float(value); }
 
-LOCKSTEP_INLINE void assign(float value, float& to) { to = value; }
-LOCKSTEP_INLINE void assign(float value, BFloat16& to) { to = to_bfloat16(value); }
+LOCKSTEP_INLINE void assign(float value, float& target) { target = value; }
+LOCKSTEP_INLINE void assign(float value, BFloat16& target) { target = to_bfloat16(value); }
 
 /// e^(-x^2 / 2)
 LOCKSTEP_INLINE float power_of(float x) {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/metrics/exact_sum.hpp>
 #include <lockstep/metrics/meter.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
-
-#include "metrics/exact_sum.hpp"
 
 namespace lockstep::metrics {
 

@@ -13,7 +13,7 @@ namespace lockstep::metrics {
 
 namespace {
 
-/// What sample i asks of output c: 0, 1 or -1.
+/// The label that sample i asks of output c: 0, 1 or -1.
 double label_at(const Samples& samples, std::size_t i, std::size_t c) {
   if (samples.target_columns == samples.output_columns) return samples.target(i)[c];
   const std::int64_t target = class_of(samples.target(i).front(), static_cast<std::int64_t>(samples.output_columns));

@@ -63,7 +63,7 @@ struct Overlap {
   double miou = 0;
   double macc = 0;
   double mdice = 0;
-  double aacc = 0;  ///< of all pixels; 0 of none
+  double aacc = 0;  ///< accuracy over all pixels; 0 if there are none
 };
 Overlap overlap(const Confusion& confusion);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "metrics/exact_sum.hpp"
+#include <lockstep/metrics/exact_sum.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -8,15 +8,13 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/text.hpp"
-
 namespace lockstep::metrics {
 
 namespace {
 
 constexpr int kDigitBits = 32;
 constexpr std::int64_t kDigitMask = 0xffffffff;
-constexpr int kLowestExponent = -1074;                         // of the smallest double
+constexpr int kLowestExponent = -1074;                         // exponent of the smallest positive double
 constexpr std::int64_t kMaxUnsettled = std::int64_t{1} << 28;  // an addition adds less than 2^33 to a digit
 
 /// Rounds a window of 64 bits, whose highest bit is 1, to the 53 bits of a double; ties to even.
@@ -46,7 +44,7 @@ void ExactSum::add(double value) {
   const std::uint64_t exponent = (bits >> 52) & 2047;
   const std::uint64_t fraction = bits & ((std::uint64_t{1} << 52) - 1);
   const std::uint64_t mantissa = exponent == 0 ? fraction : fraction | (std::uint64_t{1} << 52);
-  const std::uint64_t place = exponent == 0 ? 0 : exponent - 1;  // of the mantissa's lowest bit, above 2^-1074
+  const std::uint64_t place = exponent == 0 ? 0 : exponent - 1;  // the mantissa's lowest bit is 2^place * 2^-1074
   const std::size_t digit = place / kDigitBits;
   const std::uint64_t shift = place % kDigitBits;
   const std::uint64_t low = (mantissa & kDigitMask) << shift;
@@ -116,25 +114,6 @@ void ExactSum::store(std::span<std::int64_t> words) const {
   ExactSum settled = *this;
   settled.settle();
   std::copy(settled.words_.begin(), settled.words_.end(), words.begin());
-}
-
-WeightedMean::WeightedMean(std::span<const std::int64_t> words)
-    : products_(words.first(ExactSum::kWords)), weights_(words.subspan(ExactSum::kWords)) {}
-
-void WeightedMean::add(double value, double weight) {
-  if (!(weight >= 0) || std::isinf(weight)) {
-    throw std::invalid_argument("the weight is " + number_text(weight) + "; it must be finite and at least 0");
-  }
-  if (weight == 0) return;
-  products_.add_product(value, weight);
-  weights_.add(weight);
-}
-
-double WeightedMean::value() const { return products_.value() / weights_.value(); }
-
-void WeightedMean::store(std::span<std::int64_t> words) const {
-  products_.store(words.first(ExactSum::kWords));
-  weights_.store(words.subspan(ExactSum::kWords));
 }
 
 }  // namespace lockstep::metrics

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/metrics/exact_sum.hpp>
 #include <lockstep/metrics/meter.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-
-#include "metrics/exact_sum.hpp"
 
 namespace lockstep::metrics {
 
@@ -26,7 +25,7 @@ class Likelihood {
   /// @throws DataError  a class outside [0, C), or several targets
   void add(const Samples& samples, double smoothing = 0, std::int64_t ignored = kIgnored);
 
-  std::int64_t count() const noexcept { return count_; }  ///< of targets
+  std::int64_t count() const noexcept { return count_; }  ///< number of targets
   double cross_entropy() const;                           ///< mean of -ln p(target), in nats
   double perplexity() const;                              ///< exp(cross_entropy)
   double bits_per_token() const;                          ///< cross_entropy / ln 2

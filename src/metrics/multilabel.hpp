@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/metrics/exact_sum.hpp>
 #include <lockstep/metrics/meter.hpp>
 
 #include <cstddef>
@@ -8,7 +9,6 @@
 #include <span>
 #include <vector>
 
-#include "metrics/exact_sum.hpp"
 #include "metrics/precision_recall.hpp"
 
 namespace lockstep::metrics {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/metrics/exact_sum.hpp>
 #include <lockstep/metrics/meter.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-
-#include "metrics/exact_sum.hpp"
 
 namespace lockstep::metrics {
 

@@ -49,7 +49,7 @@ std::vector<double> absolute_errors(std::span<const double> predictions, std::sp
   return errors;
 }
 
-/// From 1; equal values share the mean of their ranks.
+/// Ranks from 1; equal values share the mean of their ranks.
 std::vector<double> ranks_of(std::span<const double> values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/metrics/exact_sum.hpp>
 #include <lockstep/metrics/meter.hpp>
 
 #include <array>
@@ -8,8 +9,6 @@
 #include <cstdint>
 #include <span>
 #include <vector>
-
-#include "metrics/exact_sum.hpp"
 
 // y is a target and p its prediction; units are those of the targets. Every value is NaN of no sample.
 namespace lockstep::metrics {

@@ -36,8 +36,8 @@ Matrix cosine_distances(const Matrix& queries, const Matrix& gallery);
 /// identity and camera are excluded; queries without other entries of their identity are not counted.
 struct Reidentification {
   std::vector<double> cmc;  ///< [max_rank] share of counted queries with a match among the first r + 1 entries
-  std::vector<double> average_precisions;          ///< of counted queries: mean over matches of the precision there
-  std::vector<double> inverse_negative_penalties;  ///< of counted queries: matches / place of the last one, from 1
+  std::vector<double> average_precisions;          ///< [counted queries] means over matches of the precision there
+  std::vector<double> inverse_negative_penalties;  ///< [counted queries] matches / place of the last one, from 1
   double map = 0;                                  ///< means of those; NaN where no query counts, as in cmc
   double minp = 0;
 };
@@ -50,9 +50,9 @@ struct Reidentification {
 Reidentification reidentification(const Matrix& distances, std::span<const Sighting> queries,
                                   std::span<const Sighting> gallery, std::size_t max_rank);
 
-/// Of all pairs of a query and an entry that counts for it: the share of those of two identities that lie beyond a
-/// threshold of distance, where about the wanted share of those of one identity does. Of the corners of that curve it
-/// is the one nearest to the wanted share, the first of equally near ones. NaN without pairs of both kinds.
+/// The share of all pairs of a query and an entry that counts for it: the share of those of two identities that lie
+/// beyond a threshold of distance, where about the wanted share of those of one identity does. Of the corners of that
+/// curve it is the one nearest to the wanted share, the first of equally near ones. NaN without pairs of both kinds.
 std::vector<double> tpr_at_fpr(const Matrix& distances, std::span<const Sighting> queries,
                                std::span<const Sighting> gallery, std::span<const double> wanted_fpr);
 

@@ -48,7 +48,9 @@ std::vector<Indices> rankings(const Matrix& distances) {
 
 /// The first `count` of row i that have i among their own first `count`; sorted.
 Indices reciprocal(const std::vector<Indices>& ranked, std::size_t i, std::size_t count) {
-  const auto nearest = [&](std::size_t of) { return std::span(ranked[of]).first(std::min(count, ranked[of].size())); };
+  const auto nearest = [&](std::size_t entry) {
+    return std::span(ranked[entry]).first(std::min(count, ranked[entry].size()));
+  };
   Indices result;
   for (const std::size_t j : nearest(i)) {
     const auto back = nearest(j);

@@ -25,9 +25,10 @@ Matrix rerank(const Matrix& query_gallery, const Matrix& query_query, const Matr
               const RerankOptions& options);
 
 struct ExpansionOptions {
-  std::size_t times = 1;       ///< rounds
-  std::size_t neighbors = 10;  ///< whose features are averaged, the row itself among them; 1 <= neighbors <= Q + G
-  double alpha = 3;            ///< they weigh by their cosine to this power
+  std::size_t times = 1;  ///< rounds
+  std::size_t neighbors =
+      10;            ///< neighbors: whose features are averaged, the row itself among them; 1 <= neighbors <= Q + G
+  double alpha = 3;  ///< weights of neighbors are their cosines to this power
 };
 
 /// Replaces each row of features by the weighted mean of its nearest ones among queries and gallery.

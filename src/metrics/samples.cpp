@@ -119,11 +119,11 @@ std::size_t best_class(std::span<const double> scores) {
   return best;
 }
 
-std::size_t place_of(std::span<const double> scores, std::size_t of) {
+std::size_t place_of(std::span<const double> scores, std::size_t wanted) {
   std::size_t before = 0;
   for (std::size_t i = 0; i < scores.size(); ++i) {
-    const bool is_equal = !is_higher(scores[i], scores[of]) && !is_higher(scores[of], scores[i]);
-    if (is_higher(scores[i], scores[of]) || (is_equal && i < of)) ++before;
+    const bool is_equal = !is_higher(scores[i], scores[wanted]) && !is_higher(scores[wanted], scores[i]);
+    if (is_higher(scores[i], scores[wanted]) || (is_equal && i < wanted)) ++before;
   }
   return before;
 }

@@ -11,7 +11,7 @@ namespace lockstep::metrics {
 /// The counts of the k highest scores of each sample. Counts of parts can be added.
 struct TopKCounts {
   std::int64_t samples = 0;    ///< that have a target
-  std::int64_t found = 0;      ///< of which at least one target is among the k
+  std::int64_t found = 0;      ///< samples with at least one target among the k
   std::int64_t hits = 0;       ///< targets among the k
   std::int64_t positives = 0;  ///< targets
 

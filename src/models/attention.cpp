@@ -46,8 +46,8 @@ class FlashAttentionBackward : public torch::autograd::Node {
     const at::Tensor key = factors_[1].unpack();
     const at::Tensor value = factors_[2].unpack();
     if (at::GradMode::is_enabled()) {
-      const AttentionGradients of = attention_gradients(query, key, value, is_causal_, gradients[0]);
-      return {of.query, of.key, of.value};
+      const AttentionGradients result = attention_gradients(query, key, value, is_causal_, gradients[0]);
+      return {result.query, result.key, result.value};
     }
     const auto [of_query, of_key, of_value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
         gradients[0], query, key, value, output_, log_sums_, /*dropout_p=*/0, is_causal_);
@@ -64,7 +64,7 @@ class FlashAttentionBackward : public torch::autograd::Node {
  private:
   std::array<SavedVariable, 3> factors_;
   bool is_causal_;
-  at::Tensor output_;  // without history
+  at::Tensor output_;  // detached from the autograd graph
   at::Tensor log_sums_;
 };
 

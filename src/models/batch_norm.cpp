@@ -55,7 +55,7 @@ T* data_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<T*>(tensor.mutable_data_ptr()) : nullptr;
 }
 
-/// What the backward needs of the forward, each [C].
+/// The values that the backward needs of the forward, each [C].
 struct Batch {
   at::Tensor mean;
   at::Tensor inverse;  ///< 1 / sqrt(variance + eps)
@@ -132,7 +132,7 @@ class BatchNormBackward : public torch::autograd::Node {
     return result;
   }
 
-  /// With LibTorch's operations, which autograd records.
+  /// The product with LibTorch's operations, which autograd records.
   variable_list recorded(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& output) const {
     at::Tensor inner = gradient;
     if (tail_.has_relu) {

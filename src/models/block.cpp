@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/block.hpp>
-#include <lockstep/models/counted_loss.hpp>
 #include <lockstep/models/model.hpp>
 
 #include <c10/util/Exception.h>
@@ -25,7 +24,7 @@ std::string first_line(std::string_view text) { return std::string(text.substr(0
 /// "model.blocks.2" for messages.
 std::string text_of(const Block& block) { return "model" + (block.path().empty() ? "" : "." + block.path()); }
 
-/// What `forward` of a block returns. Its refusals name the block.
+/// The result that `forward` of a block returns. Its refusals name the block.
 template <class Forward>
 auto named(const Block& block, const Forward& forward) {
   try {
@@ -90,13 +89,8 @@ batch::Outputs run(Model& model, const batch::Batch& batch) {
 
 LossMap losses_of(const Model& model, const batch::Outputs& outputs, const batch::Batch& batch) {
   try {
-    if (const Loss& loss = model.loss()) {
-      const auto* const counted = loss.target<CountedLoss>();
-      const bool is_of_batch = counted != nullptr && counted->of_batch && model.is_training();
-      if (is_of_batch) return {{"loss", counted->of_batch(outputs.main(), batch)}};
-      return {{"loss", loss(outputs.main(), batch.target(), model.is_training())}};
-    }
-    return model.losses_of(outputs, batch);
+    if (!model.loss()) return model.losses_of(outputs, batch);
+    return {{"loss", model.loss().value(outputs, batch, model.is_training())}};
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Losses of classes, labels and pixels, one score at a time.
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/counted_loss.hpp>
 
 #include <torch/types.h>
 
@@ -22,7 +21,7 @@ namespace lockstep::models {
 
 namespace {
 
-/// As it was written, or the numbers of the file of this name.
+/// The numbers as they were written, or the numbers of the file of this name.
 std::vector<double> numbers_of(const Section& loss, const std::string& key) {
   const std::string& text = loss.text(key);
   if (const auto list = parse_list(text, parse_real)) return *list;
@@ -93,14 +92,13 @@ Loss counted_cross_entropy(const Section& loss, const Task& task, std::int64_t u
   const double smoothing = loss.real("label_smoothing");
   const at::Tensor factors = class_factors(loss, "class_weights", task);
   const std::int64_t ignored = ignored_class(loss, usually_ignored);
-  return CountedLoss{.value =
-                         [=, weightless = without_factor(factors)](const at::Tensor& output, const at::Tensor& target,
-                                                                   bool is_training) {
-                           return weighted_cross_entropy(output, without_ignored(target, ignored), factors, weightless,
-                                                         is_training ? smoothing : 0);
-                         },
-                     .count = [=](const at::Tensor& target) { return sum_of_factors(target, factors, ignored); },
-                     .targets = {.classes = task.classes, .ignored = ignored}};
+  return loss_of_target(
+      [=, weightless = without_factor(factors)](const at::Tensor& output, const at::Tensor& target, bool is_training) {
+        return weighted_cross_entropy(output, without_ignored(target, ignored), factors, weightless,
+                                      is_training ? smoothing : 0);
+      },
+      [=](const at::Tensor& target) { return sum_of_factors(target, factors, ignored); },
+      {.classes = task.classes, .ignored = ignored});
 }
 
 /// Targets of each class: probabilities [N, C], and which samples count [N, 1]; undefined = all.
@@ -170,7 +168,7 @@ std::int64_t ignored_class(const Section& loss, std::int64_t usual) {
 
 at::Tensor without_ignored(const at::Tensor& target, std::int64_t ignored) {
   if (ignored == kIgnoredClass || target.is_floating_point()) return target;
-  // In place of an 8-bit type that cannot hold the number.
+  // A copy instead of an 8-bit type that cannot hold the number.
   return target.to(at::kLong).masked_fill(target.eq(ignored), kIgnoredClass);
 }
 
@@ -192,19 +190,17 @@ Loss make_bce(const Section& loss, const Task& task) {
   }
   const at::Tensor factors = class_factors(loss, "pos_weight", task);
   const std::int64_t ignored = ignored_class(loss, kIgnoredClass);
-  return CountedLoss{.value =
-                         [=](const at::Tensor& output, const at::Tensor& given, bool is_training) {
-                           const at::Tensor target = without_ignored(given, ignored);
-                           if (!factors.defined())
-                             return binary_cross_entropy(output, target, is_training ? smoothing : 0);
-                           const at::Tensor scores = in_float32(output);
-                           const LabelTarget labels = labels_of(scores, target, is_training ? smoothing : 0);
-                           return mean_of(at::binary_cross_entropy_with_logits(
-                                              scores, labels.wanted, {}, like(factors, scores), at::Reduction::None),
-                                          labels.is_counted);
-                         },
-                     .count = [=](const at::Tensor& target) { return count_labels(target, ignored); },
-                     .targets = classes_of_samples(task, ignored)};
+  return loss_of_target(
+      [=](const at::Tensor& output, const at::Tensor& given, bool is_training) {
+        const at::Tensor target = without_ignored(given, ignored);
+        if (!factors.defined()) return binary_cross_entropy(output, target, is_training ? smoothing : 0);
+        const at::Tensor scores = in_float32(output);
+        const LabelTarget labels = labels_of(scores, target, is_training ? smoothing : 0);
+        return mean_of(
+            at::binary_cross_entropy_with_logits(scores, labels.wanted, {}, like(factors, scores), at::Reduction::None),
+            labels.is_counted);
+      },
+      [=](const at::Tensor& target) { return count_labels(target, ignored); }, classes_of_samples(task, ignored));
 }
 
 Loss make_focal(const Section& loss, const Task& task) {
@@ -212,20 +208,18 @@ Loss make_focal(const Section& loss, const Task& task) {
   const double alpha = loss.real("alpha");
   const double gamma = loss.real("gamma");
   const std::int64_t ignored = ignored_class(loss, kIgnoredClass);
-  return CountedLoss{
-      .value =
-          [=](const at::Tensor& output, const at::Tensor& target, bool) {
-            const at::Tensor scores = in_float32(output);
-            const auto [wanted, is_counted] = labels_of(scores, without_ignored(target, ignored), 0);
-            const at::Tensor likely = scores.sigmoid();
-            const at::Tensor missed = likely * (1 - wanted) + (1 - likely) * wanted;  // 1 - probability of the target
-            at::Tensor losses =
-                at::binary_cross_entropy_with_logits(scores, wanted, {}, {}, at::Reduction::None) * missed.pow(gamma);
-            if (alpha >= 0) losses = losses * (alpha * wanted + (1 - alpha) * (1 - wanted));
-            return mean_of(losses, is_counted);
-          },
-      .count = [=](const at::Tensor& target) { return count_labels(target, ignored); },
-      .targets = classes_of_samples(task, ignored)};
+  return loss_of_target(
+      [=](const at::Tensor& output, const at::Tensor& target, bool) {
+        const at::Tensor scores = in_float32(output);
+        const auto [wanted, is_counted] = labels_of(scores, without_ignored(target, ignored), 0);
+        const at::Tensor likely = scores.sigmoid();
+        const at::Tensor missed = likely * (1 - wanted) + (1 - likely) * wanted;  // 1 - probability of the target
+        at::Tensor losses =
+            at::binary_cross_entropy_with_logits(scores, wanted, {}, {}, at::Reduction::None) * missed.pow(gamma);
+        if (alpha >= 0) losses = losses * (alpha * wanted + (1 - alpha) * (1 - wanted));
+        return mean_of(losses, is_counted);
+      },
+      [=](const at::Tensor& target) { return count_labels(target, ignored); }, classes_of_samples(task, ignored));
 }
 
 }  // namespace lockstep::models

@@ -45,21 +45,22 @@ ConstantWeights::Packed pack(const Conv2d& conv, const BatchNorm* norm, const at
     packed.weight = conv.weight * scale.view({-1, 1, 1, 1});
     packed.bias = norm->bias.defined() ? norm->bias - offset * scale : -offset * scale;
   }
-  const Convolution& of = conv.geometry();
-  if (is_pixelwise(conv.weight, of)) {
+  const Convolution& geometry = conv.geometry();
+  if (is_pixelwise(conv.weight, geometry)) {
     packed.weight = matrix_of(packed.weight).contiguous();
     return packed;
   }
-  if (is_for_winograd(conv.weight, of)) {
+  if (is_for_winograd(conv.weight, geometry)) {
     packed.weight = winograd_weight(packed.weight.contiguous(at::MemoryFormat::ChannelsLast), /*is_turned=*/false);
     return packed;
   }
-  packed.weight = at::mkldnn_reorder_conv2d_weight(packed.weight.contiguous().to_mkldnn(), {of.padding, of.padding},
-                                                   {of.stride, of.stride}, {1, 1}, of.groups, input.sizes());
+  packed.weight =
+      at::mkldnn_reorder_conv2d_weight(packed.weight.contiguous().to_mkldnn(), {geometry.padding, geometry.padding},
+                                       {geometry.stride, geometry.stride}, {1, 1}, geometry.groups, input.sizes());
   return packed;
 }
 
-/// Of one pixel.
+/// Layers of one pixel.
 at::Tensor pixelwise(const ConstantWeights::Packed& packed, const at::Tensor& input, std::int64_t stride,
                      const at::Tensor& residual, bool has_relu) {
   const at::Tensor pixels = read_pixels_of(input, stride).contiguous();
@@ -75,7 +76,7 @@ at::Tensor pixelwise(const ConstantWeights::Packed& packed, const at::Tensor& in
   return images_of(output);
 }
 
-at::Tensor with_kernel(const ConstantWeights::Packed& packed, const at::Tensor& input, const Convolution& of,
+at::Tensor with_kernel(const ConstantWeights::Packed& packed, const at::Tensor& input, const Convolution& geometry,
                        const at::Tensor& residual, bool has_relu) {
   using Sizes = at::IntArrayRef;
   using Plain = at::Tensor(const at::Tensor&, const at::Tensor&, const OptionalTensor&, Sizes, Sizes, Sizes,
@@ -86,16 +87,17 @@ at::Tensor with_kernel(const ConstantWeights::Packed& packed, const at::Tensor& 
   auto& dispatcher = c10::Dispatcher::singleton();
   static const auto plain = dispatcher.findSchemaOrThrow("mkldnn::_convolution_pointwise", "").typed<Plain>();
   static const auto adding = dispatcher.findSchemaOrThrow("mkldnn::_convolution_pointwise", "binary").typed<Adding>();
-  const std::array<std::int64_t, 2> padding = {of.padding, of.padding};
-  const std::array<std::int64_t, 2> stride = {of.stride, of.stride};
+  const std::array<std::int64_t, 2> padding = {geometry.padding, geometry.padding};
+  const std::array<std::int64_t, 2> stride = {geometry.stride, geometry.stride};
   const std::array<std::int64_t, 2> dilation = {1, 1};
   const OptionalTensor bias = optional_of(packed.bias);
   if (!residual.defined()) {
-    return plain.call(input, packed.weight, bias, padding, stride, dilation, of.groups, has_relu ? "relu" : "none",
-                      PostScalars(), "");
+    return plain.call(input, packed.weight, bias, padding, stride, dilation, geometry.groups,
+                      has_relu ? "relu" : "none", PostScalars(), "");
   }
-  return adding.call(input, residual, packed.weight, bias, padding, stride, dilation, of.groups, "add", at::Scalar(1),
-                     has_relu ? std::optional<std::string_view>("relu") : std::nullopt, PostScalars(), std::nullopt);
+  return adding.call(input, residual, packed.weight, bias, padding, stride, dilation, geometry.groups, "add",
+                     at::Scalar(1), has_relu ? std::optional<std::string_view>("relu") : std::nullopt, PostScalars(),
+                     std::nullopt);
 }
 
 }  // namespace
@@ -116,12 +118,12 @@ at::Tensor convolution_of_constants(const Conv2d& conv, const BatchNorm* norm, c
   if (!fits || (norm == nullptr && conv.kind() == LayerKind::depthwise)) return {};
   ConstantWeights::Packed& packed = innermost->packed_[{&conv, norm}];
   if (!packed.weight.defined()) packed = pack(conv, norm, input);
-  const Convolution& of = conv.geometry();
-  if (is_for_winograd(conv.weight, of)) {
-    return winograd_convolution(input, packed.weight, packed.bias, residual, of.padding, has_relu);
+  const Convolution& geometry = conv.geometry();
+  if (is_for_winograd(conv.weight, geometry)) {
+    return winograd_convolution(input, packed.weight, packed.bias, residual, geometry.padding, has_relu);
   }
-  return is_pixelwise(conv.weight, of) ? pixelwise(packed, input, of.stride, residual, has_relu)
-                                       : with_kernel(packed, input, of, residual, has_relu);
+  return is_pixelwise(conv.weight, geometry) ? pixelwise(packed, input, geometry.stride, residual, has_relu)
+                                             : with_kernel(packed, input, geometry, residual, has_relu);
 }
 
 }  // namespace lockstep::models

@@ -21,14 +21,14 @@ namespace lockstep::models {
 namespace {
 
 constexpr double kConvNextEps = 1e-6;
-constexpr double kConvNextDeviation = 0.02;  // of initial weights
+constexpr double kConvNextDeviation = 0.02;  // standard deviation of initial weights
 constexpr double kConvNextScale = 1e-6;      // initial factor of the residual branches
 constexpr std::int64_t kConvNextPatch = 4;   // pixels that the stem merges, in both directions
 
 struct ConvNextOptions {
   std::vector<std::int64_t> depths;  ///< blocks of each stage
   std::vector<std::int64_t> widths;  ///< channels of each stage
-  double drop_path;                  ///< of the last block; grows linearly from 0
+  double drop_path;                  ///< probability in the last block; grows linearly from 0 in the first
 };
 
 struct ConvNextPreset {
@@ -106,30 +106,30 @@ class ConvNextHead : public Block {
   std::shared_ptr<Linear> linear_;
 };
 
-std::shared_ptr<Sequence> convnext_stem(std::int64_t channels, std::int64_t width) {
-  const auto stem = std::make_shared<Sequence>();
+std::shared_ptr<BlockSequence> convnext_stem(std::int64_t channels, std::int64_t width) {
+  const auto stem = std::make_shared<BlockSequence>();
   stem->add("0", patch_convolution(channels, width, kConvNextPatch));
   stem->add("1", std::make_shared<ChannelNorm>(width, kConvNextEps));
   return stem;
 }
 
 /// Halves height and width.
-std::shared_ptr<Sequence> convnext_downsample(std::int64_t in, std::int64_t out) {
-  const auto layers = std::make_shared<Sequence>();
+std::shared_ptr<BlockSequence> convnext_downsample(std::int64_t in, std::int64_t out) {
+  const auto layers = std::make_shared<BlockSequence>();
   layers->add("0", std::make_shared<ChannelNorm>(in, kConvNextEps));
   layers->add("1", patch_convolution(in, out, 2));
   return layers;
 }
 
-std::shared_ptr<Sequence> convnext_stages(const ConvNextOptions& options) {
+std::shared_ptr<BlockSequence> convnext_stages(const ConvNextOptions& options) {
   const std::int64_t count = std::reduce(options.depths.begin(), options.depths.end());
   const double step = options.drop_path / static_cast<double>(std::max<std::int64_t>(count - 1, 1));
-  const auto stages = std::make_shared<Sequence>();
+  const auto stages = std::make_shared<BlockSequence>();
   std::int64_t block = 0;
   for (std::size_t s = 0; s < options.depths.size(); ++s) {
-    const auto stage = std::make_shared<Sequence>();
+    const auto stage = std::make_shared<BlockSequence>();
     if (s > 0) stage->add("downsample", convnext_downsample(options.widths[s - 1], options.widths[s]));
-    const auto blocks = std::make_shared<Sequence>();
+    const auto blocks = std::make_shared<BlockSequence>();
     for (std::int64_t i = 0; i < options.depths[s]; ++i, ++block) {
       const double drop_path = step * static_cast<double>(block);
       blocks->add(std::to_string(i), std::make_shared<ConvNextBlock>(options.widths[s], drop_path));
@@ -151,7 +151,7 @@ class ConvNext : public Model {
 
   /// [N, C, H, W] -> [N, classes]
   at::Tensor forward(const at::Tensor& input) override {
-    // With the channels innermost, the norms and linear layers of a block need no copies.
+    // The norms and linear layers of a block need no copies with the channels innermost.
     return run(*head_, run(*stages_, run(*stem_, channels_last(input))));
   }
 
@@ -184,8 +184,8 @@ class ConvNext : public Model {
   }
 
   std::vector<std::int64_t> depths_;
-  std::shared_ptr<Sequence> stem_;
-  std::shared_ptr<Sequence> stages_;
+  std::shared_ptr<BlockSequence> stem_;
+  std::shared_ptr<BlockSequence> stages_;
   std::shared_ptr<ConvNextHead> head_;
 };
 

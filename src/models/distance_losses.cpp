@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Losses of regressions.
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/counted_loss.hpp>
 
 #include <torch/types.h>
 
@@ -32,14 +31,14 @@ Loss make_distance(const Section& loss, const Task& task, const Distance& distan
   require_task(loss, task, {TaskKind::regression});
   const std::vector<double> weights = loss.reals("weights");
   const at::Tensor factors = weights.empty() ? at::Tensor() : torch::tensor(weights, at::kDouble);
-  return CountedLoss{.value =
-                         [distance, factors](const at::Tensor& output, const at::Tensor& given, bool) {
-                           const at::Tensor scores = in_float32(output);
-                           const at::Tensor target = given.to(scores.scalar_type()).view_as(scores);
-                           if (!factors.defined()) return distance(scores, target, at::Reduction::Mean);
-                           return weighted_mean(distance(scores, target, at::Reduction::None), factors);
-                         },
-                     .count = [](const at::Tensor& target) { return static_cast<double>(target.numel()); }};
+  return loss_of_target(
+      [distance, factors](const at::Tensor& output, const at::Tensor& given, bool) {
+        const at::Tensor scores = in_float32(output);
+        const at::Tensor target = given.to(scores.scalar_type()).view_as(scores);
+        if (!factors.defined()) return distance(scores, target, at::Reduction::Mean);
+        return weighted_mean(distance(scores, target, at::Reduction::None), factors);
+      },
+      [](const at::Tensor& target) { return static_cast<double>(target.numel()); });
 }
 
 }  // namespace

@@ -45,17 +45,18 @@ Loss make_distill(const Section& loss, const Task& task) {
   return task.kind == TaskKind::segmentation ? make_pixels(loss, task) : make_cross_entropy(loss, task);
 }
 
-CountedLoss with_teacher(const Section& loss, const Task& task, const Distillation& distillation, Teacher teacher) {
-  CountedLoss distilled = *make_distill(loss, task).target<CountedLoss>();
+Loss with_teacher(const Section& loss, const Task& task, const Distillation& distillation, Teacher teacher) {
+  Loss distilled = make_distill(loss, task);
   const bool has_mask = task.kind == TaskKind::segmentation && task.classes <= kMaskIgnored;
-  distilled.of_batch = [=, of_targets = distilled.value, teacher = std::move(teacher),
-                        ignored = ignored_class(loss, has_mask ? kMaskIgnored : kIgnoredClass)](
-                           const at::Tensor& output, const batch::Batch& batch) {
-    const at::Tensor& target = batch.target();
+  distilled.value = [=, cross_entropy = distilled.value, teacher = std::move(teacher),
+                     ignored = ignored_class(loss, has_mask ? kMaskIgnored : kIgnoredClass)](
+                        const batch::Outputs& outputs, const batch::Batch& batch, bool is_training) {
+    const at::Tensor hard = cross_entropy(outputs, batch, is_training);
+    if (!is_training) return hard;
     const double temperature = distillation.temperature;
-    return (1 - distillation.alpha) * of_targets(output, target, /*is_training=*/true) +
+    return (1 - distillation.alpha) * hard +
            distillation.alpha * temperature * temperature *
-               divergence(output, teacher(batch), target, ignored, temperature);
+               divergence(outputs.main(), teacher(batch), batch.target(), ignored, temperature);
   };
   return distilled;
 }

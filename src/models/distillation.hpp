@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/batch/batch.hpp>
-#include <lockstep/models/counted_loss.hpp>
 #include <lockstep/models/loss.hpp>
 
 #include <ATen/core/Tensor.h>
@@ -28,6 +27,6 @@ using Teacher = std::function<at::Tensor(const batch::Batch& prepared)>;
 /// Both terms are means over the samples, tokens or pixels that count. In evaluations: the cross-entropy alone, without
 /// a forward pass of the teacher.
 /// @throws ConfigError  as the row
-CountedLoss with_teacher(const Section& loss, const Task& task, const Distillation& distillation, Teacher teacher);
+Loss with_teacher(const Section& loss, const Task& task, const Distillation& distillation, Teacher teacher);
 
 }  // namespace lockstep::models

@@ -15,11 +15,11 @@ namespace lockstep::models {
 
 namespace {
 
-constexpr double kEfficientNetDropPath = 0.2;  // where model.drop_path is that of the model
+constexpr double kEfficientNetDropPath = 0.2;  // used if model.drop_path leaves the choice to the model
 
 /// Equal blocks; the first one has the stride.
 struct EfficientStage {
-  std::int64_t factor;  ///< of the channels of the depthwise convolution
+  std::int64_t factor;  ///< channels of the depthwise convolution per input channel
   std::int64_t kernel;
   std::int64_t stride;
   std::int64_t out;
@@ -71,13 +71,13 @@ std::shared_ptr<Model> make_efficientnet(const Section& model, const Task& task)
   FeatureNetParts parts{.head = "1", .layers = {"features.0."}, .initialize_linear = uniform_by_outputs};
   std::int64_t in = scaled_channels(32, factor);
   parts.features->add("0", efficientnet_unit(task.sample_shape[0], in, 3, 2));
-  // As in torchvision, block i of n is skipped with a probability of drop_path * i / n.
+  // Block i of n is skipped with a probability of drop_path * i / n as in torchvision.
   const double step = drop_path / static_cast<double>(efficientnet_blocks());
   std::int64_t block = 0;
   int number = 1;
   for (const EfficientStage& stage : kEfficientNetB0) {
     const std::int64_t out = scaled_channels(stage.out, factor);
-    const auto blocks = std::make_shared<Sequence>();
+    const auto blocks = std::make_shared<BlockSequence>();
     for (std::int64_t i = 0; i < stage.count; ++i, ++block, in = out) {
       blocks->add(std::to_string(i),
                   efficientnet_block(stage, in, out, i == 0 ? stage.stride : 1, step * static_cast<double>(block)));

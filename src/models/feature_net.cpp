@@ -33,7 +33,7 @@ FeatureNet::FeatureNet(const FeatureNetParts& parts) : head_(parts.head), layers
 }
 
 at::Tensor FeatureNet::forward(const at::Tensor& input) {
-  // With the channels innermost, convolutions and norms take less time on CPU.
+  // Convolutions and norms take less time on CPU with the channels innermost.
   const at::Tensor features = run(*features_, channels_last(input));
   return run(*classifier_, features.mean({2, 3}));
 }

@@ -13,9 +13,9 @@
 namespace lockstep::models {
 
 struct FeatureNetParts {
-  std::shared_ptr<Sequence> features = std::make_shared<Sequence>();    ///< begin with the layer "0", a ConvNorm
-  std::shared_ptr<Sequence> classifier = std::make_shared<Sequence>();  ///< from the means of the channels
-  std::string head;                                                     ///< name of the last layer of the classifier
+  std::shared_ptr<BlockSequence> features = std::make_shared<BlockSequence>();  ///< the first layer, "0", is a ConvNorm
+  std::shared_ptr<BlockSequence> classifier = std::make_shared<BlockSequence>();  ///< takes the means of the channels
+  std::string head;                               ///< name of the last layer of the classifier
   std::vector<std::string> layers;                ///< prefixes of parameters from input to output, without the
                                                   ///< classifier
   void (*initialize_linear)(at::Tensor& weight);  ///< weights of the classifier
@@ -33,8 +33,8 @@ class FeatureNet : public Model {
   bool prefers_channels_last() const override { return true; }
 
  private:
-  std::shared_ptr<Sequence> features_;
-  std::shared_ptr<Sequence> classifier_;
+  std::shared_ptr<BlockSequence> features_;
+  std::shared_ptr<BlockSequence> classifier_;
   std::string head_;
   std::vector<std::string> layers_;
 };

@@ -78,7 +78,7 @@ class LinearBackward : public torch::autograd::Node {
     const at::Tensor values = values_.unpack();
     const at::Tensor rows = output_gradient.reshape({-1, values.size(0)});  // [N, O]
     if (task_should_compute_output(0)) {
-      // With create_graph the product is recorded, too.
+      // The product is recorded with create_graph, too.
       const at::Tensor gradient = at::GradMode::is_enabled() ? rows.mm(weight_) : linear_input_gradient(rows, values);
       result[0] = gradient.view_as(input);
     }
@@ -130,14 +130,14 @@ template <class T>
 void add_rows(const at::Tensor& table, const at::Tensor& rows, const at::Tensor& tokens) {
   const std::int64_t features = table.size(1);
   const std::int64_t count = tokens.numel();
-  T* const to = table.mutable_data_ptr<T>();
+  T* const target = table.mutable_data_ptr<T>();
   const T* const from = rows.const_data_ptr<T>();
   const std::int64_t* const token = tokens.const_data_ptr<std::int64_t>();
   // Threads divide the features: the order of the additions stays the same.
   at::parallel_for(0, features, std::max<std::int64_t>(16, kGrain / std::max<std::int64_t>(1, count)),
                    [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t n = 0; n < count; ++n) {
-                       T* const sum = to + token[n] * features;
+                       T* const sum = target + token[n] * features;
                        const T* const row = from + n * features;
                        for (std::int64_t e = begin; e < end; ++e) sum[e] += row[e];
                      }
@@ -225,10 +225,10 @@ class GeluBackward : public torch::autograd::Node {
     at::parallel_for(0, input.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
       const auto write = [&](auto type) {
         using T = decltype(type);
-        const auto at = [begin](const at::Tensor& tensor) {
+        const auto data_at = [begin](const at::Tensor& tensor) {
           return static_cast<T*>(tensor.mutable_data_ptr()) + begin;
         };
-        kernels::gelu_gradient(end - begin, at(input), at(gradient), at(result));
+        kernels::gelu_gradient(end - begin, data_at(input), data_at(gradient), data_at(result));
       };
       input.scalar_type() == at::kFloat ? write(float()) : write(BFloat16());
     });
@@ -253,10 +253,10 @@ at::Tensor plain_self_attention(const at::Tensor& qkv, std::int64_t queries) {
 /// Its gradient, recorded by autograd.
 at::Tensor self_attention_gradient(const at::Tensor& qkv, std::int64_t queries, const at::Tensor& gradient) {
   const std::vector<at::Tensor> parts = qkv.permute({2, 0, 3, 1, 4}).unbind(0);
-  const AttentionGradients of = attention_gradients(parts[0].slice(2, 0, queries), parts[1], parts[2],
-                                                    /*is_causal=*/false, gradient.transpose(1, 2));
-  const at::Tensor all_queries = at::constant_pad_nd(of.query, {0, 0, 0, qkv.size(1) - queries});
-  return at::stack({all_queries, of.key, of.value}).permute({1, 3, 0, 2, 4}).contiguous();
+  const AttentionGradients result = attention_gradients(parts[0].slice(2, 0, queries), parts[1], parts[2],
+                                                        /*is_causal=*/false, gradient.transpose(1, 2));
+  const at::Tensor all_queries = at::constant_pad_nd(result.query, {0, 0, 0, qkv.size(1) - queries});
+  return at::stack({all_queries, result.key, result.value}).permute({1, 3, 0, 2, 4}).contiguous();
 }
 
 kernels::SelfAttention kernel_arguments(const at::Tensor& qkv, std::int64_t queries) {
@@ -270,8 +270,8 @@ kernels::SelfAttention kernel_arguments(const at::Tensor& qkv, std::int64_t quer
 
 /// Threads divide the heads.
 template <class Write>
-void for_all_heads(const kernels::SelfAttention& of, const Write& write) {
-  at::parallel_for(0, of.samples * of.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+void for_all_heads(const kernels::SelfAttention& attention, const Write& write) {
+  at::parallel_for(0, attention.samples * attention.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     write(kernels::HeadRange{begin, end});
   });
 }
@@ -315,7 +315,7 @@ class SelfAttentionBackward : public torch::autograd::Node {
  private:
   SavedVariable qkv_;
   std::int64_t queries_;
-  at::Tensor output_;  // without history
+  at::Tensor output_;  // detached from the autograd graph
   at::Tensor log_sums_;
 };
 

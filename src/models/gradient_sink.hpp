@@ -31,8 +31,8 @@ void detach_sink(const at::Tensor& parameter);
 /// The sink of this very tensor, or null. O(1).
 GradientSink* sink_of(const at::Tensor& parameter);
 
-/// For the backward of a layer: writes the gradient of `parameter` into its sink if that is what autograd would come to
-/// now, and makes `.grad` the view.
+/// A node for the backward of a layer: writes the gradient of `parameter` into its sink if that is what autograd would
+/// come to now, and makes `.grad` the view.
 ///
 /// Not so when there is no sink, autograd records (create_graph), another process requested certain gradients only
 /// (autograd::grad, backward with inputs), hooks want to see the gradient, or its dtype is not the sink's.

@@ -23,7 +23,7 @@ std::int64_t rounded_up(std::int64_t size, std::int64_t divisor) { return (size 
 
 /// Padded at the ends of its last dimensions. @param sizes  what those become
 at::Tensor padded(const at::Tensor& tensor, const std::vector<std::int64_t>& sizes, double value) {
-  std::vector<std::int64_t> pads;  // from the last dimension on: before, after
+  std::vector<std::int64_t> pads;  // last dimension first: padding before, padding after
   for (std::size_t i = sizes.size(); i > 0; --i) {
     const auto dim = tensor.dim() - static_cast<std::int64_t>(sizes.size() - i + 1);
     pads.insert(pads.end(), {0, sizes[i - 1] - tensor.size(dim)});

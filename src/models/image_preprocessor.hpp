@@ -10,9 +10,9 @@ namespace lockstep::models {
 
 struct ImageOptions {
   std::vector<double> mean = {};      ///< one value, or one for each of three channels; none = not normalized
-  std::vector<double> std = {};       ///< as `mean`: both or none
+  std::vector<double> std = {};       ///< has values if `mean` has
   std::int64_t pad_size_divisor = 1;  ///< height and width become multiples of this; >= 1
-  double pad_value = 0;               ///< after normalization
+  double pad_value = 0;               ///< padding is added after normalization
   bool bgr_to_rgb = false;            ///< reverses the three channels
   bool rgb_to_bgr = false;            ///< the same; not both
 };

@@ -20,9 +20,9 @@ void draw_normal(at::Tensor values, double mean, double deviation) {
   if (!PendingValues::are_pending()) values.normal_(mean, deviation);
 }
 
-void draw_uniform(at::Tensor values, double from, double to) {
+void draw_uniform(at::Tensor values, double from, double target) {
   const torch::NoGradGuard no_grad;
-  if (!PendingValues::are_pending()) values.uniform_(from, to);
+  if (!PendingValues::are_pending()) values.uniform_(from, target);
 }
 
 at::Tensor with_channels_last(const at::Tensor& values) {

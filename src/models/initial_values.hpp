@@ -21,7 +21,7 @@ class PendingValues {
 
 /// Fills a tensor with numbers of the default generator, without gradients.
 void draw_normal(at::Tensor values, double mean, double deviation);
-void draw_uniform(at::Tensor values, double from, double to);
+void draw_uniform(at::Tensor values, double from, double target);
 
 /// The same values with the channels innermost.
 at::Tensor with_channels_last(const at::Tensor& values);

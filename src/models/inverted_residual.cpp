@@ -55,7 +55,7 @@ at::Tensor SqueezeExcitation::forward(const at::Tensor& input) {
 
 InvertedResidual::InvertedResidual(const InvertedResidualOptions& options)
     : has_shortcut_(options.stride == 1 && options.in == options.out) {
-  layers_ = register_module(options.layers_name, std::make_shared<Sequence>());
+  layers_ = register_module(options.layers_name, std::make_shared<BlockSequence>());
   int count = 0;
   const auto add = [&](const std::shared_ptr<Block>& layer) { layers_->add(std::to_string(count++), layer); };
   if (options.expanded != options.in) {

@@ -57,8 +57,8 @@ struct InvertedResidualOptions {
   std::int64_t in;
   std::int64_t expanded;  ///< channels of the depthwise convolution
   std::int64_t out;
-  std::int64_t kernel;  ///< of the depthwise convolution
-  std::int64_t stride;  ///< of the depthwise convolution
+  std::int64_t kernel;  ///< kernel size of the depthwise convolution
+  std::int64_t stride;  ///< stride of the depthwise convolution
   UnitActivation activation;
   BatchNormOptions norm = {};
   std::shared_ptr<Block> excitation = nullptr;  ///< behind the depthwise convolution, or null
@@ -76,7 +76,7 @@ class InvertedResidual : public Block {
 
  private:
   bool has_shortcut_;
-  std::shared_ptr<Sequence> layers_;
+  std::shared_ptr<BlockSequence> layers_;
   std::shared_ptr<DropPath> drop_path_;
 };
 

@@ -17,8 +17,8 @@ namespace lockstep::models {
 
 namespace {
 
-// Where oneDNN is the faster one. It needs a few microseconds more to begin, and from 16 rows on it packs the weight of
-// a forward after all, which pays when there are many rows to come.
+// The limit where oneDNN is the faster one. It needs a few microseconds more to begin, and from 16 rows on it packs the
+// weight of a forward after all, which pays when there are many rows to come.
 constexpr std::int64_t kMaxRowsOfUnpackedForward = 15;
 constexpr std::int64_t kFewestRowsOfPackedForward = 128;
 constexpr std::int64_t kFewestRowsOfInputGradient = 64;
@@ -52,7 +52,7 @@ at::Tensor linear_of_one_dnn(const at::Tensor& input, const at::Tensor& weight, 
 }
 
 at::Tensor linear_output(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  // Of shapes that do not fit LibTorch has more to say.
+  // LibTorch has more to say of shapes that do not fit.
   const bool fits = input.dim() > 0 && weight.dim() == 2 && input.size(-1) == weight.size(1);
   if (!fits || !is_plain(input) || !is_plain(weight)) return at::linear(input, weight, bias);
   if (!is_faster_forward(input.numel() / weight.size(1), weight)) return at::linear(input, weight, bias);
@@ -65,13 +65,13 @@ at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& w
   return linear_of_one_dnn(gradient, weight.t(), {});
 }
 
-void linear_weight_gradient(const at::Tensor& gradient, const at::Tensor& input, at::Tensor to) {
+void linear_weight_gradient(const at::Tensor& gradient, const at::Tensor& input, at::Tensor target) {
   const std::int64_t samples = gradient.size(0);
   const bool is_outer_product = kernels::is_used(kernels::Kernel::outer_product) && samples <= kernels::kMaxSamples &&
                                 is_plain(gradient) && is_plain(input) && gradient.is_contiguous() &&
-                                input.is_contiguous() && to.is_contiguous();
+                                input.is_contiguous() && target.is_contiguous();
   if (!is_outer_product) {
-    at::mm_out(to, gradient.t(), input);
+    at::mm_out(target, gradient.t(), input);
     return;
   }
   const kernels::OuterProduct product{.left = gradient.const_data_ptr<float>(),
@@ -81,7 +81,7 @@ void linear_weight_gradient(const at::Tensor& gradient, const at::Tensor& input,
                                       .columns = input.size(1)};
   const std::vector<float> panels = kernels::outer_product_panels(product);
   at::parallel_for(0, product.rows, kernels::outer_product_grain(product), [&](std::int64_t begin, std::int64_t end) {
-    kernels::write_outer_product(product, panels, begin, end, to.mutable_data_ptr<float>());
+    kernels::write_outer_product(product, panels, begin, end, target.mutable_data_ptr<float>());
   });
 }
 

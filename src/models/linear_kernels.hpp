@@ -30,7 +30,7 @@ at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& w
 /// dW = dy^T x
 /// @param gradient  [N, out]
 /// @param input     [N, in]
-/// @param to        [out, in]: overwritten
-void linear_weight_gradient(const at::Tensor& gradient, const at::Tensor& input, at::Tensor to);
+/// @param target    [out, in]: overwritten
+void linear_weight_gradient(const at::Tensor& gradient, const at::Tensor& input, at::Tensor target);
 
 }  // namespace lockstep::models

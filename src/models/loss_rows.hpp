@@ -14,7 +14,7 @@
 namespace lockstep::models {
 
 inline constexpr std::int64_t kIgnoredClass = -100;  ///< data::kIgnored
-inline constexpr std::int64_t kMaskIgnored = 255;    ///< of masks, unless it is a class
+inline constexpr std::int64_t kMaskIgnored = 255;    ///< value in masks that is ignored, unless it is a class
 
 /// @throws ConfigError  the task is of none of these kinds
 void require_task(const Section& loss, const Task& task, std::initializer_list<TaskKind> kinds);
@@ -45,7 +45,7 @@ Loss make_smooth_l1(const Section& loss, const Task& task);
 Loss make_dice(const Section& loss, const Task& task);
 Loss make_jaccard(const Section& loss, const Task& task);
 Loss make_pixels_and_dice(const Section& loss, const Task& task);
-/// Without its teacher, see with_teacher: the cross-entropy that evaluations use.
+/// The row without its teacher, see with_teacher: the cross-entropy that evaluations use.
 Loss make_distill(const Section& loss, const Task& task);
 
 }  // namespace lockstep::models

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/counted_loss.hpp>
+#include <lockstep/models/loss_counts.hpp>
 
 #include <torch/types.h>
 
 #include <string>
+#include <utility>
 
 #include "core/table.hpp"
 #include "core/text.hpp"
@@ -33,6 +34,15 @@ Loss make_auto(const Section& loss, const Task& task) {
 }
 
 }  // namespace
+
+Loss loss_of_target(TargetLoss value, std::function<double(const at::Tensor& target)> count, ClassRange targets) {
+  Loss loss{.value = [value = std::move(value)](
+                         const batch::Outputs& outputs, const batch::Batch& batch,
+                         bool is_training) { return value(outputs.main(), batch.target(), is_training); },
+            .targets = targets};
+  if (count) loss.count = [count = std::move(count)](const batch::Batch& batch) { return count(batch.target()); };
+  return loss;
+}
 
 const std::vector<LossRow>& builtin_losses() {
   static const std::vector<LossRow> rows = {
@@ -98,23 +108,23 @@ KeySpecs loss_keys(const std::vector<LossRow>& rows) {
   std::string names;
   for (const LossRow& row : rows) names += (names.empty() ? "" : "; ") + row.name + " = " + row.help;
   return keys_of_rows(
-      {keys::text("loss.name", "auto", "Loss that is trained and evaluated. " + names),
-       keys::real("loss.label_smoothing", "0",
-                  "Part of the target of each training sample that is spread evenly over all classes", 0, 1)},
+      keys::titled(
+          "Loss that is trained and evaluated",
+          {keys::text("loss.name", "auto", "Loss that is trained and evaluated. " + names),
+           keys::real("loss.label_smoothing", "0",
+                      "Part of the target of each training sample that is spread evenly over all classes", 0, 1)}),
       rows);
 }
 
 std::vector<std::pair<std::string, double>> counts_of(const Model& model, const batch::Batch& batch) {
-  const auto* const counted = model.loss().target<CountedLoss>();
-  if (counted == nullptr) return model.counts(batch);
-  return {{"loss", counted->count(batch.target())}};
+  if (!model.loss().count) return model.counts(batch);
+  return {{"loss", model.loss().count(batch)}};
 }
 
 bool counts_by_task(const Model& model) { return !model.loss() && row_of(model.task_kind()).count != nullptr; }
 
 ClassRange target_classes(const Model& model, const Task& task) {
-  const auto* const counted = model.loss().target<CountedLoss>();
-  if (counted != nullptr) return counted->targets;
+  if (model.loss()) return model.loss().targets;
   return {.classes = counts_by_task(model) ? task.classes : 0};
 }
 

@@ -13,10 +13,10 @@
 namespace lockstep::models {
 
 struct MlpOptions {
-  std::vector<std::int64_t> widths;  ///< of the hidden layers
+  std::vector<std::int64_t> widths;  ///< widths of the hidden layers
   double dropout = 0;
   at::Tensor (*activation)(const at::Tensor& input) = at::relu;
-  std::string norm = "none";  ///< before each activation: none, batch or layer
+  std::string norm = "none";  ///< normalization before each activation: none, batch or layer
   bool is_residual = false;   ///< adds the input of each hidden layer of equal width to its output
   bool standardizes = false;  ///< inputs, and the real-valued targets, by their moments in the task
 
@@ -30,7 +30,7 @@ class Mlp : public Model {
   Mlp(const MlpOptions& options, const Task& task);
 
   at::Tensor forward(const at::Tensor& input) override;
-  /// With standardization, the squared error of standardized values, whatever the unit of the targets is.
+  /// The loss with standardization: the squared error of standardized values, whatever the unit of the targets is.
   LossMap losses(const at::Tensor& output, const at::Tensor& target) const override;
   /// The norm behind a hidden layer belongs to it.
   std::vector<std::vector<std::string>> layers() const override;

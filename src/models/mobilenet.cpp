@@ -21,7 +21,7 @@ namespace {
 
 /// Equal blocks of MobileNetV2; the first one has the stride.
 struct MobileStage {
-  std::int64_t factor;  ///< of the channels of the depthwise convolution
+  std::int64_t factor;  ///< channels of the depthwise convolution per input channel
   std::int64_t out;
   std::int64_t count;
   std::int64_t stride;

@@ -15,11 +15,11 @@ namespace lockstep::models {
 struct ParameterRole {
   std::string name;
   at::Tensor tensor;
-  LayerKind kind = LayerKind::other;  ///< of the layer that it belongs to
-  bool is_offset = false;             ///< of a layer inside a deformable convolution
+  LayerKind kind = LayerKind::other;  ///< kind of the layer that it belongs to
+  bool is_offset = false;             ///< whether the layer is inside a deformable convolution
   std::string same_as = {};           ///< earlier name of the same tensor; empty = none
-  std::int64_t layers_after = 0;      ///< of Model::layers, behind its own; 0 where it is in none
-  bool is_undecayed = false;          ///< in Model::undecayed
+  std::int64_t layers_after = 0;      ///< layers of Model::layers that follow its own; 0 if it is in none
+  bool is_undecayed = false;          ///< whether Model::undecayed contains it
 };
 
 /// Every parameter under every name, in the order of registration. Layers of torch::nn are known as those of models.

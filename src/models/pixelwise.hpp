@@ -10,8 +10,9 @@
 namespace lockstep::models {
 
 /// Whether each output pixel is a product of the weight and one input pixel.
-inline bool is_pixelwise(const at::Tensor& weight, const Convolution& of) {
-  return weight.size(2) == 1 && weight.size(3) == 1 && of.padding == 0 && of.groups == 1 && !of.is_transposed;
+inline bool is_pixelwise(const at::Tensor& weight, const Convolution& geometry) {
+  return weight.size(2) == 1 && weight.size(3) == 1 && geometry.padding == 0 && geometry.groups == 1 &&
+         !geometry.is_transposed;
 }
 
 /// [N, C, H, W] as [N, H, W, C], of the same memory.
@@ -26,9 +27,9 @@ inline at::Tensor read_pixels_of(const at::Tensor& images, std::int64_t stride) 
 /// Whether oneDNN would have to skip pixels. For the gradient of the weight of such convolutions with 2 to 7 input
 /// channels, that of LibTorch 2.11 writes past the end of a buffer at level avx2. The pixels are therefore selected
 /// before it is called.
-inline bool skips_pixels(const at::Tensor& weight, const Convolution& of) {
-  return of.stride != 1 && weight.dim() == 4 && is_pixelwise(weight, of) && weight.scalar_type() == at::kFloat &&
-         weight.is_cpu();
+inline bool skips_pixels(const at::Tensor& weight, const Convolution& geometry) {
+  return geometry.stride != 1 && weight.dim() == 4 && is_pixelwise(weight, geometry) &&
+         weight.scalar_type() == at::kFloat && weight.is_cpu();
 }
 
 /// The gradient of images, from that of their pixels in the way of read_pixels_of. Differentiable.

@@ -31,7 +31,7 @@ using torch::autograd::variable_list;
 
 thread_local const Block* recomputed_block = nullptr;
 
-/// What a forward depends on in addition to its inputs and parameters: taps, random numbers and autocast.
+/// The state that a forward depends on in addition to its inputs and parameters: taps, random numbers and autocast.
 class Surroundings {
  public:
   static Surroundings now(c10::Device device) {

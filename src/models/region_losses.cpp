@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Losses of segmentations that compare whole regions.
-#include <lockstep/models/counted_loss.hpp>
-
 #include <torch/types.h>
 
 #include "models/loss_rows.hpp"
@@ -52,15 +50,15 @@ Loss make_region(const Section& loss, const Task& task, Score score) {
   require_task(loss, task, {TaskKind::segmentation});
   const double smooth = loss.real("smooth");
   const std::int64_t ignored = ignored_class(loss, task.classes > kMaskIgnored ? kIgnoredClass : kMaskIgnored);
-  return CountedLoss{
-      .value = [=](const at::Tensor& output, const at::Tensor& target,
-                   bool) { return score(regions_of(output, target, ignored), smooth); },
-      .count =
-          [=](const at::Tensor& target) {
-            return static_cast<double>(without_ignored(target, ignored).ne(kIgnoredClass).sum().item<std::int64_t>());
-          },
+  return loss_of_target(
+      [=](const at::Tensor& output, const at::Tensor& target, bool) {
+        return score(regions_of(output, target, ignored), smooth);
+      },
+      [=](const at::Tensor& target) {
+        return static_cast<double>(without_ignored(target, ignored).ne(kIgnoredClass).sum().item<std::int64_t>());
+      },
       // The score of an only class stands for 0 and 1.
-      .targets = {.classes = task.classes == 1 ? 2 : task.classes, .ignored = ignored}};
+      {.classes = task.classes == 1 ? 2 : task.classes, .ignored = ignored});
 }
 
 }  // namespace
@@ -69,15 +67,13 @@ Loss make_dice(const Section& loss, const Task& task) { return make_region(loss,
 Loss make_jaccard(const Section& loss, const Task& task) { return make_region(loss, task, jaccard_of); }
 
 Loss make_pixels_and_dice(const Section& loss, const Task& task) {
-  const Loss pixels = make_pixels(loss, task);
-  return CountedLoss{
-      .value =
-          [pixels, dice = make_dice(loss, task), of_pixels = loss.real("pixels_weight"),
-           of_dice = loss.real("dice_weight")](const at::Tensor& output, const at::Tensor& target, bool is_training) {
-            return of_pixels * pixels(output, target, is_training) + of_dice * dice(output, target, is_training);
-          },
-      .count = pixels.target<CountedLoss>()->count,
-      .targets = pixels.target<CountedLoss>()->targets};
+  Loss sum = make_pixels(loss, task);
+  sum.value = [pixels = sum.value, dice = make_dice(loss, task).value, pixels_weight = loss.real("pixels_weight"),
+               dice_weight = loss.real("dice_weight")](const batch::Outputs& outputs, const batch::Batch& batch,
+                                                       bool is_training) {
+    return pixels_weight * pixels(outputs, batch, is_training) + dice_weight * dice(outputs, batch, is_training);
+  };
+  return sum;
 }
 
 }  // namespace lockstep::models

@@ -30,11 +30,11 @@ constexpr std::int64_t kMinImagenetSize = 32;  // which the stem and the stages 
 /// A network that has a name.
 struct ResNetPreset {
   std::string_view name;
-  std::array<std::int64_t, 4> units;  ///< in each stage
+  std::array<std::int64_t, 4> units;  ///< units in each stage
   bool has_bottlenecks = true;
   std::int64_t groups = 1;
   std::int64_t width_per_group = 64;
-  bool is_for_small_images = false;  ///< by default
+  bool is_for_small_images = false;  ///< whether the default stem is that for small images
 };
 
 constexpr ResNetPreset kResNets[] = {

@@ -14,12 +14,12 @@
 namespace lockstep::models {
 
 struct ResNetOptions {
-  std::array<std::int64_t, 4> units;  ///< in each stage
+  std::array<std::int64_t, 4> units;  ///< units in each stage
   bool has_bottlenecks;
   std::int64_t groups;
   std::int64_t width_per_group;
-  std::int64_t channels;  ///< of the images
-  std::int64_t width;     ///< of the stem and of the first stage
+  std::int64_t channels;  ///< channels of the images
+  std::int64_t width;     ///< width of the stem and of the first stage
   bool has_pooling;       ///< stem of ImageNet
   bool has_zero_residuals;
 };

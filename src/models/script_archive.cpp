@@ -139,19 +139,20 @@ class UnfinishedFile {
   std::string path_;
 };
 
-void assign(const jit::Module& module, const std::string& parent, const std::string& to,
+void assign(const jit::Module& module, const std::string& parent, const std::string& target,
             const std::function<at::Tensor(const std::string&)>& value_of) {
   for (const bool wants_parameters : {true, false}) {
     for (const ScriptTensor& own : own_tensors(module, wants_parameters)) {
       const std::string name = joined_name(parent, own.name);
       const at::Tensor value = value_of(name);
       if (value.sizes() != own.tensor.sizes()) {
-        throw CheckpointError(to, "'" + name + "' has another shape in the checkpoint than in the archive");
+        throw CheckpointError(target, "'" + name + "' has another shape in the checkpoint than in the archive");
       }
       own.tensor.detach().copy_(value);
     }
   }
-  for (const auto& child : module.named_children()) assign(child.value, joined_name(parent, child.name), to, value_of);
+  for (const auto& child : module.named_children())
+    assign(child.value, joined_name(parent, child.name), target, value_of);
 }
 
 }  // namespace
@@ -209,22 +210,22 @@ std::vector<std::string> devices_in(const jit::Module& module) {
   return devices;
 }
 
-void write_script(const std::string& from, const std::string& to,
+void write_script(const std::string& from, const std::string& destination,
                   const std::function<at::Tensor(const std::string& name)>& value_of) {
   const jit::Module module = load_script(from);
   const torch::NoGradGuard no_grad;
-  assign(module, "", to, value_of);
+  assign(module, "", destination, value_of);
   TextWriter archive;
   try {
     module.save(archive);
   } catch (const std::exception& error) {
-    throw CheckpointError(to, "the archive cannot be written: " + first_line_of(error.what()));
+    throw CheckpointError(destination, "the archive cannot be written: " + first_line_of(error.what()));
   }
-  const fs::path target(to);
+  const fs::path target(destination);
   const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
-  const UnfinishedFile unfinished(to + ".tmp" + std::to_string(::getpid()));
+  const UnfinishedFile unfinished(destination + ".tmp" + std::to_string(::getpid()));
   checkpoints::write_file(unfinished.path(), archive.str());
-  checkpoints::move(unfinished.path(), to);
+  checkpoints::move(unfinished.path(), destination);
   checkpoints::sync_folder(folder);
 }
 

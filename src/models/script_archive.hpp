@@ -38,7 +38,7 @@ std::vector<std::string> devices_in(const torch::jit::Module& module);
 /// is replaced. Not collective.
 /// @param value_of  the value of each parameter and buffer, by dotted name; it is converted to the type in the archive
 /// @throws CheckpointError  like load_script; a shape differs, or the file cannot be written
-void write_script(const std::string& from, const std::string& to,
+void write_script(const std::string& from, const std::string& target,
                   const std::function<at::Tensor(const std::string& name)>& value_of);
 
 }  // namespace lockstep::models

@@ -10,7 +10,7 @@
 namespace lockstep::models {
 
 /// Blocks that run one after another, each under its own name.
-class Sequence : public Block {
+class BlockSequence : public Block {
  public:
   /// Appends a block.
   /// @param name  part of the path, such as "0"

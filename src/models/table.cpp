@@ -269,29 +269,31 @@ std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64
 }
 
 KeySpecs ModelSettings::keys() {
-  return {
-      keys::text("model.name", "cnn",
-                 "Model to train, such as mlp, cnn, gpt, resnet18, resnet50, vit_tiny_patch16_224, convnext_tiny, unet "
-                 "or torchscript"),
-      keys::text("model.from", "",
-                 "Published model: a folder of timm with config.json, or a file with the tensors of a ResNet, ViT, "
-                 "ConvNeXt or U-Net. Sets model.name and its sizes, init.from, and for a folder the transforms of the "
-                 "images, except those that are given"),
-      keys::text("model.recompute", "",
-                 "Blocks to recompute in backward instead of storing their activations (activation checkpointing): "
-                 "comma-separated patterns such as block*"),
-      keys::choice("model.preprocess", "none",
-                   "Preprocessing of the first input on the device. image = reverse channels, normalize with mean and "
-                   "standard deviation, pad at the right and bottom, and stack lists of images",
-                   {"none", "image"}),
-      keys::reals("model.image_mean", "", "image: mean, as one value or one per channel. If empty, 0 is used"),
-      keys::reals(
-          "model.image_std", "",
-          "image: standard deviation, as one value or one per channel. Must be set together with model.image_mean"),
-      keys::integer("model.image_divisor", "1", "image: pad height and width to multiples of this number", 1, 1 << 16),
-      keys::real("model.image_padding", "0", "image: padding value, applied after normalization"),
-      keys::boolean("model.image_reversed", "false",
-                    "image: reverse the order of the channels (BGR to RGB, or RGB to BGR)")};
+  return keys::titled(
+      "Model and preprocessing",
+      {keys::text(
+           "model.name", "cnn",
+           "Model to train, such as mlp, cnn, gpt, resnet18, resnet50, vit_tiny_patch16_224, convnext_tiny, unet "
+           "or torchscript"),
+       keys::text("model.from", "",
+                  "Published model: a folder of timm with config.json, or a file with the tensors of a ResNet, ViT, "
+                  "ConvNeXt or U-Net. Sets model.name and its sizes, init.from, and for a folder the transforms of the "
+                  "images, except those that are given"),
+       keys::text("model.recompute", "",
+                  "Blocks to recompute in backward instead of storing their activations (activation checkpointing): "
+                  "comma-separated patterns such as block*"),
+       keys::choice("model.preprocess", "none",
+                    "Preprocessing of the first input on the device. image = reverse channels, normalize with mean and "
+                    "standard deviation, pad at the right and bottom, and stack lists of images",
+                    {"none", "image"}),
+       keys::reals("model.image_mean", "", "image: mean, as one value or one per channel. If empty, 0 is used"),
+       keys::reals(
+           "model.image_std", "",
+           "image: standard deviation, as one value or one per channel. Must be set together with model.image_mean"),
+       keys::integer("model.image_divisor", "1", "image: pad height and width to multiples of this number", 1, 1 << 16),
+       keys::real("model.image_padding", "0", "image: padding value, applied after normalization"),
+       keys::boolean("model.image_reversed", "false",
+                     "image: reverse the order of the channels (BGR to RGB, or RGB to BGR)")});
 }
 
 ModelSettings ModelSettings::from(const Section& model) {

@@ -19,8 +19,8 @@ struct TaskRow {
   double (*count)(const at::Tensor& target) = nullptr;
   bool has_accuracy = false;             ///< each target is a class, and evaluations report the accuracy
   bool has_perplexity = false;           ///< the loss is a cross-entropy, and evaluations report its exponential
-  std::vector<std::string> meters = {};  ///< of evaluations, where eval.metrics names none
-  std::string metric = "";               ///< of evaluations, reported in addition to the loss; "" = none
+  std::vector<std::string> meters = {};  ///< used in evaluations if eval.metrics names none
+  std::string metric = "";               ///< reported by evaluations in addition to the loss; "" = none
   std::string best_metric = "val/loss";  ///< ckpt.best_metric=auto
 };
 

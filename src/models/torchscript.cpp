@@ -36,7 +36,7 @@ LayerKind kind_of_class(const script::Module& module) {
   return is_norm ? LayerKind::norm : LayerKind::other;
 }
 
-/// Where a tensor lies. Two parameters at one place are one parameter with two names.
+/// The place where a tensor lies. Two parameters at one place are one parameter with two names.
 using Place = std::tuple<const void*, std::int64_t, std::vector<std::int64_t>, std::vector<std::int64_t>>;
 
 /// Two names of one tensor can be loaded as two tensors with common memory. They become one.
@@ -147,7 +147,7 @@ class TorchScript : public Model {
   /// single dict receives all inputs.
   std::vector<c10::IValue> arguments_from(const batch::Batch& batch) const {
     const std::vector<c10::Argument>& declared = module_.get_method("forward").function().getSchema().arguments();
-    const std::vector<c10::Argument> wanted(declared.begin() + 1, declared.end());  // without self
+    const std::vector<c10::Argument> wanted(declared.begin() + 1, declared.end());  // all but self
     const std::vector<std::string>& inputs = batch.roles().inputs;
     if (wanted.size() == 1 && wanted[0].type()->kind() == c10::TypeKind::DictType) {
       c10::Dict<std::string, at::Tensor> all;

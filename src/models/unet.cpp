@@ -20,8 +20,8 @@ namespace lockstep::models {
 
 namespace {
 
-constexpr std::int64_t kUnetDepth = 4;       // where model.depth is 0
-constexpr std::int64_t kUnetNormGroups = 8;  // of GroupNorm
+constexpr std::int64_t kUnetDepth = 4;       // used if model.depth is 0
+constexpr std::int64_t kUnetNormGroups = 8;  // groups of each GroupNorm
 
 struct UnetOptions {
   std::int64_t width;  ///< channels of the first level; each further level has twice as many
@@ -63,9 +63,9 @@ class ConvolutionPair : public Block {
   std::vector<Unit> units_;
 };
 
-std::shared_ptr<Sequence> double_convolution(std::int64_t in, std::int64_t inner, std::int64_t out,
-                                             const std::string& norm) {
-  const auto level = std::make_shared<Sequence>();
+std::shared_ptr<BlockSequence> double_convolution(std::int64_t in, std::int64_t inner, std::int64_t out,
+                                                  const std::string& norm) {
+  const auto level = std::make_shared<BlockSequence>();
   level->add("double_conv", std::make_shared<ConvolutionPair>(in, inner, out, norm));
   return level;
 }
@@ -76,11 +76,11 @@ class Halve : public Block {
   at::Tensor forward(const at::Tensor& input) override { return at::max_pool2d(input, 2); }
 };
 
-std::shared_ptr<Sequence> unet_down(std::int64_t in, std::int64_t out, const std::string& norm) {
-  const auto layers = std::make_shared<Sequence>();
+std::shared_ptr<BlockSequence> unet_down(std::int64_t in, std::int64_t out, const std::string& norm) {
+  const auto layers = std::make_shared<BlockSequence>();
   layers->add("0", std::make_shared<Halve>());
   layers->add("1", double_convolution(in, out, out, norm));
-  const auto level = std::make_shared<Sequence>();
+  const auto level = std::make_shared<BlockSequence>();
   level->add("maxpool_conv", layers);
   return level;
 }
@@ -117,7 +117,7 @@ class UnetUp : public Block {
   }
 
   std::shared_ptr<ConvTranspose2d> up_;
-  std::shared_ptr<Sequence> conv_;
+  std::shared_ptr<BlockSequence> conv_;
 };
 
 class Unet : public Model {
@@ -136,7 +136,7 @@ class Unet : public Model {
       const std::int64_t out = i == options.depth ? width : in / 2 / divisor;
       ups_.push_back(register_module("up" + std::to_string(i), std::make_shared<UnetUp>(in, out, options)));
     }
-    out_ = register_module("outc", std::make_shared<Sequence>());
+    out_ = register_module("outc", std::make_shared<BlockSequence>());
     out_->add("conv", std::make_shared<Conv2d>(width, outputs, 1));
     for (at::Tensor& parameter : parameters()) {
       if (parameter.dim() == 4) parameter.set_data(with_channels_last(parameter));
@@ -145,7 +145,7 @@ class Unet : public Model {
 
   /// [N, C, H, W] -> [N, outputs, H, W]
   at::Tensor forward(const at::Tensor& input) override {
-    // With the channels innermost, convolutions and norms take less time on CPU.
+    // Convolutions and norms take less time on CPU with the channels innermost.
     Tensors levels = {run(*in_, channels_last(input))};
     for (const auto& down : downs_) levels.push_back(run(*down, levels.back()));
     at::Tensor x = levels.back();
@@ -157,10 +157,10 @@ class Unet : public Model {
   bool prefers_channels_last() const override { return true; }
 
  private:
-  std::shared_ptr<Sequence> in_;
-  std::vector<std::shared_ptr<Sequence>> downs_;
+  std::shared_ptr<BlockSequence> in_;
+  std::vector<std::shared_ptr<BlockSequence>> downs_;
   std::vector<std::shared_ptr<UnetUp>> ups_;
-  std::shared_ptr<Sequence> out_;
+  std::shared_ptr<BlockSequence> out_;
 };
 
 UnetOptions unet_options(const Section& model) {

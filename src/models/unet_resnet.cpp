@@ -21,7 +21,7 @@ namespace lockstep::models {
 
 namespace {
 
-constexpr std::string_view kUnetPrefix = "unet_";  // before the name of the encoder
+constexpr std::string_view kUnetPrefix = "unet_";  // precedes the name of the encoder
 constexpr std::int64_t kMinUnetResNetSize = 32;    // which the encoder divides to one pixel
 
 class ResNetEncoder : public Block {
@@ -113,7 +113,7 @@ class UnetResNet : public Model {
       : decoder_blocks_(widths.size()) {
     encoder_ = register_module("encoder", std::make_shared<ResNetEncoder>(options));
     decoder_ = register_module("decoder", std::make_shared<UnetDecoder>(encoder_->body().channels(), widths));
-    head_ = register_module("segmentation_head", std::make_shared<Sequence>());
+    head_ = register_module("segmentation_head", std::make_shared<BlockSequence>());
     head_->add("0", std::make_shared<Conv2d>(widths.back(), outputs, 3));
     initialize();
   }
@@ -162,7 +162,7 @@ class UnetResNet : public Model {
   std::size_t decoder_blocks_;
   std::shared_ptr<ResNetEncoder> encoder_;
   std::shared_ptr<UnetDecoder> decoder_;
-  std::shared_ptr<Sequence> head_;
+  std::shared_ptr<BlockSequence> head_;
 };
 
 }  // namespace

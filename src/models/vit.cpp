@@ -275,7 +275,7 @@ class VisionTransformer : public Model {
     if (options_.has_mean_pooling) {
       x = run(*norm_, x.slice(1, options_.prefix_tokens()).mean(1));
     } else {
-      x = run(*norm_, x.select(1, 0));  // of one token only: the norm does not mix tokens
+      x = run(*norm_, x.select(1, 0));  // one token only: the norm does not mix tokens
     }
     return head_ ? run(*head_, x) : x;
   }

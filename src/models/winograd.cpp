@@ -14,17 +14,17 @@ namespace lockstep::models {
 
 namespace {
 
-constexpr std::int64_t kFewestPixels = 256;  // with fewer, the transform of the weight costs more than it saves
+constexpr std::int64_t kFewestPixels = 256;  // if there are fewer, transforming the weight costs more than it saves
 
 const float* memory_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr<float>() : nullptr; }
 
 }  // namespace
 
-bool is_for_winograd(const at::Tensor& weight, const Convolution& of) {
-  return kernels::is_used(kernels::Kernel::winograd) && !of.is_transposed && of.groups == 1 && of.stride == 1 &&
-         of.padding <= 2 && weight.scalar_type() == at::kFloat && weight.size(2) == 3 && weight.size(3) == 3 &&
-         weight.size(0) % kernels::kWinogradPanel == 0 && weight.size(1) % kernels::kWinogradPanel == 0 &&
-         weight.is_contiguous(at::MemoryFormat::ChannelsLast);
+bool is_for_winograd(const at::Tensor& weight, const Convolution& geometry) {
+  return kernels::is_used(kernels::Kernel::winograd) && !geometry.is_transposed && geometry.groups == 1 &&
+         geometry.stride == 1 && geometry.padding <= 2 && weight.scalar_type() == at::kFloat && weight.size(2) == 3 &&
+         weight.size(3) == 3 && weight.size(0) % kernels::kWinogradPanel == 0 &&
+         weight.size(1) % kernels::kWinogradPanel == 0 && weight.is_contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 bool is_transformed_once(std::int64_t pixels) { return pixels >= kFewestPixels; }

@@ -10,7 +10,7 @@
 namespace lockstep::models {
 
 /// Whether a convolution can be computed this way, and faster on this processor than by oneDNN.
-bool is_for_winograd(const at::Tensor& weight, const Convolution& of);
+bool is_for_winograd(const at::Tensor& weight, const Convolution& geometry);
 
 /// Whether that is so even if the weight is transformed for this one convolution.
 /// @param pixels  of the output, of all samples

@@ -89,10 +89,10 @@ at::Tensor root_mean_squares(const at::Tensor& stack) {
 }
 
 /// Moves the mean squares of a stack of parameters as `learn` does. Returns one for each element.
-at::Tensor all_learned(const TensorUpdate& of, const at::Tensor& gradients, const Number& take, double eps1) {
+at::Tensor all_learned(const TensorUpdate& changed, const at::Tensor& gradients, const Number& take, double eps1) {
   const auto moved = [&](std::size_t slot, const at::Tensor& squares) {
-    const at::Tensor means = moved_towards(at::stack(of.states[slot]), squares, take);
-    at::_foreach_copy_(of.states[slot], means.unbind());
+    const at::Tensor means = moved_towards(at::stack(changed.states[slot]), squares, take);
+    at::_foreach_copy_(changed.states[slot], means.unbind());
     return means;
   };
   if (gradients.dim() < 3) return moved(kElements, gradients.square());
@@ -110,17 +110,17 @@ void update_alike(const TensorUpdate& update) {
     });
   };
   const kernels::AdafactorNumbers numbers = numbers_of(*update.options, update.step, type);
-  change_unless_void(update, [&](const TensorUpdate& of) {
-    const at::Tensor parameters = at::stack(of.parameters);
-    at::Tensor gradients = at::stack(of.gradients);
+  change_unless_void(update, [&](const TensorUpdate& changed) {
+    const at::Tensor parameters = at::stack(changed.parameters);
+    at::Tensor gradients = at::stack(changed.gradients);
     if (numbers.sign < 0) gradients.neg_();
     const at::Tensor lr = root_mean_squares(parameters).clamp_min_(numbers.eps2);
     multiply({lr}, number(&kernels::AdafactorNumbers::relative_lr));
-    const at::Tensor squares = all_learned(of, gradients, number(&kernels::AdafactorNumbers::take), numbers.eps1);
+    const at::Tensor squares = all_learned(changed, gradients, number(&kernels::AdafactorNumbers::take), numbers.eps1);
     const at::Tensor directions = squares.clamp_min(numbers.eps1 * numbers.eps1).rsqrt_().mul_(gradients);
     directions.mul_(lr.div_(root_mean_squares(directions).div_(numbers.d).clamp_min_(1)));
     multiply({parameters}, number(&kernels::AdafactorNumbers::decay_factor));
-    at::_foreach_copy_(of.parameters, parameters.sub_(directions).unbind());
+    at::_foreach_copy_(changed.parameters, parameters.sub_(directions).unbind());
   });
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 template <class T>
 struct AdamCoefficients {
-  T sign;            ///< of the gradient: -1 to maximize
+  T sign;            ///< multiplies the gradient: 1, or -1 to maximize
   T l2_coefficient;  ///< weight decay that is added to the gradient
   T decay_factor;    ///< 1 - lr * weight_decay where it is decoupled
   T step_size;       ///< lr / (1 - beta1^step)

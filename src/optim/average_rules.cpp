@@ -58,28 +58,34 @@ const AverageRule* find_average(const Section& ema, const std::vector<AverageRul
 KeySpecs ema_keys(const std::vector<AverageRule>& rules) {
   std::vector<std::string> kinds = {"none"};
   for (const AverageRule& row : rules) kinds.push_back(row.name);
-  return {
-      keys::choice("ema.kind", "none",
-                   "Running average of the weights, which is also saved and evaluated. swa = mean of all weights; ema "
-                   "= exponential moving average; annealing = moving average with a higher rate at the beginning. "
-                   "Requires one extra copy of the parameters per host",
-                   std::move(kinds)),
-      keys::real_above("ema.decay", 0, 1, "0.9998",
-                       "Factor on the average in each update; new weights have the factor 1 - decay"),
-      keys::real_above("ema.gamma", 0, keys::kUnlimited, "100",
-                       "annealing: after n updates, new weights have the factor gamma / (gamma + n) if this is larger "
-                       "than 1 - ema.decay"),
-      count_key("ema.interval", "1", "Steps between updates of the average", 1),
-      count_key("ema.begin", "0", "First step that is averaged. Before this step, the average equals the weights", 0),
-      count_key("ema.begin_epoch", "0", "First epoch (from 1) that is averaged. 0 = use ema.begin", 0),
-      keys::text("ema.names", "",
-                 "Parameters that are averaged: names or blocks, separated by slashes, such as generator/head.*. The "
-                 "others are those of the trained model. If empty, all parameters are averaged"),
-      keys::choice("ema.buffers", "copy",
-                   "Buffers (running statistics) of the averaged model. copy = the buffers of the trained model; "
-                   "average = averaged like the weights",
-                   {"copy", "average"}),
-  };
+  return keys::titled(
+      "Running average of the weights",
+      {
+          keys::choice(
+              "ema.kind", "none",
+              "Running average of the weights, which is also saved and evaluated. swa = mean of all weights; ema "
+              "= exponential moving average; annealing = moving average with a higher rate at the beginning. "
+              "Requires one extra copy of the parameters per host",
+              std::move(kinds)),
+          keys::real_above("ema.decay", 0, 1, "0.9998",
+                           "Factor on the average in each update; new weights have the factor 1 - decay"),
+          keys::real_above(
+              "ema.gamma", 0, keys::kUnlimited, "100",
+              "annealing: after n updates, new weights have the factor gamma / (gamma + n) if this is larger "
+              "than 1 - ema.decay"),
+          count_key("ema.interval", "1", "Steps between updates of the average", 1),
+          count_key("ema.begin", "0", "First step that is averaged. Before this step, the average equals the weights",
+                    0),
+          count_key("ema.begin_epoch", "0", "First epoch (from 1) that is averaged. 0 = use ema.begin", 0),
+          keys::text(
+              "ema.names", "",
+              "Parameters that are averaged: names or blocks, separated by slashes, such as generator/head.*. The "
+              "others are those of the trained model. If empty, all parameters are averaged"),
+          keys::choice("ema.buffers", "copy",
+                       "Buffers (running statistics) of the averaged model. copy = the buffers of the trained model; "
+                       "average = averaged like the weights",
+                       {"copy", "average"}),
+      });
 }
 
 }  // namespace lockstep::optim

@@ -36,7 +36,7 @@ double sum_of_products_at(const at::Tensor& a, const at::Tensor& b, std::int64_t
 ClosureStep::ClosureStep(Optimizer& optimizer, FlatParameters& parameters, const std::function<double()>& closure)
     : optimizer_(&optimizer), parameters_(&parameters), tensors_(parameters.as_tensors()), closure_(&closure) {
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
-    const Block& block = parameters.blocks()[b];
+    const FlatBlock& block = parameters.blocks()[b];
     for (std::size_t s = 0; s < block.segments.size(); ++s) {
       const Segment& segment = block.segments[s];
       const std::size_t number = parameter_count_++;
@@ -62,8 +62,8 @@ Vector ClosureStep::state_row(std::size_t slot, std::int64_t row) const {
   return rows;
 }
 
-ClosureStep::Point ClosureStep::evaluate() {
-  Point point{.loss = (*closure_)(), .gradient = {}};
+ClosureStep::LossPoint ClosureStep::evaluate() {
+  LossPoint point{.loss = (*closure_)(), .gradient = {}};
   parameters_->finish_gradients();
   point.gradient = tensors_ != nullptr ? gradient_tensors() : visited_gradients();
   parameters_->drop_gradients();
@@ -82,18 +82,18 @@ Vector ClosureStep::gradient_tensors() {
 }
 
 Vector ClosureStep::visited_gradients() {
-  Vector to;
-  for (const OwnedParameter& owned : owned_) to.push_back(at::zeros_like(owned.parameter));
+  Vector target;
+  for (const OwnedParameter& owned : owned_) target.push_back(at::zeros_like(owned.parameter));
   std::size_t i = 0;  // pieces come in the order of parameters
   parameters_->visit_gradients(
       [&](const GradientPiece& piece) {
         while (owned_[i].block != piece.block || owned_[i].segment != piece.segment) ++i;
-        const auto bytes = static_cast<std::int64_t>(to[i].element_size());
-        std::memcpy(static_cast<std::byte*>(to[i].mutable_data_ptr()) + piece.begin * bytes, piece.values,
+        const auto bytes = static_cast<std::int64_t>(target[i].element_size());
+        std::memcpy(static_cast<std::byte*>(target[i].mutable_data_ptr()) + piece.begin * bytes, piece.values,
                     static_cast<std::size_t>(piece.count * bytes));
       },
       /*is_last=*/true);
-  return to;
+  return target;
 }
 
 Vector ClosureStep::position() const {
@@ -111,7 +111,7 @@ void ClosureStep::move_to(const Vector& from, double factor, const Vector& along
   });
 }
 
-/// Of one piece of a vector.
+/// The measures of one piece of a vector.
 double ClosureStep::measure_part(const Measure& measure, std::size_t i, std::int64_t begin, std::int64_t count) const {
   const at::Tensor& a = (*measure.a)[i];
   if (measure.b == nullptr) return a.narrow(0, begin, count).abs().max().item<double>();
@@ -120,7 +120,7 @@ double ClosureStep::measure_part(const Measure& measure, std::size_t i, std::int
                                         : sum_of_products_at<float>(a, b, begin, count);
 }
 
-/// In float64, as the loops do. The host waits once, for all numbers.
+/// Computed in float64, as the loops do. The host waits once, for all numbers.
 std::vector<double> ClosureStep::measure_tensors(std::span<const Measure> measures) const {
   std::vector<at::Tensor> values;
   std::vector<std::int64_t> are_products;

@@ -37,13 +37,13 @@ class ClosureStep {
   /// Number `row` of a state array of several such.
   Vector state_row(std::size_t slot, std::int64_t row) const;
 
-  struct Point {
+  struct LossPoint {
     double loss = 0;
-    Vector gradient;  ///< in memory of its own; 0 where a parameter has none
+    Vector gradient;  ///< owns its memory; 0 for parameters without a gradient
   };
   /// Evaluates the loss at the current parameters.
-  Point evaluate();
-  /// What has been evaluated so far.
+  LossPoint evaluate();
+  /// The result that has been evaluated so far.
   const ClosureResult& so_far() const noexcept { return so_far_; }
 
   /// A copy of the parameters.
@@ -75,9 +75,9 @@ class ClosureStep {
 
   Optimizer* optimizer_;
   FlatParameters* parameters_;
-  TensorParameters* tensors_;  // where updates work on tensors, else null
+  TensorParameters* tensors_;  // null unless updates work on tensors
   const std::function<double()>* closure_;
-  std::vector<OwnedParameter> owned_;  // in the order of blocks and segments
+  std::vector<OwnedParameter> owned_;  // sorted by block and segment
   std::size_t parameter_count_ = 0;
   ClosureResult so_far_;
 };

@@ -11,7 +11,7 @@
 namespace lockstep::optim {
 
 struct AdadeltaCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
+  double sign;            ///< multiplies the gradient: 1, or -1 to maximize
   double l2_coefficient;  ///< weight decay that is added to the gradient
   double lr;
   double rho;
@@ -21,18 +21,18 @@ struct AdadeltaCoefficients {
 AdadeltaCoefficients adadelta_coefficients(const Options& options, std::int64_t step);
 
 struct AdagradCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
+  double sign;            ///< multiplies the gradient: 1, or -1 to maximize
   double l2_coefficient;  ///< weight decay that is added to the gradient
   double step_size;
   double eps;
   double sum_factor;   ///< multiplies the stored sum: 0 in the first update
-  double initial_sum;  ///< where the sum begins, in the first update; then 0
+  double initial_sum;  ///< initial value of the sum in the first update; then 0
 };
 
 AdagradCoefficients adagrad_coefficients(const Options& options, std::int64_t step);
 
 struct AdamaxCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
+  double sign;            ///< multiplies the gradient: 1, or -1 to maximize
   double l2_coefficient;  ///< weight decay that is added to the gradient
   double step_size;
   double beta1;
@@ -43,7 +43,7 @@ struct AdamaxCoefficients {
 AdamaxCoefficients adamax_coefficients(const Options& options, std::int64_t step);
 
 struct AsgdCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
+  double sign;            ///< multiplies the gradient: 1, or -1 to maximize
   double l2_coefficient;  ///< weight decay that is added to the gradient
   double decay_factor;    ///< multiplies the parameter
   double step_size;
@@ -53,7 +53,7 @@ struct AsgdCoefficients {
 AsgdCoefficients asgd_coefficients(const Options& options, std::int64_t step);
 
 struct LionCoefficients {
-  double sign;          ///< of the gradient: -1 to maximize
+  double sign;          ///< multiplies the gradient: 1, or -1 to maximize
   double decay_factor;  ///< decoupled weight decay: multiplies the parameter
   double lr;
   double beta1;
@@ -64,7 +64,7 @@ struct LionCoefficients {
 LionCoefficients lion_coefficients(const Options& options, std::int64_t step);
 
 struct NadamCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
+  double sign;            ///< multiplies the gradient: 1, or -1 to maximize
   double l2_coefficient;  ///< weight decay that is added to the gradient
   double decay_factor;    ///< decoupled weight decay: multiplies the parameter
   double beta1;
@@ -78,7 +78,7 @@ struct NadamCoefficients {
 NadamCoefficients nadam_coefficients(const Options& options, std::int64_t step);
 
 struct RAdamCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
+  double sign;            ///< multiplies the gradient: 1, or -1 to maximize
   double l2_coefficient;  ///< weight decay that is added to the gradient
   double decay_factor;    ///< decoupled weight decay: multiplies the parameter
   double beta1;
@@ -91,7 +91,7 @@ struct RAdamCoefficients {
 RAdamCoefficients radam_coefficients(const Options& options, std::int64_t step);
 
 struct RmsPropCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
+  double sign;            ///< multiplies the gradient: 1, or -1 to maximize
   double l2_coefficient;  ///< weight decay that is added to the gradient
   double lr;
   double alpha;
@@ -103,7 +103,7 @@ struct RmsPropCoefficients {
 RmsPropCoefficients rmsprop_coefficients(const Options& options, std::int64_t step);
 
 struct RpropCoefficients {
-  double sign;        ///< of the gradient: -1 to maximize
+  double sign;        ///< multiplies the gradient: 1, or -1 to maximize
   double first_size;  ///< added to all step sizes: lr in the first update, in which they are 0
   double shrink;
   double grow;
@@ -114,7 +114,7 @@ struct RpropCoefficients {
 RpropCoefficients rprop_coefficients(const Options& options, std::int64_t step);
 
 struct LarsCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
+  double sign;            ///< multiplies the gradient: 1, or -1 to maximize
   double l2_coefficient;  ///< weight decay that is added to the gradient
   double lr;
   double momentum;

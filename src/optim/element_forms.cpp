@@ -130,111 +130,113 @@ void be_cautious(const TensorStack& directions, const List& gradients) {
 
 void update_adadelta_tensors(const TensorUpdate& update) {
   const LiveCoefficients<AdadeltaCoefficients> c(update, adadelta_coefficients);
-  change_unless_void(update, [&](const TensorUpdate& of) {
-    const List gradients = decayed_gradients(of, *c);
-    add_squares(of.states[0], gradients, c->rho);
-    const List steps = root_of_sum(of.states[1], c->eps);
-    at::_foreach_div_(steps, root_of_sum(of.states[0], c->eps));
+  change_unless_void(update, [&](const TensorUpdate& changed) {
+    const List gradients = decayed_gradients(changed, *c);
+    add_squares(changed.states[0], gradients, c->rho);
+    const List steps = root_of_sum(changed.states[1], c->eps);
+    at::_foreach_div_(steps, root_of_sum(changed.states[0], c->eps));
     at::_foreach_mul_(steps, gradients);
-    add_squares(of.states[1], steps, c->rho);
-    add_multiple(of.parameters, steps, -c.number(&AdadeltaCoefficients::lr));
+    add_squares(changed.states[1], steps, c->rho);
+    add_multiple(changed.parameters, steps, -c.number(&AdadeltaCoefficients::lr));
   });
 }
 
 void update_adamax_tensors(const TensorUpdate& update) {
   const LiveCoefficients<AdamaxCoefficients> c(update, adamax_coefficients);
-  change_unless_void(update, [&](const TensorUpdate& of) {
-    const List gradients = decayed_gradients(of, *c);
-    at::_foreach_lerp_(of.states[0], gradients, 1 - c->beta1);
+  change_unless_void(update, [&](const TensorUpdate& changed) {
+    const List gradients = decayed_gradients(changed, *c);
+    at::_foreach_lerp_(changed.states[0], gradients, 1 - c->beta1);
     const List magnitudes = at::_foreach_abs(gradients);
     at::_foreach_add_(magnitudes, c->eps);
-    at::_foreach_mul_(of.states[1], c->beta2);
-    at::_foreach_maximum_(of.states[1], magnitudes);
-    add_quotient(of.parameters, of.states[0], of.states[1], -c.number(&AdamaxCoefficients::step_size));
+    at::_foreach_mul_(changed.states[1], c->beta2);
+    at::_foreach_maximum_(changed.states[1], magnitudes);
+    add_quotient(changed.parameters, changed.states[0], changed.states[1], -c.number(&AdamaxCoefficients::step_size));
   });
 }
 
 void update_asgd_tensors(const TensorUpdate& update) {
   const LiveCoefficients<AsgdCoefficients> c(update, asgd_coefficients);
-  change_unless_void(update, [&](const TensorUpdate& of) {
-    const List gradients = decayed_gradients(of, *c);
-    multiply(of.parameters, c.number(&AsgdCoefficients::decay_factor));
-    add_multiple(of.parameters, gradients, -c.number(&AsgdCoefficients::step_size));
+  change_unless_void(update, [&](const TensorUpdate& changed) {
+    const List gradients = decayed_gradients(changed, *c);
+    multiply(changed.parameters, c.number(&AsgdCoefficients::decay_factor));
+    add_multiple(changed.parameters, gradients, -c.number(&AsgdCoefficients::step_size));
     if (c.chosen([](const auto& given) { return given.average_share == 1; })) {
-      at::_foreach_copy_(of.states[0], of.parameters);
+      at::_foreach_copy_(changed.states[0], changed.parameters);
     } else {
-      move_towards(of.states[0], of.parameters, c.number(&AsgdCoefficients::average_share));
+      move_towards(changed.states[0], changed.parameters, c.number(&AsgdCoefficients::average_share));
     }
   });
 }
 
 void update_lion_tensors(const TensorUpdate& update) {
   const LiveCoefficients<LionCoefficients> c(update, lion_coefficients);
-  change_unless_void(update, [&](const TensorUpdate& of) {
-    const List gradients = downhill(of);
-    const TensorStack directions = TensorStack::of(of.states[0]);
+  change_unless_void(update, [&](const TensorUpdate& changed) {
+    const List gradients = downhill(changed);
+    const TensorStack directions = TensorStack::of(changed.states[0]);
     at::_foreach_lerp_(directions.parts(), gradients, 1 - c->beta1);
     directions.rows().sign_();
     if (c->caution != 0) be_cautious(directions, gradients);
-    multiply(of.parameters, c.number(&LionCoefficients::decay_factor));
-    add_multiple(of.parameters, directions.parts(), -c.number(&LionCoefficients::lr));
-    at::_foreach_lerp_(of.states[0], gradients, 1 - c->beta2);
+    multiply(changed.parameters, c.number(&LionCoefficients::decay_factor));
+    add_multiple(changed.parameters, directions.parts(), -c.number(&LionCoefficients::lr));
+    at::_foreach_lerp_(changed.states[0], gradients, 1 - c->beta2);
   });
 }
 
 void update_nadam_tensors(const TensorUpdate& update) {
   const LiveCoefficients<NadamCoefficients> c(update, nadam_coefficients);
-  change_unless_void(update, [&](const TensorUpdate& of) {
-    const List gradients = decayed_gradients(of, *c);
-    at::_foreach_lerp_(of.states[0], gradients, 1 - c->beta1);
-    add_squares(of.states[1], gradients, c->beta2);
-    const List denominators = root_plus(quotients(of.states[1], c.number(&NadamCoefficients::correction2)), c->eps);
-    multiply(of.parameters, c.number(&NadamCoefficients::decay_factor));
-    add_quotient(of.parameters, gradients, denominators, -c.number(&NadamCoefficients::gradient_step));
-    add_quotient(of.parameters, of.states[0], denominators, -c.number(&NadamCoefficients::mean_step));
+  change_unless_void(update, [&](const TensorUpdate& changed) {
+    const List gradients = decayed_gradients(changed, *c);
+    at::_foreach_lerp_(changed.states[0], gradients, 1 - c->beta1);
+    add_squares(changed.states[1], gradients, c->beta2);
+    const List denominators =
+        root_plus(quotients(changed.states[1], c.number(&NadamCoefficients::correction2)), c->eps);
+    multiply(changed.parameters, c.number(&NadamCoefficients::decay_factor));
+    add_quotient(changed.parameters, gradients, denominators, -c.number(&NadamCoefficients::gradient_step));
+    add_quotient(changed.parameters, changed.states[0], denominators, -c.number(&NadamCoefficients::mean_step));
   });
 }
 
 void update_radam_tensors(const TensorUpdate& update) {
   const LiveCoefficients<RAdamCoefficients> c(update, radam_coefficients);
-  change_unless_void(update, [&](const TensorUpdate& of) {
-    const List gradients = decayed_gradients(of, *c);
-    at::_foreach_lerp_(of.states[0], gradients, 1 - c->beta1);
-    add_squares(of.states[1], gradients, c->beta2);
-    multiply(of.parameters, c.number(&RAdamCoefficients::decay_factor));
+  change_unless_void(update, [&](const TensorUpdate& changed) {
+    const List gradients = decayed_gradients(changed, *c);
+    at::_foreach_lerp_(changed.states[0], gradients, 1 - c->beta1);
+    add_squares(changed.states[1], gradients, c->beta2);
+    multiply(changed.parameters, c.number(&RAdamCoefficients::decay_factor));
     const Number step_size = c.number(&RAdamCoefficients::step_size);
     if (c.chosen([](const auto& given) { return given.is_rectified; })) {
-      add_quotient(of.parameters, of.states[0], root_plus(of.states[1], c->eps), -step_size);
+      add_quotient(changed.parameters, changed.states[0], root_plus(changed.states[1], c->eps), -step_size);
     } else {
-      add_multiple(of.parameters, of.states[0], -step_size);
+      add_multiple(changed.parameters, changed.states[0], -step_size);
     }
   });
 }
 
 void update_rmsprop_tensors(const TensorUpdate& update) {
   const LiveCoefficients<RmsPropCoefficients> c(update, rmsprop_coefficients);
-  change_unless_void(update, [&](const TensorUpdate& of) {
-    const List gradients = decayed_gradients(of, *c);
-    add_squares(of.states[0], gradients, c->alpha);
-    List variances = of.states[0];
+  change_unless_void(update, [&](const TensorUpdate& changed) {
+    const List gradients = decayed_gradients(changed, *c);
+    add_squares(changed.states[0], gradients, c->alpha);
+    List variances = changed.states[0];
     if (c->is_centered) {
-      at::_foreach_lerp_(of.states[1], gradients, 1 - c->alpha);
-      variances = at::_foreach_addcmul(of.states[0], of.states[1], of.states[1], -1);
+      at::_foreach_lerp_(changed.states[1], gradients, 1 - c->alpha);
+      variances = at::_foreach_addcmul(changed.states[0], changed.states[1], changed.states[1], -1);
       at::_foreach_clamp_min_(variances, 0);  // rounding may have made them negative
     }
     const List denominators = root_plus(variances, c->eps);
     const Number lr = c.number(&RmsPropCoefficients::lr);
-    if (c->momentum == 0) return add_quotient(of.parameters, gradients, denominators, -lr);
-    const List& velocity = of.states[c->is_centered ? 2 : 1];
+    if (c->momentum == 0) return add_quotient(changed.parameters, gradients, denominators, -lr);
+    const List& velocity = changed.states[c->is_centered ? 2 : 1];
     at::_foreach_mul_(velocity, c->momentum);
     at::_foreach_addcdiv_(velocity, gradients, denominators, 1);
-    add_multiple(of.parameters, velocity, -lr);
+    add_multiple(changed.parameters, velocity, -lr);
   });
 }
 
 void update_rprop_tensors(const TensorUpdate& update) {
   const LiveCoefficients<RpropCoefficients> c(update, rprop_coefficients);
-  const double first_size = c.chosen([](const auto& of) { return of.first_size; });  // lr in the first update alone
+  const double first_size =
+      c.chosen([](const auto& coefficients) { return coefficients.first_size; });  // lr in the first update, then 0
   const TensorStack gradients = TensorStack::of(update.gradients);
   const TensorStack previous = TensorStack::of(update.states[0]);
   const TensorStack sizes = TensorStack::of(update.states[1]);
@@ -267,31 +269,31 @@ void update_lamb_tensors(const TensorUpdate& update) {
   const Options& options = *update.options;
   const LiveCoefficients<LambCoefficients> c(update, lamb_coefficients);
   const bool adapts = options.at("weight_decay") != 0 || options.at("always_adapt") != 0;
-  change_unless_void(update, [&](const TensorUpdate& of) {
-    List gradients = downhill(of);
+  change_unless_void(update, [&](const TensorUpdate& changed) {
+    List gradients = downhill(changed);
     if (options.at("max_grad_norm") != 0) {
       const at::Tensor divisor = (update.gradient_norm / options.at("max_grad_norm")).clamp_min_(1.0);
       gradients = at::_foreach_div(gradients, divisor.to(gradients.front().scalar_type()));
     }
-    at::_foreach_mul_(of.states[0], c->beta1);
-    at::_foreach_add_(of.states[0], gradients, c->gradient_share);
-    add_squares(of.states[1], gradients, c->beta2);
-    const List denominators = at::_foreach_sqrt(of.states[1]);
+    at::_foreach_mul_(changed.states[0], c->beta1);
+    at::_foreach_add_(changed.states[0], gradients, c->gradient_share);
+    add_squares(changed.states[1], gradients, c->beta2);
+    const List denominators = at::_foreach_sqrt(changed.states[1]);
     divide(denominators, c.number(&LambCoefficients::root_correction2));
     at::_foreach_add_(denominators, c->eps);
-    const TensorStack directions = TensorStack::of(of.states[0]);
+    const TensorStack directions = TensorStack::of(changed.states[0]);
     divide({directions.rows()}, c.number(&LambCoefficients::correction1));
     at::_foreach_div_(directions.parts(), denominators);
-    if (c->l2_coefficient != 0) at::_foreach_add_(directions.parts(), of.parameters, c->l2_coefficient);
+    if (c->l2_coefficient != 0) at::_foreach_add_(directions.parts(), changed.parameters, c->l2_coefficient);
     if (adapts) {
       const Number size_of_decay(update, [](const Options& given, std::int64_t step) {
         return std::abs(lamb_coefficients(given, step).decay_factor);
       });
-      scale_parts(directions, factors_of_lamb(options, product(at::stack(norms_of(of.parameters)), size_of_decay),
+      scale_parts(directions, factors_of_lamb(options, product(at::stack(norms_of(changed.parameters)), size_of_decay),
                                               at::stack(norms_of(directions.parts()))));
     }
-    multiply(of.parameters, c.number(&LambCoefficients::decay_factor));
-    add_multiple(of.parameters, directions.parts(), -c.number(&LambCoefficients::step_size));
+    multiply(changed.parameters, c.number(&LambCoefficients::decay_factor));
+    add_multiple(changed.parameters, directions.parts(), -c.number(&LambCoefficients::step_size));
   });
 }
 

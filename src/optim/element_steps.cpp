@@ -32,8 +32,8 @@ void follow(const std::byte* parameters, float* masters, std::int64_t count, con
 }
 
 template <class T>
-LOCKSTEP_INLINE void scale(T* to, const T* from, std::int64_t count, T factor) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] * factor;
+LOCKSTEP_INLINE void scale(T* target, const T* from, std::int64_t count, T factor) {
+  for (std::int64_t i = 0; i < count; ++i) target[i] = from[i] * factor;
 }
 
 /// A NaN stays.
@@ -75,7 +75,7 @@ void Optimizer::step_by(const TensorRule& rule, Changes changes) {
   update_elements(rule.elements, changes);
 }
 
-/// For every parameter that has a gradient, after count_step.
+/// The coefficients for every parameter that has a gradient, after count_step.
 void Optimizer::compute_coefficients(const ElementRule& rule) {
   std::size_t last_group = groups_.size();
   std::int64_t last_step = 0;
@@ -101,7 +101,7 @@ void Optimizer::update_elements(const ElementRule& rule, Changes changes) {
   });
 }
 
-/// What any group needs.
+/// The options that any group needs.
 Needs Optimizer::needs_of(const TensorRule& rule) const {
   Needs all;
   for (const ParamGroup& group : groups_) {
@@ -130,7 +130,7 @@ void Optimizer::adapt_to_norm(const TensorRule& rule, Changes changes) {
 }
 
 void Optimizer::adapt_to_sums(const TensorRule& rule, Changes changes) {
-  const std::span<const Block> blocks = parameters_->blocks();
+  const std::span<const FlatBlock> blocks = parameters_->blocks();
   const PieceNumbers pieces(blocks);
   std::vector<double> values(pieces.count() * Sums().size());  // one row for each sum
   const auto row = [&](std::size_t k) { return std::span(values).subspan(k * pieces.count(), pieces.count()); };
@@ -166,7 +166,7 @@ void Optimizer::visit_ranges(Changes changes, bool is_last, const Visit& visit) 
   const bool may_join = is_last && !std::holds_alternative<TensorRule>(rule_->kind);
   parameters_->visit_gradients(
       [&](const GradientPiece& given) {
-        const Block& block = parameters_->blocks()[given.block];
+        const FlatBlock& block = parameters_->blocks()[given.block];
         const GradientChange& change = changes[group_of_[given.block][given.segment]];
         const bool is_taken_as_is = may_join && change.is_none() && !block.is_half();
         for_each_part(given, is_taken_as_is ? given.count : kPieceElements, size_of(block.dtype),
@@ -184,7 +184,7 @@ void Optimizer::visit_ranges(Changes changes, bool is_last, const Visit& visit) 
 template <class T, class Visit>
 void Optimizer::visit_range(const GradientPiece& piece, const GradientChange& change, bool is_last,
                             const Visit& visit) {
-  const Block& block = parameters_->blocks()[piece.block];
+  const FlatBlock& block = parameters_->blocks()[piece.block];
   const std::int64_t begin = block.segments[piece.segment].offset + piece.begin;
   std::array<T*, kMaxStates> state{};
   for (std::size_t slot = 0; slot < state_names_.size() && !rule_->is_whole(); ++slot) {
@@ -211,17 +211,17 @@ void Optimizer::visit_range(const GradientPiece& piece, const GradientChange& ch
   }
 }
 
-void Optimizer::widen_parameter(const std::byte* from, float* to, const GradientPiece& piece) const {
+void Optimizer::widen_parameter(const std::byte* from, float* target, const GradientPiece& piece) const {
   const HalfFormat format = half_format(parameters_->blocks()[piece.block].dtype);
-  if (half_.has_masters) return follow(from, to, piece.count, format);
-  format.widen(from, to, static_cast<std::size_t>(piece.count));
+  if (half_.has_masters) return follow(from, target, piece.count, format);
+  format.widen(from, target, static_cast<std::size_t>(piece.count));
 }
 
-void Optimizer::round_parameter(const float* from, std::byte* to, const GradientPiece& piece) const {
+void Optimizer::round_parameter(const float* from, std::byte* target, const GradientPiece& piece) const {
   if (half_.rounds_stochastically) {
-    return kernels::round_stochastically(from, to, piece.count, piece.begin, key_of(piece.block, piece.segment));
+    return kernels::round_stochastically(from, target, piece.count, piece.begin, key_of(piece.block, piece.segment));
   }
-  half_format(parameters_->blocks()[piece.block].dtype).narrow(from, to, static_cast<std::size_t>(piece.count));
+  half_format(parameters_->blocks()[piece.block].dtype).narrow(from, target, static_cast<std::size_t>(piece.count));
 }
 
 }  // namespace lockstep::optim

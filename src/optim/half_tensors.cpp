@@ -87,11 +87,11 @@ std::vector<at::Tensor> Optimizer::masters_of(std::size_t block, const std::vect
   const at::TensorOptions options = halves.front().options().dtype(at::kFloat).requires_grad(false);
   std::vector<at::Tensor> masters;
   for (const std::size_t segment : segments) {
-    const Segment& of = parameters_->blocks()[block].segments[segment];
+    const Segment& range = parameters_->blocks()[block].segments[segment];
     std::byte* const values = state_of(block, segment, rule_states_).value().values;
     masters.push_back(at::from_blob(
-        values + of.own_begin * static_cast<std::int64_t>(sizeof(float)), {of.own_end - of.own_begin}, [](void*) {},
-        options, options.device()));
+        values + range.own_begin * static_cast<std::int64_t>(sizeof(float)), {range.own_end - range.own_begin},
+        [](void*) {}, options, options.device()));
   }
   return masters;
 }
@@ -123,16 +123,17 @@ void Optimizer::step_halves(std::size_t block, const std::vector<std::size_t>& s
   for (const std::size_t segment : segments) all.push_back(tensors.flat_parameter(block, segment));
   auto next = segments.begin();
   for (const std::vector<at::Tensor>& halves : divided_for_stacks(all)) {
-    const std::vector<std::size_t> of(next, next + std::ssize(halves));
+    const std::vector<std::size_t> chosen_segments(next, next + std::ssize(halves));
     next += std::ssize(halves);
     std::vector<at::Tensor> gradients;
-    for (const std::size_t segment : of) gradients.push_back(tensors.flat_gradient(block, segment));
+    for (const std::size_t segment : chosen_segments) gradients.push_back(tensors.flat_gradient(block, segment));
     const TensorStack wide_gradients = TensorStack::of(gradients, at::kFloat);
-    const TensorStack wide = widened(block, of, halves);
+    const TensorStack wide = widened(block, chosen_segments, halves);
     TensorUpdate chunk = update;
-    for (std::size_t i = 0; i < of.size(); ++i) add_to(chunk, block, of[i], wide.parts()[i], wide_gradients.parts()[i]);
+    for (std::size_t i = 0; i < chosen_segments.size(); ++i)
+      add_to(chunk, block, chosen_segments[i], wide.parts()[i], wide_gradients.parts()[i]);
     change_and_update(chunk);
-    narrow(block, of, wide, halves);
+    narrow(block, chosen_segments, wide, halves);
   }
 }
 

@@ -31,9 +31,9 @@ LOCKSTEP_INLINE void update_moments(T* __restrict mean, T* __restrict square, co
   }
 }
 
-/// What would be subtracted if lr were 1 and nothing adapted.
+/// The step that would be subtracted if lr were 1 and nothing adapted.
 template <class T>
-LOCKSTEP_INLINE void direction(T* __restrict to, const T* __restrict parameter, const T* __restrict mean,
+LOCKSTEP_INLINE void direction(T* __restrict target, const T* __restrict parameter, const T* __restrict mean,
                                const T* __restrict square, std::int64_t count, const LambCoefficients& c) {
   const auto correction1 = static_cast<T>(c.correction1);
   const auto root_correction2 = static_cast<T>(c.root_correction2);
@@ -41,7 +41,7 @@ LOCKSTEP_INLINE void direction(T* __restrict to, const T* __restrict parameter, 
   const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
   for (std::int64_t i = 0; i < count; ++i) {
     const T denominator = std::sqrt(square[i]) / root_correction2 + eps;
-    to[i] = mean[i] / correction1 / denominator + l2_coefficient * parameter[i];
+    target[i] = mean[i] / correction1 / denominator + l2_coefficient * parameter[i];
   }
 }
 

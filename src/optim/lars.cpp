@@ -103,14 +103,14 @@ LarsCoefficients lars_coefficients(const Options& options, std::int64_t step) {
           .l2_coefficient = terms.l2_coefficient,
           .lr = options.at("lr"),
           .momentum = options.at("momentum"),
-          .gradient_share = step == 1 ? 1 : 1 - options.at("dampening"),  // as in sgd
+          .gradient_share = step == 1 ? 1 : 1 - options.at("dampening"),  // same as in SGD
           .is_nesterov = options.at("nesterov") != 0,
           .has_joint_norm = options.at("joint_norm") != 0};
 }
 
 namespace {
 
-/// What both rules read.
+/// The options that both rules read.
 Options read_common(const Section& optim) {
   Options options;
   read_momentum(optim, options);

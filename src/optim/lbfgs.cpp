@@ -23,7 +23,7 @@ namespace lockstep::optim {
 
 namespace {
 
-constexpr std::int64_t kMaxTries = 25;  // of one line search
+constexpr std::int64_t kMaxTries = 25;  // maximum evaluations in one line search
 
 class Lbfgs {
  public:
@@ -35,32 +35,32 @@ class Lbfgs {
         last_gradient_(step.state(kLastGradient)) {}
 
   void run() {
-    at_ = step_->evaluate();
+    point_ = step_->evaluate();
     if (!std::isfinite(step_->so_far().grad_norm)) return;
     const auto max_iterations = static_cast<std::int64_t>(options_->at("max_iter"));
-    for (std::int64_t i = 1; i <= max_iterations && std::isfinite(at_.loss) && choose_direction(); ++i) {
-      const ClosureStep::Measure measures[] = {{&at_.gradient, &direction_}, {&direction_}};
+    for (std::int64_t i = 1; i <= max_iterations && std::isfinite(point_.loss) && choose_direction(); ++i) {
+      const ClosureStep::Measure measures[] = {{&point_.gradient, &direction_}, {&direction_}};
       const std::vector<double> measured = step_->measure(measures);
       const double slope = measured[0];
       largest_ = measured[1];
       if (!(slope <= -option("tolerance_change"))) return;
-      const double last_loss = at_.loss;
+      const double last_loss = point_.loss;
       if (option("strong_wolfe") != 0) {
         search(slope);
       } else {
         step_->move_to(step_->position(), length(), direction_);
         if (i == max_iterations) return;  // the next step evaluates here
-        at_ = step_->evaluate();
+        point_ = step_->evaluate();
       }
       const bool is_still = largest_ * std::abs(length()) <= option("tolerance_change");
-      const bool is_level = std::abs(at_.loss - last_loss) < option("tolerance_change");
+      const bool is_level = std::abs(point_.loss - last_loss) < option("tolerance_change");
       if (is_still || is_level || evaluations_left() <= 0) return;
     }
   }
 
  private:
   double option(const char* name) const { return options_->at(name); }
-  /// Of the last step, in units of direction_.
+  /// The length of the last step, in units of direction_.
   double& length() { return step_->numbers().at("t"); }
   std::int64_t evaluations_left() const {
     const auto given = static_cast<std::int64_t>(option("max_eval"));
@@ -73,38 +73,38 @@ class Lbfgs {
     const bool is_first = step_->numbers().at("n_iter") == 0;
     std::optional<Curvature> found;
     if (!is_first) {
-      found = {.step = product(direction_, length()), .change = sum(at_.gradient, -1, last_gradient_)};
+      found = {.step = product(direction_, length()), .change = sum(point_.gradient, -1, last_gradient_)};
     }
-    const Vector of_signs = is_first ? signs(at_.gradient) : Vector();
-    std::vector<ClosureStep::Measure> measures = {{&at_.gradient}};
-    if (is_first) measures.push_back({&at_.gradient, &of_signs});
+    const Vector of_signs = is_first ? signs(point_.gradient) : Vector();
+    std::vector<ClosureStep::Measure> measures = {{&point_.gradient}};
+    if (is_first) measures.push_back({&point_.gradient, &of_signs});
     const std::size_t own = measures.size();
-    history_.ask(measures, at_.gradient, found);
+    history_.ask(measures, point_.gradient, found);
     const std::vector<double> measured = step_->measure(measures);
     if (measured[0] <= option("tolerance_grad")) return false;
     ++step_->numbers().at("n_iter");
-    assign(direction_, history_.downhill(std::span(measured).subspan(own), at_.gradient, found));
-    assign(last_gradient_, at_.gradient);
+    assign(direction_, history_.downhill(std::span(measured).subspan(own), point_.gradient, found));
+    assign(last_gradient_, point_.gradient);
     length() = option("lr");
     if (is_first) length() *= std::min(1.0, 1 / measured[1]);
     return true;
   }
 
-  /// To where the loss along the direction is low and flat enough.
+  /// Searches to where the loss along the direction is low and flat enough.
   void search(double slope) {
     const Vector start = step_->position();
-    const auto at = [&](double length) {
+    const auto trial_at = [&](double length) {
       step_->move_to(start, length, direction_);
-      ClosureStep::Point point = step_->evaluate();
+      ClosureStep::LossPoint point = step_->evaluate();
       const double trial_slope = step_->dot(point.gradient, direction_);
-      return Trial{.at = length, .point = std::move(point), .slope = trial_slope};
+      return Trial{.length = length, .point = std::move(point), .slope = trial_slope};
     };
     Trial found = search_line(
-        at, {.at = 0, .point = at_, .slope = slope}, length(),
+        trial_at, {.length = 0, .point = point_, .slope = slope}, length(),
         {.tolerance = option("tolerance_change") / largest_, .max_tries = std::min(kMaxTries, evaluations_left())});
-    step_->move_to(start, found.at, direction_);
-    length() = found.at;
-    at_ = std::move(found.point);
+    step_->move_to(start, found.length, direction_);
+    length() = found.length;
+    point_ = std::move(found.point);
   }
 
   ClosureStep* step_;
@@ -112,7 +112,7 @@ class Lbfgs {
   LbfgsHistory history_;
   Vector direction_;
   Vector last_gradient_;
-  ClosureStep::Point at_;
+  ClosureStep::LossPoint point_;
   double largest_ = 0;  // magnitude in the direction
 };
 

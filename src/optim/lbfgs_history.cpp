@@ -10,9 +10,9 @@ namespace {
 
 using Measure = ClosureStep::Measure;
 
-constexpr double kMinCurvature = 1e-10;  // of a step that is learnt from
+constexpr double kMinCurvature = 1e-10;  // steps of less curvature are not added to the history
 
-/// Without the first row and the first column.
+/// The matrix without the first row and the first column.
 void drop_first(std::vector<std::vector<double>>& matrix) {
   matrix.erase(matrix.begin());
   for (auto& row : matrix) row.erase(row.begin());
@@ -54,8 +54,8 @@ void LbfgsHistory::form_products() {
     }
   }
   const std::vector<double> measured = measures.empty() ? std::vector<double>() : step_->measure(measures);
-  *products_ = {.of_both = Matrix(count, std::vector<double>(count)),
-                .of_changes = Matrix(count, std::vector<double>(count))};
+  *products_ = {.of_both = SquareMatrix(count, std::vector<double>(count)),
+                .of_changes = SquareMatrix(count, std::vector<double>(count))};
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t j = 0; j < count; ++j) {
       products_->of_both[i][j] = measured[2 * (i * count + j)];
@@ -80,13 +80,14 @@ void LbfgsHistory::ask(std::vector<Measure>& measures, const Vector& gradient,
 
 Vector LbfgsHistory::downhill(std::span<const double> measured, const Vector& gradient,
                               const std::optional<Curvature>& found) {
-  std::vector<Answers> answers;
-  for (std::size_t at = 0; at < measured.size(); at += found ? 5 : 2) {
-    Answers& of_pair = answers.emplace_back(Answers{.step_slope = measured[at], .change_slope = measured[at + 1]});
+  std::vector<PairProducts> answers;
+  for (std::size_t position = 0; position < measured.size(); position += found ? 5 : 2) {
+    PairProducts& of_pair =
+        answers.emplace_back(PairProducts{.step_slope = measured[position], .change_slope = measured[position + 1]});
     if (!found) continue;
-    of_pair.step_by_change = measured[at + 2];
-    of_pair.change_by_change = measured[at + 3];
-    of_pair.change_by_step = measured[at + 4];
+    of_pair.step_by_change = measured[position + 2];
+    of_pair.change_by_change = measured[position + 3];
+    of_pair.change_by_step = measured[position + 4];
   }
   if (found && !(answers.back().step_by_change > kMinCurvature)) {
     answers.pop_back();
@@ -99,8 +100,8 @@ Vector LbfgsHistory::downhill(std::span<const double> measured, const Vector& gr
 }
 
 /// @param answers  about the pairs that stay, and then about `found`
-void LbfgsHistory::learn(const Curvature& found, std::span<const Answers> answers) {
-  if (answers.size() == pairs_.size()) {  // over the oldest
+void LbfgsHistory::learn(const Curvature& found, std::span<const PairProducts> answers) {
+  if (answers.size() == pairs_.size()) {  // the oldest is replaced
     pairs_.erase(pairs_.begin());
     drop_first(products_->of_both);
     drop_first(products_->of_changes);
@@ -122,18 +123,18 @@ void LbfgsHistory::learn(const Curvature& found, std::span<const Answers> answer
 }
 
 /// The two loops over the history, on products alone; then one sum of vectors.
-Vector LbfgsHistory::direction(const Vector& gradient, std::span<const Answers> answers) const {
+Vector LbfgsHistory::direction(const Vector& gradient, std::span<const PairProducts> answers) const {
   const std::size_t count = pairs_.size();
-  const Matrix& of_both = products_->of_both;
-  const Matrix& of_changes = products_->of_changes;
-  std::vector<double> coefficients(count);  // of the changes, in what the gradient comes to in the first loop
+  const SquareMatrix& of_both = products_->of_both;
+  const SquareMatrix& of_changes = products_->of_changes;
+  std::vector<double> coefficients(count);  // coefficients of the changes in the result of the first loop
   for (std::size_t i = count; i-- > 0;) {
     double product = -answers[i].step_slope;
     for (std::size_t j = i + 1; j < count; ++j) product -= coefficients[j] * of_both[i][j];
     coefficients[i] = product / of_both[i][i];
   }
   const double scale = count == 0 ? 1 : of_both.back().back() / of_changes.back().back();
-  std::vector<double> steps(count);  // of the steps, in the direction
+  std::vector<double> steps(count);  // coefficients of the steps in the direction
   for (std::size_t i = 0; i < count; ++i) {
     double product = -answers[i].change_slope;
     for (std::size_t j = 0; j < count; ++j) product -= coefficients[j] * of_changes[i][j];

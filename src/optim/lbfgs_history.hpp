@@ -20,7 +20,7 @@ struct Curvature {
   Vector change;
 };
 
-/// Of the last steps, and of what they did to the gradient: what is known of the curvature.
+/// The history of the last steps, and of what they did to the gradient: what is known of the curvature.
 ///
 /// Directions are found from the products of all these vectors with each other and with the gradient, so that one
 /// collective brings all that an iteration has to know. Products are kept from step to step; they are formed again
@@ -30,7 +30,7 @@ class LbfgsHistory {
   /// Collective.
   explicit LbfgsHistory(ClosureStep& step);
 
-  /// What `downhill` must know, after what `measures` already requests.
+  /// The measures that `downhill` must know, after what `measures` already requests.
   /// @param gradient  where the search is now; outlives the measures, as `found` does
   /// @param found     on the way there
   void ask(std::vector<ClosureStep::Measure>& measures, const Vector& gradient,
@@ -40,16 +40,16 @@ class LbfgsHistory {
   Vector downhill(std::span<const double> measured, const Vector& gradient, const std::optional<Curvature>& found);
 
  private:
-  using Matrix = std::vector<std::vector<double>>;
+  using SquareMatrix = std::vector<std::vector<double>>;
   struct Products {
-    Matrix of_both;     // [i][j] step i . change j, oldest first
-    Matrix of_changes;  // [i][j] change i . change j
+    SquareMatrix of_both;     // [i][j] step i . change j, oldest first
+    SquareMatrix of_changes;  // [i][j] change i . change j
   };
   /// About one pair.
-  struct Answers {
+  struct PairProducts {
     double step_slope;    // step . gradient
     double change_slope;  // change . gradient
-    // What was found, times this pair.
+    // The values that were found, times this pair.
     double step_by_change = 0;  // step of this, change of that
     double change_by_change = 0;
     double change_by_step = 0;
@@ -57,13 +57,13 @@ class LbfgsHistory {
 
   void take(std::int64_t learnt);
   void form_products();
-  void learn(const Curvature& found, std::span<const Answers> answers);
-  Vector direction(const Vector& gradient, std::span<const Answers> answers) const;
+  void learn(const Curvature& found, std::span<const PairProducts> answers);
+  Vector direction(const Vector& gradient, std::span<const PairProducts> answers) const;
 
   ClosureStep* step_;
   std::int64_t size_;
   std::vector<Curvature> pairs_;  // oldest first
-  Products* products_;            // of pairs_, in the step's memo
+  Products* products_;            // products of pairs_, kept in the memo of step_
 };
 
 }  // namespace lockstep::optim

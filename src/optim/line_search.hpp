@@ -10,9 +10,9 @@ namespace lockstep::optim {
 
 /// A point on the line of search.
 struct Trial {
-  double at = 0;  ///< in units of the direction
-  ClosureStep::Point point;
-  double slope = 0;  ///< of the loss along the direction
+  double length = 0;  ///< multiple of the direction
+  ClosureStep::LossPoint point;
+  double slope = 0;  ///< slope of the loss along the direction
 };
 
 struct LineSearchOptions {
@@ -20,13 +20,13 @@ struct LineSearchOptions {
   std::int64_t max_tries = 0;  ///< maximum number of evaluations, but always one
 };
 
-/// Where the strong Wolfe conditions hold, or the lowest point that was found. A loss that is not a number counts as
-/// too high.
+/// The point where the strong Wolfe conditions hold, or the lowest point that was found. A loss that is not a number
+/// counts as too high.
 /// @param evaluate  at a place on the line
 /// @param start     at 0, with a negative slope
 /// @param first     where to look first
 /// Source: Nocedal and Wright, Numerical Optimization, algorithms 3.5 and 3.6.
-Trial search_line(const std::function<Trial(double at)>& evaluate, Trial start, double first,
+Trial search_line(const std::function<Trial(double length)>& evaluate, Trial start, double first,
                   const LineSearchOptions& options);
 
 }  // namespace lockstep::optim

@@ -15,15 +15,15 @@ LiveNumbers::LiveNumbers(at::Device device)
                                : at::zeros({kMaxNumbers}, at::TensorOptions().dtype(at::kDouble).pinned_memory(true))) {
 }
 
-at::Tensor LiveNumbers::number(Value value) {
-  const auto at = static_cast<std::int64_t>(numbers_.size());
-  if (at == kMaxNumbers) throw std::runtime_error("the step has too many numbers that change");
-  on_host_.mutable_data_ptr<double>()[at] = value();
+at::Tensor LiveNumbers::number(NumberSource value) {
+  const auto position = static_cast<std::int64_t>(numbers_.size());
+  if (position == kMaxNumbers) throw std::runtime_error("the step has too many numbers that change");
+  on_host_.mutable_data_ptr<double>()[position] = value();
   numbers_.push_back(std::move(value));
-  return on_device_.select(0, at);
+  return on_device_.select(0, position);
 }
 
-void LiveNumbers::fixed(Value value) {
+void LiveNumbers::fixed(NumberSource value) {
   const double recorded = value();
   fixed_.push_back({std::move(value), recorded});
 }

@@ -19,19 +19,19 @@ namespace lockstep::optim {
 /// What a step depends on and cannot read there is declared as fixed: if it changes, the step must be recorded again.
 class LiveNumbers {
  public:
-  using Value = std::function<double()>;
+  using NumberSource = std::function<double()>;
 
   static constexpr std::int64_t kMaxNumbers = 16384;
 
-  /// Before the recording, whose memory would not be written by the host.
+  /// Created before the recording, whose memory would not be written by the host.
   explicit LiveNumbers(at::Device device);
 
   /// While the step is recorded.
   /// @param value  computes the number for the step at hand, now and in every refresh; whatever it uses outlives this
   /// @return  [] float64 on the device
   /// @throws std::runtime_error  there are kMaxNumbers
-  at::Tensor number(Value value);
-  void fixed(Value value);
+  at::Tensor number(NumberSource value);
+  void fixed(NumberSource value);
   /// How many numbers and fixed ones were declared.
   std::size_t size() const noexcept { return numbers_.size() + fixed_.size(); }
 
@@ -42,31 +42,31 @@ class LiveNumbers {
 
  private:
   struct Fixed {
-    Value value;
+    NumberSource value;
     double recorded = 0;
   };
 
   at::Tensor on_device_;  // [kMaxNumbers] float64
   at::Tensor on_host_;    // the same, pinned
   std::optional<c10::Event> copied_;
-  std::vector<Value> numbers_;
+  std::vector<NumberSource> numbers_;
   std::vector<Fixed> fixed_;
 };
 
 /// The numbers of one TensorUpdate in a captured step, as functions of its options and its count.
 class LiveUpdate {
  public:
-  using Value = std::function<double(const Options& options, std::int64_t step)>;
+  using UpdateNumber = std::function<double(const Options& options, std::int64_t step)>;
 
   /// @param options, step  outlive `numbers`
   LiveUpdate(LiveNumbers& numbers, const Options& options, const std::int64_t& step)
       : numbers_(&numbers), options_(&options), step_(&step) {}
 
-  at::Tensor number(Value value) const {
+  at::Tensor number(UpdateNumber value) const {
     return numbers_->number(
         [value = std::move(value), options = options_, step = step_] { return value(*options, *step); });
   }
-  void fixed(Value value) const {
+  void fixed(UpdateNumber value) const {
     numbers_->fixed([value = std::move(value), options = options_, step = step_] { return value(*options, *step); });
   }
   /// Every option but lr, which the forms read as a live number.
@@ -83,7 +83,7 @@ class LiveUpdate {
 class Number {
  public:
   /// @param value  gives it for the update's options and count
-  Number(const TensorUpdate& update, const LiveUpdate::Value& value)
+  Number(const TensorUpdate& update, const LiveUpdate::UpdateNumber& value)
       : plain_(value(*update.options, update.step)),
         live_(update.live != nullptr ? update.live->number(value) : at::Tensor()) {}
 
@@ -107,7 +107,7 @@ class LiveCoefficients {
   LiveCoefficients(const TensorUpdate& update, Compute compute)
       : update_(&update), compute_(compute), plain_(compute(*update.options, update.step)) {}
 
-  /// What does not change, or follows from options other than lr.
+  /// A number that does not change, or follows from options other than lr.
   const Named* operator->() const noexcept { return &plain_; }
   const Named& operator*() const noexcept { return plain_; }
   Number number(double Named::*member) const {

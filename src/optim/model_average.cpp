@@ -19,7 +19,7 @@ namespace {
 
 using NamedBuffer = ModelAverage::NamedBuffer;
 
-void require_supported(const Block& block) {
+void require_supported(const FlatBlock& block) {
   if (block.dtype == DType::float32 || block.dtype == DType::float64 || block.is_half()) return;
   const std::string name = block.segments.empty() ? "?" : block.segments.front().name;
   throw ConfigError("ema.kind: parameter '" + name + "' is " + std::string(name_of(block.dtype)) +
@@ -53,7 +53,7 @@ NamedBuffer* find(std::vector<NamedBuffer>& buffers, const NamedBuffer& like) {
 ModelAverage::ModelAverage(const AverageRule& rule, const AverageOptions& options, FlatParameters& parameters,
                            Buffers buffers)
     : rule_(&rule), options_(options), parameters_(&parameters), buffers_(std::move(buffers)) {
-  for (const Block& block : parameters.blocks()) require_supported(block);
+  for (const FlatBlock& block : parameters.blocks()) require_supported(block);
   choose_parameters();
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
     average_.push_back(parameters.allocate(static_cast<std::size_t>(parameters.blocks()[b].count) * size_of(dtype(b))));
@@ -64,7 +64,7 @@ DType ModelAverage::dtype(std::size_t block) const { return kernels::average_typ
 
 void ModelAverage::choose_parameters() {
   bool is_any = false;
-  for (const Block& block : parameters_->blocks()) {
+  for (const FlatBlock& block : parameters_->blocks()) {
     std::vector<char>& chosen = is_averaged_.emplace_back();
     for (const Segment& segment : block.segments) {
       chosen.push_back(options_.names.empty() || cover_name(options_.names, segment.name) ? 1 : 0);
@@ -105,7 +105,7 @@ void ModelAverage::update() {
 template <class Visit>
 void ModelAverage::visit_own(const Visit& visit) {
   for_each_own([&](std::size_t b, std::size_t s) {
-    const Block& block = parameters_->blocks()[b];
+    const FlatBlock& block = parameters_->blocks()[b];
     const Segment& segment = block.segments[s];
     const auto begin = static_cast<std::size_t>(segment.offset + segment.own_begin);
     visit(block.dtype, average_[b].get() + begin * size_of(dtype(b)), block.parameters + begin * size_of(block.dtype),
@@ -127,10 +127,11 @@ at::Tensor ModelAverage::flat_average(std::size_t block, std::size_t segment) co
 /// [own_end - own_begin]
 at::Tensor ModelAverage::flat_parameter(std::size_t block, std::size_t segment) const {
   if (parameters_->as_tensors() != nullptr) return parameters_->as_tensors()->flat_parameter(block, segment);
-  const Block& of = parameters_->blocks()[block];
-  const Segment& own = of.segments[segment];
-  std::byte* const begin = of.parameters + static_cast<std::size_t>(own.offset + own.own_begin) * size_of(of.dtype);
-  return at::from_blob(begin, {own.own_end - own.own_begin}, scalar_type_of(of.dtype));
+  const FlatBlock& flat_block = parameters_->blocks()[block];
+  const Segment& own = flat_block.segments[segment];
+  std::byte* const begin =
+      flat_block.parameters + static_cast<std::size_t>(own.offset + own.own_begin) * size_of(flat_block.dtype);
+  return at::from_blob(begin, {own.own_end - own.own_begin}, scalar_type_of(flat_block.dtype));
 }
 
 void ModelAverage::update_parameters(double weight) {

@@ -55,7 +55,7 @@ class ModelAverage {
   /// Exchanges only the buffers, where they are averaged. Not collective.
   void swap_buffers();
 
-  // For checkpoints.
+  // The accessors for checkpoints.
 
   /// The type of the average of a block's parameters.
   DType dtype(std::size_t block) const;
@@ -87,7 +87,7 @@ class ModelAverage {
   FlatParameters* parameters_;
   Buffers buffers_;
   std::int64_t updates_ = 0;
-  std::vector<std::shared_ptr<std::byte>> average_;  // by block
+  std::vector<std::shared_ptr<std::byte>> average_;  // average of each block
   std::vector<at::Tensor> kept_;                     // own parts of 16-bit weights, while the average is in their place
   std::vector<std::vector<char>> is_averaged_;       // [block][segment]
   std::vector<NamedBuffer> averaged_buffers_;

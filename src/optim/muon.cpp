@@ -48,7 +48,7 @@ at::Tensor all_orthogonalized(const at::Tensor& matrices, const Options& options
   return is_tall ? x.transpose(1, 2).contiguous() : x;
 }
 
-/// Of the lr, so that updates of matrices of any shape have a similar size.
+/// The adjustment of the lr, so that updates of matrices of any shape have a similar size.
 double adjustment(const Options& options, double rows, double columns) {
   if (options.at("match_rms_adamw") != 0) return 0.2 * std::sqrt(std::max(rows, columns));
   return std::sqrt(std::max(1.0, rows / columns));
@@ -66,8 +66,9 @@ void update_matrix(const TensorUpdate& update, std::size_t i) {
   const at::Tensor direction = options.at("nesterov") != 0 ? gradient.lerp(mean, momentum) : mean;
   const auto rows = static_cast<double>(parameter.size(0));
   const auto columns = static_cast<double>(parameter.size(1));
-  const Number lr(
-      update, [rows, columns](const Options& of, std::int64_t) { return of.at("lr") * adjustment(of, rows, columns); });
+  const Number lr(update, [rows, columns](const Options& values, std::int64_t) {
+    return values.at("lr") * adjustment(values, rows, columns);
+  });
   const Number decay_factor(update, decay_of);
   move(update, parameter, decay_factor, product(orthogonalized(direction, options).to(parameter.scalar_type()), lr));
 }
@@ -94,13 +95,14 @@ TensorList steps_along(const TensorList& directions, const Options& options) {
 void update_matrices(const TensorUpdate& update) {
   const Options& options = *update.options;
   const double momentum = options.at("momentum");
-  change_unless_void(update, [&](const TensorUpdate& of) {
-    const TensorList gradients = downhill(of);
-    at::_foreach_lerp_(of.states[0], gradients, 1 - momentum);
+  change_unless_void(update, [&](const TensorUpdate& changed) {
+    const TensorList gradients = downhill(changed);
+    at::_foreach_lerp_(changed.states[0], gradients, 1 - momentum);
     const TensorList steps = steps_along(
-        options.at("nesterov") != 0 ? at::_foreach_lerp(gradients, of.states[0], momentum) : of.states[0], options);
-    multiply(of.parameters, Number(update, decay_of));
-    add_multiple(of.parameters, steps,
+        options.at("nesterov") != 0 ? at::_foreach_lerp(gradients, changed.states[0], momentum) : changed.states[0],
+        options);
+    multiply(changed.parameters, Number(update, decay_of));
+    add_multiple(changed.parameters, steps,
                  -Number(update, [](const Options& given, std::int64_t) { return given.at("lr"); }));
   });
 }
@@ -126,14 +128,14 @@ void update_muon(const TensorUpdate& update) {
       update_matrix(update, i);
       continue;
     }
-    TensorUpdate& of = is_of_matrices ? matrices : others;
-    of.parameters.push_back(parameter);
-    of.gradients.push_back(update.gradients[i]);
+    TensorUpdate& changed = is_of_matrices ? matrices : others;
+    changed.parameters.push_back(parameter);
+    changed.gradients.push_back(update.gradients[i]);
     if (is_of_matrices) {
-      of.states[0].push_back(update.states[0][i]);
+      changed.states[0].push_back(update.states[0][i]);
     } else {
-      of.states[0].push_back(update.states[1][i]);
-      of.states[1].push_back(update.states[2][i]);
+      changed.states[0].push_back(update.states[1][i]);
+      changed.states[1].push_back(update.states[2][i]);
     }
   }
   if (!matrices.parameters.empty()) update_matrices(matrices);

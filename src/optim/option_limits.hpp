@@ -10,8 +10,8 @@
 
 namespace lockstep::optim {
 
-/// What the options of a rule may become while a run continues. The configuration is checked when it is read; a
-/// schedule may come to anything.
+/// The limits of what the options of a rule may become while a run continues. The configuration is checked when it is
+/// read; a schedule may come to anything.
 class OptionLimits {
  public:
   /// @param rule         outlives this
@@ -29,7 +29,7 @@ class OptionLimits {
 
   const Rule* rule_;
   std::vector<std::string> state_names_;
-  std::map<std::string, KeySpec> keys_;  // by option
+  std::map<std::string, KeySpec> keys_;  // option -> its key
 };
 
 }  // namespace lockstep::optim

@@ -75,7 +75,7 @@ std::string ParamGroupBuilder::remark_on_duplicate(const ParameterInfo& paramete
 
 ParameterGroups ParamGroupBuilder::build(std::span<const ParameterInfo> parameters) const {
   ParameterGroups result;
-  std::vector<Resolved> resolved;  // of each group
+  std::vector<Resolved> resolved;  // settings of each group
   std::vector<std::string> frozen;
   std::set<const Selection*> used;
   for (const ParameterInfo& parameter : parameters) {
@@ -100,7 +100,7 @@ ParameterGroups ParamGroupBuilder::build(std::span<const ParameterInfo> paramete
     result.groups[place].parameters.push_back(parameter.name);
   }
   name_groups(result.groups, resolved);
-  // What differs in nothing comes first: it gives the lr that is logged.
+  // The group that differs in nothing comes first: it gives the lr that is logged.
   std::stable_partition(result.groups.begin(), result.groups.end(),
                         [this](const ParamGroup& group) { return group.options == base_; });
   if (!frozen.empty() && !is_plain()) result.remarks.push_back(remark_on_frozen(frozen));

@@ -40,7 +40,7 @@ struct KindSettings {
 
 struct ParameterGroups {
   std::vector<ParamGroup> groups;
-  std::vector<std::string> remarks;         ///< for the log: what is frozen, tied, or matches nothing
+  std::vector<std::string> remarks;         ///< remarks for the log: what is frozen, tied, or matches nothing
   std::vector<std::string> unmatched = {};  ///< the remarks about texts that match nothing
 };
 
@@ -70,7 +70,7 @@ class ParamGroupBuilder {
  private:
   /// Parameters by name, and what holds for them alone.
   struct Selection {
-    std::string text;   // as written, without options
+    std::string text;   // pattern as written, without options
     std::string infix;  // or
     std::optional<std::regex> pattern;
     std::string group;  // the name of a group of their own; else empty
@@ -119,7 +119,7 @@ struct LrScaleSettings {
 /// trick for parallelizing convolutional neural networks", 2014, section 5.
 struct LrScale {
   std::int64_t batch = 0;       ///< samples of a step that count
-  std::int64_t base_batch = 0;  ///< for which the configured lr is meant; 0 = optim.auto_scale_lr is off
+  std::int64_t base_batch = 0;  ///< samples for which the configured lr is meant; 0 = optim.auto_scale_lr is off
   bool is_square_root = false;
 
   double factor() const;

@@ -19,13 +19,13 @@ const std::string kPattern = "re:";
 
 KeySpec multiplier_key(const std::string& name, const std::string& help) { return keys::real(name, "", help, 0); }
 
-/// In addition to options of the optimizer.
+/// Keys in addition to options of the optimizer.
 KeySpecs selection_keys() {
   return {multiplier_key("lr_mult", "Factor on the lr"), multiplier_key("decay_mult", "Factor on the weight decay"),
           keys::text("group", "", "Name of the parameter group, for sched.rule")};
 }
 
-/// What stands in a text of `optim.paramwise`, for help.
+/// The options that stand in a text of `optim.paramwise`, for help.
 KeySpecs paramwise_parts() {
   return {{.name = "by the kind of a parameter",
            .type = KeyType::text,

@@ -141,7 +141,8 @@ std::map<std::string, std::size_t> assign_parts(const std::vector<PartSettings>&
     }
   }
   for (std::size_t p = 0; p < parts.size(); ++p) {
-    const bool is_used = std::any_of(assigned.begin(), assigned.end(), [p](const auto& of) { return of.second == p; });
+    const bool is_used =
+        std::any_of(assigned.begin(), assigned.end(), [p](const auto& entry) { return entry.second == p; });
     if (!is_used) throw ConfigError(place + ": part " + parts[p].name + " has no trained parameter");
   }
   return assigned;

@@ -10,8 +10,8 @@ double sum_by_tree(std::span<double> values) {
   return values.empty() ? 0 : values[0];
 }
 
-PieceNumbers::PieceNumbers(std::span<const Block> blocks) {
-  for (const Block& block : blocks) {
+PieceNumbers::PieceNumbers(std::span<const FlatBlock> blocks) {
+  for (const FlatBlock& block : blocks) {
     auto& first = first_.emplace_back();
     for (const Segment& segment : block.segments) {
       first.push_back(count_);

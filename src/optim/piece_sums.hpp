@@ -17,13 +17,13 @@ double sum_by_tree(std::span<double> values);
 /// A place for every piece of every parameter.
 class PieceNumbers {
  public:
-  explicit PieceNumbers(std::span<const Block> blocks);
+  explicit PieceNumbers(std::span<const FlatBlock> blocks);
 
   std::size_t count() const noexcept { return count_; }
   std::size_t place_of(const GradientPiece& piece) const {
     return first_[piece.block][piece.segment] + static_cast<std::size_t>(piece.begin / kPieceElements);
   }
-  /// Of `values`, one for each piece, those of one segment.
+  /// The part of `values`, one for each piece, those of one segment.
   std::span<double> part(std::span<double> values, std::size_t block, std::size_t segment) const {
     const std::size_t first = first_[block][segment];
     return values.subspan(first, first_[block][segment + 1] - first);

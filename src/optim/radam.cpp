@@ -41,7 +41,8 @@ void update(const RAdamCoefficients& c, const ElementRange<T>& range) {
   c.is_rectified ? at_level<update_elements<true, T>>(c, range) : at_level<update_elements<false, T>>(c, range);
 }
 
-/// What the variance of the mean square allows of a step (equations 4 to 6 and algorithm 2 of the paper).
+/// The rectification that the variance of the mean square allows of a step (equations 4 to 6 and algorithm 2 of the
+/// paper).
 struct Rectification {
   bool is_rectified = false;  ///< the variance is finite
   double factor = 1;

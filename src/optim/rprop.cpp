@@ -31,7 +31,7 @@ LOCKSTEP_INLINE void update(const RpropCoefficients& c, const ElementRange<T>& r
     T length = (size[i] + first_size) * factor;
     length = length < min_size ? min_size : length;
     length = length > max_size ? max_size : length;
-    const T used = agreement < 0 ? T{0} : g;  // after a change of sign it waits for one step
+    const T used = agreement < 0 ? T{0} : g;  // a parameter whose gradient changed sign skips one step
     const T direction = used > 0 ? T{1} : used < 0 ? T{-1} : used;
     size[i] = length;
     previous[i] = used;

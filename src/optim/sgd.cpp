@@ -9,7 +9,7 @@ namespace {
 
 template <class T>
 struct SgdCoefficients {
-  T sign;  ///< of the gradient: -1 to maximize
+  T sign;  ///< multiplies the gradient: 1, or -1 to maximize
   T lr;
   T momentum;
   T gradient_share;  ///< share of the gradient that enters the momentum buffer

@@ -24,7 +24,7 @@ KeySpec name_key(const std::vector<Rule>& rules) {
 
 /// The keys that do not depend on the rule.
 KeySpecs common_keys(const std::vector<Rule>& rules) {
-  KeySpecs keys = {name_key(rules)};
+  KeySpecs keys = keys::titled("Optimizer and parameter groups", {name_key(rules)});
   for (const KeySpecs& more : {shared_option_keys(), GroupSettings::keys(), LrScaleSettings::keys()}) {
     keys.insert(keys.end(), more.begin(), more.end());
   }

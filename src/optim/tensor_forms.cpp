@@ -110,7 +110,7 @@ void update_adamw_tensors(const TensorUpdate& update) {
 void update_adagrad_tensors(const TensorUpdate& update) {
   const LiveCoefficients<AdagradCoefficients> c(update, adagrad_coefficients);
   // Also where the first update is void: until it is done, the sums are what they begin with.
-  if (c.chosen([](const auto& of) { return of.sum_factor; }) == 0) {
+  if (c.chosen([](const auto& coefficients) { return coefficients.sum_factor; }) == 0) {
     at::_foreach_zero_(update.states[0]);
     if (c->initial_sum != 0) at::_foreach_add_(update.states[0], c->initial_sum);
   }

@@ -24,17 +24,17 @@ class TensorParameters {
 
   /// Whether other ranks own the other parts.
   virtual bool is_divided() const noexcept { return false; }
-  /// Where is_divided: put the sum, or the maximum, over all ranks instead of each element. Of the device of the
+  /// If is_divided, put the sum, or the maximum, over all ranks instead of each element. Of the device of the
   /// parameters, float32 or float64. Collective.
   virtual void sum_over_ranks(const at::Tensor&) {}
   virtual void maximum_over_ranks(const at::Tensor&) {}
 };
 
-/// What happens to gradients on their way into an update by tensors, without the host knowing the numbers.
+/// The treatment of gradients on their way into an update by tensors, without the host knowing the numbers.
 struct TensorChange {
   std::vector<at::Tensor> factors;  ///< [] of each group, multiplies every element; undefined: 1; none at all: 1
   double limit = std::numeric_limits<double>::infinity();  ///< then each is clamped to [-limit, limit]
-  at::Tensor is_void;                                      ///< as in TensorUpdate
+  at::Tensor is_void;                                      ///< same as in TensorUpdate
 };
 
 /// Changes 16-bit gradients before they are measured.

@@ -83,30 +83,30 @@ struct Optimizer::StateViews {
   std::map<Key, at::Tensor> all;  // key: block, segment, slot and the elements that this rank owns; undefined = none
 };
 
-/// What this rank owns of a parameter: with tensors of its shape if the rule is whole, else flat ones.
+/// The part that this rank owns of a parameter: with tensors of its shape if the rule is whole, else flat ones.
 void Optimizer::add_to(TensorUpdate& update, std::size_t block, std::size_t segment, const at::Tensor& parameter,
                        const at::Tensor& gradient) const {
-  const Segment& of = parameters_->blocks()[block].segments[segment];
+  const Segment& part = parameters_->blocks()[block].segments[segment];
   const bool is_whole = rule_->is_whole();
   const auto shaped = [&](const at::Tensor& flat) {
-    return is_whole ? flat.as_strided(of.shape, strides_of(of.shape, of.strides)) : flat;
+    return is_whole ? flat.as_strided(part.shape, strides_of(part.shape, part.strides)) : flat;
   };
   update.options = &options_of(block, segment);
   update.step = steps_[block][segment];
   update.parameters.push_back(shaped(parameter));
-  update.dims.push_back(of.shape.size());
+  update.dims.push_back(part.shape.size());
   update.gradients.push_back(shaped(gradient));
   update.states.resize(rule_states_);  // a master is the parameter
   const at::TensorOptions options = parameter.options().requires_grad(false);
   const auto view_of = [&](const StateArray& array) {
-    const Shape shape = is_whole ? array.shape : Shape{of.own_end - of.own_begin};
+    const Shape shape = is_whole ? array.shape : Shape{part.own_end - part.own_begin};
     const Shape strides = strides_of(shape, is_whole ? array.strides : Shape());
-    const std::int64_t first = is_whole ? 0 : of.own_begin * static_cast<std::int64_t>(size_of(array.dtype));
+    const std::int64_t first = is_whole ? 0 : part.own_begin * static_cast<std::int64_t>(size_of(array.dtype));
     return at::from_blob(
         array.values + first, shape, strides, [](void*) {}, options, options.device());
   };
   for (std::size_t slot = 0; slot < rule_states_; ++slot) {
-    const auto [kept, is_new] = state_views_->all.try_emplace({block, segment, slot, of.own_begin, of.own_end});
+    const auto [kept, is_new] = state_views_->all.try_emplace({block, segment, slot, part.own_begin, part.own_end});
     if (is_new) {
       const std::optional<StateArray> array = state_of(block, segment, slot);
       if (array) kept->second = view_of(*array);
@@ -152,7 +152,7 @@ void Optimizer::step_by(const WholeRule& rule, Changes changes) {
   parameters_->write([&] {
     WholeGradient whole;
     visit_pieces(changes, [&](const GradientPiece& piece) {
-      const Block& block = parameters_->blocks()[piece.block];
+      const FlatBlock& block = parameters_->blocks()[piece.block];
       const Segment& segment = block.segments[piece.segment];
       const at::ScalarType type = block.dtype == DType::float64 ? at::kDouble : at::kFloat;
       const at::Tensor& gradient = whole.take(piece, segment, type);
@@ -190,7 +190,7 @@ void Optimizer::step_tensors(const TensorChange& change, LiveNumbers* live) {
   const torch::NoGradGuard no_grad;
   parameters_->finish_gradients();
   count_step();
-  // By block, group and number of updates.
+  // The key by block, group and number of updates.
   using Key = std::tuple<std::size_t, std::size_t, std::int64_t>;
   std::map<Key, TensorUpdate> updates;
   std::map<Key, std::vector<std::size_t>> halves;  // segments

@@ -15,12 +15,12 @@ Vector product(const Vector& a, double factor) { return a.empty() ? Vector() : a
 
 Vector signs(const Vector& a) { return a.empty() ? Vector() : at::_foreach_sign(a); }
 
-void add(const Vector& to, double factor, const Vector& values) {
-  if (!to.empty()) at::_foreach_add_(to, values, factor);
+void add(const Vector& target, double factor, const Vector& values) {
+  if (!target.empty()) at::_foreach_add_(target, values, factor);
 }
 
-void assign(const Vector& to, const Vector& from) {
-  if (!to.empty()) at::_foreach_copy_(to, from);
+void assign(const Vector& target, const Vector& from) {
+  if (!target.empty()) at::_foreach_copy_(target, from);
 }
 
 }  // namespace lockstep::optim

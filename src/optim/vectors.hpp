@@ -8,17 +8,17 @@
 
 namespace lockstep::optim {
 
-/// As long as all parameters together: of each that this rank owns a flat tensor, as it lies in memory. Empty where
-/// this rank owns nothing.
+/// Vectors have the length of all parameters together: of each that this rank owns a flat tensor, as it lies in memory.
+/// Empty where this rank owns nothing.
 using Vector = std::vector<at::Tensor>;
 
 /// a + factor * b
 Vector sum(const Vector& a, double factor, const Vector& b);
 Vector product(const Vector& a, double factor);
 Vector signs(const Vector& a);
-/// to += factor * values
-void add(const Vector& to, double factor, const Vector& values);
-/// to = from
-void assign(const Vector& to, const Vector& from);
+/// target += factor * values
+void add(const Vector& target, double factor, const Vector& values);
+/// target = from
+void assign(const Vector& target, const Vector& from);
 
 }  // namespace lockstep::optim

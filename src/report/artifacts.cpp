@@ -70,7 +70,7 @@ std::vector<Item> read_items(const std::string& path, Item (*read)(const Json&))
   if (!text) return items;
   try {
     for (const Json& item : Json::parse(*text)) items.push_back(read(item));
-  } catch (const std::exception&) {  // of JSON, or rows of different lengths
+  } catch (const std::exception&) {  // errors of JSON, or rows of different lengths
     throw DataError(path, "damaged; delete it to omit its content");
   }
   return items;
@@ -109,7 +109,7 @@ std::vector<Item> readable(const std::string& path, Item (*read)(const Json&)) {
 
 }  // namespace
 
-Base64Image base64_image(const Image& image, const EncodedImage& png) {
+Base64Image base64_image(const Picture& image, const EncodedImage& png) {
   return {.name = image.name,
           .step = image.step,
           .caption = image.caption,

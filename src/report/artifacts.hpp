@@ -24,14 +24,14 @@ struct Base64Image {
 };
 
 /// @param png  the file that png_of made of `image`
-Base64Image base64_image(const Image& image, const EncodedImage& png);
+Base64Image base64_image(const Picture& image, const EncodedImage& png);
 
 struct Artifacts {
   std::vector<Table> tables;
   std::vector<Base64Image> pictures;
 };
 
-/// What the files of ArtifactsWriter hold; nothing where there are none.
+/// The content of what the files of ArtifactsWriter hold; nothing where there are none.
 /// @throws DataError  one is damaged
 Artifacts read_artifacts(const std::string& folder);
 

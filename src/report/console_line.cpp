@@ -17,7 +17,7 @@ constexpr std::size_t kMaxGroups = 3;
 
 /// Always as many significant digits as requested, so that the eye sees small changes: 0.00100, 0.3210.
 std::string with_digits(double value, int digits) {
-  // As "%#.*g" of C, whose decimal point depends on the locale; fmt 9 would add a digit: 1234.4 as "1234.0".
+  // The number as "%#.*g" of C, whose decimal point depends on the locale; fmt 9 would add a digit: 1234.4 as "1234.0".
   const std::string scientific = fmt::format("{:.{}e}", value, digits - 1);
   if (!std::isfinite(value)) return scientific;
   const int exponent = std::atoi(scientific.c_str() + scientific.find('e') + 1);

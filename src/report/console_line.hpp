@@ -16,10 +16,10 @@ struct ConsoleValues {
   std::int64_t epoch = 0;
   double loss = 0.0;
   double lr = 0.0;
-  std::vector<std::pair<std::string, double>> group_lrs = {};  ///< by group, if they differ; replace `lr`
+  std::vector<std::pair<std::string, double>> group_lrs = {};  ///< rates by group, if they differ; replace `lr`
   double throughput = 0.0;
   std::string throughput_unit = "samples/s";  ///< or "tokens/s"
-  double data_wait_share = 0.0;               ///< of the interval, in [0, 1]
+  double data_wait_share = 0.0;               ///< part of the interval spent waiting for data, in [0, 1]
   std::optional<double> grad_norm = {};
   std::optional<double> memory_mb = {};
   std::optional<double> mfu = {};  ///< model FLOPs utilization, in [0, 1]

@@ -20,7 +20,7 @@ struct Known {
   const char* label;
 };
 
-// In the order of the page; evaluations' metrics come behind the loss.
+// Keys in the order of the page; evaluations' metrics come behind the loss.
 constexpr std::array<Known, 11> kKnown = {{{"lr", "Learning rate", "lr"},
                                            {"grad_norm", "Norm of the gradients", "norm"},
                                            {"samples_per_second", "Throughput", "samples/s"},
@@ -43,7 +43,7 @@ constexpr std::array<Known, 2> kOverRanks = {
     {{"data_seconds", "Waiting for data, by ranks", "s"}, {"step_seconds", "Time of a step, by ranks", "s"}}};
 
 /// "data_seconds" of "data_seconds/max", where the mean over ranks is there, too; else "".
-std::string over_ranks(const RunData& run, const std::string& key) {
+std::string over_ranks(const PageData& run, const std::string& key) {
   for (const std::string end : {"/max", "/mean", "/min"}) {
     if (!key.ends_with(end)) continue;
     std::string name = key.substr(0, key.size() - end.size());
@@ -53,7 +53,7 @@ std::string over_ranks(const RunData& run, const std::string& key) {
   return "";
 }
 
-bool is_time(const RunData& run, const std::string& key) {
+bool is_time(const PageData& run, const std::string& key) {
   return key.starts_with(kHostSection) || key.starts_with(kDeviceSection) || key.starts_with(kLoadSection) ||
          !over_ranks(run, key).empty();
 }
@@ -77,7 +77,8 @@ bool wants_log(const plot::LineChart& chart) {
 
 class Charts {
  public:
-  Charts(const std::vector<const RunData*>& runs, const std::vector<std::string>& names) : runs_(runs), names_(names) {}
+  Charts(const std::vector<const PageData*>& runs, const std::vector<std::string>& names)
+      : runs_(runs), names_(names) {}
 
   void add(plot::LineChart chart, const std::vector<std::pair<std::string, std::string>>& keys) {
     for (const auto& [key, name] : keys) {
@@ -95,7 +96,7 @@ class Charts {
 
   /// Every other curve whose name begins with `prefix`.
   void add_others(const std::string& prefix) {
-    for (const RunData* run : runs_) {
+    for (const PageData* run : runs_) {
       for (const plot::Series& curve : run->curves) {
         const bool is_shown = std::find(shown_.begin(), shown_.end(), curve.name) != shown_.end();
         const bool is_hidden = std::find(kHidden.begin(), kHidden.end(), curve.name) != kHidden.end();
@@ -106,18 +107,18 @@ class Charts {
     }
   }
 
-  /// With what an evaluation and the training both measure in one chart.
+  /// A chart with what an evaluation and the training both measure in one chart.
   void add_alone(const std::string& key) {
     const std::string trained = key.starts_with("val/") ? "train/" + key.substr(4) : "";
     const bool has_both = std::any_of(runs_.begin(), runs_.end(),
-                                      [&trained](const RunData* run) { return run->curve(trained) != nullptr; });
+                                      [&trained](const PageData* run) { return run->curve(trained) != nullptr; });
     if (!has_both) return add(chart_named(key, key), {{key, ""}});
     add(chart_named(key.substr(4), key.substr(4)), {{trained, "training"}, {key, "evaluation"}});
   }
 
   void add_sections(const std::string& title, std::string_view prefix) {
     std::vector<std::pair<std::string, std::string>> keys;
-    for (const RunData* run : runs_) {
+    for (const PageData* run : runs_) {
       for (const plot::Series& curve : run->curves) {
         if (!curve.name.starts_with(prefix) || !over_ranks(*run, curve.name).empty()) continue;
         const std::pair<std::string, std::string> key = {curve.name, curve.name.substr(prefix.size())};
@@ -128,7 +129,7 @@ class Charts {
   }
 
   void add_over_ranks() {
-    for (const RunData* run : runs_) {
+    for (const PageData* run : runs_) {
       for (const plot::Series& curve : run->curves) {
         const std::string name = over_ranks(*run, curve.name);
         const bool is_shown = std::find(shown_.begin(), shown_.end(), curve.name) != shown_.end();
@@ -150,7 +151,7 @@ class Charts {
     return names_[run] + (name.empty() ? "" : ", " + name);
   }
 
-  const std::vector<const RunData*>& runs_;
+  const std::vector<const PageData*>& runs_;
   const std::vector<std::string>& names_;
   std::vector<std::string> shown_;
   std::vector<plot::LineChart> charts_;
@@ -176,7 +177,7 @@ std::vector<plot::Point> thinned(const std::vector<plot::Point>& points, std::si
   return kept;
 }
 
-std::vector<plot::LineChart> curve_charts(const std::vector<const RunData*>& runs,
+std::vector<plot::LineChart> curve_charts(const std::vector<const PageData*>& runs,
                                           const std::vector<std::string>& names) {
   Charts charts(runs, names);
   charts.add(chart_named("Loss", "loss"), {{"loss", "training"}, {"val/loss", "evaluation"}});
@@ -186,7 +187,7 @@ std::vector<plot::LineChart> curve_charts(const std::vector<const RunData*>& run
   return charts.take();
 }
 
-std::vector<plot::LineChart> time_charts(const std::vector<const RunData*>& runs,
+std::vector<plot::LineChart> time_charts(const std::vector<const PageData*>& runs,
                                          const std::vector<std::string>& names) {
   Charts charts(runs, names);
   charts.add_sections("Sections of a step", kHostSection);

@@ -20,7 +20,7 @@ class Eta {
 
  private:
   std::size_t window_;
-  std::size_t next_ = 0;  // where the window's oldest entry is
+  std::size_t next_ = 0;  // index of the window's oldest entry
   std::vector<double> recent_;
 };
 

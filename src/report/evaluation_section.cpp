@@ -20,7 +20,7 @@ namespace {
 using plot::escaped;
 using Lines = std::vector<std::vector<std::string>>;
 
-constexpr std::size_t kFewClasses = 20;  // of which a narrow chart can show counts and numbers
+constexpr std::size_t kFewClasses = 20;  // a narrow chart has room for counts and numbers of this many classes
 constexpr int kWideChart = 720;
 constexpr std::size_t kMaxMistakes = 10;
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
@@ -38,7 +38,7 @@ std::string class_text(const Table& table, std::size_t c) {
   return table.names.size() == table.columns ? table.names[c] : std::to_string(c);
 }
 
-/// Of a confusion matrix: rows are targets, columns predictions.
+/// Counts of a confusion matrix: rows are targets, columns predictions.
 struct ClassCounts {
   double targets = 0;
   double predictions = 0;

@@ -34,13 +34,13 @@ std::string class_of(ExitCode code) {
 
 }  // namespace
 
-Failure failure_of(const std::exception& error, int rank, std::int64_t step) {
+RunFailure failure_of(const std::exception& error, int rank, std::int64_t step) {
   const auto* const ours = dynamic_cast<const Error*>(&error);
   const ExitCode code = ours != nullptr ? ours->exit_code() : ExitCode::internal;
   return {class_of(code), message_of(error), static_cast<int>(code), rank, step};
 }
 
-void write_failure(const std::string& folder, const Failure& failure) {
+void write_failure(const std::string& folder, const RunFailure& failure) {
   const NamedValues fields = {{"class", failure.error_class},
                               {"message", failure.message},
                               {"exit_code", std::int64_t{failure.exit_code}},

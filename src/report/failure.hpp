@@ -8,7 +8,7 @@
 namespace lockstep::report {
 
 /// Why a run ended early.
-struct Failure {
+struct RunFailure {
   std::string error_class;  ///< such as "DataError"; "InternalError" for what Lockstep did not throw on purpose
   std::string message;
   int exit_code = 0;
@@ -16,9 +16,9 @@ struct Failure {
   std::int64_t step = 0;
 };
 
-Failure failure_of(const std::exception& error, int rank, std::int64_t step);
+RunFailure failure_of(const std::exception& error, int rank, std::int64_t step);
 
 /// Replaces <folder>/failure.json.
-void write_failure(const std::string& folder, const Failure& failure);
+void write_failure(const std::string& folder, const RunFailure& failure);
 
 }  // namespace lockstep::report

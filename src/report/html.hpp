@@ -30,7 +30,7 @@ struct Figure {
   bool is_marked = false;
   std::int64_t height = 0;
   std::int64_t width = 0;
-  std::string png;  ///< in base64
+  std::string png;  ///< PNG file in base64
 };
 std::string html_figure(const Figure& figure);
 
@@ -38,7 +38,7 @@ std::string html_figure(const Figure& figure);
 /// @param rows  of plain text, escaped here
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows);
 
-/// What is shown once the reader opens it.
+/// The details that are shown once the reader opens it.
 std::string html_details(const std::string& summary, const std::string& content);
 
 }  // namespace lockstep::report

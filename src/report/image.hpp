@@ -18,7 +18,7 @@ struct EncodedImage {
 
 /// A PNG file, of one channel where all pixels are grey.
 /// @throws std::invalid_argument  there are not height * width * 3 values, or none
-EncodedImage png_of(const Image& image);
+EncodedImage png_of(const Picture& image);
 
 /// The bytes as text: RFC 4648, section 4.
 std::string base64_of(const std::string& bytes);

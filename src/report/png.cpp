@@ -27,7 +27,7 @@ std::vector<std::uint8_t> first_channel(std::span<const std::uint8_t> pixels) {
 
 }  // namespace
 
-EncodedImage png_of(const Image& image) {
+EncodedImage png_of(const Picture& image) {
   const std::int64_t height = image.height;
   const std::int64_t width = image.width;
   const std::span<const std::uint8_t> pixels = image.pixels;

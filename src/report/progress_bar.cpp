@@ -20,7 +20,7 @@ constexpr std::size_t kShortestBar = 5;
 
 }  // namespace
 
-std::string progress_text(const Progress& progress, std::size_t width) {
+std::string progress_text(const BarProgress& progress, std::size_t width) {
   const std::string eta = progress.eta_seconds ? " eta " + clock_text(*progress.eta_seconds) : "";
   if (progress.total <= 0) return (std::to_string(progress.done) + " steps" + eta).substr(0, width);
   const std::int64_t done = std::clamp<std::int64_t>(progress.done, 0, progress.total);
@@ -40,7 +40,7 @@ ProgressBar::ProgressBar() : is_seen_(log::stdout_is_terminal()) {}
 
 ProgressBar::~ProgressBar() { log::status(""); }
 
-void ProgressBar::update(const Progress& progress, Clock::time_point now) {
+void ProgressBar::update(const BarProgress& progress, SteadyClock::time_point now) {
   if (!is_seen_ || (last_ && now - *last_ < std::chrono::milliseconds(100))) return;
   last_ = now;
   log::status(progress_text(progress, kColumns));

@@ -65,15 +65,15 @@ Json read_object(const std::string& path) {
   return object.is_object() ? object : Json::object();
 }
 
-Rows read_rows(const std::string& path) {
-  Rows rows;
+PageRows read_rows(const std::string& path) {
+  PageRows rows;
   const Json object = read_object(path);  // items() does not keep it
   for (const auto& [key, value] : object.items()) rows.emplace_back(key, text_of(value));
   return rows;
 }
 
-Rows read_status(const std::string& folder) {
-  Rows status = read_rows(folder + "/STATUS.json");
+PageRows read_status(const std::string& folder) {
+  PageRows status = read_rows(folder + "/STATUS.json");
   for (auto& row : read_rows(folder + "/failure.json")) {
     if (row.first == "class" || row.first == "rank") status.push_back(std::move(row));
   }
@@ -99,16 +99,16 @@ std::vector<std::string> read_lines(const std::string& path) {
 
 }  // namespace
 
-const plot::Series* RunData::curve(const std::string& key) const {
+const plot::Series* PageData::curve(const std::string& key) const {
   const auto found = std::find_if(curves.begin(), curves.end(), [&key](const auto& c) { return c.name == key; });
   return found == curves.end() ? nullptr : &*found;
 }
 
-RunData read_run(const std::string& folder) {
+PageData read_run(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) throw ConfigError(folder + " is not a folder; give the folder of a run");
-  RunData run;
+  PageData run;
   const fs::path whole = fs::weakly_canonical(folder, ignored);
   run.name = whole.has_filename() ? whole.filename().string() : whole.parent_path().filename().string();
   run.curves = read_curves(folder + "/metrics.jsonl");

@@ -13,7 +13,7 @@
 
 namespace lockstep::report {
 
-using Rows = std::vector<std::pair<std::string, std::string>>;
+using PageRows = std::vector<std::pair<std::string, std::string>>;
 
 struct Setting {
   std::string name;
@@ -21,13 +21,13 @@ struct Setting {
   std::string origin;
 };
 
-struct RunData {
-  std::string name;                    ///< the folder's own
-  std::vector<plot::Series> curves;    ///< by key of metrics.jsonl, over the steps; in the order of first mention
-  Rows status;                         ///< of STATUS.json and failure.json
-  Rows environment;                    ///< of env.json
-  std::vector<Setting> configuration;  ///< of config.resolved.json
-  std::string command;                 ///< of argv.txt
+struct PageData {
+  std::string name;                  ///< the folder's own
+  std::vector<plot::Series> curves;  ///< curves by key of metrics.jsonl, over the steps; in the order of first mention
+  PageRows status;                   ///< rows from STATUS.json and failure.json
+  PageRows environment;              ///< rows from env.json
+  std::vector<Setting> configuration;  ///< settings from config.resolved.json
+  std::string command;                 ///< command line from argv.txt
   std::vector<std::string> replaced;   ///< samples that could not be read, of bad_samples.txt
   std::optional<StepTimes> step_times;
   Artifacts artifacts;
@@ -38,6 +38,6 @@ struct RunData {
 /// @throws ConfigError  the folder does not exist, or no metrics.jsonl in it
 /// @throws DataError    metrics.jsonl has a damaged line or no metrics. A last line without an end is skipped: a run
 ///                      may be about to write it
-RunData read_run(const std::string& folder);
+PageData read_run(const std::string& folder);
 
 }  // namespace lockstep::report

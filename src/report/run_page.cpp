@@ -27,13 +27,13 @@ std::string brief(double value) {
 
 std::string last_of(const plot::Series* curve) { return curve == nullptr ? "-" : brief(curve->points.back().y); }
 
-Lines table_of(const Rows& rows) {
+Lines table_of(const PageRows& rows) {
   Lines table;
   for (const auto& [name, value] : rows) table.push_back({name, value});
   return table;
 }
 
-Lines last_numbers(const RunData& run) {
+Lines last_numbers(const PageData& run) {
   Lines table;
   for (const plot::Series& curve : run.curves) {
     double low = curve.points.front().y;
@@ -47,7 +47,7 @@ Lines last_numbers(const RunData& run) {
   return table;
 }
 
-std::string configuration_section(const RunData& run) {
+std::string configuration_section(const PageData& run) {
   Lines chosen;
   Lines defaults;
   for (const Setting& setting : run.configuration) {
@@ -62,7 +62,7 @@ std::string configuration_section(const RunData& run) {
                                            html_details("keys at their defaults", html_table({}, defaults)));
 }
 
-std::string replaced_section(const RunData& run) {
+std::string replaced_section(const PageData& run) {
   if (run.replaced.empty()) return "";
   Lines names;
   for (const std::string& name : run.replaced) names.push_back({name});
@@ -73,12 +73,12 @@ std::string replaced_section(const RunData& run) {
 }
 
 /// Folders with the same name are distinguished by letters.
-std::vector<std::string> names_of(const RunData& one, const RunData& other) {
+std::vector<std::string> names_of(const PageData& one, const PageData& other) {
   if (one.name != other.name) return {one.name, other.name};
   return {one.name + " (A)", other.name + " (B)"};
 }
 
-Lines compared_numbers(const RunData& one, const RunData& other) {
+Lines compared_numbers(const PageData& one, const PageData& other) {
   Lines table;
   for (const plot::Series& curve : one.curves) {
     table.push_back({curve.name, last_of(&curve), last_of(other.curve(curve.name))});
@@ -89,13 +89,13 @@ Lines compared_numbers(const RunData& one, const RunData& other) {
   return table;
 }
 
-std::string value_in(const RunData& run, const std::string& key) {
+std::string value_in(const PageData& run, const std::string& key) {
   const auto found = std::find_if(run.configuration.begin(), run.configuration.end(),
                                   [&key](const Setting& setting) { return setting.name == key; });
   return found == run.configuration.end() ? "-" : found->value;
 }
 
-Lines different_settings(const RunData& one, const RunData& other) {
+Lines different_settings(const PageData& one, const PageData& other) {
   Lines table;
   const auto add = [&](const std::string& key) {
     const std::string left = value_in(one, key);
@@ -112,7 +112,7 @@ Lines different_settings(const RunData& one, const RunData& other) {
 }  // namespace
 
 std::string run_page(const std::string& folder) {
-  const RunData run = read_run(folder);
+  const PageData run = read_run(folder);
   std::string body = html_section("Outcome", html_table({}, table_of(run.status)));
   body += html_section("Curves", html_lines(curve_charts({&run}, {run.name})));
   body += tables_section(run.artifacts.tables) + pictures_section(run.artifacts.pictures);
@@ -125,8 +125,8 @@ std::string run_page(const std::string& folder) {
 }
 
 std::string comparison_page(const std::string& folder, const std::string& other_folder) {
-  const RunData one = read_run(folder);
-  const RunData other = read_run(other_folder);
+  const PageData one = read_run(folder);
+  const PageData other = read_run(other_folder);
   const std::vector<std::string> names = names_of(one, other);
   std::string body = "<p>" + escaped(names[0] + ": " + folder) + "<br/>" + escaped(names[1] + ": " + other_folder) +
                      "</p>\n" + html_section("Curves", html_lines(curve_charts({&one, &other}, names)));

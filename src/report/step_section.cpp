@@ -15,7 +15,7 @@ namespace lockstep::report {
 namespace {
 
 using Lines = std::vector<std::vector<std::string>>;
-using Parts = std::vector<StepTimes::Part>;
+using Parts = std::vector<StepTimes::TimedPart>;
 
 const std::string kSectionPrefix = "time/";
 const std::string kWholeStep = "train_step_total";
@@ -33,7 +33,7 @@ double mean_of(const plot::Series& curve) {
 
 /// Means over the run, in the order in which the run names them; what the whole step has in addition to them is
 /// "other".
-Parts sections_of(const RunData& run) {
+Parts sections_of(const PageData& run) {
   Parts sections;
   double rest = 0;
   for (const plot::Series& curve : run.curves) {
@@ -69,11 +69,11 @@ plot::TimelineChart stacked_chart(const std::string& title, const std::vector<st
 
 std::string parts_table(const std::vector<std::pair<std::string, Parts>>& rows) {
   std::vector<std::string> head = {""};
-  for (const StepTimes::Part& part : rows.front().second) head.push_back(part.name + ", ms");
+  for (const StepTimes::TimedPart& part : rows.front().second) head.push_back(part.name + ", ms");
   Lines lines;
   for (const auto& [name, parts] : rows) {
     lines.push_back({name});
-    for (const StepTimes::Part& part : parts) lines.back().push_back(fmt::format("{:.3f}", part.milliseconds));
+    for (const StepTimes::TimedPart& part : parts) lines.back().push_back(fmt::format("{:.3f}", part.milliseconds));
   }
   return html_table(head, lines);
 }
@@ -93,7 +93,7 @@ void add_chart(std::vector<std::string>& svgs, plot::TimelineChart chart) {
 
 }  // namespace
 
-std::string step_section(const RunData& run) {
+std::string step_section(const PageData& run) {
   std::vector<std::string> charts;
   std::string sentence;
   std::string tables;

@@ -7,8 +7,8 @@
 
 namespace lockstep::report {
 
-/// Where the time of a step goes: its sections, what ranks wait for, and with ddp.report the buckets' timeline; ""
-/// where nothing of that was measured.
-std::string step_section(const RunData& run);
+/// The places where the time of a step goes: its sections, what ranks wait for, and with ddp.report the buckets'
+/// timeline; "" where nothing of that was measured.
+std::string step_section(const PageData& run);
 
 }  // namespace lockstep::report

@@ -47,7 +47,7 @@ void write_step_times(const std::string& folder, const StepTimes& times) {
   Json ranks = Json::array();
   for (const auto& parts : times.ranks) {
     Json rank = Json::object();
-    for (const StepTimes::Part& part : parts) rank[part.name] = part.milliseconds;
+    for (const StepTimes::TimedPart& part : parts) rank[part.name] = part.milliseconds;
     ranks.push_back(std::move(rank));
   }
   const Json all = {{"sentence", times.sentence}, {"ranks_ms", ranks}, {"timeline", json_of(times.timeline)}};
@@ -66,7 +66,7 @@ std::optional<StepTimes> read_step_times(const std::string& folder) {
       for (const auto& [name, value] : rank.items()) times.ranks.back().push_back({name, value.get<double>()});
     }
     return times;
-  } catch (const std::exception&) {  // of JSON, or a kind that the chart lacks
+  } catch (const std::exception&) {  // errors of JSON, or a kind that the chart lacks
     throw DataError(path, "damaged; delete it to omit the times of a step");
   }
 }

@@ -9,22 +9,22 @@
 
 namespace lockstep::report {
 
-/// Where the time of a median step goes, for the page of a run.
+/// The places where the time of a median step goes, for the page of a run.
 struct StepTimes {
-  struct Part {
+  struct TimedPart {
     std::string name;  ///< "compute", "wait", ...
     double milliseconds;
   };
-  std::string sentence;                  ///< what bounds the step
-  std::vector<std::vector<Part>> ranks;  ///< the parts of each rank's step, by rank; the same names everywhere
-  plot::TimelineChart timeline;          ///< of the slowest rank
+  std::string sentence;                       ///< sentence: what bounds the step
+  std::vector<std::vector<TimedPart>> ranks;  ///< the parts of each rank's step, by rank; the same names everywhere
+  plot::TimelineChart timeline;               ///< timeline of the slowest rank
 };
 
 /// Replaces <folder>/ddp.json.
 /// @throws ConfigError  with the reason
 void write_step_times(const std::string& folder, const StepTimes& times);
 
-/// What write_step_times wrote; none where the file does not exist.
+/// The times that write_step_times wrote; none where the file does not exist.
 /// @throws DataError  the file is damaged
 std::optional<StepTimes> read_step_times(const std::string& folder);
 

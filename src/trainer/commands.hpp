@@ -7,33 +7,42 @@
 #include <string>
 #include <vector>
 
-#include "config/help.hpp"
 #include "config/invocation.hpp"
+#include "core/command.hpp"
 #include "engine/setup/session.hpp"
 
 namespace lockstep::trainer {
 
-/// What every command works on.
-struct Job {
+/// The context that every command works on.
+struct CommandJob {
   const mpi::Communicator& world;
-  const std::vector<std::string>& arguments;  ///< with the program's name
+  const std::vector<std::string>& arguments;  ///< arguments, including the program's name
   const engine::Registry& registry;
   KeySpecs keys;
+  std::vector<CommandSpec> commands;
 };
 
-// Collective; each throws Error or returns the agreed exit code.
-ExitCode train(const Job& job, config::Invocation invocation);
-ExitCode evaluate(const Job& job, const config::Invocation& invocation);
-ExitCode predict(const Job& job, const config::Invocation& invocation);
-ExitCode export_model(const Job& job, const config::Invocation& invocation);
-ExitCode show_config(const Job& job, const config::Invocation& invocation);
-ExitCode find_lr(const Job& job, const config::Invocation& invocation);
-ExitCode show_schedule(const Job& job, const config::Invocation& invocation);
-ExitCode describe_data(const Job& job, const config::Invocation& invocation);
-ExitCode write_report(const Job& job, const config::Invocation& invocation);
-ExitCode compare_runs(const Job& job, const config::Invocation& invocation);
+/// The table of commands; the first one is the default.
+using TrainerCommand = CommandRow<ExitCode(const CommandJob& job, const config::Invocation& invocation)>;
+const std::vector<TrainerCommand>& commands();
 
-/// One line of help for every section.
-const config::SectionHelp& section_help();
+/// Reads the command line of the job.
+/// @param base  see config::parse
+/// @throws ConfigError  like config::parse
+inline config::Invocation parse_arguments(const CommandJob& job, const std::vector<config::IniText>& base = {}) {
+  return config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys, job.commands, base);
+}
+
+// Collective; each throws Error or returns the agreed exit code.
+ExitCode train(const CommandJob& job, const config::Invocation& invocation);
+ExitCode evaluate(const CommandJob& job, const config::Invocation& invocation);
+ExitCode predict(const CommandJob& job, const config::Invocation& invocation);
+ExitCode export_model(const CommandJob& job, const config::Invocation& invocation);
+ExitCode show_config(const CommandJob& job, const config::Invocation& invocation);
+ExitCode find_lr(const CommandJob& job, const config::Invocation& invocation);
+ExitCode show_schedule(const CommandJob& job, const config::Invocation& invocation);
+ExitCode describe_data(const CommandJob& job, const config::Invocation& invocation);
+ExitCode write_report(const CommandJob& job, const config::Invocation& invocation);
+ExitCode compare_runs(const CommandJob& job, const config::Invocation& invocation);
 
 }  // namespace lockstep::trainer

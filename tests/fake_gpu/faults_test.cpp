@@ -18,7 +18,8 @@ Outcome run(int ranks, const std::string& variables, const std::string& argument
 
 int count(const std::string& text, const std::string& part) {
   int found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  for (std::size_t position = text.find(part); position != std::string::npos; position = text.find(part, position + 1))
+    ++found;
   return found;
 }
 
@@ -77,8 +78,8 @@ TEST(FakeGpuFaultsTest, AGpuThatIsFullIsNamed) {
 }
 
 TEST(FakeGpuFaultsTest, ARequestThatIsRefusedEndsAllRanks) {
-  for (const std::string at : {"1", "3"}) {
-    expect_out_of_memory(2, "FAKE_GPU_FAULT=out_of_memory:" + at + " FAKE_GPU_FAULT_RANK=1", "");
+  for (const std::string occurrence : {"1", "3"}) {
+    expect_out_of_memory(2, "FAKE_GPU_FAULT=out_of_memory:" + occurrence + " FAKE_GPU_FAULT_RANK=1", "");
   }
   expect_out_of_memory(1, "FAKE_GPU_FAULT=out_of_memory:2", "");
 }

@@ -127,7 +127,8 @@ TEST(FakeGpuTest, ACommandWithoutItsLibrariesIsRefused) {
 
 int count(const std::string& text, const std::string& part) {
   int found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  for (std::size_t position = text.find(part); position != std::string::npos; position = text.find(part, position + 1))
+    ++found;
   return found;
 }
 

@@ -38,7 +38,7 @@ class GpuCapturedStepTest : public GpuTest {
   struct Trained {
     std::vector<double> losses;
     std::vector<at::Tensor> parameters;
-    double median_ms = 0;  // of the second half of the steps
+    double median_ms = 0;  // median of the second half of the steps
   };
 
   Trained train(const Settings& settings, bool compiles) const {

@@ -30,13 +30,13 @@ class CudaDevice : public mpi::Device {
     auto* const begin = static_cast<std::byte*>(tensor->mutable_data_ptr());
     return {std::move(tensor), begin};
   }
-  void write(std::byte* to, const void* from, std::size_t bytes) const override {
+  void write(std::byte* target, const void* from, std::size_t bytes) const override {
     const auto count = static_cast<std::int64_t>(bytes);
-    at::from_blob(to, {count}, options()).copy_(at::from_blob(const_cast<void*>(from), {count}, at::kByte));
+    at::from_blob(target, {count}, options()).copy_(at::from_blob(const_cast<void*>(from), {count}, at::kByte));
   }
-  void read(void* to, const std::byte* from, std::size_t bytes) const override {
+  void read(void* target, const std::byte* from, std::size_t bytes) const override {
     const auto count = static_cast<std::int64_t>(bytes);
-    at::from_blob(to, {count}, at::kByte).copy_(at::from_blob(const_cast<std::byte*>(from), {count}, options()));
+    at::from_blob(target, {count}, at::kByte).copy_(at::from_blob(const_cast<std::byte*>(from), {count}, options()));
   }
 
  private:

@@ -102,7 +102,7 @@ class CountingCollectives : public mpi::Collectives {
     last_split_ = part.get();
     return part;
   }
-  /// What the last split gave, while its owner keeps it; null before.
+  /// The values that the last split gave, while its owner keeps it; null before.
   CountingCollectives* last_split() const noexcept { return last_split_; }
 
  private:

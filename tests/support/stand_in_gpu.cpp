@@ -34,14 +34,14 @@ struct Link {
   std::vector<int> world_ranks = {};
   int polls_left = 0;
   bool is_aborted = false;
-  std::function<void()> exchange = {};                                // of the operation that is under way
+  std::function<void()> exchange = {};                                // completes the operation that is under way
   std::vector<std::function<void()>> results = {};                    // not yet to be seen
   std::map<Event*, std::vector<std::function<void()>>> waiting = {};  // results that an event shows
 };
 
 struct Graph {
   std::vector<std::function<void()>> work = {};
-  bool is_done = false;  // what recording has done is not yet launched
+  bool is_done = false;  // recording has done work that is not yet launched
 };
 
 }  // namespace lockstep::mpi::gpu
@@ -102,9 +102,9 @@ std::vector<std::vector<std::byte>> gather(const Link& link, const std::vector<s
   std::vector<std::vector<std::byte>> all(link.world_ranks.size(), std::vector<std::byte>(mine.size()));
   std::vector<MPI_Request> requests;
   for (std::size_t peer = 0; peer < all.size(); ++peer) {
-    const int at = link.world_ranks[peer];
-    MPI_Irecv(all[peer].data(), bytes, MPI_BYTE, at, link.tag, link.comm, &requests.emplace_back());
-    MPI_Isend(mine.data(), bytes, MPI_BYTE, at, link.tag, link.comm, &requests.emplace_back());
+    const int position = link.world_ranks[peer];
+    MPI_Irecv(all[peer].data(), bytes, MPI_BYTE, position, link.tag, link.comm, &requests.emplace_back());
+    MPI_Isend(mine.data(), bytes, MPI_BYTE, position, link.tag, link.comm, &requests.emplace_back());
   }
   MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
   return all;
@@ -139,8 +139,8 @@ std::vector<std::byte> reduced(const std::vector<std::vector<std::byte>>& all, D
   return result;
 }
 
-std::function<void()> show(void* to, std::vector<std::byte> values) {
-  return [to, values = std::move(values)] { std::memcpy(to, values.data(), values.size()); };
+std::function<void()> show(void* destination, std::vector<std::byte> values) {
+  return [destination, values = std::move(values)] { std::memcpy(destination, values.data(), values.size()); };
 }
 
 Fault use_device(int, mpi::gpu::DeviceFacts* facts) {
@@ -270,12 +270,12 @@ Fault broadcast(Link* link, void* memory, std::size_t bytes, int root) {
   });
 }
 
-Fault all_gather(Link* link, const void* mine, void* to, std::size_t bytes) {
+Fault all_gather(Link* link, const void* mine, void* target, std::size_t bytes) {
   return guarded([&] {
     operate(link, "all_gather", bytes_at(mine, bytes), [=](const auto& all) {
       std::vector<std::byte> combined;
       for (const auto& part : all) combined.insert(combined.end(), part.begin(), part.end());
-      return show(to, combined);
+      return show(target, combined);
     });
   });
 }
@@ -345,7 +345,7 @@ Fault follow(Link* link) {
 
 Fault use_stream(int) { return nullptr; }
 
-// What happens in a capture may destroy a link, which another thread then closes: no lock is held here.
+// Code that runs in a capture may destroy a link, which another thread then closes: no lock is held here.
 
 Fault begin_capture(int, Graph** graph) {
   if (recording != nullptr) return "a capture inside a capture";
@@ -375,7 +375,7 @@ Fault launch(Graph* graph) {
   });
 }
 
-/// What it consists of may hold the last reference to a link, which another thread then closes.
+/// A part that it consists of may hold the last reference to a link, which another thread then closes.
 Fault destroy(Graph* graph) {
   delete graph;
   return guarded([] { --state.graphs; });

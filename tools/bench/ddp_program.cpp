@@ -163,7 +163,7 @@ class Timed : public models::Model {
 void initialize_as_peers(models::Model& model) {
   const torch::NoGradGuard no_grad;
   at::manual_seed(bench::kPeerSeed);
-  double bound = 0;  // of the layer at hand; 0: its values are constants
+  double bound = 0;  // bound of the layer at hand; 0: its values are constants
   for (auto& item : model.named_parameters()) {
     at::Tensor& parameter = item.value();
     if (parameter.dim() > 1) {

@@ -53,7 +53,7 @@ class Wrapped {
   std::unique_ptr<engine::Strategy> strategy_;
 };
 
-/// What one would write without the wrapper.
+/// The code that one would write without the wrapper.
 class Plain {
  public:
   explicit Plain(models::Model& like) {
@@ -83,8 +83,8 @@ class Plain {
 };
 
 struct BlockResult {
-  double milliseconds;  // of a step, the median
-  double loss;          // of the last step
+  double milliseconds;  // milliseconds of a step, the median
+  double loss;          // loss of the last step
 };
 
 template <class Loop>

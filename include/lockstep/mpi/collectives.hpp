@@ -146,7 +146,7 @@ class Collectives {
   virtual Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) = 0;
   virtual void barrier() = 0;
 
-  /// Between these calls, operations on device memory are recorded in a graph of the current stream and not done. All
+  /// Operations on device memory are recorded in a graph of the current stream and not done between these calls. All
   /// ranks record the same operations and then call `replay` with the same graph.
   virtual void begin_capture() {}
   virtual void end_capture() {}

@@ -30,7 +30,7 @@ struct Clip {
   double max_value = 0;      ///< elements are clamped to [-max_value, max_value]; 0 = off
   bool is_by_group = false;  ///< the norm of each parameter group instead of the norm of all gradients
 
-  /// From "norm:1.0", "norm:1.0:p=1", "norm:1.0:p=inf", "value:0.5" or "" (off).
+  /// Reads "norm:1.0", "norm:1.0:p=1", "norm:1.0:p=inf", "value:0.5" or "" (off).
   /// @throws ConfigError  the text is invalid; the message states `origin`
   static Clip parse(const std::string& text, const std::string& origin);
 };
@@ -38,7 +38,7 @@ struct Clip {
 /// The result of update_params.
 struct UpdateReport {
   bool updated = false;             ///< false = the micro-batch was only accumulated, or a value was not finite
-  std::optional<double> grad_norm;  ///< before clipping and without the loss scale, if computed
+  std::optional<double> grad_norm;  ///< norm of the gradients before clipping, without the loss scale, if computed
   bool is_finite = true;            ///< false = the norm, or with a scaler a gradient, was not finite; gradients were
                                     ///< dropped, nothing was updated or counted
   std::int64_t evaluations = 1;     ///< evaluations of the loss in the step
@@ -182,14 +182,14 @@ class OptimWrapper : public BaseOptimWrapper {
   std::optional<GradScaler> scaler_;
   std::int64_t done_ = 0;        // micro_batches
   std::int64_t step_begin_ = 0;  // `done_` when the step at hand began
-  std::int64_t total_ = 0;       // of the whole training; 0 = unknown
+  std::int64_t total_ = 0;       // micro-batches of the whole training; 0 = unknown
   bool is_in_closure_ = false;
   bool skips_update_ = false;
-  bool are_late_ = false;                                // reports of updates on a GPU
+  bool are_late_ = false;                                // whether updates on a GPU are reported later
   std::deque<LateUpdate> late_updates_;                  // the oldest first
   std::shared_ptr<batch::LatePlaces> late_places_;       // null = none was needed
-  std::shared_ptr<Tensor> recorded_facts_;               // of a recorded step: where a launch leaves them
-  double recorded_weight_ = 1;                           // of the loss in the recorded step at hand
+  std::shared_ptr<Tensor> recorded_facts_;               // results of the latest launch of a recorded step
+  double recorded_weight_ = 1;                           // weight of the loss in the current recorded step
   std::vector<std::vector<std::int64_t>> steps_before_;  // counts before the recorded step at hand
 };
 

@@ -67,7 +67,7 @@ struct StepObserver {
   /// @param batch  a result of `prepare`
   std::function<void(const batch::Batch& batch, const batch::Outputs& outputs)> on_forward = {};
   std::function<void(const models::ParsedLosses&)> on_loss = {};
-  std::function<void()> on_backward = {};  ///< before the update of the micro-batch that completes a step
+  std::function<void()> on_backward = {};  ///< `on_backward` before the update of the micro-batch that completes a step
   /// Whether on_backward reads gradients; they are then averaged and complete on every rank.
   bool reads_gradients = false;
   /// Whether the result is completed later, by StepResult::finish: on a GPU, train_step does not wait for the losses.
@@ -252,7 +252,7 @@ class DistributedDataParallel {
   /// Broadcasts the parameters and buffers of one rank. Collective.
   void broadcast_state(int root);
 
-  /// Where the time of train_step goes, with reports_times. One rank has no communication, so no times either.
+  /// The parts of the time of train_step, with reports_times. One rank has no communication, so no times either.
   /// Collective.
   DdpReport report() const;
 
@@ -280,7 +280,7 @@ class DistributedDataParallel {
   mpi::Collectives& collectives() noexcept { return *collectives_; }
   const DdpOptions& options() const noexcept { return options_; }
 
-  // For the modules of Lockstep.
+  // Used by the modules of Lockstep.
   ParameterStore& store() noexcept { return *store_; }
   Reducer& reducer() noexcept { return *reducer_; }
 
@@ -316,20 +316,20 @@ class DistributedDataParallel {
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<ModelBuffers> buffers_;
   std::unique_ptr<Reducer> reducer_;
-  std::unique_ptr<BlockGathering> gathering_;  // of parameters that are freed between their uses
+  std::unique_ptr<BlockGathering> gathering_;  // gathers parameters that are freed between their uses
   std::shared_ptr<HookMemory> hook_memory_;
   std::unique_ptr<batch::LatePlaces> late_places_;  // those of losses
   std::unique_ptr<BatchCopies> copies_;
-  at::ScalarType dtype_;          // of inputs: that of the parameters, or float32 with autocast
-  at::Device device_ = at::kCPU;  // of the parameters: batches are moved there
+  at::ScalarType dtype_;          // dtype of inputs: that of the parameters, or float32 with autocast
+  at::Device device_ = at::kCPU;  // device of the parameters: batches are moved there
   bool slices_fit_ = false;       // whether visitors of slices of a reduction find them
   bool synchronizes_ = true;
   std::optional<models::Tap> recompute_;
   bool has_named_anomalous_ = false;
   bool may_slice_ = false;                  // the step at hand is updated by an OptimWrapper
-  std::function<void()> before_forward_;    // of a Join
-  std::optional<std::size_t> active_part_;  // of an OptimContext
-  int buffer_root_ = 0;                     // whose buffers are broadcast
+  std::function<void()> before_forward_;    // `before_forward` of a Join
+  std::optional<std::size_t> active_part_;  // part of the active OptimContext
+  int buffer_root_ = 0;                     // buffer root: whose buffers are broadcast
 };
 
 /// Throws the same ConfigError on every rank, with the first difference, if the models of the ranks differ. Collective.

@@ -28,7 +28,7 @@ void translate(Image& image, double x, double y, ResizeFilter filter, const Colo
 
 using Op = AugmentOp;
 
-/// For operations that use the image and the argument only.
+/// Creates operations that use the image and the argument only.
 template <auto kFunction>
 void with_argument(Image& image, double v, ResizeFilter, const Color&, Workspace&) {
   kFunction(image, v);

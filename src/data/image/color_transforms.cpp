@@ -44,7 +44,7 @@ class RandomColorJitter : public Transform {
       const bool is_hue = i == 3;
       try {
         ranges_[i] = jitter_range(options.reals(kJitterNames[i]), is_hue ? 0 : 1,
-                                  is_hue ? Range{-0.5, 0.5} : Range{0, keys::kUnlimited});
+                                  is_hue ? RealRange{-0.5, 0.5} : RealRange{0, keys::kUnlimited});
       } catch (const ConfigError& error) {
         throw ConfigError(std::string(kJitterNames[i]) + ": " + error.what());
       }
@@ -78,7 +78,7 @@ class RandomColorJitter : public Transform {
 
  private:
   double probability_;
-  std::array<std::optional<Range>, 4> ranges_;
+  std::array<std::optional<RealRange>, 4> ranges_;
 };
 
 struct BlurDrawn {
@@ -114,7 +114,7 @@ class RandomBlur : public Transform {
  private:
   double probability_;
   int kernel_;
-  Range sigma_;
+  RealRange sigma_;
   bool is_pil_;
 };
 

@@ -205,7 +205,7 @@ class RandomCrop : public Transform {
 
 class RandomResizedCrop : public Transform {
  public:
-  RandomResizedCrop(ImageSize size, Range area, Range ratio, ResizeFilter filter)
+  RandomResizedCrop(ImageSize size, RealRange area, RealRange ratio, ResizeFilter filter)
       : size_(size), area_(area), ratio_(ratio), filter_(filter) {
     if (area[0] <= 0 || ratio[0] <= 0) throw ConfigError("scale and ratio must be positive");
   }
@@ -243,7 +243,7 @@ class RandomResizedCrop : public Transform {
     return max_reduction_for(drawn.as<Box>().size(), size_);
   }
   /// Scales the box and rounds it outward.
-  Parameters reduced(const Parameters& drawn, ImageSize from, ImageSize to) const override {
+  Parameters reduced(const Parameters& drawn, ImageSize from, ImageSize target) const override {
     const auto scale = [](int first, int count, int from_size, int to_size) {
       const double factor = static_cast<double>(to_size) / from_size;
       const int begin = std::max(0, static_cast<int>(std::floor(first * factor)));
@@ -251,15 +251,15 @@ class RandomResizedCrop : public Transform {
       return std::array<int, 2>{begin, end - begin};
     };
     const Box box = drawn.as<Box>();
-    const auto rows = scale(box.top, box.height, from.height, to.height);
-    const auto columns = scale(box.left, box.width, from.width, to.width);
+    const auto rows = scale(box.top, box.height, from.height, target.height);
+    const auto columns = scale(box.left, box.width, from.width, target.width);
     return Box{rows[0], columns[0], rows[1], columns[1]};
   }
 
  private:
   ImageSize size_;
-  Range area_;
-  Range ratio_;
+  RealRange area_;
+  RealRange ratio_;
   ResizeFilter filter_;
 };
 
@@ -273,10 +273,10 @@ class MultiCrop : public Transform {
       throw ConfigError("crops, sizes and scales do not match; each group of crops has a number, a size and a range " +
                         std::string("low/high, such as crops=2/6,sizes=224/96,scales=0.14/1/0.05/0.14"));
     }
-    const Range ratio = range_option(options, "ratio");
+    const RealRange ratio = range_option(options, "ratio");
     for (std::size_t group = 0; group < counts.size(); ++group) {
       const auto size = static_cast<int>(sizes[group]);
-      const Range area = {scales[2 * group], scales[2 * group + 1]};
+      const RealRange area = {scales[2 * group], scales[2 * group + 1]};
       if (area[0] > area[1]) throw ConfigError("scales are not ranges low/high");
       for (std::int64_t i = 0; i < counts[group]; ++i) {
         crops_.emplace_back(ImageSize{size, size}, area, ratio, filter_option(options));

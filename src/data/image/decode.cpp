@@ -73,7 +73,7 @@ void check_size(const ImageHeader& header, std::int64_t max_bytes) {
   if (header.width < 1 || header.height < 1) {
     throw DataError("the header states a size of " + size + " pixels; replace the file or exclude it");
   }
-  // In double, because the product of two sizes of 31 bits and 3 exceeds 63 bits.
+  // Computed in double, because the product of two sizes of 31 bits and 3 exceeds 63 bits.
   const double bytes = 3.0 * header.width * header.height;
   if (bytes > static_cast<double>(max_bytes)) {
     throw DataError("the header states a size of " + size + " pixels, which require " + number_text(bytes, 19) +

@@ -20,7 +20,7 @@ std::string name_of(ImageFormat format);
 /// Facts from the first bytes of an encoded image.
 struct ImageHeader {
   ImageFormat format = ImageFormat::jpeg;
-  int height = 0;  ///< as stored, without EXIF orientation
+  int height = 0;  ///< height as stored, without EXIF orientation
   int width = 0;
   int channels = 3;     ///< 1 grey, 2 grey and alpha, 3 RGB or palette, 4 RGB and alpha, or CMYK (JPEG)
   int bits = 8;         ///< per channel

@@ -60,7 +60,7 @@ class RandomRotation : public Transform {
   }
 
  private:
-  Range degrees_;
+  RealRange degrees_;
   ResizeFilter filter_;
   Color fill_;
 };
@@ -113,9 +113,9 @@ class RandomAffine : public Transform {
     return std::nearbyint(uniform_float(random, {-limit, limit}));
   }
 
-  Range degrees_;
+  RealRange degrees_;
   std::vector<double> translate_;
-  Range scale_;
+  RealRange scale_;
   std::vector<double> shear_;
   ResizeFilter filter_;
   Color fill_;

@@ -16,17 +16,17 @@ namespace lockstep::data {
 
 namespace {
 
-constexpr int kMaxScans = 500;  // of a progressive file: a hostile one can have many, each of which costs time
+constexpr int kMaxScans = 500;  // limit for progressive files; each scan costs time, and a hostile file can have many
 constexpr int kRowsAtOnce = 8;
 
 /// One decoding, in plain types: the function that runs it is left by longjmp.
 struct JpegJob {
   const unsigned char* bytes;
   std::size_t size;
-  int height, width, components;  // as the header states
+  int height, width, components;  // values in the header
   bool is_progressive;
   int reduction;
-  Box part;              // of the reduced image
+  Box part;              // part of the reduced image
   std::uint8_t* pixels;  // part.height x part.width x (1 or 3)
   std::uint8_t* rows;    // kRowsAtOnce rows of 4 bytes for each column
 };

@@ -11,7 +11,7 @@ namespace lockstep::data {
 
 namespace {
 
-constexpr std::size_t kFirstSegment = 2;  // after the start marker
+constexpr std::size_t kFirstSegment = 2;  // position after the start marker
 constexpr std::string_view kXmpName("http://ns.adobe.com/xap/1.0/\0", 29);
 
 /// A start-of-frame marker, which states the size and the kind of coding.
@@ -19,12 +19,12 @@ bool is_frame(unsigned marker) {
   return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
 
-void read_frame(FileBytes file, std::size_t at, unsigned marker, ImageHeader& header) {
+void read_frame(FileBytes file, std::size_t position, unsigned marker, ImageHeader& header) {
   const unsigned kind = marker & 3U;  // 0 baseline, 1 extended, 2 progressive, 3 lossless
-  header.bits = static_cast<int>(big_endian(file, at, 1));
-  header.height = static_cast<int>(big_endian(file, at + 1, 2));
-  header.width = static_cast<int>(big_endian(file, at + 3, 2));
-  header.channels = static_cast<int>(big_endian(file, at + 5, 1));
+  header.bits = static_cast<int>(big_endian(file, position, 1));
+  header.height = static_cast<int>(big_endian(file, position + 1, 2));
+  header.width = static_cast<int>(big_endian(file, position + 3, 2));
+  header.channels = static_cast<int>(big_endian(file, position + 5, 1));
   header.is_progressive = kind == 2;
   const std::string remedy = " are not supported; convert the file to a baseline JPEG with 8 bits";
   if (kind == 3) throw DataError("lossless JPEG files" + remedy);
@@ -44,27 +44,27 @@ struct Segment {
   std::size_t end = 0;
 };
 
-/// The next segment with a length from `at`, which becomes its end.
-Segment next_segment(FileBytes file, std::size_t& at) {
+/// The next segment with a length from `position`, which becomes its end.
+Segment next_segment(FileBytes file, std::size_t& position) {
   while (true) {
     // Other bytes before a marker, and any number of 0xFF, are skipped as libjpeg does.
-    while (big_endian(file, at, 1) != 0xFF) ++at;
-    while (big_endian(file, at, 1) == 0xFF) ++at;
-    const unsigned marker = big_endian(file, at, 1);
-    ++at;
-    if (marker == 0 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD8)) continue;  // without a length
-    if (marker == 0xD9 || marker == 0xDA) return {.marker = marker, .begin = at, .end = at};
-    const std::size_t length = big_endian(file, at, 2);
+    while (big_endian(file, position, 1) != 0xFF) ++position;
+    while (big_endian(file, position, 1) == 0xFF) ++position;
+    const unsigned marker = big_endian(file, position, 1);
+    ++position;
+    if (marker == 0 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD8)) continue;  // these markers have no length
+    if (marker == 0xD9 || marker == 0xDA) return {.marker = marker, .begin = position, .end = position};
+    const std::size_t length = big_endian(file, position, 2);
     if (length < 2) throw DataError("the JPEG header is damaged; replace the file");
-    const Segment segment{.marker = marker, .begin = at + 2, .end = at + length};
-    at = segment.end;
+    const Segment segment{.marker = marker, .begin = position + 2, .end = position + length};
+    position = segment.end;
     return segment;
   }
 }
 
 void read_frame_header(FileBytes file, ImageHeader& header) {
-  for (std::size_t at = kFirstSegment;;) {
-    const Segment segment = next_segment(file, at);
+  for (std::size_t position = kFirstSegment;;) {
+    const Segment segment = next_segment(file, position);
     if (segment.marker == 0xD9 || segment.marker == 0xDA) {
       throw DataError("the JPEG file has no header; replace the file");
     }
@@ -77,8 +77,8 @@ int jpeg_orientation(FileBytes file) {
   Metadata metadata;
   std::vector<std::byte> joined;
   try {
-    for (std::size_t at = kFirstSegment;;) {
-      const Segment segment = next_segment(file, at);
+    for (std::size_t position = kFirstSegment;;) {
+      const Segment segment = next_segment(file, position);
       if (segment.marker == 0xD9 || segment.marker == 0xDA) break;
       if (segment.marker != 0xE1 || segment.end > file.size()) continue;
       const FileBytes content = file.subspan(segment.begin, segment.end - segment.begin);

@@ -26,7 +26,7 @@ struct OpScale {
   Scale scale;
   bool is_signed;
   float narrow_end;  ///< last value of auto_augment and rand_augment; `bits`: number of removed bits
-  float wide_end;    ///< of trivial_augment_wide
+  float wide_end;    ///< last value of trivial_augment_wide
   float first = 0;
 };
 

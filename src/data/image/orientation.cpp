@@ -106,8 +106,9 @@ std::optional<int> exif_orientation(FileBytes exif) {
 
 std::optional<int> xmp_orientation(FileBytes xmp) {
   const std::string_view text = text_of(xmp);
-  for (std::size_t at = text.find(kTag); at != std::string_view::npos; at = text.find(kTag, at + 1)) {
-    const std::string_view rest = text.substr(at + kTag.size());
+  for (std::size_t position = text.find(kTag); position != std::string_view::npos;
+       position = text.find(kTag, position + 1)) {
+    const std::string_view rest = text.substr(position + kTag.size());
     const std::size_t start = rest.starts_with("=\"") ? 2 : rest.starts_with('>') ? 1 : 0;
     if (start > 0 && rest.size() > start && rest[start] >= '0' && rest[start] <= '9') {
       return valid(rest[start] - '0');

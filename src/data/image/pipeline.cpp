@@ -108,9 +108,10 @@ void check_classes(const Image& mask, std::int64_t classes) {
   const auto is_bad = [classes](std::uint8_t value) { return value >= classes && value != kIgnoredPixel; };
   const auto bad = std::find_if(mask.pixels.begin(), mask.pixels.end(), is_bad);
   if (bad == mask.pixels.end()) return;
-  const auto at = bad - mask.pixels.begin();
-  throw DataError("the mask contains class " + std::to_string(*bad) + " in row " + std::to_string(at / mask.width) +
-                  ", column " + std::to_string(at % mask.width) + ", but there are " + std::to_string(classes) +
+  const auto position = bad - mask.pixels.begin();
+  throw DataError("the mask contains class " + std::to_string(*bad) + " in row " +
+                  std::to_string(position / mask.width) + ", column " + std::to_string(position % mask.width) +
+                  ", but there are " + std::to_string(classes) +
                   " classes (255 = ignored); correct the mask or set data.classes");
 }
 
@@ -219,7 +220,7 @@ void Pipeline::draw_all(const batch::Draw& draw, ImageSize size, int crop, Works
   workspace.first_drawn = workspace.drawn.front();  // the mask is not reduced during decoding
 }
 
-/// From the last transform to the first: the part of its input that each one requires.
+/// Steps from the last transform to the first: the part of its input that each one requires.
 void Pipeline::find_parts(int crop, Workspace& workspace) const {
   workspace.parts.resize(pixel_lines_ + 1);
   workspace.parts[pixel_lines_] = whole(workspace.sizes[pixel_lines_]);

@@ -22,13 +22,13 @@ constexpr std::size_t kSignatureSize = 8;
 constexpr std::string_view kExifKeyword = "exif";
 constexpr std::string_view kRawProfile = "Raw profile type exif";
 constexpr std::string_view kXmpKeyword = "XML:com.adobe.xmp";
-constexpr std::size_t kHeaderChunk = kSignatureSize + 8;  // after length and name of the first chunk
+constexpr std::size_t kHeaderChunk = kSignatureSize + 8;  // content of the first chunk, after its length and name
 
 /// One decoding, in plain types: the functions that use libpng are left by longjmp.
 struct PngJob {
   const png_byte* bytes;
   std::size_t size;
-  std::size_t at;
+  std::size_t position;
   int height, width, channels;  // channels of the result
   bool wants_numbers;           // instead of colors
   png_bytepp rows;
@@ -46,9 +46,9 @@ void on_png_warning(png_structp, png_const_charp) {}
 
 void read_png_bytes(png_structp png, png_bytep out, std::size_t count) {
   auto* job = static_cast<PngJob*>(png_get_io_ptr(png));
-  if (count > job->size - job->at) png_error(png, "the file is truncated");
-  std::memcpy(out, job->bytes + job->at, count);
-  job->at += count;
+  if (count > job->size - job->position) png_error(png, "the file is truncated");
+  std::memcpy(out, job->bytes + job->position, count);
+  job->position += count;
 }
 
 /// All kinds of pixels become 8 bits, grey or RGB, without alpha.
@@ -139,11 +139,11 @@ int png_orientation(FileBytes file) {
   Metadata metadata;
   std::vector<std::byte> profile;
   std::vector<std::byte> xmp;
-  for (std::size_t at = kSignatureSize; at + 8 <= file.size();) {
-    const std::size_t length = big_endian(file, at, 4);
-    if (length > file.size() - at - 8) break;
-    const FileBytes chunk = file.subspan(at + 8, length);
-    const std::string type(reinterpret_cast<const char*>(file.data()) + at + 4, 4);
+  for (std::size_t position = kSignatureSize; position + 8 <= file.size();) {
+    const std::size_t length = big_endian(file, position, 4);
+    if (length > file.size() - position - 8) break;
+    const FileBytes chunk = file.subspan(position + 8, length);
+    const std::string type(reinterpret_cast<const char*>(file.data()) + position + 4, 4);
     if (type == "IEND") break;
     if (type == "eXIf") metadata.exif = chunk;
     if (type == "tEXt" && has_text(chunk, 0, kExifKeyword.data(), kExifKeyword.size() + 1)) {
@@ -153,7 +153,7 @@ int png_orientation(FileBytes file) {
       if (auto text = text_in(type, chunk, kRawProfile); !text.empty()) profile = raw_profile(text);
       if (auto text = text_in(type, chunk, kXmpKeyword); !text.empty()) xmp = std::move(text);
     }
-    at += 12 + length;
+    position += 12 + length;
   }
   if (metadata.exif.empty()) metadata.exif = profile;
   metadata.xmp = xmp;
@@ -186,7 +186,7 @@ void decode_png_to(int channels, bool wants_numbers, FileBytes file, const Image
   for (int y = 0; y < header.height; ++y) rows[static_cast<std::size_t>(y)] = image.row(y);
   PngJob job{.bytes = reinterpret_cast<const png_byte*>(file.data()),
              .size = file.size(),
-             .at = 0,
+             .position = 0,
              .height = header.height,
              .width = header.width,
              .channels = image.channels,

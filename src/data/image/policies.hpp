@@ -93,7 +93,7 @@ std::optional<double> timm_argument(std::string_view name, double level, int sig
                                     const TimmTranslation& translation = {});
 
 /// A parsed configuration such as "rand-m9-mstd0.5-inc1".
-struct TimmConfig {
+struct AugmentConfig {
   int layers = 2;                ///< operations per image
   std::vector<std::string> ops;  ///< names without "timm "
   std::vector<double> weights;   ///< probabilities of `ops`; empty = uniform, with replacement
@@ -104,6 +104,6 @@ struct TimmConfig {
 };
 
 /// @throws ConfigError  malformed
-TimmConfig parse_timm_config(const std::string& text);
+AugmentConfig parse_timm_config(const std::string& text);
 
 }  // namespace lockstep::data

@@ -140,10 +140,10 @@ const Policy& timm_3a_policy() {
 }
 
 /// The same policy with another operation.
-Policy with_op(Policy policy, std::string_view from, const char* to) {
+Policy with_op(Policy policy, std::string_view from, const char* target) {
   for (PolicyPair& pair : policy) {
     for (PolicyStep& step : pair) {
-      if (step.op == from) step.op = to;
+      if (step.op == from) step.op = target;
     }
   }
   return policy;

@@ -23,7 +23,7 @@ struct DrawnOps {
   void add(const DrawnOp& op) { ops[static_cast<std::size_t>(count++)] = op; }
 };
 
-/// What the transforms of this file have in common: they differ in the draw.
+/// Everything that the transforms of this file have in common: they differ in the draw.
 class AugmentTransform : public Transform {
  public:
   explicit AugmentTransform(const Color& fill) : fill_(fill) {}
@@ -146,7 +146,7 @@ struct TimmDraws {
 
 class TimmRandAugment : public AugmentTransform {
  public:
-  TimmRandAugment(TimmConfig config, std::optional<ResizeFilter> filter, const Color& fill)
+  TimmRandAugment(AugmentConfig config, std::optional<ResizeFilter> filter, const Color& fill)
       : AugmentTransform(fill),
         config_(std::move(config)),
         draws_{config_.magnitude_std, config_.magnitude_max, filter} {
@@ -182,7 +182,7 @@ class TimmRandAugment : public AugmentTransform {
     return last;
   }
 
-  TimmConfig config_;
+  AugmentConfig config_;
   TimmDraws draws_;
 };
 

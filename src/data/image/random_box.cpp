@@ -12,9 +12,9 @@ constexpr int kBoxAttempts = 10;
 
 int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }
 
-BoxAttempt draw_attempt(random::Sequence& random, Range area, Range ratio) {
+BoxAttempt draw_attempt(random::Sequence& random, RealRange area, RealRange ratio) {
   const float area_fraction = uniform_float(random, area);
-  const Range logs = {std::log(static_cast<float>(ratio[0])), std::log(static_cast<float>(ratio[1]))};
+  const RealRange logs = {std::log(static_cast<float>(ratio[0])), std::log(static_cast<float>(ratio[1]))};
   return {area_fraction, uniform_float(random, logs)};
 }
 
@@ -29,7 +29,7 @@ double area_of(ImageSize image) { return static_cast<double>(image.height) * ima
 
 }  // namespace
 
-float uniform_float(random::Sequence& random, Range range) {
+float uniform_float(random::Sequence& random, RealRange range) {
   return static_cast<float>(random.uniform(range[0], range[1]));
 }
 
@@ -41,7 +41,7 @@ std::optional<ImageSize> resized_crop_size(ImageSize image, BoxAttempt attempt) 
   return fits ? std::optional(box) : std::nullopt;
 }
 
-Box central_box(ImageSize image, Range ratio) {
+Box central_box(ImageSize image, RealRange ratio) {
   const auto [min_ratio, max_ratio] = std::minmax(ratio[0], ratio[1]);
   const double own = static_cast<double>(image.width) / image.height;
   ImageSize box = image;
@@ -53,7 +53,7 @@ Box central_box(ImageSize image, Range ratio) {
   return {(image.height - box.height) / 2, (image.width - box.width) / 2, box.height, box.width};
 }
 
-Box draw_resized_crop(random::Sequence& random, ImageSize image, Range area, Range ratio) {
+Box draw_resized_crop(random::Sequence& random, ImageSize image, RealRange area, RealRange ratio) {
   for (int i = 0; i < kBoxAttempts; ++i) {
     const auto box = resized_crop_size(image, draw_attempt(random, area, ratio));
     if (box) return place_box(random, image, *box);
@@ -68,7 +68,7 @@ std::optional<ImageSize> erasing_size(ImageSize image, BoxAttempt attempt, int c
   return box.height < image.height && box.width < image.width ? std::optional(box) : std::nullopt;
 }
 
-std::optional<Box> draw_erasing(random::Sequence& random, ImageSize image, Range area, Range ratio, int count) {
+std::optional<Box> draw_erasing(random::Sequence& random, ImageSize image, RealRange area, RealRange ratio, int count) {
   for (int i = 0; i < kBoxAttempts; ++i) {
     const auto box = erasing_size(image, draw_attempt(random, area, ratio), count);
     if (box) return place_box(random, image, *box);

@@ -13,24 +13,24 @@ namespace {
 
 bool is_blank(std::uint32_t byte) { return byte == ' ' || (byte >= '\t' && byte <= '\r'); }
 
-/// The next number of a PPM header; `at` moves behind the one character that follows it.
-int ppm_number(FileBytes file, std::size_t& at) {
-  std::uint32_t byte = big_endian(file, at, 1);
+/// The next number of a PPM header; `position` moves behind the one character that follows it.
+int ppm_number(FileBytes file, std::size_t& position) {
+  std::uint32_t byte = big_endian(file, position, 1);
   while (is_blank(byte) || byte == '#') {
     if (byte == '#') {
-      while (byte != '\n' && byte != '\r') byte = big_endian(file, ++at, 1);
+      while (byte != '\n' && byte != '\r') byte = big_endian(file, ++position, 1);
     }
-    byte = big_endian(file, ++at, 1);
+    byte = big_endian(file, ++position, 1);
   }
   constexpr std::int64_t kMax = 1'000'000'000;
   std::int64_t value = 0;
   int digits = 0;
-  for (; byte >= '0' && byte <= '9'; byte = big_endian(file, ++at, 1), ++digits) {
+  for (; byte >= '0' && byte <= '9'; byte = big_endian(file, ++position, 1), ++digits) {
     value = value * 10 + (byte - '0');
     if (value > kMax) throw DataError("the PPM header is damaged; replace the file");
   }
   if (digits == 0 || !is_blank(byte)) throw DataError("the PPM header is damaged; replace the file");
-  ++at;
+  ++position;
   return static_cast<int>(value);
 }
 

@@ -140,8 +140,8 @@ class RandomErasing : public Transform {
   }
 
   double probability_;
-  Range area_;
-  Range ratio_;
+  RealRange area_;
+  RealRange ratio_;
   EraseValue value_;
   int count_;
 };

@@ -50,7 +50,7 @@ const WeightedOps kTimm3aWeighted = {{"SolarizeIncreasing", "Desaturate", "Gauss
                                       "ContrastIncreasing", "BrightnessIncreasing", "Equalize", "Invert"},
                                      {6, 6, 6, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1}};
 
-void use_weighted(const WeightedOps& ops, TimmConfig& config) {
+void use_weighted(const WeightedOps& ops, AugmentConfig& config) {
   double sum = 0;
   for (const double weight : ops.weights) sum += weight;
   config.ops = ops.names;
@@ -65,7 +65,7 @@ double timm_number(const std::string& part, std::size_t name_size) {
 }
 
 /// Applies one part of the text, such as "m9".
-void apply_part_of_config(const std::string& part, TimmConfig& config, bool& is_increasing) {
+void apply_part_of_config(const std::string& part, AugmentConfig& config, bool& is_increasing) {
   const std::size_t digits = part.find_first_of("0123456789");
   const std::string name = part.starts_with('t') ? "t" : part.substr(0, digits);
   if (name == "t") {
@@ -100,10 +100,10 @@ void apply_part_of_config(const std::string& part, TimmConfig& config, bool& is_
 
 }  // namespace
 
-TimmConfig parse_timm_config(const std::string& text) {
+AugmentConfig parse_timm_config(const std::string& text) {
   const std::vector<std::string> parts = split_list(text, '-');
   if (parts.front() != "rand") throw ConfigError("'" + text + "' does not begin with rand-");
-  TimmConfig config;
+  AugmentConfig config;
   bool is_increasing = false;
   for (std::size_t i = 1; i < parts.size(); ++i) apply_part_of_config(parts[i], config, is_increasing);
   if (config.ops.empty()) config.ops = is_increasing ? kTimmIncreasingOps : kTimmOps;

@@ -30,7 +30,7 @@ ImageSize square_size(const Section& options) {
   return {static_cast<int>(numbers.front()), static_cast<int>(numbers.back())};
 }
 
-Range range_option(const Section& options, const std::string& key) {
+RealRange range_option(const Section& options, const std::string& key) {
   const std::vector<double> numbers = options.reals(key);
   if (numbers.size() != 2 || numbers[0] > numbers[1]) {
     throw ConfigError(key + " is not a range of two numbers; use " + key + "=low/high");
@@ -38,7 +38,7 @@ Range range_option(const Section& options, const std::string& key) {
   return {numbers[0], numbers[1]};
 }
 
-Range symmetric_option(const Section& options, const std::string& key) {
+RealRange symmetric_option(const Section& options, const std::string& key) {
   const std::vector<double> numbers = options.reals(key);
   if (numbers.size() != 1) return range_option(options, key);
   if (numbers[0] < 0) throw ConfigError(key + " is negative; a single number x stands for the range -x/x");
@@ -55,9 +55,9 @@ Color fill_option(const Section& options) {
 
 ResizeFilter filter_option(const Section& options) { return filter_named(options.text("filter")); }
 
-std::optional<Range> jitter_range(const std::vector<double>& option, double center, Range limits) {
+std::optional<RealRange> jitter_range(const std::vector<double>& option, double center, RealRange limits) {
   if (option.empty() || option.size() > 2) throw ConfigError("use one number, or a range low/high");
-  Range range = {option.front(), option.back()};
+  RealRange range = {option.front(), option.back()};
   if (option.size() == 1) range = {std::max(center - option[0], limits[0]), center + option[0]};
   if (range[0] > range[1] || range[0] < limits[0] || range[1] > limits[1]) {
     throw ConfigError("the range is empty or exceeds the limits");

@@ -31,9 +31,9 @@ KeySpec fill_key();
 /// The option `size`: one number for both sides, or height/width. @throws ConfigError  not given, or other than 1 or 2
 ImageSize square_size(const Section& options);
 /// An option with two numbers, low/high. @throws ConfigError  not two numbers, or not in order
-Range range_option(const Section& options, const std::string& key);
+RealRange range_option(const Section& options, const std::string& key);
 /// An option `x` that stands for [-x, x], or a range low/high.
-Range symmetric_option(const Section& options, const std::string& key);
+RealRange symmetric_option(const Section& options, const std::string& key);
 /// The option `fill`: one number for all channels, or one per channel. @throws ConfigError  another count
 Color fill_option(const Section& options);
 ResizeFilter filter_option(const Section& options);
@@ -43,7 +43,7 @@ inline bool coin(random::Sequence& random, double probability) { return random.u
 
 /// The range of a color_jitter option: x stands for [max(0, center - x), center + x]; nullopt = no change.
 /// @param limits  of the range
-std::optional<Range> jitter_range(const std::vector<double>& option, double center, Range limits);
+std::optional<RealRange> jitter_range(const std::vector<double>& option, double center, RealRange limits);
 
 /// byte / 255 for each channel.
 ByteTable fraction_table(int channels);

@@ -20,13 +20,14 @@ int webp_orientation(FileBytes file) {
   Metadata metadata;
   try {
     const unsigned flags = big_endian(file, kFirstChunk + 8, 1);
-    for (std::size_t at = kFirstChunk; at + 8 <= file.size();) {
-      const std::size_t length = little_endian(file, at + 4, 4);
-      if (length > file.size() - at - 8) break;
-      const FileBytes chunk = file.subspan(at + 8, length);
-      if (has_text(file, at, "EXIF", 4) && (flags & kExifFlag) != 0 && metadata.exif.empty()) metadata.exif = chunk;
-      if (has_text(file, at, "XMP ", 4) && (flags & kXmpFlag) != 0 && metadata.xmp.empty()) metadata.xmp = chunk;
-      at += 8 + length + length % 2;
+    for (std::size_t position = kFirstChunk; position + 8 <= file.size();) {
+      const std::size_t length = little_endian(file, position + 4, 4);
+      if (length > file.size() - position - 8) break;
+      const FileBytes chunk = file.subspan(position + 8, length);
+      if (has_text(file, position, "EXIF", 4) && (flags & kExifFlag) != 0 && metadata.exif.empty())
+        metadata.exif = chunk;
+      if (has_text(file, position, "XMP ", 4) && (flags & kXmpFlag) != 0 && metadata.xmp.empty()) metadata.xmp = chunk;
+      position += 8 + length + length % 2;
     }
   } catch (const DataError&) {  // the decoder reports truncated files
   }

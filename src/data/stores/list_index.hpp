@@ -11,7 +11,7 @@
 
 namespace lockstep::data {
 
-/// What a list is read as, and the state of its file.
+/// The facts that a list is read as, and the state of its file.
 struct ListIndexKey {
   std::string cache;  ///< folder of the indices
   std::string list;   ///< path of the list

@@ -65,7 +65,7 @@ class DataErrorsHook : public Hook {
   std::int64_t interval_;
   std::string path_;
   std::set<std::string> names_;   // replaced since the start of this process
-  std::set<std::string> listed_;  // of the root: lines of the file
+  std::set<std::string> listed_;  // lines of the file; only used on the root
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ namespace lockstep::engine {
 
 namespace {
 
-constexpr std::size_t kMaxSpans = 1'000'000;  // of a rank
+constexpr std::size_t kMaxSpans = 1'000'000;  // limit for each rank
 
 /// Each event ends a section of the step and begins the next one. Operators are noted on the host by LibTorch's own
 /// callbacks, and the kernels that they start on a GPU by DeviceTrace.

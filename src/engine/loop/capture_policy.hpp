@@ -5,14 +5,14 @@
 
 namespace lockstep::engine {
 
-/// What decides whether the steps of a run can be captured as a CUDA graph, equal on every rank.
+/// The facts that decide whether the steps of a run can be captured as a CUDA graph, equal on every rank.
 struct CaptureFacts {
   bool is_on_gpu = true;
   bool has_one_micro_batch = true;
   bool has_lanes = false;
   bool uses_closure = false;       ///< the optimizer evaluates the loss several times
   bool has_parts = false;          ///< optim.part or strategy.separate
-  bool has_captured_form = true;   ///< of train.step
+  bool has_captured_form = true;   ///< whether train.step has one
   bool is_sharded = false;         ///< strategy.name=sharded, on several ranks
   bool has_comm_hook = false;      ///< ddp.comm_hook or strategy.post_local
   bool finds_unused = false;       ///< ddp.find_unused_parameters

@@ -169,9 +169,9 @@ bool CapturedStep::renew(const batch::Batch& prepared, const models::LossWeights
     optimizer.uncount_recorded_update();
     return false;
   }
-  const std::vector<at::Tensor> to = tensors_of(std::as_const(recording_->inputs));
+  const std::vector<at::Tensor> target = tensors_of(std::as_const(recording_->inputs));
   const std::vector<at::Tensor> from = tensors_of(prepared);
-  for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i], /*non_blocking=*/true);
+  for (std::size_t i = 0; i < target.size(); ++i) target[i].copy_(from[i], /*non_blocking=*/true);
   return true;
 }
 
@@ -201,7 +201,7 @@ bool CapturedStep::record(const batch::Batch& prepared, const models::LossWeight
       view.optimizer.record_update(recording_->losses.total, weights.of_total(), recording_->live);
     });
     at::Tensor& loss = recording_->losses.total;
-    if (loss.defined()) loss = loss.detach();  // without the graph of autograd
+    if (loss.defined()) loss = loss.detach();  // drops the autograd graph
     if (view.world.agree(reason.empty())) return recording_->live.refresh();
     view.optimizer.uncount_recorded_update();
     view.wrapper.reset_state(parallel::GivenUp::recording);
@@ -217,14 +217,14 @@ bool CapturedStep::record(const batch::Batch& prepared, const models::LossWeight
 void CapturedStep::run_recorded_work() {
   parallel::DistributedDataParallel& wrapper = run_->view.wrapper;
   const auto context = wrapper.optim_context(run_->view.optimizer);
-  Recording& to = *recording_;
-  for (std::size_t i = 0; i < to.weights.by_name.size(); ++i) {
-    to.weights.live.push_back(to.live.number([&to, i] { return to.weights.by_name[i].second; }));
+  Recording& target = *recording_;
+  for (std::size_t i = 0; i < target.weights.by_name.size(); ++i) {
+    target.weights.live.push_back(target.live.number([&target, i] { return target.weights.by_name[i].second; }));
   }
-  const batch::Outputs outputs = wrapper.forward(to.inputs);
-  to.losses =
-      models::parse_losses(models::losses_of(wrapper.model(), outputs, to.inputs), *run_->captured_losses, to.weights);
-  to.outputs = outputs.detached();
+  const batch::Outputs outputs = wrapper.forward(target.inputs);
+  target.losses = models::parse_losses(models::losses_of(wrapper.model(), outputs, target.inputs),
+                                       *run_->captured_losses, target.weights);
+  target.outputs = outputs.detached();
 }
 
 parallel::StepResult CapturedStep::finish(const batch::Batch& batch, const models::LossWeights& weights) {

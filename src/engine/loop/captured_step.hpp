@@ -17,7 +17,7 @@
 
 namespace lockstep::engine {
 
-/// What the settings and hooks of a run mean for the capture of its steps. Collective.
+/// Everything that the settings and hooks of a run mean for the capture of its steps. Collective.
 CaptureFacts capture_facts(const Run& run, bool reads_gradients);
 
 /// Steps with run.compile: forward, backward, reduction and update are recorded once as a CUDA graph and launched again
@@ -56,7 +56,7 @@ class CapturedStep {
   void run_recorded_work();
   bool renew(const batch::Batch& prepared, const models::LossWeights& weights);
   parallel::StepResult finish(const batch::Batch& batch, const models::LossWeights& weights);
-  /// What a recording is valid for, in addition to the shapes of the batch: memory and flags of the model.
+  /// The state that a recording is valid for, in addition to the shapes of the batch: memory and flags of the model.
   std::vector<std::uintptr_t> fingerprint() const;
 
   Run* run_;

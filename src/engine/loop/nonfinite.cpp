@@ -18,7 +18,7 @@ namespace lockstep::engine {
 
 namespace {
 
-// What is wrong with so many steps in a row is not the data of one; and a loss scale backs off by half in each, so that
+// A fault of so many steps in a row is not the data of one; and a loss scale backs off by half in each, so that
 // after as many something else than the scale is at fault.
 constexpr std::int64_t kMaxInARow = 64;
 
@@ -55,27 +55,27 @@ NonfiniteSettings NonfiniteSettings::from(const Section& train) {
   return {.policy = cited_text(train, "nonfinite"), .max_roll_backs = train.integer("max_roll_backs")};
 }
 
-NonfiniteHook::Verdict NonfiniteHook::judge(std::int64_t step, const StepReport& report,
-                                            const optim::GradScaler* scaler) {
+NonfiniteHook::NonfiniteAction NonfiniteHook::judge(std::int64_t step, const StepReport& report,
+                                                    const optim::GradScaler* scaler) {
   if (report.is_void) {
     log::warning("step " + std::to_string(step) + " is skipped: none of the targets of its batch counts");
-    return Verdict::go_on;
+    return NonfiniteAction::go_on;
   }
   const bool is_loss_finite = std::isfinite(report.loss);
   if (is_loss_finite && report.is_skipped && scaler != nullptr) report_skipped(step, *scaler);
-  if (is_loss_finite && (scaler != nullptr || !report.is_skipped)) return Verdict::go_on;
+  if (is_loss_finite && (scaler != nullptr || !report.is_skipped)) return NonfiniteAction::go_on;
   return judge_fault(step, is_loss_finite ? "the gradient" : "the loss", report.is_skipped);
 }
 
-NonfiniteHook::Verdict NonfiniteHook::judge_fault(std::int64_t step, const std::string& what, bool is_skipped) {
+NonfiniteHook::NonfiniteAction NonfiniteHook::judge_fault(std::int64_t step, const std::string& what, bool is_skipped) {
   if (policy_ == "stop")
     throw_agreed(ExitCode::numeric, what + " is not finite at step " + std::to_string(step) + kAdvice);
   count_in_a_row(step, what);
-  if (policy_ == "roll_back" && rolls_back(step, what)) return Verdict::roll_back;
+  if (policy_ == "roll_back" && rolls_back(step, what)) return NonfiniteAction::roll_back;
   ++skipped_;
   log::warning("step " + std::to_string(step) + (is_skipped ? " is skipped: " : ": ") + what + " is not finite (" +
                std::to_string(skipped_) + " such steps so far)");
-  return Verdict::go_on;
+  return NonfiniteAction::go_on;
 }
 
 void NonfiniteHook::count_in_a_row(std::int64_t step, const std::string& what) {

@@ -36,7 +36,7 @@ struct NonfiniteSettings {
 /// Under loss scaling (train.precision=fp16) steps are skipped anyway, and only a loss that is not finite comes here.
 class NonfiniteHook : public Hook {
  public:
-  enum class Verdict { go_on, roll_back };
+  enum class NonfiniteAction { go_on, roll_back };
 
   explicit NonfiniteHook(NonfiniteSettings settings)
       : policy_(std::move(settings.policy.value)), max_roll_backs_(settings.max_roll_backs) {}
@@ -45,7 +45,7 @@ class NonfiniteHook : public Hook {
   /// @param step    its number, counted from 1
   /// @param scaler  null = losses are not scaled
   /// @throws NumericError  agreed: the run is to end
-  Verdict judge(std::int64_t step, const StepReport& report, const optim::GradScaler* scaler);
+  NonfiniteAction judge(std::int64_t step, const StepReport& report, const optim::GradScaler* scaler);
 
   /// The loop calls `judge` with each complete report.
   bool reads_report(const Progress&) const override { return false; }
@@ -55,7 +55,7 @@ class NonfiniteHook : public Hook {
   void load_state(const checkpoints::Archive& archive, const std::string& group) override;
 
  private:
-  Verdict judge_fault(std::int64_t step, const std::string& what, bool is_skipped);
+  NonfiniteAction judge_fault(std::int64_t step, const std::string& what, bool is_skipped);
   void count_in_a_row(std::int64_t step, const std::string& what);
   bool rolls_back(std::int64_t step, const std::string& what);
 

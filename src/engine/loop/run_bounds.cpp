@@ -22,10 +22,10 @@ RunBounds RunBounds::from(const Section& train) {
   throw ConfigError("train.max_steps and train.max_epochs are both 0; set at least one of them");
 }
 
-std::int64_t RunBounds::total_steps(const Progress& at) const {
+std::int64_t RunBounds::total_steps(const Progress& progress) const {
   constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
-  const std::int64_t left_in_epochs = (max_epochs - at.epoch) * at.steps_per_epoch - at.step_in_epoch;
-  const std::int64_t by_epochs = max_epochs == 0 ? kEndless : at.step + std::max<std::int64_t>(0, left_in_epochs);
+  const std::int64_t left_in_epochs = (max_epochs - progress.epoch) * progress.steps_per_epoch - progress.step_in_epoch;
+  const std::int64_t by_epochs = max_epochs == 0 ? kEndless : progress.step + std::max<std::int64_t>(0, left_in_epochs);
   return std::min(max_steps == 0 ? kEndless : max_steps, by_epochs);
 }
 

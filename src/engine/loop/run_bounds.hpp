@@ -19,8 +19,8 @@ struct RunBounds {
   /// @throws ConfigError  neither is given
   static RunBounds from(const Section& train);
 
-  /// The number of steps of the whole run, for the progress `at`.
-  std::int64_t total_steps(const Progress& at) const;
+  /// The number of steps of the whole run, for this progress.
+  std::int64_t total_steps(const Progress& progress) const;
 
   bool operator==(const RunBounds&) const = default;
 };

@@ -61,7 +61,7 @@ QueuedStep StepRunner::run(data::Loader& loader) {
 double StepRunner::measure(QueuedStep& step) {
   if (step.report.is_measured) return 0;
   const auto begin = std::chrono::steady_clock::now();
-  for (QueuedStep::Part& part : step.parts) complete(part, step);
+  for (QueuedStep::QueuedMicroBatch& part : step.parts) complete(part, step);
   step.parts.clear();
   if (std::exchange(step.has_pending_update, false)) note_update(step.report, run_->view.optimizer.take_report());
   step.report.is_measured = true;
@@ -70,7 +70,7 @@ double StepRunner::measure(QueuedStep& step) {
 }
 
 void StepRunner::discard(QueuedStep& step) {
-  for (QueuedStep::Part& part : step.parts) part.result.finish();
+  for (QueuedStep::QueuedMicroBatch& part : step.parts) part.result.finish();
   run_->view.optimizer.drop_reports();
 }
 
@@ -173,9 +173,9 @@ parallel::StepResult StepRunner::step_result(const batch::Batch& batch, std::int
 
 void StepRunner::run_micro_batch(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights,
                                  QueuedStep& step) {
-  QueuedStep::Part queued{.result = step_result(batch, part, weights),
-                          .samples = static_cast<double>(batch.size()),
-                          .is_weighted = !weights.by_name.empty()};
+  QueuedStep::QueuedMicroBatch queued{.result = step_result(batch, part, weights),
+                                      .samples = static_cast<double>(batch.size()),
+                                      .is_weighted = !weights.by_name.empty()};
   step.report.is_void = queued.result.is_void;
   step.has_pending_update = queued.result.update.is_pending;
   note_update(step.report, queued.result.update);
@@ -187,7 +187,7 @@ void StepRunner::run_micro_batch(const batch::Batch& batch, std::int64_t part, c
 }
 
 /// Reads its values and notes them.
-void StepRunner::complete(QueuedStep::Part& part, QueuedStep& step) {
+void StepRunner::complete(QueuedStep::QueuedMicroBatch& part, QueuedStep& step) {
   parallel::StepResult& result = part.result;
   result.finish();
   // The mean over the ranks is logged; of parts that train in turn, also on one rank: their losses have no sum of use.
@@ -198,8 +198,8 @@ void StepRunner::complete(QueuedStep::Part& part, QueuedStep& step) {
   step.losses.push_back(part_of_mean(part));
 }
 
-/// What a micro_batch adds to the step's mean loss; with lanes, to the sum over lanes.
-double StepRunner::part_of_mean(const QueuedStep::Part& part) const {
+/// The share that a micro_batch adds to the step's mean loss; with lanes, to the sum over lanes.
+double StepRunner::part_of_mean(const QueuedStep::QueuedMicroBatch& part) const {
   const BatchLayout& layout = run_->data.layout();
   const parallel::StepResult& result = part.result;
   if (part.is_weighted) {
@@ -209,7 +209,8 @@ double StepRunner::part_of_mean(const QueuedStep::Part& part) const {
   return result.loss * part.samples / static_cast<double>(layout.global_batch_size);
 }
 
-/// What is drawn in a forward is the same whenever it is run; with lanes, nothing of it depends on the rank.
+/// Every number that is drawn in a forward is the same whenever it is run; with lanes, nothing of it depends on the
+/// rank.
 void StepRunner::seed_draws(std::int64_t part) const {
   const BatchLayout& layout = run_->data.layout();
   const DrawSeeds& draws = run_->view.draws;

@@ -3,8 +3,7 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/engine/hook.hpp>
-#include <lockstep/models/counted_loss.hpp>
+#include <lockstep/models/loss_counts.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -20,6 +19,7 @@
 
 #include "batch/sample_values.hpp"
 #include "core/available_memory.hpp"
+#include "core/parse_value.hpp"
 #include "core/text.hpp"
 #include "data/mixing.hpp"
 #include "engine/loop/loader_memory.hpp"
@@ -112,7 +112,7 @@ class BatchEvaluator {
   EvaluationLimits limits_;
   metrics::Meters* meters_;
   const std::function<void(StepEvent, const LastBatch&)>* notify_;
-  std::exception_ptr refusal_;  // of a meter or a hook, thrown when this rank owes no forward to others any more
+  std::exception_ptr refusal_;  // error of a meter or a hook, thrown once no other rank waits for forwards of this one
 };
 
 }  // namespace
@@ -127,43 +127,80 @@ KeySpec metrics_key(const char* name, const char* help, const std::vector<metric
   return key;
 }
 
+namespace {
+
+/// The epochs between evaluations in a pattern of earlier versions: 3 of "train:2,train,test". Patterns with several
+/// evaluations have no number.
+std::string epochs_of_pattern(const std::string& pattern, const std::string&) {
+  std::int64_t epochs = 0;
+  std::int64_t evaluations = 0;
+  for (const std::string& word : split_list(pattern, ',')) {
+    if (word == "test") ++evaluations;
+    if (word == "train") ++epochs;
+    if (word.starts_with("train:")) epochs += parse_integer(word.substr(6)).value_or(0);
+  }
+  return epochs > 0 && evaluations == 1 && pattern.ends_with(",test") ? std::to_string(epochs) : "";
+}
+
+}  // namespace
+
 KeySpecs EvalSettings::keys(const std::vector<metrics::MeterRow>& meters) {
-  return {
-      keys::choice("eval.when", "regular",
-                   "Time of evaluations. regular = as set by eval.interval or eval.every_epochs, and at the end of the "
-                   "run; end = only at the end; never = no evaluation",
-                   {"regular", "end", "never"}),
-      keys::choice("eval.split", "val", "Split of the data that is evaluated, during training and by `trainer eval`",
-                   {"train", "val", "test"}),
-      keys::text("eval.interval", "0",
-                 "Steps between evaluations. 500,10000:100 = every 500 steps, and from step 10000 on every 100. 0 = "
-                 "evaluate at the end of epochs (see eval.every_epochs)"),
-      keys::text("eval.every_epochs", "1",
-                 "Epochs between evaluations if eval.interval is 0; can change like eval.interval. The last epoch is "
-                 "always evaluated"),
-      keys::integer("eval.begin_epoch", "1", "First epoch that is evaluated if eval.interval is 0", 1, kMaxSteps),
-      keys::integer("eval.batch_size", "200", "Samples per forward pass and rank during evaluation", 1, 1 << 30),
-      keys::integer("eval.max_batches", "0",
-                    "Maximum number of batches per evaluation, over all ranks. 0 = the whole split", 0, kMaxSteps),
-      metrics_key("eval.metrics",
-                  "NAME,option=value: a metric to compute in addition to the losses. If not set, the kind of the task "
-                  "selects the metrics",
-                  meters),
-      keys::boolean("eval.per_class", "false",
-                    "Also report numbers of each class by its name, such as val/accuracy/cat; with the metric overlap "
-                    "val/iou/cat"),
-      weights_key("eval.weights", "Weights that are evaluated, during training and by `trainer eval`"),
-  };
+  return keys::titled(
+      "Evaluation during training and by `trainer eval`",
+      {
+          keys::choice(
+              "eval.when", "regular",
+              "Time of evaluations. regular = as set by eval.interval or eval.every_epochs, and at the end of the "
+              "run; end = only at the end; never = no evaluation",
+              {"regular", "end", "never"}),
+          keys::choice("eval.split", "val",
+                       "Split of the data that is evaluated, during training and by `trainer eval`",
+                       {"train", "val", "test"}),
+          keys::text(
+              "eval.interval", "0",
+              "Steps between evaluations. 500,10000:100 = every 500 steps, and from step 10000 on every 100. 0 = "
+              "evaluate at the end of epochs (see eval.every_epochs)"),
+          keys::replacing(
+              keys::text("eval.every_epochs", "1",
+                         "Epochs between evaluations if eval.interval is 0; can change like eval.interval. The "
+                         "last epoch is always evaluated"),
+              {.key = "train.phases",
+               .translate = epochs_of_pattern,
+               .hint = "list other epochs as intervals that change: 1,2:3,4:6 = epochs 1, 3 and 6"}),
+          keys::integer("eval.begin_epoch", "1", "First epoch that is evaluated if eval.interval is 0", 1, kMaxSteps),
+          keys::integer("eval.batch_size", "200", "Samples per forward pass and rank during evaluation", 1, 1 << 30),
+          keys::integer("eval.max_batches", "0",
+                        "Maximum number of batches per evaluation, over all ranks. 0 = the whole split", 0, kMaxSteps),
+          metrics_key(
+              "eval.metrics",
+              "NAME,option=value: a metric to compute in addition to the losses. If not set, the kind of the task "
+              "selects the metrics",
+              meters),
+          keys::boolean(
+              "eval.per_class", "false",
+              "Also report numbers of each class by its name, such as val/accuracy/cat; with the metric overlap "
+              "val/iou/cat"),
+          weights_key("eval.weights", "Weights that are evaluated, during training and by `trainer eval`"),
+      });
 }
 
 EvalSettings EvalSettings::from(const Section& eval) {
   return {.when = eval.text("when"),
           .split = cited_text(eval, "split"),
           .interval = Intervals::parse(eval.text("interval"), 0, eval.cite("interval")),
+          .every_epochs = Intervals::parse(eval.text("every_epochs"), 1, eval.cite("every_epochs")),
+          .begin_epoch = eval.integer("begin_epoch"),
           .limits = {eval.integer("batch_size"), eval.integer("max_batches")},
           .metrics = cited_texts(eval, "metrics"),
           .is_per_class = eval.boolean("per_class"),
           .weights = cited_text(eval, "weights")};
+}
+
+bool EvalSettings::is_due(const Progress& progress) const {
+  if (progress.step == progress.total_steps) return true;
+  if (when == "end" && progress.step < progress.total_steps) return false;
+  if (!interval.is_off()) return interval.is_due(progress.step);
+  return progress.step_in_epoch == 0 && progress.epoch >= begin_epoch && every_epochs.is_due(progress.epoch);
 }
 
 const data::Dataset& split_of(const data::Splits& splits, const Cited<std::string>& name) {

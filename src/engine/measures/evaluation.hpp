@@ -6,6 +6,7 @@
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/data/loader.hpp>
 #include <lockstep/data/sampler.hpp>
+#include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
@@ -38,7 +39,9 @@ struct EvaluationLimits {
 struct EvalSettings {
   std::string when = "regular";  ///< regular, end or never
   Cited<std::string> split = {"val"};
-  Intervals interval = 0;  ///< steps; 0 = see PhaseSettings
+  Intervals interval = 0;        ///< steps; 0 = the two following settings apply
+  Intervals every_epochs = 1;    ///< epochs
+  std::int64_t begin_epoch = 1;  ///< first epoch that is evaluated
   EvaluationLimits limits = {200};
   MeterNames metrics = {};
   bool is_per_class = false;              ///< report numbers of each class, too
@@ -47,6 +50,9 @@ struct EvalSettings {
   /// All keys of section `eval`.
   static KeySpecs keys(const std::vector<metrics::MeterRow>& meters);
   static EvalSettings from(const Section& eval);
+  /// Whether an evaluation follows the last step that is done. A pure function of the progress, so that a resumed run
+  /// needs nothing else.
+  bool is_due(const Progress& progress) const;
   bool operator==(const EvalSettings&) const = default;
 };
 
@@ -91,13 +97,13 @@ struct EvaluationResult {
   /// Means over all samples, or over what the model counts: "loss" first, which is the one that is trained.
   std::vector<std::pair<std::string, double>> losses = {{"loss", 0}};
   std::int64_t count = 0;    ///< classes that were requested, or where targets are no classes, samples
-  std::int64_t correct = 0;  ///< of these
+  std::int64_t correct = 0;  ///< those of `count` that were predicted correctly
   bool has_classes = true;   ///< every target was one class
 
   double mean_loss() const { return losses.front().second; }
   double accuracy() const { return static_cast<double>(correct) / static_cast<double>(count); }
-  /// By the names of the record, without "val/": losses, then accuracy and perplexity where the kind of the task has
-  /// them, then count.
+  /// The values by the names of the record, without "val/": losses, then accuracy and perplexity where the kind of the
+  /// task has them, then count.
   std::vector<std::pair<std::string, double>> values(TaskKind kind) const;
 };
 
@@ -111,7 +117,7 @@ struct EvaluationResult {
 EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
                           const data::Dataset& dataset, const EvaluationLimits& limits, metrics::Meters& meters,
                           const std::function<void(StepEvent, const LastBatch&)>& notify = {});
-/// Without meters.
+/// The same without meters.
 EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
                           const data::Dataset& dataset, const EvaluationLimits& limits);
 

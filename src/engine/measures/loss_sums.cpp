@@ -13,7 +13,7 @@ namespace lockstep::engine {
 namespace {
 
 double items_of(const std::string& name, const std::vector<std::pair<std::string, double>>& counts, double usual) {
-  const std::string entry = name.substr(0, name.find('/'));  // of an element of a map
+  const std::string entry = name.substr(0, name.find('/'));  // name of the map, if it is an element of one
   for (const auto& [each, count] : counts) {
     if (each == entry || (each == "loss" && entry == "loss_raw")) return count;
   }

@@ -32,10 +32,10 @@ class LossSums {
 
  private:
   std::size_t batches_;
-  std::vector<std::string> names_;  // of the losses, "loss" first; empty = this rank had no batch
+  std::vector<std::string> names_;  // names of the losses, "loss" first; empty = this rank had no batch
   std::vector<double> sums_;        // [names, batches]; 0 where another rank has counted
   std::vector<double> items_;       // [names, batches]; the same
-  bool are_counted_ = false;        // by the model
+  bool are_counted_ = false;        // whether the model counts the items
 };
 
 }  // namespace lockstep::engine

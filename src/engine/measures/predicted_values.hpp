@@ -30,7 +30,7 @@ class PredictedValues {
   std::optional<Table> table() const;
 
  private:
-  std::int64_t distance_ = 0;  // between samples that are kept; 0 = none
+  std::int64_t distance_ = 0;  // every distance_-th sample is kept; 0 = none
   metrics::Samples kept_;
 };
 

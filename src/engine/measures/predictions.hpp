@@ -17,10 +17,10 @@
 
 namespace lockstep::engine {
 
-/// What a model predicts for the samples of a batch, on the CPU. Which tensors are defined depends on the kind of the
-/// task.
+/// The values that a model predicts for the samples of a batch, on the CPU. Which tensors are defined depends on the
+/// kind of the task.
 struct BatchPredictions {
-  std::vector<std::int64_t> indices;  ///< of the samples in the data set
+  std::vector<std::int64_t> indices;  ///< indices of the samples in the data set
   at::Tensor probabilities = {};      ///< [N, C] double: softmax of classes, or sigmoid of labels
   at::Tensor values = {};             ///< [N, ...] of a regression
   at::Tensor masks = {};              ///< [N, H, W] int64 classes of pixels

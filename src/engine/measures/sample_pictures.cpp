@@ -18,10 +18,10 @@ namespace lockstep::engine {
 namespace {
 
 constexpr std::int64_t kLongestSide = 256;  // larger ones are scaled down: a page holds all of them
-constexpr std::int64_t kGap = 2;            // between image and masks
-constexpr std::int64_t kNotCounted = 255;   // in masks
+constexpr std::int64_t kGap = 2;            // pixels between image and masks
+constexpr std::int64_t kNotCounted = 255;   // class in masks that is not counted
 
-/// Of the classes from 1 on, in turn; told apart by hue and by lightness.
+/// Colors of the classes from 1 on, in turn; told apart by hue and by lightness.
 constexpr std::array<std::array<int, 3>, 10> kClassColors = {{{230, 97, 1},
                                                               {49, 130, 206},
                                                               {72, 187, 120},
@@ -99,7 +99,7 @@ bool are_classes(const at::Tensor& tensor, std::int64_t samples) {
          at::isIntegralType(tensor.scalar_type(), false);
 }
 
-void caption(Image& image, std::int64_t target, std::int64_t prediction, const std::vector<std::string>& names) {
+void caption(Picture& image, std::int64_t target, std::int64_t prediction, const std::vector<std::string>& names) {
   const auto text = [&names](std::int64_t c) {
     const bool has_name = c >= 0 && c < std::ssize(names);
     return has_name ? names[static_cast<std::size_t>(c)] : std::to_string(c);
@@ -112,7 +112,7 @@ void caption(Image& image, std::int64_t target, std::int64_t prediction, const s
 
 }  // namespace
 
-Image picture_of_sample(const at::Tensor& sample, const std::vector<at::Tensor>& masks) {
+Picture picture_of_sample(const at::Tensor& sample, const std::vector<at::Tensor>& masks) {
   const at::Tensor colors = colors_of(sample);
   at::Tensor pixels = bytes_of(colors, colors.min().item<double>());
   for (const at::Tensor& mask : masks) {
@@ -120,7 +120,7 @@ Image picture_of_sample(const at::Tensor& sample, const std::vector<at::Tensor>&
     const at::Tensor gap = at::full({pixels.size(0), kGap, 3}, 255, pixels.options());
     pixels = at::cat({pixels, gap, bytes_of_mask(mask, colors.size(1), colors.size(2))}, 1).contiguous();
   }
-  Image image{.name = "", .height = pixels.size(0), .width = pixels.size(1)};
+  Picture image{.name = "", .height = pixels.size(0), .width = pixels.size(1)};
   const std::uint8_t* const begin = pixels.const_data_ptr<std::uint8_t>();
   image.pixels.assign(begin, begin + pixels.numel());
   return image;
@@ -152,7 +152,7 @@ void SamplePictures::take(const LastBatch& batch) {
     const bool has_target_mask = has_mask && target.defined() && target.dim() >= 3;
     const at::Tensor wanted = has_target_mask ? target[i] : at::Tensor();
     const at::Tensor predicted = has_mask ? masks[i] : at::Tensor();
-    Image image = picture_of_sample(input[i], {wanted, predicted});
+    Picture image = picture_of_sample(input[i], {wanted, predicted});
     image.name = fmt::format("{}_{:02}", has_mask ? "mask" : "sample", images_.size());
     if (has_mask) image.caption = caption_of_masks(wanted, predicted);
     if (has_classes) caption(image, target[i].item<std::int64_t>(), classes[i].item<std::int64_t>(), class_names_);
@@ -161,7 +161,7 @@ void SamplePictures::take(const LastBatch& batch) {
 }
 
 void SamplePictures::put_in(EventStorage& events) {
-  for (Image& image : images_) events.put(std::move(image));
+  for (Picture& image : images_) events.put(std::move(image));
   images_.clear();
 }
 

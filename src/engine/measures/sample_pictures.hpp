@@ -18,7 +18,7 @@ namespace lockstep::engine {
 /// @param masks   are drawn next to it, in order: [H, W], [1, H, W], or [K, H, W] scores, of which the highest counts.
 ///                Undefined ones are left out. A class has the same color in every picture: 0 is black, and what does
 ///                not count (below 0, or 255) light grey. Real numbers [H, W] go from black (0) to white (the largest)
-Image picture_of_sample(const at::Tensor& sample, const std::vector<at::Tensor>& masks);
+Picture picture_of_sample(const at::Tensor& sample, const std::vector<at::Tensor>& masks);
 
 /// The first samples of an evaluation as images, with what the model makes of them.
 class SamplePictures {
@@ -41,7 +41,7 @@ class SamplePictures {
 
   std::int64_t max_;
   std::vector<std::string> class_names_;
-  std::vector<Image> images_;
+  std::vector<Picture> images_;
 };
 
 }  // namespace lockstep::engine

@@ -3,7 +3,7 @@
 
 #include <lockstep/core/task.hpp>
 #include <lockstep/data/loader.hpp>
-#include <lockstep/models/counted_loss.hpp>
+#include <lockstep/models/loss_counts.hpp>
 
 #include <functional>
 #include <optional>

@@ -9,31 +9,38 @@ namespace lockstep::engine {
 namespace {
 
 KeySpecs when_keys() {
-  return {
-      keys::integer("ckpt.every_steps", "0", "Steps between checkpoints. 0 = disabled", 0, kMaxSteps),
-      keys::integer("ckpt.every_epochs", "0", "Epochs between checkpoints. 0 = disabled", 0, kMaxSteps),
-      keys::real("ckpt.every_secs", "900", "Seconds between checkpoints, measured by the clock of rank 0. 0 = disabled",
-                 0),
-      keys::integer("ckpt.begin", "0", "First step at which checkpoints are saved. The end of the run is always saved",
-                    0, kMaxSteps),
-      keys::boolean("ckpt.save_optimizer", "true",
-                    "Save the state of the optimizer. If false, checkpoints are smaller, and a run resumes from them "
-                    "only with resume.reset=optim"),
-      keys::boolean("ckpt.save_schedule", "true",
-                    "Save the rules of the schedule and their state. If false, a resumed run uses the configured rules "
-                    "from their initial state"),
-      keys::text("ckpt.local_dir", "",
-                 "Folder on a fast local disk of rank 0. Checkpoints are first written there and then copied to the "
-                 "run's folder while training continues. Empty = disabled"),
-      keys::boolean("ckpt.async", "true",
-                    "Write checkpoints while training continues. Requires memory for an additional copy of the state"),
-      keys::choice("ckpt.mode", "replicated",
-                   "Layout of a checkpoint. replicated = a folder with one file; sharded = a folder with one file per "
-                   "writer; single = one file without a folder",
-                   {"replicated", "sharded", "single"}),
-      keys::integer("ckpt.writers", "0", "Number of ranks that write a sharded checkpoint. 0 = one per host", 0,
-                    1 << 20),
-  };
+  return keys::titled(
+      "Saving and keeping checkpoints",
+      {
+          keys::integer("ckpt.every_steps", "0", "Steps between checkpoints. 0 = disabled", 0, kMaxSteps),
+          keys::integer("ckpt.every_epochs", "0", "Epochs between checkpoints. 0 = disabled", 0, kMaxSteps),
+          keys::real("ckpt.every_secs", "900",
+                     "Seconds between checkpoints, measured by the clock of rank 0. 0 = disabled", 0),
+          keys::integer("ckpt.begin", "0",
+                        "First step at which checkpoints are saved. The end of the run is always saved", 0, kMaxSteps),
+          keys::boolean(
+              "ckpt.save_optimizer", "true",
+              "Save the state of the optimizer. If false, checkpoints are smaller, and a run resumes from them "
+              "only with resume.reset=optim"),
+          keys::boolean(
+              "ckpt.save_schedule", "true",
+              "Save the rules of the schedule and their state. If false, a resumed run uses the configured rules "
+              "from their initial state"),
+          keys::text(
+              "ckpt.local_dir", "",
+              "Folder on a fast local disk of rank 0. Checkpoints are first written there and then copied to the "
+              "run's folder while training continues. Empty = disabled"),
+          keys::boolean(
+              "ckpt.async", "true",
+              "Write checkpoints while training continues. Requires memory for an additional copy of the state"),
+          keys::choice(
+              "ckpt.mode", "replicated",
+              "Layout of a checkpoint. replicated = a folder with one file; sharded = a folder with one file per "
+              "writer; single = one file without a folder",
+              {"replicated", "sharded", "single"}),
+          keys::integer("ckpt.writers", "0", "Number of ranks that write a sharded checkpoint. 0 = one per host", 0,
+                        1 << 20),
+      });
 }
 
 KeySpecs which_keys() {

@@ -27,10 +27,10 @@ struct SavingSettings {
   std::int64_t begin = 0;         ///< first step at which checkpoints are saved
   bool has_optimizer = true;      ///< whether checkpoints contain the state of the optimizer
   bool has_schedule = true;       ///< whether they contain the rules of the schedule and their state
-  std::string local_dir;          ///< on a fast local disk of rank 0; empty = none
+  std::string local_dir;          ///< folder on a fast local disk of rank 0; empty = none
   bool is_async = true;
   std::string mode = "replicated";  ///< replicated, sharded or single
-  int writers = 0;                  ///< of a sharded checkpoint; 0 = one for each host
+  int writers = 0;                  ///< ranks that write a sharded checkpoint; 0 = one for each host
   std::int64_t keep_last = 3;
   std::int64_t keep_every = 0;  ///< 0 = none
   double keep_age_hours = 0;    ///< 0 = none

@@ -77,17 +77,20 @@ BatchLayout layout_by_micro_batches(const BatchSettings& settings, int rank, int
 }  // namespace
 
 KeySpecs BatchSettings::keys() {
-  return {
-      keys::integer("train.global_batch_size", "48", "Samples per step over all ranks", 1, 1 << 30),
-      keys::integer(
-          "train.micro_batch", "0",
-          "Maximum number of samples per forward pass and rank (gradient accumulation), to limit memory. 0 = unlimited",
-          0, 1 << 30),
-      keys::integer("train.lanes", "0",
-                    "Number of lanes: equal parts of a global batch that are summed by a fixed tree, so that results "
-                    "are bitwise equal on any number of ranks up to this. 0 = disabled",
-                    0, 4096),
-  };
+  return keys::titled(
+      "Batch size, length, precision and step of the training",
+      {
+          keys::integer("train.global_batch_size", "48", "Samples per step over all ranks", 1, 1 << 30),
+          keys::integer("train.micro_batch", "0",
+                        "Maximum number of samples per forward pass and rank (gradient accumulation), to limit memory. "
+                        "0 = unlimited",
+                        0, 1 << 30),
+          keys::integer(
+              "train.lanes", "0",
+              "Number of lanes: equal parts of a global batch that are summed by a fixed tree, so that results "
+              "are bitwise equal on any number of ranks up to this. 0 = disabled",
+              0, 4096),
+      });
 }
 
 BatchSettings BatchSettings::from(const Section& train) {

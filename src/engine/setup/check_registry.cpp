@@ -17,8 +17,8 @@ namespace {
 
 /// A table of the registry, for messages.
 struct TableFacts {
-  std::string kind;          ///< of its rows, such as "model"
-  std::string section;       ///< of the keys; empty = they are options of a text, such as those of a hook
+  std::string kind;          ///< kind of its rows, such as "model"
+  std::string section;       ///< section of the keys; empty = they are options inside a text, such as those of a hook
   std::string functions;     ///< names of the functions that a row must have
   KeySpecs common = {};      ///< options that all rows have
   bool can_be_none = false;  ///< "none" selects no row

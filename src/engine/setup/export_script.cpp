@@ -14,7 +14,7 @@
 namespace lockstep::engine {
 
 std::int64_t export_script(const mpi::Communicator& world, const Sections& sections, const std::string& checkpoint,
-                           const std::string& to) {
+                           const std::string& target) {
   std::int64_t step = 0;
   world.all_or_throw([&] {
     if (!world.is_root()) return;
@@ -29,7 +29,7 @@ std::int64_t export_script(const mpi::Communicator& world, const Sections& secti
     step = archive.integer("/", "step");
     const bool is_average = takes_average(archive, eval.weights.value, eval.weights.cite);
     archive = with_model(archive, is_average, AverageType::of_trained);
-    models::write_script(model.text("file"), to, [&archive, &checkpoint](const std::string& name) {
+    models::write_script(model.text("file"), target, [&archive, &checkpoint](const std::string& name) {
       for (const std::string& group : {kParameters, kBuffers}) {
         if (archive.has(path(group, name))) return tensor_over(archive.array(path(group, name)));
       }

@@ -17,10 +17,10 @@ namespace lockstep::engine {
 
 /// The data and the model of an evaluation, with trained weights.
 struct LoadedModel {
-  data::Splits splits;  ///< with the transforms of evaluation
+  data::Splits splits;  ///< splits with the transforms of evaluation
   std::unique_ptr<Strategy> strategy;
-  Task task;                ///< of the model: its classes are those of the training, its shapes those of the data
-  std::int64_t step = 0;    ///< of the checkpoint
+  Task task;                ///< task of the model: its classes are those of the training, its shapes those of the data
+  std::int64_t step = 0;    ///< step of the checkpoint
   bool is_average = false;  ///< averaged weights, see eval.weights
   std::string source;       ///< file or folder of the weights
 };

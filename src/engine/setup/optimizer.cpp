@@ -12,7 +12,7 @@ namespace lockstep::engine {
 
 namespace {
 
-/// What an optimizer needs that compares losses with their own gradients.
+/// The requirement that an optimizer needs that compares losses with their own gradients.
 void require_own_gradients(const ClipSettings& clip, const Precision& precision, const NonfiniteSettings& nonfinite,
                            const Section& ddp, const std::string& rule) {
   const std::string why =

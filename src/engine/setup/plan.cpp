@@ -24,10 +24,10 @@ namespace lockstep::engine {
 
 namespace {
 
-std::vector<Plan::Group> with_counts(const PartPlan& part, const models::Model& model) {
+std::vector<RunPlan::PlannedGroup> with_counts(const PartPlan& part, const models::Model& model) {
   std::map<std::string, std::int64_t> counts;
   for (const optim::ParameterInfo& parameter : describe_parameters(model)) counts[parameter.name] = parameter.count;
-  std::vector<Plan::Group> described;
+  std::vector<RunPlan::PlannedGroup> described;
   for (const optim::ParamGroup& group : part.groups) {
     const std::string prefix = part.name.empty() ? "" : part.name + "/";
     described.push_back({.name = prefix + group.name, .options = group.options, .parameters = {}});
@@ -36,7 +36,7 @@ std::vector<Plan::Group> with_counts(const PartPlan& part, const models::Model& 
   return described;
 }
 
-/// At most `points` steps from the first to the last, evenly.
+/// Numbers of at most `points` steps from the first to the last, evenly.
 std::vector<std::int64_t> sampled(std::int64_t total_steps, std::int64_t points) {
   const std::int64_t parts = std::min(points, total_steps) - 1;
   if (parts < 1) return {0};
@@ -48,7 +48,7 @@ std::vector<std::int64_t> sampled(std::int64_t total_steps, std::int64_t points)
   return steps;
 }
 
-/// As an optimizer of these groups keeps them.
+/// The names as an optimizer of these groups keeps them.
 std::vector<std::string> state_names(const optim::Rule& rule, const std::vector<optim::ParamGroup>& groups) {
   std::vector<std::string> longest;
   for (const optim::ParamGroup& group : groups) {
@@ -58,24 +58,24 @@ std::vector<std::string> state_names(const optim::Rule& rule, const std::vector<
   return longest;
 }
 
-std::vector<Plan::Curve> curves_of(const Plan::Group& group, const schedule::GroupName& name,
-                                   const schedule::Schedule& schedule, const optim::OptionLimits& limits,
-                                   const std::vector<std::int64_t>& steps) {
+std::vector<RunPlan::PlannedCurve> curves_of(const RunPlan::PlannedGroup& group, const schedule::GroupName& name,
+                                             const schedule::Schedule& schedule, const optim::OptionLimits& limits,
+                                             const std::vector<std::int64_t>& steps) {
   const std::vector<std::string> moved = schedule.moved(name, group.options);
   std::vector<std::string> options = moved;
   if (std::find(options.begin(), options.end(), "lr") == options.end()) options.insert(options.begin(), "lr");
-  std::vector<Plan::Curve> curves;
+  std::vector<RunPlan::PlannedCurve> curves;
   for (const std::string& option : options) curves.push_back({.option = option, .group = group.name, .values = {}});
   for (const std::int64_t step : steps) {
     schedule::Numbers values = group.options;
     schedule.apply(step, name, group.options, values);
     limits.require(values, moved, group.name, step);
-    for (Plan::Curve& curve : curves) curve.values.emplace_back(step, values.at(curve.option));
+    for (RunPlan::PlannedCurve& curve : curves) curve.values.emplace_back(step, values.at(curve.option));
   }
   return curves;
 }
 
-schedule::Schedule schedule_over(const Plan& plan, const PartPlans& parts, std::int64_t global_batch,
+schedule::Schedule schedule_over(const RunPlan& plan, const PartPlans& parts, std::int64_t global_batch,
                                  const Sections& sections, const Registry& registry) {
   const ScheduleSettings sched = ScheduleSettings::from(sections.at("sched"));
   schedule::Schedule schedule = schedule::parse(
@@ -90,7 +90,7 @@ schedule::Schedule schedule_over(const Plan& plan, const PartPlans& parts, std::
   return schedule;
 }
 
-/// What the loader of a rank does, if all ranks run on this host.
+/// Remarks on the loader of a rank, if all ranks run on this host.
 std::vector<std::string> data_remarks(const Sections& sections, const data::Dataset& train, int world_size) {
   const BatchLayout layout = layout_of(BatchSettings::from(sections.at("train")), 0, world_size);
   const bool mixes = !sections.at("train").texts("mix").empty();
@@ -105,7 +105,7 @@ std::vector<std::string> data_remarks(const Sections& sections, const data::Data
   return remarks;
 }
 
-Plan plan_here(const Sections& sections, const Registry& registry, int world_size, std::int64_t points) {
+RunPlan plan_here(const Sections& sections, const Registry& registry, int world_size, std::int64_t points) {
   const Section& train = sections.at("train");
   const std::uint64_t seed = RunSettings::from(sections.at("run")).seed;
   const std::int64_t global_batch = BatchSettings::from(train).global_batch_size.value;
@@ -120,11 +120,11 @@ Plan plan_here(const Sections& sections, const Registry& registry, int world_siz
   require_parts(sections, registry);
   const PartPlans parts = plan_parts(sections, registry, *model, world_size);
 
-  Plan plan{.groups = {},
-            .curves = {},
-            .remarks = parts.remarks,
-            .total_steps = RunBounds::from(train).total_steps({.steps_per_epoch = sampler.steps_per_epoch()}),
-            .steps_per_epoch = sampler.steps_per_epoch()};
+  RunPlan plan{.groups = {},
+               .curves = {},
+               .remarks = parts.remarks,
+               .total_steps = RunBounds::from(train).total_steps({.steps_per_epoch = sampler.steps_per_epoch()}),
+               .steps_per_epoch = sampler.steps_per_epoch()};
   plan.remarks.insert(plan.remarks.end(), parts.scalings.begin(), parts.scalings.end());
   for (std::string& remark : data_remarks(sections, *splits.train, world_size)) {
     plan.remarks.push_back(std::move(remark));
@@ -138,10 +138,10 @@ Plan plan_here(const Sections& sections, const Registry& registry, int world_siz
   const std::vector<std::int64_t> steps = sampled(plan.total_steps, points);
   for (const PartPlan& part : parts.parts) {
     const optim::OptionLimits limits(*part.rule, state_names(*part.rule, part.groups));
-    const std::vector<Plan::Group> groups = with_counts(part, *model);
+    const std::vector<RunPlan::PlannedGroup> groups = with_counts(part, *model);
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const schedule::GroupName name(part.groups[g].name, part.name);
-      for (Plan::Curve& curve : curves_of(groups[g], name, schedule, limits, steps)) {
+      for (RunPlan::PlannedCurve& curve : curves_of(groups[g], name, schedule, limits, steps)) {
         plan.curves.push_back(std::move(curve));
       }
       plan.groups.push_back(groups[g]);
@@ -152,8 +152,8 @@ Plan plan_here(const Sections& sections, const Registry& registry, int world_siz
 
 }  // namespace
 
-Plan plan(const mpi::Communicator& world, const Sections& sections, const Registry& registry, std::int64_t points) {
-  Plan plan;
+RunPlan plan(const mpi::Communicator& world, const Sections& sections, const Registry& registry, std::int64_t points) {
+  RunPlan plan;
   world.all_or_throw([&] { plan = plan_here(sections, registry, world.size(), points); });
   return plan;
 }

@@ -26,7 +26,7 @@ void raise_open_files_limit(std::uint64_t wanted) {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
   files.rlim_cur = open_files_limit(files.rlim_cur, files.rlim_max, wanted);
-  setrlimit(RLIMIT_NOFILE, &files);  // where it is refused the limit stays as it is
+  setrlimit(RLIMIT_NOFILE, &files);  // the limit stays as it is if it is refused
 }
 
 std::optional<double> peak_flops_in(const Section& run) {
@@ -79,47 +79,52 @@ void place_near_gpu(const RunSettings& run, const mpi::Communicator& host, const
 }  // namespace
 
 KeySpecs RunSettings::keys() {
-  return {
-      keys::text("run.name", "", "Name of the run. If empty, the start time is used"),
-      keys::text("run.dir", "", "Output folder of the run. If empty, runs/<run.name> is used"),
-      keys::integer("run.seed", "1", "Seed of the initial parameters, the sample order and dropout", 0, 9e15),
-      keys::choice(
-          "run.device", "auto",
-          "Device of each rank. cuda = one GPU per rank; auto = GPUs if every rank can have one, otherwise the CPU",
-          {"auto", "cpu", "cuda"}),
-      keys::integer(
-          "run.threads", "0",
-          "Compute threads per rank. 0 = the value of OMP_NUM_THREADS, or an equal share of the processors of the host",
-          0, 1024),
-      keys::boolean("run.deterministic", "false",
-                    "Use only deterministic kernels. An operation without a deterministic kernel is an error"),
-      keys::boolean("run.cudnn_benchmark", "false",
-                    "On GPUs, select convolution kernels by benchmarking them; has no effect with run.deterministic"),
-      keys::boolean(
-          "run.diff_rank_seed", "true",
-          "Use different dropout masks on each rank. If false, the n-th sample of every rank has the same mask"),
-      keys::boolean(
-          "run.compile", "false",
-          "On GPUs, capture forward, backward, reduction and update of a step as a CUDA graph and launch it for each "
-          "following step. Steps that cannot be captured run as without this key, and the log states the reason"),
-      keys::choice(
-          "run.tf32", "convolutions",
-          "Products of float32 numbers that GPUs compute in TF32, with 10 bits after the point. convolutions = "
-          "those of cuDNN, as in PyTorch; all = also products of matrices; none = float32 throughout. Has no "
-          "effect on the CPU and with train.precision=fp64; train.precision=tf32 implies all",
-          {"convolutions", "all", "none"}),
-      keys::boolean("run.bind_near_gpu", "true",
-                    "Bind a rank with a GPU to the processors near this GPU, unless mpirun or srun has bound it"),
-      keys::integer("run.nofile_limit", "4096",
-                    "Limit of open files per rank (RLIMIT_NOFILE), up to the hard limit of the system", 0, 1 << 20),
-      keys::text(
-          "run.peak_flops", "auto",
-          "Floating-point operations per second of one device, for the model FLOPs utilization (mfu) in the log. "
-          "auto = measured with a matrix product; 0 = no mfu"),
-      keys::texts("run.extra", "",
-                  "NAME=VALUE: data of the user, stored in every checkpoint and printed by ckpt info. Has no effect on "
-                  "training"),
-  };
+  return keys::titled(
+      "Name, output folder, seed, device and threads of the run",
+      {
+          keys::text("run.name", "", "Name of the run. If empty, the start time is used"),
+          keys::text("run.dir", "", "Output folder of the run. If empty, runs/<run.name> is used"),
+          keys::integer("run.seed", "1", "Seed of the initial parameters, the sample order and dropout", 0, 9e15),
+          keys::choice(
+              "run.device", "auto",
+              "Device of each rank. cuda = one GPU per rank; auto = GPUs if every rank can have one, otherwise the CPU",
+              {"auto", "cpu", "cuda"}),
+          keys::integer("run.threads", "0",
+                        "Compute threads per rank. 0 = the value of OMP_NUM_THREADS, or an equal share of the "
+                        "processors of the host",
+                        0, 1024),
+          keys::boolean("run.deterministic", "false",
+                        "Use only deterministic kernels. An operation without a deterministic kernel is an error"),
+          keys::boolean(
+              "run.cudnn_benchmark", "false",
+              "On GPUs, select convolution kernels by benchmarking them; has no effect with run.deterministic"),
+          keys::boolean(
+              "run.diff_rank_seed", "true",
+              "Use different dropout masks on each rank. If false, the n-th sample of every rank has the same mask"),
+          keys::boolean(
+              "run.compile", "false",
+              "On GPUs, capture forward, backward, reduction and update of a step as a CUDA graph and launch it for "
+              "each "
+              "following step. Steps that cannot be captured run as without this key, and the log states the reason"),
+          keys::choice(
+              "run.tf32", "convolutions",
+              "Products of float32 numbers that GPUs compute in TF32, with 10 bits after the point. convolutions = "
+              "those of cuDNN, as in PyTorch; all = also products of matrices; none = float32 throughout. Has no "
+              "effect on the CPU and with train.precision=fp64; train.precision=tf32 implies all",
+              {"convolutions", "all", "none"}),
+          keys::boolean("run.bind_near_gpu", "true",
+                        "Bind a rank with a GPU to the processors near this GPU, unless mpirun or srun has bound it"),
+          keys::integer("run.nofile_limit", "4096",
+                        "Limit of open files per rank (RLIMIT_NOFILE), up to the hard limit of the system", 0, 1 << 20),
+          keys::text(
+              "run.peak_flops", "auto",
+              "Floating-point operations per second of one device, for the model FLOPs utilization (mfu) in the log. "
+              "auto = measured with a matrix product; 0 = no mfu"),
+          keys::texts(
+              "run.extra", "",
+              "NAME=VALUE: data of the user, stored in every checkpoint and printed by ckpt info. Has no effect on "
+              "training"),
+      });
 }
 
 RunSettings RunSettings::from(const Section& run) {

@@ -153,7 +153,7 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
   for (auto& [priority, hook] : request.hooks) trainer.add_hook(priority, std::move(hook));
 }
 
-/// From a checkpoint, from given parameters, or from the initial ones.
+/// Restores from a checkpoint, from given parameters, or from the initial ones.
 void restore_or_init(Trainer& trainer, const mpi::Communicator& world, const TrainRequest& request,
                      const ResumeSettings& resume) {
   RunOrigin& origin = trainer.view().origin;

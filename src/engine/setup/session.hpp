@@ -41,29 +41,29 @@ std::vector<std::pair<std::string, std::string>> platform_facts();
 /// When a run has to be over.
 struct TimeLimit {
   std::chrono::steady_clock::time_point end;
-  double seconds = 0;  ///< from the start to the end
+  double seconds = 0;  ///< time from the start to the end
   std::string source;  ///< who says so, for messages
 };
 
 /// The plan of a configuration, before training.
-struct Plan {
-  struct Parameter {
+struct RunPlan {
+  struct PlannedParameter {
     std::string name;
     std::int64_t count = 0;  ///< elements
   };
-  struct Group {
+  struct PlannedGroup {
     std::string name;
-    std::map<std::string, double> options;  ///< of the optimizer: lr, weight_decay, ...
-    std::vector<Parameter> parameters;
+    std::map<std::string, double> options;  ///< options of the optimizer: lr, weight_decay, ...
+    std::vector<PlannedParameter> parameters;
   };
   /// The way of one option of one group, where it begins and at the end of even parts of the run.
-  struct Curve {
+  struct PlannedCurve {
     std::string option;
     std::string group;
     std::vector<std::pair<std::int64_t, double>> values;  ///< updates done before, and the value in the next
   };
-  std::vector<Group> groups;
-  std::vector<Curve> curves;  ///< the lr of every group, and whatever else rules move
+  std::vector<PlannedGroup> groups;
+  std::vector<PlannedCurve> curves;  ///< the lr of every group, and all other options that rules change
   std::vector<std::string> remarks;
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 0;
@@ -73,7 +73,7 @@ struct Plan {
 /// @param points  of each curve, at most; >= 2
 /// Collective.
 /// @throws ConfigError  what training would refuse
-Plan plan(const mpi::Communicator& world, const Sections& sections, const Registry& registry, std::int64_t points);
+RunPlan plan(const mpi::Communicator& world, const Sections& sections, const Registry& registry, std::int64_t points);
 
 struct LrRange;
 struct LrPoint;
@@ -82,23 +82,23 @@ struct TrainRequest {
   const Sections& sections;
   const Registry& registry;
   std::string checkpoint_directory;  ///< <run.dir>/ckpt
-  /// Of the checkpoint directory, on rank 0; null = it is taken when training starts.
+  /// The lease of the checkpoint directory, on rank 0; null = it is taken when training starts.
   std::shared_ptr<checkpoints::Lease> lease = nullptr;
   std::string config_ini;        ///< the resolved configuration, stored in every checkpoint
   std::string environment_json;  ///< stored in every checkpoint
   Reporter reporter;             ///< called on rank 0
   /// Called on every rank before training: where the run stands, and what it was restored from.
   std::function<void(std::int64_t step, const std::optional<std::string>& checkpoint)> on_start;
-  /// Where given, called on this rank after each step and after training, to take tables, images and histograms out.
+  /// If not empty, on this rank after each step and after training, to take tables, images and histograms out.
   std::function<void(EventStorage&)> on_artifacts = {};
   /// Called on rank 0 after training, with ddp.report.
   std::function<void(const parallel::DdpReport&)> on_report = {};
-  /// On rank 0 = the run saves and stops in time.
+  /// Set on rank 0: the run saves and stops in time.
   std::optional<TimeLimit> time_limit = {};
-  /// On rank 0, of a run that a batch system starts: how often it has done so again by itself. Then starts are counted,
-  /// and after resume.max_starts from the same step the run ends.
+  /// The number, on rank 0, of a run that a batch system starts: how often it has done so again by itself. Then starts
+  /// are counted, and after resume.max_starts from the same step the run ends.
   std::optional<int> restarts = {};
-  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;  ///< in addition to the built-in ones
+  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;  ///< hooks in addition to the built-in ones
 };
 
 /// Trains as the configuration says. Collective.
@@ -145,8 +145,8 @@ struct Evaluation {
   /// Losses and what the kind of the task adds, by name without "val/".
   std::vector<std::pair<std::string, double>> values = {};
   std::int64_t count = 0;                                    ///< predictions that were counted
-  std::vector<std::pair<std::string, double>> numbers = {};  ///< of the meters, by name
-  bool is_average = false;                                   ///< of averaged weights, see eval.weights
+  std::vector<std::pair<std::string, double>> numbers = {};  ///< results of the meters, by name
+  bool is_average = false;                                   ///< whether averaged weights are meant, see eval.weights
 };
 
 /// Evaluates a checkpoint on the part of the data that eval.split names. Collective; the same result on every rank.
@@ -154,10 +154,10 @@ Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& s
                                const std::string& checkpoint);
 
 /// Writes the weights of a checkpoint of model torchscript into a copy of its archive. Collective: rank 0 writes.
-/// @param to  the file to write; one of that name is replaced
+/// @param target  the file to write; one of that name is replaced
 /// @return    the step of the checkpoint
 /// @throws ConfigError  the model of the run is not torchscript
 std::int64_t export_script(const mpi::Communicator& world, const Sections& sections, const std::string& checkpoint,
-                           const std::string& to);
+                           const std::string& target);
 
 }  // namespace lockstep::engine

@@ -54,21 +54,23 @@ const StrategyRow& chosen_strategy(const StrategySettings& settings, int world_s
 }
 
 KeySpecs StrategySettings::keys() {
-  KeySpecs keys = {
-      name_key(),
-      keys::integer("strategy.stage", "3",
-                    "State that strategy sharded divides among ranks. 1 = optimizer state; 2 = optimizer state and "
-                    "gradients; 3 = optimizer state, gradients and parameters",
-                    1, 3),
-      keys::text("strategy.blocks", "",
-                 "Stage 3: blocks for which parameters are gathered together, as comma-separated patterns such as "
-                 "\"block*\". If empty, the outermost blocks that contain blocks are used"),
-      keys::boolean("strategy.prefetch", "true",
-                    "Stage 3: gather the parameters of the next block while the current block computes"),
-      keys::boolean(
-          "strategy.offload", "false",
-          "Sharded on GPUs: keep the optimizer state in host memory and update on the CPU. Has no effect on CPU runs"),
-  };
+  KeySpecs keys = keys::titled(
+      "Distribution of the model over ranks",
+      {
+          name_key(),
+          keys::integer("strategy.stage", "3",
+                        "State that strategy sharded divides among ranks. 1 = optimizer state; 2 = optimizer state and "
+                        "gradients; 3 = optimizer state, gradients and parameters",
+                        1, 3),
+          keys::text("strategy.blocks", "",
+                     "Stage 3: blocks for which parameters are gathered together, as comma-separated patterns such as "
+                     "\"block*\". If empty, the outermost blocks that contain blocks are used"),
+          keys::boolean("strategy.prefetch", "true",
+                        "Stage 3: gather the parameters of the next block while the current block computes"),
+          keys::boolean("strategy.offload", "false",
+                        "Sharded on GPUs: keep the optimizer state in host memory and update on the CPU. Has no effect "
+                        "on CPU runs"),
+      });
   keys.push_back(keys::boolean(
       "strategy.separate", "false",
       "Wrap each child module of the model separately: each has an optimizer and gradient reductions of its own. "

@@ -6,7 +6,6 @@
 
 #include "data/mixing.hpp"
 #include "engine/loop/nonfinite.hpp"
-#include "engine/loop/phases.hpp"
 #include "engine/loop/run_bounds.hpp"
 #include "engine/measures/evaluation.hpp"
 #include "engine/setup/batch_layout.hpp"
@@ -28,9 +27,9 @@ KeySpecs train_keys(const Registry& registry) {
       metrics_key("train.metrics", "NAME,option=value: a metric of the training samples, computed over each epoch",
                   registry.meters)};
   KeySpecs keys;
-  for (const KeySpecs& more : {BatchSettings::keys(), RunBounds::keys(), KeySpecs{time_limit}, ClipSettings::keys(),
-                               Precision::keys(), ParamDtypeSettings::keys(), data::MixSettings::keys(), tables_of_rows,
-                               PhaseSettings::keys(), NonfiniteSettings::keys()}) {
+  for (const KeySpecs& more :
+       {BatchSettings::keys(), RunBounds::keys(), KeySpecs{time_limit}, ClipSettings::keys(), Precision::keys(),
+        ParamDtypeSettings::keys(), data::MixSettings::keys(), tables_of_rows, NonfiniteSettings::keys()}) {
     keys.insert(keys.end(), more.begin(), more.end());
   }
   return keys;

@@ -6,7 +6,7 @@ namespace lockstep::engine {
 namespace {
 
 using checkpoints::Archive;
-using Level = Reproducibility::Level;
+using Level = Reproducibility::Degree;
 
 class ArithmeticState : public Stateful {
  public:
@@ -93,8 +93,8 @@ class ArithmeticState : public Stateful {
 
   std::int64_t ranks_;
   std::int64_t lanes_;    // 0 = off
-  std::int64_t threads_;  // of each rank
-  std::int64_t stage_;    // of sharding; 0 = every rank has everything
+  std::int64_t threads_;  // threads of each rank
+  std::int64_t stage_;    // stage of sharding; 0 = every rank has everything
   std::string precision_;
   std::string tf32_;  // convolutions, all or none
   std::string param_dtype_;

@@ -62,7 +62,7 @@ class BucketsState : public Stateful {
     if (world_->size() == 1 && archive.integer("/", "world_size") == 1) return {};  // nothing is sent
     const bool depends_on_buckets = wrapper_->hook_memory() != nullptr || wrapper_->collectives().has_device_buckets();
     if (!depends_on_buckets || !has_buckets(archive) || has_same_limits(archive)) return {};
-    return {Reproducibility::Level::order,
+    return {Reproducibility::Degree::order,
             "it was written with different values of ddp.bucket_bytes or ddp.last_bucket_bytes"};
   }
 

@@ -95,7 +95,7 @@ class CommHookState : public Stateful {
     const bool is_known = archive.has_attribute(kCommHook, "type");
     const bool is_changed = is_known ? !has_same_type(archive) : memory_ != nullptr;
     if (!is_changed) return {};
-    return {Reproducibility::Level::statistical,
+    return {Reproducibility::Degree::statistical,
             "ddp.comm_hook is " + type_ + " and was " +
                 (is_known ? archive.text(kCommHook, "type") : "not in the checkpoint")};
   }
@@ -113,7 +113,7 @@ class CommHookState : public Stateful {
 
   bool has_as_many_ranks(const Archive& archive) const { return archive.integer("/", "world_size") == world_->size(); }
 
-  /// On the device. Without what each rank kept for itself, where the number of ranks has changed.
+  /// The state on the device Without what each rank kept for itself, where the number of ranks has changed.
   parallel::HookState stored_state(const Archive& archive) const {
     parallel::HookState state;
     for (const auto& [name, value] : archive.attributes_of(kIntegers)) {

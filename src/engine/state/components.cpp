@@ -34,7 +34,7 @@ Components captured_components(Run& run, const std::string& config_ini, const Ca
   add_for_each_part([&](const std::string& name, optim::OptimWrapper& optimizer) {
     return scaler_state(name.empty() ? kScaler : kScaler + "/" + name, optimizer, strategy.world());
   });
-  components.push_back(model_state(wrapper.model(), {&wrapper}));
+  components.push_back(model_state(wrapper));
   if (parts.has_optimizer) components.push_back(parts_state(strategy));
   add_for_each_part([&](const std::string& name, optim::OptimWrapper& optimizer) {
     return optimizer_state({.group = name.empty() ? kOptimizer : kOptimizers + "/" + name,

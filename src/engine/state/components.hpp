@@ -32,15 +32,14 @@ Components run_components(Run& run);
 Components captured_components(Run& run, const std::string& config_ini, const CapturedParts& parts);
 
 /// Parameters, trained or not, and buffers: group /model.
-/// @param wrappers  of the model, or of its children
-std::shared_ptr<Stateful> model_state(models::Model& model, std::vector<parallel::DistributedDataParallel*> wrappers);
+std::shared_ptr<Stateful> model_state(parallel::DistributedDataParallel& wrapper);
 
 /// An optimizer, the parameters that it updates, and where it is in an archive.
 struct OptimizerContext {
   std::string group;  ///< such as "/optim/0"
   optim::Optimizer* optimizer;
   parallel::ParameterStore* store;
-  std::string name = "";  ///< of one among several optimizers
+  std::string name = "";  ///< tells apart several optimizers; empty if there is one
   /// The parameters that it updates; null = all of the store.
   const parallel::PartParameters* part = nullptr;
 
@@ -95,7 +94,7 @@ std::shared_ptr<Stateful> hooks_state(Run& run, std::string omitted = "");
 
 /// The reproducibility of a component that is not restored completely.
 inline Reproducibility incomplete_state() {
-  return {Reproducibility::Level::statistical, "not all of the state was taken over"};
+  return {Reproducibility::Degree::statistical, "not all of the state was taken over"};
 }
 
 }  // namespace lockstep::engine

@@ -14,7 +14,8 @@ using checkpoints::Archive;
 
 /// Lines on one line, for a sentence.
 std::string in_sentence(std::string lines) {
-  for (std::size_t at = lines.find('\n'); at != std::string::npos; at = lines.find('\n')) lines.replace(at, 1, "; ");
+  for (std::size_t position = lines.find('\n'); position != std::string::npos; position = lines.find('\n'))
+    lines.replace(position, 1, "; ");
   return lines;
 }
 
@@ -44,15 +45,15 @@ class DataState : public Stateful {
     if (!archive.has(kTransform)) return {};
     const std::string was = checkpoints::text_of(archive.array(kTransform));
     if (was == transform_) return {};
-    return {Reproducibility::Level::statistical,
+    return {Reproducibility::Degree::statistical,
             "data.transform is '" + in_sentence(transform_) + "' and was '" + in_sentence(was) + "'"};
   }
 
-  /// Of another checkpoint than the one that resumed_statistics read.
+  /// Statistics of another checkpoint than the one that resumed_statistics read.
   Reproducibility by_statistics(const Archive& archive) const {
     const auto stored = stored_statistics(archive);
     if (!stored || !statistics_ || (stored->mean == statistics_->mean && stored->std == statistics_->std)) return {};
-    return {Reproducibility::Level::statistical, "the statistics of normalise,mean=auto differ"};
+    return {Reproducibility::Degree::statistical, "the statistics of normalise,mean=auto differ"};
   }
 
   std::string transform_;  // one line for each transform; empty = the source has none

@@ -23,7 +23,7 @@ bool has_average(const Archive& archive) { return archive.has_attribute(kAverage
 /// Captures one group of the averaged model. What is not averaged is stored once, for both models.
 /// @param from      the same group of the trained model, in the archive
 /// @param averaged  by encoded name
-void capture_group(const StateWriter& writer, const std::string& from, const std::string& to,
+void capture_group(const StateWriter& writer, const std::string& from, const std::string& target,
                    const std::map<std::string, at::Tensor>& averaged) {
   const Archive& archive = writer.archive();
   for (const std::string& name : archive.arrays_in(from)) {
@@ -31,11 +31,11 @@ void capture_group(const StateWriter& writer, const std::string& from, const std
     const std::string first = archive.first_path_of(source);
     const auto average = averaged.find(name);
     if (average != averaged.end()) {
-      writer.put(to + "/" + name, average->second);
+      writer.put(target + "/" + name, average->second);
     } else if (!first.empty() && averaged.contains(first.substr(from.size() + 1))) {
-      writer.link(to + "/" + name, to + first.substr(from.size()));  // a tied weight
+      writer.link(target + "/" + name, target + first.substr(from.size()));  // a tied weight
     } else {
-      writer.link(to + "/" + name, first.empty() ? source : first);
+      writer.link(target + "/" + name, first.empty() ? source : first);
     }
   }
 }

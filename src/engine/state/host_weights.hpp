@@ -30,7 +30,7 @@ class HostWeights {
 
  private:
   mpi::SharedRegion memory_;
-  std::map<std::string, checkpoints::RestoreTargets> targets_;  // by path of the checkpoint
+  std::map<std::string, checkpoints::RestoreTargets> targets_;  // checkpoint path -> targets
 };
 
 }  // namespace lockstep::engine

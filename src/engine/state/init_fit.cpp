@@ -105,7 +105,7 @@ InitDifferences differences_of(const StoredTensors& stored, const LiveTensors& l
     const auto found = stored.find(name);
     if (settings.resets_head && is_below(name, anatomy.head)) continue;
     if (found == stored.end()) {
-      // Of a tied weight one name is enough.
+      // One name of a tied weight is enough.
       const bool has_other_name = std::any_of(live.begin(), live.end(), [&](const auto& other) {
         return other.second.is_same(tensor) && stored.contains(other.first);
       });

@@ -17,7 +17,7 @@ namespace lockstep::engine {
 /// Parameters and buffers of a model by name.
 using LiveTensors = std::map<std::string, at::Tensor>;
 
-/// What happens to a tensor of the file.
+/// The treatment of a tensor of the file.
 enum class Fit {
   same,       ///< it is copied, and converted if its floating type differs
   channels,   ///< it is adapted to the number of input channels

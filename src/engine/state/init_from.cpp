@@ -53,8 +53,8 @@ bool is_checkpoint(const std::string& file) {
 /// How the ranks of a host read the files.
 struct Reading {
   const mpi::Communicator& host;
-  const HostWeights& own;                            ///< of Lockstep's own files
-  const std::function<void(const Archive&)>& check;  ///< of each of them; may be empty
+  const HostWeights& own;                            ///< weights of Lockstep's own files
+  const std::function<void(const Archive&)>& check;  ///< called with each of these files; may be empty
 };
 
 /// Lockstep's own files with one model: the trained one, or its average.
@@ -89,11 +89,11 @@ Archive read_any(const InitSettings& settings, const std::string& file, const Re
       .as(CheckpointFault::incompatible);
 }
 
-/// What the model takes from the files.
+/// The parts that the model takes from the files.
 struct Source {
-  std::vector<Archive> archives = {};  // in the order of the files
-  StoredTensors stored = {};           // of all archives
-  InitDifferences differences = {};    // from the model
+  std::vector<Archive> archives = {};  // archives in the order of the files
+  StoredTensors stored = {};           // tensors of all archives
+  InitDifferences differences = {};    // differences from the model
 };
 
 Source read_source_of(const InitSettings& settings, const LiveTensors& live, const models::Anatomy& anatomy,
@@ -158,8 +158,8 @@ std::vector<std::string> with_latest_checkpoints(const mpi::Communicator& world,
   });
   lines = world.broadcast(lines);
   std::vector<std::string> files;
-  for (std::size_t at = 0; at < lines.size(); at = lines.find('\n', at) + 1) {
-    files.push_back(lines.substr(at, lines.find('\n', at) - at));
+  for (std::size_t position = 0; position < lines.size(); position = lines.find('\n', position) + 1) {
+    files.push_back(lines.substr(position, lines.find('\n', position) - position));
   }
   return files;
 }
@@ -167,34 +167,39 @@ std::vector<std::string> with_latest_checkpoints(const mpi::Communicator& world,
 }  // namespace
 
 KeySpecs InitSettings::keys() {
-  return {
-      keys::text("init.from", "",
-                 "File with initial parameters: a checkpoint, .safetensors, .pt, .pth, .npz or .h5 file, a folder of "
-                 "timm, or a run (its latest checkpoint is read). Of several files, separated by commas, later ones "
-                 "replace tensors of earlier ones. Ignored "
-                 "when the run resumes"),
-      weights_key(
-          "init.weights",
-          "Weights to read if init.from contains trained ones and their average, as a checkpoint or a .pth file "
-          "with state_dict_ema or model_ema, or of mmengine or Lightning"),
-      keys::choice("init.head", "keep",
-                   "Last layer of the model: keep = take it from the file, which must have the same number of classes; "
-                   "reset = leave it at its own initial values",
-                   {"keep", "reset"}),
-      keys::boolean("init.adapt_channels", "false",
-                    "Adapt the first convolution if the file has another number of input channels: one channel is the "
-                    "sum of all; otherwise, the channels are repeated and scaled"),
-      keys::boolean("init.resize_positions", "true",
-                    "Resize learned positions (bicubic) if the file has another grid of patches"),
-      keys::choice("init.family", "auto",
-                   "Library that defines the parameter names of the file. auto = find it by the names",
-                   {"auto", "torchvision", "timm"}),
-      keys::boolean("init.partial", "false",
-                    "Load only the parameters that match by name and shape. The others keep their initial values"),
-      keys::texts("init.rename", "",
-                  "FROM=TO: replace the prefix FROM by TO in the parameter names of the file. re:FROM=TO replaces "
-                  "every match of a regular expression; $1 in TO is a group. Rules apply one after another"),
-  };
+  return keys::titled(
+      "Initial parameters from a file",
+      {
+          keys::text(
+              "init.from", "",
+              "File with initial parameters: a checkpoint, .safetensors, .pt, .pth, .npz or .h5 file, a folder of "
+              "timm, or a run (its latest checkpoint is read). Of several files, separated by commas, later ones "
+              "replace tensors of earlier ones. Ignored "
+              "when the run resumes"),
+          weights_key(
+              "init.weights",
+              "Weights to read if init.from contains trained ones and their average, as a checkpoint or a .pth file "
+              "with state_dict_ema or model_ema, or of mmengine or Lightning"),
+          keys::choice(
+              "init.head", "keep",
+              "Last layer of the model: keep = take it from the file, which must have the same number of classes; "
+              "reset = leave it at its own initial values",
+              {"keep", "reset"}),
+          keys::boolean(
+              "init.adapt_channels", "false",
+              "Adapt the first convolution if the file has another number of input channels: one channel is the "
+              "sum of all; otherwise, the channels are repeated and scaled"),
+          keys::boolean("init.resize_positions", "true",
+                        "Resize learned positions (bicubic) if the file has another grid of patches"),
+          keys::choice("init.family", "auto",
+                       "Library that defines the parameter names of the file. auto = find it by the names",
+                       {"auto", "torchvision", "timm"}),
+          keys::boolean("init.partial", "false",
+                        "Load only the parameters that match by name and shape. The others keep their initial values"),
+          keys::texts("init.rename", "",
+                      "FROM=TO: replace the prefix FROM by TO in the parameter names of the file. re:FROM=TO replaces "
+                      "every match of a regular expression; $1 in TO is a group. Rules apply one after another"),
+      });
 }
 
 InitSettings InitSettings::from(const Section& init) {
@@ -220,7 +225,7 @@ InitDifferences init_from(Strategy& strategy, const InitSettings& settings) {
   if (settings.files.empty()) return {};
   return init_model(strategy.world(), strategy.model().model(), settings,
                     [&](const auto& parameters, const auto& take) {
-                      write_divided_parameters({&strategy.model().store()}, parameters, take);
+                      write_divided_parameters(strategy.model().store(), parameters, take);
                     });
 }
 

@@ -22,16 +22,16 @@ class Strategy;
 /// Section `init`: where initial values come from.
 struct InitSettings {
   std::vector<std::string> files = {};  ///< later ones win; empty = the model's own initial values
-  std::string weights = "auto";         ///< of a checkpoint: auto, trained or average
+  std::string weights = "auto";         ///< which weights of a checkpoint are read: auto, trained or average
   std::string weights_cited_as = "";    ///< that key in messages
   bool is_partial = false;              ///< take what fits by name and shape
   bool resets_head = false;             ///< the last layer keeps its own initial values
-  bool adapts_channels = false;         ///< of the first convolution
-  bool resizes_positions = true;        ///< of a grid of patches
+  bool adapts_channels = false;         ///< whether the first convolution is adapted to other numbers of channels
+  bool resizes_positions = true;        ///< whether position embeddings are resized to another grid of patches
   std::string family = "auto";          ///< library of the names: auto, torchvision or timm
   std::string model = "";               ///< value of model.name, which selects the map of names
-  Renames renames = {};                 ///< of names in the file
-  std::string section = "init";         ///< of the keys, for messages
+  Renames renames = {};                 ///< rules that rename tensors of the file
+  std::string section = "init";         ///< section of the keys, for messages
 
   static KeySpecs keys();
   /// @throws ConfigError      a value that its key does not accept
@@ -44,7 +44,7 @@ struct InitDifference {
   std::string name;
   std::string in_file;   ///< type and shape; empty = missing
   std::string in_model;  ///< the same
-  std::string remedy;    ///< what to do; empty = see init.rename and init.partial
+  std::string remedy;    ///< remedy: what to do; empty = see init.rename and init.partial
 };
 
 using InitDifferences = std::vector<InitDifference>;
@@ -71,7 +71,7 @@ InitDifferences init_model(
     const mpi::Communicator& world, const models::Model& model, InitSettings settings,
     const std::function<void(const std::vector<NamedTensor>&, const std::function<void(const NamedTensor&)>&)>& write,
     const std::function<void(const checkpoints::Archive&)>& check = {});
-/// With the settings of the sections `init` and `model`.
+/// The same with the settings of the sections `init` and `model`.
 InitDifferences init_from(Strategy& strategy, const Sections& sections);
 
 /// Strategy::prepare, without initial values if `replaces_all`: the caller then gives every parameter a value.

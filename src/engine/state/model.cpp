@@ -43,19 +43,22 @@ DistinctParameters distinct_parameters(const models::Model& model) {
 
 class ModelState : public Stateful {
  public:
-  ModelState(models::Model& model, std::vector<parallel::DistributedDataParallel*> wrappers)
-      : model_(&model), wrappers_(std::move(wrappers)) {}
+  explicit ModelState(parallel::DistributedDataParallel& wrapper)
+      : model_(&wrapper.model()), wrapper_(&wrapper), store_(&wrapper.store()) {}
 
   std::string name() const override { return "model"; }
 
   void capture(const StateWriter& writer) override {
-    for (parallel::DistributedDataParallel* const wrapper : wrappers_) wrapper->synchronize_buffers();
+    wrapper_->synchronize_buffers();
     const DistinctParameters parameters = distinct_parameters(*model_);
-    const std::set<const void*> divided = stored([](const auto& store) { return store.shards() != nullptr; });
+    const bool is_divided = store_->shards() != nullptr;
+    const std::set<const void*> divided = is_divided ? stored() : std::set<const void*>();
     for (const auto& [name, tensor] : parameters.first) {
       if (!divided.contains(tensor.unsafeGetTensorImpl())) writer.put(path(kParameters, name), tensor);
     }
-    for (parallel::ParameterStore* const store : stores()) capture_divided(writer, *store);
+    for (std::size_t b = 0; is_divided && b < store_->blocks().size(); ++b) {
+      capture_block(writer, kParameters, *store_, b, store_->bytes_of_block(b), store_->blocks()[b].dtype);
+    }
     for (const auto& [name, first] : parameters.tied) writer.link(path(kParameters, name), path(kParameters, first));
     for (const auto& [name, tensor] : buffers_of(*model_)) writer.put(path(kBuffers, name), tensor);
   }
@@ -73,7 +76,7 @@ class ModelState : public Stateful {
       const auto* const saved = fitting(archive, path(group, live.name), live.tensor);
       if (saved != nullptr) copy_to(live.tensor, *saved);
     };
-    write_parameters(stores(), distinct_parameters(*model_).first,
+    write_parameters(*store_, distinct_parameters(*model_).first,
                      [&](const NamedTensor& parameter) { take(kParameters, parameter); });
     for (const NamedTensor& buffer : buffers_of(*model_)) take(kBuffers, buffer);
   }
@@ -83,7 +86,7 @@ class ModelState : public Stateful {
   }
 
   void visit_arrays(const std::function<void(const LocalState&)>& visit) override {
-    const std::set<const void*> shared = stored([](const auto&) { return true; });
+    const std::set<const void*> shared = stored();
     for (const auto& [name, tensor] : distinct_parameters(*model_).first) {
       visit({.path = path(kParameters, name),
              .tensor = tensor,
@@ -95,27 +98,13 @@ class ModelState : public Stateful {
   }
 
  private:
-  std::vector<parallel::ParameterStore*> stores() const {
-    std::vector<parallel::ParameterStore*> stores;
-    for (parallel::DistributedDataParallel* const wrapper : wrappers_) stores.push_back(&wrapper->store());
-    return stores;
-  }
-
-  /// The parameters in those stores for which `counts` returns true.
-  std::set<const void*> stored(const std::function<bool(const parallel::ParameterStore&)>& counts) const {
+  /// The parameters in the store.
+  std::set<const void*> stored() const {
     std::set<const void*> parameters;
-    for (const parallel::ParameterStore* const store : stores()) {
-      for (std::size_t i = 0; counts(*store) && i < store->size(); ++i) {
-        parameters.insert(store->parameter(i).tensor.unsafeGetTensorImpl());
-      }
+    for (std::size_t i = 0; i < store_->size(); ++i) {
+      parameters.insert(store_->parameter(i).tensor.unsafeGetTensorImpl());
     }
     return parameters;
-  }
-
-  static void capture_divided(const StateWriter& writer, parallel::ParameterStore& store) {
-    for (std::size_t b = 0; store.shards() != nullptr && b < store.blocks().size(); ++b) {
-      capture_block(writer, kParameters, store, b, store.bytes_of_block(b), store.blocks()[b].dtype);
-    }
   }
 
   static void compare_group(const Archive& archive, const std::string& group, const std::vector<NamedTensor>& live,
@@ -136,13 +125,14 @@ class ModelState : public Stateful {
   }
 
   models::Model* model_;
-  std::vector<parallel::DistributedDataParallel*> wrappers_;
+  parallel::DistributedDataParallel* wrapper_;
+  parallel::ParameterStore* store_;
 };
 
 }  // namespace
 
-std::shared_ptr<Stateful> model_state(models::Model& model, std::vector<parallel::DistributedDataParallel*> wrappers) {
-  return std::make_shared<ModelState>(model, std::move(wrappers));
+std::shared_ptr<Stateful> model_state(parallel::DistributedDataParallel& wrapper) {
+  return std::make_shared<ModelState>(wrapper);
 }
 
 }  // namespace lockstep::engine

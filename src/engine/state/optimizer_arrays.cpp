@@ -41,9 +41,9 @@ at::Tensor meta_tensor_of(const optim::StateArray& state) {
 
 std::optional<LocalState> local_state(const OptimizerContext& place, std::size_t block, std::size_t segment,
                                       std::size_t slot) {
-  const optim::Segment& of = place.segment(block, segment);
-  const bool is_whole = place.store->shards() == nullptr || of.own_end - of.own_begin == of.count;
-  if (!is_whole && of.own_begin >= of.own_end) return std::nullopt;
+  const optim::Segment& part = place.segment(block, segment);
+  const bool is_whole = place.store->shards() == nullptr || part.own_end - part.own_begin == part.count;
+  if (!is_whole && part.own_begin >= part.own_end) return std::nullopt;
   const std::optional<optim::StateArray> state = place.optimizer->state_of(block, segment, slot);
   if (!state) return std::nullopt;
   const at::Device device = place.store->device();
@@ -55,9 +55,9 @@ std::optional<LocalState> local_state(const OptimizerContext& place, std::size_t
     return local;
   }
   const auto element = static_cast<std::int64_t>(local.tensor.element_size());
-  local.begin = of.own_begin;
-  local.bytes = {state->values + of.own_begin * element,
-                 static_cast<std::size_t>((of.own_end - of.own_begin) * element)};
+  local.begin = part.own_begin;
+  local.bytes = {state->values + part.own_begin * element,
+                 static_cast<std::size_t>((part.own_end - part.own_begin) * element)};
   return local;
 }
 

@@ -91,7 +91,7 @@ class OptimizerComparison {
   }
 
  private:
-  /// In messages.
+  /// The name in messages.
   std::string title() const { return "its optimizer" + (place_.name.empty() ? "" : " " + place_.name); }
   std::string stored_names() const { return checkpoints::text_of(archive_.array(place_.group + "/param_names")); }
 

@@ -17,23 +17,23 @@ class ProgressState : public Stateful {
   std::string name() const override { return "progress"; }
 
   void capture(const StateWriter& writer) override {
-    const Progress& at = run_->progress;
-    writer.set("/", "step", at.step);
-    writer.set("/", "epoch", at.epoch);
-    writer.set("/", "samples_seen", at.samples);
+    const Progress& progress = run_->progress;
+    writer.set("/", "step", progress.step);
+    writer.set("/", "epoch", progress.epoch);
+    writer.set("/", "samples_seen", progress.samples);
     writer.set(kSampler, "algorithm", run_->data.sampler().algorithm());
     writer.set(kSampler, "seed", seed_);
-    writer.set(kSampler, "epoch", at.epoch);
-    writer.set(kSampler, "samples_in_epoch", at.step_in_epoch * run_->data.sampler().global_batch_size());
+    writer.set(kSampler, "epoch", progress.epoch);
+    writer.set(kSampler, "samples_in_epoch", progress.step_in_epoch * run_->data.sampler().global_batch_size());
     writer.set(kSampler, "dataset_length", train_data().size());
     writer.set(kSampler, "dataset_digest", static_cast<std::int64_t>(train_data().digest()));
     const std::int64_t first_step = run_->schedule.begin();
-    writer.set(kSchedule, "last_step", at.step);
+    writer.set(kSchedule, "last_step", progress.step);
     writer.set(kSchedule, "first_step", first_step);
     for (auto& [part, optimizer] : run_->view.parts) {
       const std::string group = part.empty() ? kSchedule : kSchedules + "/" + part;
       const optim::ParamGroup& first_group = optimizer.optimizer().groups().front();
-      writer.set(group, "factor", run_->schedule.factor(std::max(first_step, at.step - 1), first_group, part));
+      writer.set(group, "factor", run_->schedule.factor(std::max(first_step, progress.step - 1), first_group, part));
     }
   }
 
@@ -68,7 +68,7 @@ class ProgressState : public Stateful {
         archive.has_attribute(schedule, "samples_per_step") ? archive.integer(schedule, "samples_per_step") : 0;
     const bool is_inside = archive.integer(kSampler, "samples_in_epoch") % batch != 0;
     if (!is_inside && (stored == 0 || stored == batch)) return {};
-    return {Reproducibility::Level::statistical, "train.global_batch_size differs"};
+    return {Reproducibility::Degree::statistical, "train.global_batch_size differs"};
   }
 
  private:

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 /// Why a rank cannot read a checkpoint.
 struct Refusal {
   enum class Cause {
-    damage,  ///< of the checkpoint: it is renamed, and an older one can replace it
+    damage,  ///< the checkpoint is damaged: it is renamed, and an older one can replace it
     other,   ///< no fault of the checkpoint: a disk that cannot be read, another version of the program
   };
   Cause cause = Cause::other;
@@ -33,7 +33,7 @@ Refusal::Cause cause_of(const CheckpointError& error) {
   return is_damage ? Refusal::Cause::damage : Refusal::Cause::other;
 }
 
-// As texts, for all_gather: empty, or the cause as a digit and the reason.
+// Answers as texts, for all_gather: empty, or the cause as a digit and the reason.
 
 std::string encode(const std::optional<Refusal>& refusal) {
   return refusal ? std::to_string(static_cast<int>(refusal->cause)) + refusal->reason : "";

@@ -18,7 +18,7 @@ namespace lockstep::engine {
 /// The arguments of an agreed reading of a checkpoint.
 struct AgreedReading {
   const mpi::Communicator& world;
-  parallel::ParameterStore& store;      ///< of the targets
+  parallel::ParameterStore& store;      ///< holds the targets
   checkpoints::RestoreTargets targets;  ///< the ranks that share their memory read a part each
 };
 

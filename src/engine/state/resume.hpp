@@ -26,7 +26,7 @@ class Trainer;
 ///                          The run may then hold parts of a checkpoint, and must not be trained
 std::optional<std::string> load_or_resume(Trainer& trainer, const ResumeSettings& settings,
                                           const std::string& directory);
-/// With the settings of a configuration.
+/// The same with the settings of a configuration.
 std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sections, const std::string& directory);
 
 /// Counts the starts of a run from the step where it stands now, in the file STARTS of `directory`; one that a batch

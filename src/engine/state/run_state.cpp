@@ -33,7 +33,7 @@ std::vector<std::string> compare(const Components& components, const Archive& ar
   for (const auto& component : components) component->compare(archive, options, report);
   std::vector<std::string> passed_over;
   if (options.is_partial) passed_over = report.accept(MismatchKind::model);
-  report.throw_if_any(MismatchKind::model);  // without the others, of which it is often the reason
+  report.throw_if_any(MismatchKind::model);  // reported alone, because it often causes the other mismatches
   report.throw_if_any();
   return passed_over;
 }
@@ -110,7 +110,7 @@ Reproducibility reproducibility_of(Trainer& trainer, const Archive& archive, con
 }
 
 void restore_model(Strategy& strategy, const Archive& archive) {
-  const std::shared_ptr<Stateful> model = model_state(strategy.model().model(), {&strategy.model()});
+  const std::shared_ptr<Stateful> model = model_state(strategy.model());
   strategy.world().all_or_throw([&] {
     archive.await_arrival();
     CompatibilityReport report(archive);

@@ -10,7 +10,7 @@
 
 #include "engine/state/resume_settings.hpp"
 
-// What a checkpoint contains about the data, which is needed before the data are opened.
+// The facts that a checkpoint contains about the data, which is needed before the data are opened.
 namespace lockstep::engine {
 
 inline const std::string kTransform = "/data/transform";

@@ -18,7 +18,7 @@ namespace {
 std::vector<at::Tensor> pieces_of(const ParameterStore& store) {
   constexpr std::int64_t kBytes = std::int64_t{25} << 20;
   std::vector<at::Tensor> pieces;
-  for (const optim::Block& block : store.blocks()) {
+  for (const optim::FlatBlock& block : store.blocks()) {
     const auto options = at::TensorOptions().dtype(scalar_type_of(block.dtype)).device(store.device());
     const at::Tensor all = at::from_blob(
         block.parameters, {block.count}, [](void*) {}, options, store.device());
@@ -50,7 +50,7 @@ class PostLocalSgd::Memory : public HookMemory {
       : all(all_ranks), group(group_ranks), options(given) {
     if (options.start_step < 0) throw ConfigError("post-local SGD: start_step must not be negative");
     if (options.averages.empty()) throw ConfigError("post-local SGD: an average over all ranks is required");
-    for (const PostLocalSgdOptions::Average& average : options.averages) {
+    for (const PostLocalSgdOptions::GroupAverage& average : options.averages) {
       if (average.period < 1) throw ConfigError("post-local SGD: period must be at least 1");
     }
   }
@@ -88,7 +88,7 @@ void PostLocalSgd::after_update(DistributedDataParallel& wrapper) const {
   }
   const std::int64_t local_steps = memory_->step - 1 - memory_->options.start_step;
   mpi::Collectives* due = nullptr;
-  for (const PostLocalSgdOptions::Average& average : memory_->options.averages) {
+  for (const PostLocalSgdOptions::GroupAverage& average : memory_->options.averages) {
     if (local_steps >= 0 && local_steps % average.period == 0) due = average.ranks;
   }
   if (due != nullptr) average_over(*due, store);

@@ -36,9 +36,9 @@ void require_usable(const PowerSgdOptions& options) {
 at::Tensor orthonormalized(const at::Tensor& columns) { return std::get<0>(at::linalg_qr(columns)); }
 
 /// Some gradients of a bucket as one matrix.
-struct Part {
-  std::int64_t key;                    // of its Q
-  std::vector<std::size_t> gradients;  // in the bucket
+struct GradientMatrix {
+  std::int64_t key;                    // identifies its Q in warm_qs_
+  std::vector<std::size_t> gradients;  // indices of the gradients in the bucket
   at::Tensor matrix;                   // M, [n, m]
   std::int64_t rank;
   at::Tensor q;  // [m, rank]
@@ -56,20 +56,20 @@ class PowerSgd : public HookMemory {
   void load_state(const HookState& state) override;
 
  private:
-  std::vector<Part> divide(const GradBucket& bucket, std::vector<at::Tensor>& uncompressed) const;
-  Part whole(const GradBucket& bucket) const;
-  Part part_of(const GradBucket& bucket, std::int64_t key, std::vector<std::size_t> gradients, std::int64_t n,
-               std::int64_t m) const;
-  at::Tensor first_q(const Part& part, std::int64_t step) const;
-  at::Tensor finish(const GradBucket& bucket, std::vector<Part>& parts, const std::vector<at::Tensor>& uncompressed,
-                    const at::Tensor& message);
-  void take_over(const GradBucket& bucket, const Part& part, const at::Tensor& approximation);
+  std::vector<GradientMatrix> divide(const GradBucket& bucket, std::vector<at::Tensor>& uncompressed) const;
+  GradientMatrix whole(const GradBucket& bucket) const;
+  GradientMatrix part_of(const GradBucket& bucket, std::int64_t key, std::vector<std::size_t> gradients, std::int64_t n,
+                         std::int64_t m) const;
+  at::Tensor first_q(const GradientMatrix& part, std::int64_t step) const;
+  at::Tensor finish(const GradBucket& bucket, std::vector<GradientMatrix>& parts,
+                    const std::vector<at::Tensor>& uncompressed, const at::Tensor& message);
+  void take_over(const GradBucket& bucket, const GradientMatrix& part, const at::Tensor& approximation);
 
   MessagePool pool_;
   PowerSgdOptions options_;
-  std::int64_t step_ = 0;                       // steps begun so far
-  std::map<std::size_t, at::Tensor> errors_;    // by parameter: what this rank has not sent yet
-  std::map<std::int64_t, at::Tensor> warm_qs_;  // by key of a part
+  std::int64_t step_ = 0;                     // steps begun so far
+  std::map<std::size_t, at::Tensor> errors_;  // parameter -> the part of its gradients that this rank has not sent yet
+  std::map<std::int64_t, at::Tensor> warm_qs_;  // GradientMatrix::key -> the Q of the last step
 };
 
 Completion PowerSgd::start(const GradBucket& bucket) {
@@ -78,11 +78,11 @@ Completion PowerSgd::start(const GradBucket& bucket) {
   if (step < options_.start_step) return all_reduce_hook(pool_.collectives())(bucket);
 
   std::vector<at::Tensor> uncompressed;
-  std::vector<Part> parts = divide(bucket, uncompressed);
+  std::vector<GradientMatrix> parts = divide(bucket, uncompressed);
   std::int64_t count = 0;
   for (const at::Tensor& gradient : uncompressed) count += gradient.numel();
-  for (const Part& part : parts) count += part.matrix.size(0) * part.rank;
-  // What is not compressed travels in front of the Ps.
+  for (const GradientMatrix& part : parts) count += part.matrix.size(0) * part.rank;
+  // The tensor that is not compressed travels in front of the Ps.
   const at::Tensor message = pool_.take(2 * bucket.index, count, bucket.buffer.options());
   std::int64_t begin = 0;
   const auto send = [&](const at::Tensor& values) {
@@ -90,7 +90,7 @@ Completion PowerSgd::start(const GradBucket& bucket) {
     begin += values.numel();
   };
   for (const at::Tensor& gradient : uncompressed) send(gradient);
-  for (Part& part : parts) {
+  for (GradientMatrix& part : parts) {
     const auto warm = warm_qs_.find(part.key);
     const bool fits = warm != warm_qs_.end() && warm->second.sizes() == at::IntArrayRef{part.matrix.size(1), part.rank};
     part.q = orthonormalized(fits ? warm->second : first_q(part, step));
@@ -104,9 +104,9 @@ Completion PowerSgd::start(const GradBucket& bucket) {
 }
 
 /// The matrices to be compressed; gradients that stay as they are go to `uncompressed`.
-std::vector<Part> PowerSgd::divide(const GradBucket& bucket, std::vector<at::Tensor>& uncompressed) const {
+std::vector<GradientMatrix> PowerSgd::divide(const GradBucket& bucket, std::vector<at::Tensor>& uncompressed) const {
   if (options_.is_batched) return {whole(bucket)};
-  std::vector<Part> parts;
+  std::vector<GradientMatrix> parts;
   for (std::size_t g = 0; g < bucket.gradients.size(); ++g) {
     const at::Tensor& gradient = bucket.gradients[g];
     const std::int64_t n = gradient.dim() == 0 ? 1 : gradient.size(0);
@@ -122,7 +122,7 @@ std::vector<Part> PowerSgd::divide(const GradBucket& bucket, std::vector<at::Ten
 }
 
 /// All gradients of a bucket in a square, filled up with zeros.
-Part PowerSgd::whole(const GradBucket& bucket) const {
+GradientMatrix PowerSgd::whole(const GradBucket& bucket) const {
   std::vector<std::size_t> all(bucket.gradients.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   double count = 0;
@@ -132,8 +132,8 @@ Part PowerSgd::whole(const GradBucket& bucket) const {
 }
 
 /// Adds what former steps lost.
-Part PowerSgd::part_of(const GradBucket& bucket, std::int64_t key, std::vector<std::size_t> gradients, std::int64_t n,
-                       std::int64_t m) const {
+GradientMatrix PowerSgd::part_of(const GradBucket& bucket, std::int64_t key, std::vector<std::size_t> gradients,
+                                 std::int64_t n, std::int64_t m) const {
   const bool is_narrow = bucket.buffer.scalar_type() == at::kHalf || bucket.buffer.scalar_type() == at::kBFloat16;
   std::vector<at::Tensor> pieces;
   for (const std::size_t g : gradients) {
@@ -151,7 +151,7 @@ Part PowerSgd::part_of(const GradBucket& bucket, std::int64_t key, std::vector<s
 }
 
 /// The same on all ranks, another in every step.
-at::Tensor PowerSgd::first_q(const Part& part, std::int64_t step) const {
+at::Tensor PowerSgd::first_q(const GradientMatrix& part, std::int64_t step) const {
   random::Sequence sequence(options_.seed, random::Stream::compression, static_cast<std::uint64_t>(step),
                             static_cast<std::uint64_t>(part.key));
   at::Tensor q = at::empty({part.matrix.size(1), part.rank}, at::kDouble);
@@ -161,7 +161,7 @@ at::Tensor PowerSgd::first_q(const Part& part, std::int64_t step) const {
 }
 
 /// Once the Ps are averaged: averages the Qs, and puts the products instead of the gradients.
-at::Tensor PowerSgd::finish(const GradBucket& bucket, std::vector<Part>& parts,
+at::Tensor PowerSgd::finish(const GradBucket& bucket, std::vector<GradientMatrix>& parts,
                             const std::vector<at::Tensor>& uncompressed, const at::Tensor& message) {
   std::int64_t begin = 0;
   const auto next_of = [&begin](const at::Tensor& from, at::IntArrayRef shape) {
@@ -174,7 +174,7 @@ at::Tensor PowerSgd::finish(const GradBucket& bucket, std::vector<Part>& parts,
 
   std::vector<at::Tensor> ps;
   std::int64_t count = 0;
-  for (const Part& part : parts) {
+  for (const GradientMatrix& part : parts) {
     const at::Tensor p = next_of(message, {part.matrix.size(0), part.rank});
     ps.push_back(orthonormalized(p.to(part.matrix.scalar_type())));
     count += part.q.numel();
@@ -196,7 +196,7 @@ at::Tensor PowerSgd::finish(const GradBucket& bucket, std::vector<Part>& parts,
 }
 
 /// Gradients become their approximation; the rest is remembered.
-void PowerSgd::take_over(const GradBucket& bucket, const Part& part, const at::Tensor& approximation) {
+void PowerSgd::take_over(const GradBucket& bucket, const GradientMatrix& part, const at::Tensor& approximation) {
   const at::Tensor values = approximation.view({-1});
   const at::Tensor lost = options_.has_error_feedback ? part.matrix.view({-1}) - values : at::Tensor();
   std::int64_t begin = 0;

@@ -35,7 +35,7 @@ namespace lockstep::parallel {
 
 namespace {
 
-/// By the statistics of the group of this rank.
+/// Normalizes by the statistics of the group of this rank.
 void synchronize_batch_norm(models::Model& model, const mpi::Communicator& world, mpi::Collectives& collectives,
                             const DdpOptions& options) {
   const int ranks = options.batch_norm_ranks;
@@ -129,7 +129,7 @@ void DistributedDataParallel::shard(const std::vector<NamedParameter>& parameter
       units = members_by_type(groups, parameters);
     } else {
       units.members = layout_of(plan_buckets(specs_of(parameters), options_.reducer.limits));
-      std::reverse(units.members.begin(), units.members.end());  // into the order of forward
+      std::reverse(units.members.begin(), units.members.end());  // now in the order of forward
       units.group_of.resize(units.members.size());
     }
     units = divided_by_part(units, parameters);
@@ -175,7 +175,7 @@ void DistributedDataParallel::choose_hook() {
   reducer_->set_comm_hook(std::move(chosen.hook), chosen.is_silent);
 }
 
-/// Where gradients are divided among ranks: the type to which they are rounded.
+/// The type where gradients are divided among ranks: the type to which they are rounded.
 std::optional<at::ScalarType> DistributedDataParallel::rounding_of_hook() {
   if (!options_.comm_hook) return std::nullopt;
   ChosenHook chosen;

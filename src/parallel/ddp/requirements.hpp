@@ -9,7 +9,8 @@
 
 #include "parallel/store/named_parameter.hpp"
 
-// What a model and its options must fulfil before a wrapper is built. Each function throws ConfigError. Not collective.
+// The requirements that a model and its options must fulfil before a wrapper is built. Each function throws
+// ConfigError. Not collective.
 namespace lockstep::parallel {
 
 void require_one_device(const std::vector<NamedParameter>& parameters);

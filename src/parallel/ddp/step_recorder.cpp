@@ -120,7 +120,7 @@ void StepRecorder::set_buckets(const std::vector<Bucket>& buckets) {
 }
 
 void StepRecorder::micro_batch_begins() {
-  const Clock::time_point begin = Clock::now();
+  const SteadyClock::time_point begin = SteadyClock::now();
   if (is_open_) {
     begin_ += begin - paused_;
     return note(StepPoint::begin);
@@ -139,7 +139,7 @@ void StepRecorder::micro_batch_begins() {
 
 void StepRecorder::micro_batch_ends(bool completes_step) {
   note(StepPoint::pause);
-  paused_ = Clock::now();
+  paused_ = SteadyClock::now();
   if (!completes_step) return;
   is_open_ = false;
   current_.end = std::chrono::duration<double>(paused_ - begin_).count();

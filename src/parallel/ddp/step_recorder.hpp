@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/clock.hpp"
 #include "parallel/ddp/stream_marks.hpp"
 #include "parallel/reducers/bucket_plan.hpp"
 
@@ -77,14 +78,12 @@ class StepRecorder {
   DdpReport report(const mpi::Communicator& world);
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   /// Seconds since the step began.
-  double now() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  double now() const { return std::chrono::duration<double>(SteadyClock::now() - begin_).count(); }
   struct MarkedPoint {
     StepPoint point;
     std::size_t bucket;
-    StreamMarks::Mark mark;
+    StreamMarks::StreamMark mark;
   };
   using MarkedStep = std::vector<MarkedPoint>;
 
@@ -98,16 +97,16 @@ class StepRecorder {
   StepTimeline read(const MarkedStep& step) const;
   StepTimeline median_step() const;
 
-  std::vector<std::size_t> bucket_of_;  // by parameter
+  std::vector<std::size_t> bucket_of_;  // bucket of each parameter
   StepTimeline current_;
   BucketTimes* visited_ = nullptr;  // the bucket of the piece at hand
   double last_ = 0;                 // moment when the last piece ended
-  bool is_open_ = false;            // between the first micro_batch of a step and its last
-  Clock::time_point begin_;         // of the step, moved on by what lay between its micro_batches
-  Clock::time_point paused_;
+  bool is_open_ = false;            // true between the first micro_batch of a step and its last
+  SteadyClock::time_point begin_;   // start of the step, plus the time spent between its micro_batches
+  SteadyClock::time_point paused_;
   std::vector<StepTimeline> kept_;  // the latest
-  std::size_t oldest_ = 0;          // of them, once there is room for no more
-  std::size_t steps_ = 0;           // in all
+  std::size_t oldest_ = 0;          // index of the oldest one, once kept_ is full
+  std::size_t steps_ = 0;           // number of all steps
   std::unique_ptr<StreamMarks> device_;
   MarkedStep marked_;               // the step at hand
   bool has_all_marks_ = true;       // the same step

@@ -16,19 +16,19 @@ class EventMarks final : public StreamMarks {
  public:
   explicit EventMarks(const c10::Device& device) : device_(device), guard_(device.type()) {}
 
-  Mark mark() override {
+  StreamMark mark() override {
     const auto event = std::make_shared<c10::Event>(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
     event->record(guard_.getStream(device_));
     return event;
   }
-  bool is_over(const Mark& mark) const override { return event_of(mark).query(); }
-  double seconds_between(const Mark& begin, const Mark& end) const override {
+  bool is_over(const StreamMark& mark) const override { return event_of(mark).query(); }
+  double seconds_between(const StreamMark& begin, const StreamMark& end) const override {
     return event_of(begin).elapsedTime(event_of(end)) / 1000;
   }
-  void wait(const Mark& mark) const override { event_of(mark).synchronize(); }
+  void wait(const StreamMark& mark) const override { event_of(mark).synchronize(); }
 
  private:
-  static const c10::Event& event_of(const Mark& mark) { return *static_cast<const c10::Event*>(mark.get()); }
+  static const c10::Event& event_of(const StreamMark& mark) { return *static_cast<const c10::Event*>(mark.get()); }
 
   c10::Device device_;
   c10::impl::VirtualGuardImpl guard_;

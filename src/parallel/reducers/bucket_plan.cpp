@@ -50,7 +50,7 @@ BucketAssignment assign_buckets(const std::vector<ParameterSpec>& parameters, st
                                 std::span<const std::size_t> order) {
   if (limits.empty()) throw std::logic_error("assign_buckets: the list of limits is empty");
   BucketAssignment result;
-  std::vector<Filling> filling;  // in order of first arrival
+  std::vector<Filling> filling;  // sorted by first arrival
   const auto close = [&](Filling& full) {
     result.buckets.push_back(std::move(full.members));
     result.limits.push_back(limits[full.limit]);
@@ -93,7 +93,7 @@ std::vector<Bucket> plan_buckets(const std::vector<ParameterSpec>& parameters, c
   const bool has_small_last = limits.bucket_bytes.size() == 1 && limits.last_bucket_bytes > 0;
   std::vector<std::vector<std::size_t>> members;
   if (has_small_last) {
-    // From the end: the bucket filled first is reduced last.
+    // Order from the end: the bucket filled first is reduced last.
     const std::vector<std::int64_t> from_the_end = {limits.last_bucket_bytes, limits.bucket_bytes[0]};
     members = assign_buckets(parameters, from_the_end, reversed(arrival)).buckets;
     std::reverse(members.begin(), members.end());

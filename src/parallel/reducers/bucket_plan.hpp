@@ -12,10 +12,10 @@
 
 namespace lockstep::parallel {
 
-/// What bucket assignment needs to know of a parameter.
+/// The facts that bucket assignment needs to know of a parameter.
 struct ParameterSpec {
   std::string name;
-  DType dtype = DType::float32;  ///< of its gradient
+  DType dtype = DType::float32;  ///< dtype of its gradient
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
   bool is_sparse = false;  ///< its gradient is a sparse tensor

@@ -131,7 +131,7 @@ void BucketReducer::prepare(Synchronization mode) {
     queue_late_tail();
     if (is_rebuilding() && !is_rebuilt_ && finished_steps_ > 0) rebuild_by_arrival();
   }
-  // What is learned from the first step is needed whole.
+  // The graph that is learned from the first step is needed whole.
   mode_ = mode == Synchronization::sliced && is_learning() ? Synchronization::whole : mode;
   is_expecting_ = mode != Synchronization::none;
   begin_step();
@@ -142,7 +142,7 @@ void BucketReducer::begin_step() {
   has_marked_unused_ = false;
   ready_count_ = 0;
   started_ = 0;
-  if (finished_steps_ == 0) arrival_.clear();  // of a first step that was not finished
+  if (finished_steps_ == 0) arrival_.clear();  // remains of a first step that was not finished
   std::fill(is_ready_.begin(), is_ready_.end(), char{0});
   std::fill(is_kept_.begin(), is_kept_.end(), char{0});
   gradients_.begin_step();
@@ -289,7 +289,7 @@ std::string BucketReducer::mark_missing() {
   return missing;
 }
 
-void BucketReducer::contribute_nothing() {
+void BucketReducer::contribute_zeros() {
   prepare(Synchronization::whole);
   is_expecting_ = false;
   for (std::size_t i = 0; i < gradients_.size(); ++i) gradients_.pack_zero(i);
@@ -418,10 +418,10 @@ void BucketReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_
   const mpi::Slice range{.begin = static_cast<std::size_t>(offset + begin),
                          .count = static_cast<std::size_t>(end - begin)};
   collectives_.reduce_range(tickets_[b], range, [&](std::size_t first, const std::byte* values, std::size_t count) {
-    const std::int64_t at = static_cast<std::int64_t>(first) - offset;
-    visit(at, static_cast<std::int64_t>(count), values);
+    const std::int64_t position = static_cast<std::int64_t>(first) - offset;
+    visit(position, static_cast<std::int64_t>(count), values);
     // Only this rank reads its own part of its own bucket.
-    std::byte* const place = slot + static_cast<std::size_t>(at) * element_bytes;
+    std::byte* const place = slot + static_cast<std::size_t>(position) * element_bytes;
     if (keeps && place != values) std::memcpy(place, values, count * element_bytes);
   });
   if (keeps) is_kept_[parameter] = 1;

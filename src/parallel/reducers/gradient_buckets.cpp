@@ -54,7 +54,7 @@ const std::byte* GradientBuckets::tail_memory() const {
 
 void GradientBuckets::write_tail(std::span<const double> values) {
   if (!device_tail_.defined()) return encode_tail(values, const_cast<std::byte*>(tail_memory()));
-  // Where every parameter is used: without memory of the host, which a captured step could not read again.
+  // Used if every parameter is used: without memory of the host, which a captured step could not read again.
   if (std::all_of(values.begin() + 1, values.end(), [](double value) { return value == 1; })) {
     const torch::NoGradGuard no_grad;
     device_tail_.fill_(1);

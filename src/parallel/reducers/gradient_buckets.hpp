@@ -45,7 +45,8 @@ class GradientBuckets {
   const at::Tensor& device_tail() const noexcept { return device_tail_; }
   /// Waits for the work of the current stream, where buckets lie on a GPU.
   void synchronize() const;
-  /// What the tail holds once its reduction was waited for. Where buckets lie on a GPU, the host waits for it here.
+  /// The values that the tail holds once its reduction was waited for. Where buckets lie on a GPU, the host waits for
+  /// it here.
   std::vector<double> read_tail() const;
   /// @param memory  of a tail in host memory, wherever it was reduced to
   std::vector<double> read_tail(const std::byte* memory) const;
@@ -60,10 +61,10 @@ class GradientBuckets {
   std::vector<Bucket> buckets_;
   std::size_t tail_count_ = 0;
   at::Tensor device_tail_;                 // defined where buckets lie on a GPU
-  std::vector<mpi::BucketMemory> memory_;  // by bucket
-  std::vector<std::size_t> bucket_of_;     // by parameter
-  std::vector<std::int64_t> offset_of_;    // by parameter
-  std::vector<at::Tensor> views_;          // by parameter
+  std::vector<mpi::BucketMemory> memory_;  // memory of each bucket
+  std::vector<std::size_t> bucket_of_;     // bucket of each parameter
+  std::vector<std::int64_t> offset_of_;    // offset of each parameter in its bucket
+  std::vector<at::Tensor> views_;          // view of each parameter's gradient
 };
 
 }  // namespace lockstep::parallel

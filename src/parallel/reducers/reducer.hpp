@@ -17,18 +17,17 @@ namespace lockstep::parallel {
 
 class StepRecorder;
 
-/// What happens to the gradients of the backward passes that follow a forward.
+/// The treatment of the gradients of the backward passes that follow a forward.
 enum class Synchronization {
   none,    ///< Gradients accumulate on this rank only (no_sync).
   whole,   ///< Afterwards, every `.grad` holds the average over the ranks.
   sliced,  ///< Gradients are averaged while an update visits them. Until then, `.grad` cannot be read.
 };
 
-/// What a kind of reducer does for the wrapper. Constant throughout the reducer's life.
+/// The work of a kind of reducer for the wrapper. Constant throughout the reducer's life.
 struct ReducerTraits {
-  bool averages_forwards = false;      ///< The average covers all forwards of a step, so each forward has weight 1.
-  bool averages_buffers = false;       ///< The model's buffers are equal on all ranks after every step.
-  bool accepts_uneven_inputs = false;  ///< Ranks may have different numbers of inputs (Join).
+  bool averages_forwards = false;  ///< The average covers all forwards of a step, so each forward has weight 1.
+  bool averages_buffers = false;   ///< The model's buffers are equal on all ranks after every step.
 };
 
 /// The buckets of a reducer and what it has learned of the graph so far, for tests and reports.
@@ -36,14 +35,15 @@ struct BucketReport {
   std::vector<Bucket> buckets = {};  ///< Empty for a reducer without buckets.
   bool is_rebuilt = false;           ///< The buckets follow the order in which gradients arrived.
   bool could_be_static = true;       ///< Every step so far left the same parameters unused.
-  std::vector<int> use_counts = {};  ///< By parameter: the number of ranks that used it in the last finished step.
+  std::vector<int> use_counts = {};  ///< Number of ranks that used each parameter in the last finished step.
 };
 
 /// Averages the gradients of a wrapped model over the ranks.
 ///
 /// The wrapper calls prepare before each forward with gradients and passes the outputs to watch. The parameter store
 /// calls finish after the backward pass and then, if the gradients are sliced, visits each slice and releases them.
-/// Parameters are numbered in registration order. Calls are collective unless stated otherwise.
+/// Parameters are numbered in registration order. Calls are collective unless stated otherwise. A reducer can offer
+/// UnevenRanks, too.
 class Reducer {
  public:
   virtual ~Reducer() = default;
@@ -79,8 +79,8 @@ class Reducer {
   virtual bool has_gradient(std::size_t parameter) const = 0;
   /// Receives elements [begin, begin + count) of a parameter's averaged gradient.
   using Visit = std::function<void(std::int64_t begin, std::int64_t count, const std::byte* values)>;
-  /// After finish, while is_sliced: averages elements [begin, end) of a parameter, in ranges that do not cut a piece.
-  /// Not collective. The gradients must stay unchanged until a barrier of the ranks.
+  /// Called after finish, while is_sliced: averages elements [begin, end) of a parameter, in ranges that do not cut a
+  /// piece. Not collective. The gradients must stay unchanged until a barrier of the ranks.
   /// @param keeps  a second visit of the same elements follows
   virtual void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) = 0;
   /// The same elements as a tensor [end - begin] in the memory of the device. Not collective.
@@ -120,13 +120,6 @@ class Reducer {
   ///                   errors about missing gradients then concern each rank alone
   /// @throws ConfigError  there is a hook already, or a step was run
   virtual void set_comm_hook(CommHook /*hook*/, bool /*is_silent*/ = false) {}
-
-  // ---- Uneven inputs, for reducers whose traits accept them
-
-  /// Takes part in one synchronized step with zero gradients.
-  virtual void contribute_nothing() {}
-  /// Divides sums by `ranks`, the number of ranks that still have inputs. Not collective.
-  virtual void set_divisor(int /*ranks*/) {}
 };
 
 }  // namespace lockstep::parallel

@@ -19,14 +19,14 @@ std::int64_t line_of(const ParameterSpec& spec) { return kLine / static_cast<std
 std::vector<Slot> place(const std::vector<ParameterSpec>& parameters, const std::vector<std::size_t>& members,
                         std::int64_t slice) {
   std::vector<Slot> slots;
-  std::int64_t at = 0;
+  std::int64_t position = 0;
   for (const std::size_t parameter : members) {
     const ParameterSpec& spec = parameters[parameter];
-    at = rounded_up(at, line_of(spec));
-    const std::int64_t border = (at / slice + 1) * slice;
-    if (at + spec.count() > border) at = rounded_up(at, optim::kPieceElements);
-    slots.push_back({parameter, at});
-    at += spec.count();
+    position = rounded_up(position, line_of(spec));
+    const std::int64_t border = (position / slice + 1) * slice;
+    if (position + spec.count() > border) position = rounded_up(position, optim::kPieceElements);
+    slots.push_back({parameter, position});
+    position += spec.count();
   }
   return slots;
 }
@@ -108,8 +108,8 @@ std::vector<Unit> plan_owned_units(const std::vector<ParameterSpec>& parameters,
   return units;
 }
 
-optim::Block block_of(const Unit& unit, const std::vector<ParameterSpec>& parameters, int rank) {
-  optim::Block block{.dtype = unit.dtype, .parameters = nullptr, .count = unit.slice(rank), .segments = {}};
+optim::FlatBlock block_of(const Unit& unit, const std::vector<ParameterSpec>& parameters, int rank) {
+  optim::FlatBlock block{.dtype = unit.dtype, .parameters = nullptr, .count = unit.slice(rank), .segments = {}};
   const std::int64_t first = unit.begin(rank);
   for (const Slot& slot : unit.slots) {
     const ParameterSpec& spec = parameters[slot.parameter];

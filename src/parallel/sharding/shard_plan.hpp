@@ -14,7 +14,7 @@ namespace lockstep::parallel {
 /// [begin(r), begin(r) + slice(r)).
 struct Unit {
   DType dtype = DType::float32;
-  std::vector<Slot> slots;            ///< in ascending order of offset
+  std::vector<Slot> slots;            ///< sorted by offset
   std::vector<std::int64_t> borders;  ///< [ranks + 1] elements, on 64 bytes, from 0
 
   std::int64_t begin(int rank) const { return borders[static_cast<std::size_t>(rank)]; }
@@ -43,6 +43,6 @@ std::vector<Unit> plan_owned_units(const std::vector<ParameterSpec>& parameters,
 
 /// One rank's slice of a unit as an optimizer sees it. Segments lie where the whole unit has them, counted from the
 /// slice's beginning: the rank's own part of each is inside of the slice.
-optim::Block block_of(const Unit& unit, const std::vector<ParameterSpec>& parameters, int rank);
+optim::FlatBlock block_of(const Unit& unit, const std::vector<ParameterSpec>& parameters, int rank);
 
 }  // namespace lockstep::parallel

@@ -32,7 +32,7 @@ ShardReducer::ShardReducer(std::vector<NamedParameter> parameters, std::vector<U
     slices_.push_back(at::zeros({unit.slice(collectives.rank())}, any.options().requires_grad(false)));
     max_bytes = std::max(max_bytes, static_cast<std::size_t>(unit.count()) * c10::elementSize(type_in_transit(u)));
   }
-  // Where nothing waits for a reduction, the next unit is packed meanwhile.
+  // If nothing waits for a reduction, the next unit is packed meanwhile.
   stagings_.resize(collectives_.has_device_buckets() ? 2 : 1);
   for (Staging& staging : stagings_) staging.memory = allocate(max_bytes);
   begin_round();

@@ -56,7 +56,7 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   void reset(GivenUp what) override;
 
  private:
-  struct Position {
+  struct UnitPosition {
     std::size_t unit = 0;
     std::int64_t offset = 0;
   };
@@ -96,20 +96,20 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   mpi::Collectives& collectives_;
   std::function<void(std::size_t)> on_reduced_;
   std::optional<at::ScalarType> rounding_;
-  std::vector<Position> positions_;  // by parameter
-  std::vector<at::Tensor> slices_;   // by unit: averages of this step, added
-  std::vector<Staging> stagings_;    // take turns
+  std::vector<UnitPosition> positions_;  // position of each parameter
+  std::vector<at::Tensor> slices_;       // sum of the averages of this step, one for each unit
+  std::vector<Staging> stagings_;        // take turns
   std::size_t turn_ = 0;
-  std::vector<char> has_arrived_;            // by parameter, in this round
-  std::vector<std::uint8_t> is_used_;        // by parameter, in this step; after finish on any rank
-  std::vector<std::size_t> awaited_;         // by unit: parameters that have not arrived in this round
-  std::vector<std::int64_t> contributions_;  // by unit, in this step
+  std::vector<char> has_arrived_;            // flags of the parameters whose gradient has arrived in this round
+  std::vector<std::uint8_t> is_used_;        // parameters used in this step: by this rank; after finish, by any
+  std::vector<std::size_t> awaited_;         // number of parameters of each unit that have not arrived yet
+  std::vector<std::int64_t> contributions_;  // number of contributions to each unit in this step
   std::vector<at::Tensor> host_slices_;      // each unit's page-locked copy of slices_; empty until they are visited
   std::vector<char> is_sent_;                // each unit: the copy is started, and slices_ has not changed since
   std::unique_ptr<Transfers> sendings_;      // one for each unit; null = nothing was visited on a GPU
   bool is_last_micro_batch_ = true;          // the mode of prepare synchronizes
   std::size_t next_ = 0;                     // units from here on are reduced
-  bool is_open_ = false;                     // between prepare and finish
+  bool is_open_ = false;                     // true between prepare and finish
   bool is_sliced_ = false;
   std::unique_ptr<AccumulatorHooks> hooks_;
 };

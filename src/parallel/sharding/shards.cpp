@@ -62,12 +62,12 @@ Worker::~Worker() = default;
 std::future<void> Worker::start(std::function<void()> work) { return impl_->start(std::move(work)); }
 
 Shards::Shards(std::vector<NamedParameter> parameters, std::vector<Unit> units, mpi::Collectives& collectives,
-               const Options& options)
+               const ShardsOptions& options)
     : parameters_(std::move(parameters)),
       units_(std::move(units)),
       options_(options),
       collectives_(&collectives),
-      states_(units_.size(), State::gathered),
+      states_(units_.size(), UnitState::gathered),
       arrivals_(units_.size()),
       tickets_(units_.size()),
       coming_(units_.size()) {
@@ -86,7 +86,7 @@ Shards::Shards(std::vector<NamedParameter> parameters, std::vector<Unit> units, 
     slices_.push_back(options_.frees ? own.clone() : own);
     wholes_.push_back(whole);
     if (options_.frees) release(u);
-    free_.clear();  // what is gathered at the same time later is less than all
+    free_.clear();  // fewer units are gathered at a time later, so less memory is needed
   }
   offload();
   // One object is used by one thread at a time: concurrent gathering uses its own object.
@@ -109,8 +109,8 @@ at::DataPtr Shards::take_memory(std::size_t unit) {
 }
 
 void Shards::request(std::size_t unit) {
-  if (states_[unit] != State::released) return;
-  states_[unit] = State::requested;
+  if (states_[unit] != UnitState::released) return;
+  states_[unit] = UnitState::requested;
   follow_brought_back(unit);
   coming_[unit] = at::empty({0}, wholes_[unit].options());
   coming_[unit].storage().set_data_ptr_noswap(take_memory(unit));
@@ -140,7 +140,7 @@ void Shards::gather_slices(std::size_t unit, const at::Tensor& mine, const at::T
 
 void Shards::gather(std::size_t unit) {
   request(unit);
-  if (states_[unit] != State::requested) return;
+  if (states_[unit] != UnitState::requested) return;
   if (arrivals_[unit].valid()) {
     arrivals_[unit].get();
   } else if (tickets_[unit]) {
@@ -149,15 +149,15 @@ void Shards::gather(std::size_t unit) {
   wholes_[unit].storage().set_data_ptr_noswap(
       coming_[unit].storage().set_data_ptr(at::DataPtr(nullptr, wholes_[unit].device())));
   coming_[unit].reset();
-  states_[unit] = State::gathered;
+  states_[unit] = UnitState::gathered;
 }
 
 void Shards::release(std::size_t unit) {
-  if (states_[unit] == State::requested) gather(unit);
-  if (states_[unit] != State::gathered) return;
+  if (states_[unit] == UnitState::requested) gather(unit);
+  if (states_[unit] != UnitState::gathered) return;
   at::DataPtr memory = wholes_[unit].storage().set_data_ptr(at::DataPtr(nullptr, wholes_[unit].device()));
   free_.emplace(wholes_[unit].nbytes(), std::move(memory));
-  states_[unit] = State::released;
+  states_[unit] = UnitState::released;
 }
 
 void Shards::release_all() {

@@ -39,7 +39,7 @@ class Worker {
 /// whatever autograd has saved of a parameter finds the values again once the unit is gathered.
 class Shards {
  public:
-  struct Options {
+  struct ShardsOptions {
     bool frees = false;
     bool prefetches = true;  ///< `request` only begins; on the CPU a thread of its own gathers
     bool offloads = false;   ///< `held` are copies in the host's memory, page-locked for GPUs
@@ -48,7 +48,7 @@ class Shards {
   /// @param parameters   those of all units; their values are replaced by views
   /// @param collectives  outlives the shards
   Shards(std::vector<NamedParameter> parameters, std::vector<Unit> units, mpi::Collectives& collectives,
-         const Options& options);
+         const ShardsOptions& options);
   ~Shards();
 
   const std::vector<Unit>& units() const noexcept { return units_; }
@@ -57,7 +57,7 @@ class Shards {
   /// long as the shards.
   const at::Tensor& held(std::size_t unit) const { return (options_.offloads ? offloaded_ : slices_).at(unit); }
 
-  /// With `frees`. Begins to make a unit whole, if it is not. Collective: all ranks in the same order.
+  /// A request with `frees`. Begins to make a unit whole, if it is not. Collective: all ranks in the same order.
   void request(std::size_t unit);
   /// The same, and returns when its parameters can be used.
   void gather(std::size_t unit);
@@ -72,7 +72,7 @@ class Shards {
   void bring_back();
   /// Lets later work of the current stream find, with `offloads`, what was brought back. Not collective.
   void follow_brought_back() const;
-  /// Without `frees`: makes all units whole again after slices were written. Collective.
+  /// Publishes without `frees`: makes all units whole again after slices were written. Collective.
   void publish();
   /// Takes this rank's slices from whole units, after parameters were written. Not collective.
   void take_slices();
@@ -83,7 +83,7 @@ class Shards {
   at::Tensor whole(std::size_t unit, const at::Tensor& mine);
 
  private:
-  enum class State { released, requested, gathered };
+  enum class UnitState { released, requested, gathered };
 
   at::DataPtr take_memory(std::size_t unit);
   void gather_slices(std::size_t unit, const at::Tensor& mine, const at::Tensor& all);
@@ -92,17 +92,17 @@ class Shards {
 
   std::vector<NamedParameter> parameters_;
   std::vector<Unit> units_;
-  Options options_;
+  ShardsOptions options_;
   mpi::Collectives* collectives_;
-  std::unique_ptr<mpi::Collectives> own_collectives_;  // of the worker
+  std::unique_ptr<mpi::Collectives> own_collectives_;  // used by the worker only
   std::unique_ptr<Worker> worker_;
-  std::vector<at::Tensor> wholes_;  // by unit
+  std::vector<at::Tensor> wholes_;  // all values of each unit
   std::vector<at::Tensor> slices_;
   std::vector<at::Tensor> offloaded_;   // copies of the slices
   std::unique_ptr<Transfers> returns_;  // one for each unit; null = nothing is offloaded
-  std::vector<State> states_;
-  std::vector<std::future<void>> arrivals_;          // of requested units, by the worker
-  std::vector<std::optional<mpi::Ticket>> tickets_;  // of requested units, without one; none = nothing is under way
+  std::vector<UnitState> states_;
+  std::vector<std::future<void>> arrivals_;          // requested units that the worker gathers
+  std::vector<std::optional<mpi::Ticket>> tickets_;  // requested units, if there is no worker; none = not under way
   std::vector<at::Tensor> coming_;                   // their values
   std::multimap<std::size_t, at::DataPtr> free_;     // memory that was given back, by bytes
 };

@@ -28,17 +28,17 @@ Transfers::~Transfers() {
   }
 }
 
-void Transfers::start(std::size_t number, const at::Tensor& to, const at::Tensor& from) {
+void Transfers::start(std::size_t number, const at::Tensor& target, const at::Tensor& from) {
   const torch::NoGradGuard no_grad;
   if (!stream_) {
-    to.copy_(from);
+    target.copy_(from);
     return;
   }
   begun_->record(current_stream(device_));
   begun_->block(*stream_);
   {
     const c10::StreamGuard on_stream(*stream_);
-    to.copy_(from, /*non_blocking=*/true);
+    target.copy_(from, /*non_blocking=*/true);
   }
   if (!ends_.at(number)) ends_[number].emplace(device_.type());
   ends_[number]->record(*stream_);

@@ -27,7 +27,7 @@ class Transfers {
   Transfers& operator=(const Transfers&) = delete;
 
   /// Starts copy `number`. Both tensors are of one type and shape and without gaps, and live until the copy is over.
-  void start(std::size_t number, const at::Tensor& to, const at::Tensor& from);
+  void start(std::size_t number, const at::Tensor& target, const at::Tensor& from);
   /// Has the current stream wait for copy `number` as it was last started, if it was.
   void follow(std::size_t number) const;
   /// Waits for it on the host.

@@ -29,7 +29,7 @@ struct NamedParameter {
 std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
                                                const std::vector<std::string>& ignored = {});
 
-/// What bucket assignment needs to know.
+/// The facts that bucket assignment needs to know.
 std::vector<ParameterSpec> specs_of(const std::vector<NamedParameter>& parameters);
 
 }  // namespace lockstep::parallel

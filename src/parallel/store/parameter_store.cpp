@@ -25,8 +25,8 @@ namespace {
 constexpr std::size_t kStoreAlignment = 64;
 
 /// [own_end - own_begin] Of a tensor without gaps.
-at::Tensor own_part(const at::Tensor& tensor, const optim::Segment& of) {
-  return tensor.as_strided({tensor.numel()}, {1}).narrow(0, of.own_begin, of.own_end - of.own_begin);
+at::Tensor own_part(const at::Tensor& tensor, const optim::Segment& part) {
+  return tensor.as_strided({tensor.numel()}, {1}).narrow(0, part.own_begin, part.own_end - part.own_begin);
 }
 
 std::shared_ptr<std::byte> shared_memory(const mpi::Communicator& host, std::size_t bytes) {
@@ -42,7 +42,7 @@ std::shared_ptr<std::byte> device_memory(at::Device device, std::size_t bytes) {
   return {std::move(memory), begin};
 }
 
-/// What the parameters of a block have in common.
+/// The facts that the parameters of a block have in common.
 struct BlockKind {
   std::size_t part;
   DType dtype;
@@ -111,7 +111,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
       if (kind_of(parameters_[i]) == kind) members.push_back(i);
     }
     add_block(kind.dtype, members);
-    const optim::Block& block = blocks_.back();
+    const optim::FlatBlock& block = blocks_.back();
     const std::size_t bytes = static_cast<std::size_t>(block.count) * size_of(kind.dtype);
     const std::span<std::byte> values(block.parameters, bytes);
     if (models::PendingValues::are_pending()) continue;
@@ -145,7 +145,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
   const bool is_offloaded = are_tensors_ && sharding.offloads;
   shards_ = std::make_unique<Shards>(
       parameters_, std::move(units), collectives,
-      Shards::Options{.frees = sharding.stage == 3, .prefetches = sharding.prefetches, .offloads = is_offloaded});
+      Shards::ShardsOptions{.frees = sharding.stage == 3, .prefetches = sharding.prefetches, .offloads = is_offloaded});
   if (is_offloaded) device_ = at::kCPU;
   are_tensors_ = are_tensors_ && !is_offloaded;
   for (std::size_t u = 0; u < shards_->units().size(); ++u) {
@@ -182,7 +182,7 @@ std::shared_ptr<std::byte> ParameterStore::allocate(std::size_t bytes) {
 void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& members) {
   const std::size_t element = size_of(dtype);
   const auto step = static_cast<std::int64_t>(kStoreAlignment / element);
-  optim::Block block{.dtype = dtype, .parameters = nullptr, .segments = {}};
+  optim::FlatBlock block{.dtype = dtype, .parameters = nullptr, .segments = {}};
   for (const std::size_t i : members) {
     const at::Tensor& tensor = parameters_[i].tensor;
     block.segments.push_back({.name = parameters_[i].name,
@@ -247,7 +247,7 @@ void ParameterStore::own_whole_parameters() {
 /// The largest first, each to who has least.
 void ParameterStore::divide_whole() {
   std::vector<optim::Segment*> segments;
-  for (optim::Block& block : blocks_) {
+  for (optim::FlatBlock& block : blocks_) {
     for (optim::Segment& segment : block.segments) segments.push_back(&segment);
   }
   std::stable_sort(segments.begin(), segments.end(), [](auto* a, auto* b) { return a->count > b->count; });
@@ -262,8 +262,8 @@ void ParameterStore::divide_whole() {
 }
 
 std::shared_ptr<std::byte> ParameterStore::allocate_state(std::size_t block) {
-  const optim::Block& of = blocks_.at(block);
-  return allocate(static_cast<std::size_t>(of.count) * size_of(of.dtype));
+  const optim::FlatBlock& flat_block = blocks_.at(block);
+  return allocate(static_cast<std::size_t>(flat_block.count) * size_of(flat_block.dtype));
 }
 
 void ParameterStore::finish_gradients() {
@@ -324,7 +324,7 @@ void ParameterStore::visit_block(std::size_t block, const std::function<void(con
 void ParameterStore::send_gradients(std::size_t block) {
   if (!has_gradients_elsewhere()) return;
   if (!sendings_) {
-    for (const optim::Block& each : blocks_) {
+    for (const optim::FlatBlock& each : blocks_) {
       const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(each.dtype)).pinned_memory(true);
       host_gradients_.push_back(at::empty({each.count}, options));
     }
@@ -333,10 +333,11 @@ void ParameterStore::send_gradients(std::size_t block) {
   }
   if (std::exchange(are_gradients_sent_[block], char{1}) != 0) return;
   for (std::size_t s = 0; s < blocks_[block].segments.size(); ++s) {
-    const optim::Segment& of = blocks_[block].segments[s];
-    if (of.own_begin == of.own_end || !has_gradient(block, s)) continue;
-    sendings_->start(block, host_gradients_[block].narrow(0, of.offset + of.own_begin, of.own_end - of.own_begin),
-                     own_part(aligned_gradient(block, s).detach(), of));
+    const optim::Segment& part = blocks_[block].segments[s];
+    if (part.own_begin == part.own_end || !has_gradient(block, s)) continue;
+    sendings_->start(block,
+                     host_gradients_[block].narrow(0, part.offset + part.own_begin, part.own_end - part.own_begin),
+                     own_part(aligned_gradient(block, s).detach(), part));
   }
 }
 
@@ -348,19 +349,19 @@ void ParameterStore::forget_sent_gradients(std::size_t block) {
 
 void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
                                  const std::function<void(const optim::GradientPiece&)>& visit) {
-  const optim::Segment& of = blocks_[block].segments[segment];
-  if (of.own_begin == of.own_end) return;
+  const optim::Segment& part = blocks_[block].segments[segment];
+  if (part.own_begin == part.own_end) return;
   at::Tensor own;
   if (sendings_) {
     sendings_->await(block);
-    own = host_gradients_[block].narrow(0, of.offset + of.own_begin, of.own_end - of.own_begin);
+    own = host_gradients_[block].narrow(0, part.offset + part.own_begin, part.own_end - part.own_begin);
   } else {
-    own = own_part(aligned_gradient(block, segment).detach(), of).cpu();
+    own = own_part(aligned_gradient(block, segment).detach(), part).cpu();
   }
   visit({.block = block,
          .segment = segment,
-         .begin = of.own_begin,
-         .count = of.own_end - of.own_begin,
+         .begin = part.own_begin,
+         .count = part.own_end - part.own_begin,
          .values = bytes_of(own).data()});
 }
 
@@ -376,18 +377,18 @@ at::Tensor ParameterStore::aligned_gradient(std::size_t block, std::size_t segme
 }
 
 at::Tensor ParameterStore::flat_parameter(std::size_t block, std::size_t segment) {
-  const optim::Segment& of = blocks_[block].segments[segment];
-  if (!shards_) return own_part(parameters_[index_[block][segment]].tensor.detach(), of);
-  const std::int64_t first = of.own_begin == of.own_end ? 0 : of.offset + of.own_begin;
-  return shards_->held(block).narrow(0, first, of.own_end - of.own_begin);
+  const optim::Segment& part = blocks_[block].segments[segment];
+  if (!shards_) return own_part(parameters_[index_[block][segment]].tensor.detach(), part);
+  const std::int64_t first = part.own_begin == part.own_end ? 0 : part.offset + part.own_begin;
+  return shards_->held(block).narrow(0, first, part.own_end - part.own_begin);
 }
 
 at::Tensor ParameterStore::flat_gradient(std::size_t block, std::size_t segment) {
-  const optim::Segment& of = blocks_[block].segments[segment];
+  const optim::Segment& part = blocks_[block].segments[segment];
   if (reducer_ != nullptr && reducer_->is_sliced()) {
-    return reducer_->part_of(index_[block][segment], of.own_begin, of.own_end);
+    return reducer_->part_of(index_[block][segment], part.own_begin, part.own_end);
   }
-  return own_part(aligned_gradient(block, segment).detach(), of);
+  return own_part(aligned_gradient(block, segment).detach(), part);
 }
 
 void ParameterStore::sum_over_ranks(const at::Tensor& values) {
@@ -460,24 +461,24 @@ void ParameterStore::read_whole(const std::function<void()>& body) {
 }
 
 std::span<std::byte> ParameterStore::bytes_of_block(std::size_t block) const {
-  const optim::Block& of = blocks_.at(block);
-  return {of.parameters, static_cast<std::size_t>(of.count) * size_of(of.dtype)};
+  const optim::FlatBlock& flat_block = blocks_.at(block);
+  return {flat_block.parameters, static_cast<std::size_t>(flat_block.count) * size_of(flat_block.dtype)};
 }
 
 std::vector<at::Tensor> ParameterStore::segments_of(std::size_t block, std::span<std::byte> of_block, DType dtype) {
-  const optim::Block& of = blocks_.at(block);
+  const optim::FlatBlock& flat_block = blocks_.at(block);
   const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(dtype)).device(device_);
   at::Tensor all = at::from_blob(
-      of_block.data(), {of.count}, [](void*) {}, options, device_);
+      of_block.data(), {flat_block.count}, [](void*) {}, options, device_);
   std::int64_t first = 0;
   if (shards_) {
     all = shards_->whole(block, all);
     first = shards_->units()[block].begin(node_ranks_->rank());
   }
   std::vector<at::Tensor> segments;
-  for (std::size_t s = 0; s < of.segments.size(); ++s) {
+  for (std::size_t s = 0; s < flat_block.segments.size(); ++s) {
     const at::Tensor& like = parameters_[index_[block][s]].tensor;
-    segments.push_back(all.as_strided(like.sizes(), like.strides(), first + of.segments[s].offset));
+    segments.push_back(all.as_strided(like.sizes(), like.strides(), first + flat_block.segments[s].offset));
   }
   return segments;
 }

@@ -77,13 +77,13 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// The parameters of one part, see DdpOptions::parts.
   PartParameters& part(std::size_t part) { return *parts_.at(part); }
 
-  std::span<const optim::Block> blocks() const override { return blocks_; }
+  std::span<const optim::FlatBlock> blocks() const override { return blocks_; }
   std::shared_ptr<std::byte> allocate_state(std::size_t block) override;
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   void own_whole_parameters() override;
   bool is_divided() const noexcept override { return shards_ != nullptr && node_ranks_->world_size() > 1; }
   void finish_gradients() override;
-  /// Of a parameter that is held: false.
+  /// The answer of a parameter that is held: false.
   bool has_gradient(std::size_t block, std::size_t segment) const override;
   void visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) override;
   void drop_gradients() override;
@@ -101,7 +101,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   void write_whole(const std::function<void()>& body);
   /// Runs `body` while all parameters are whole. Collective.
   void read_whole(const std::function<void()>& body);
-  /// Where blocks and states lie.
+  /// The place where blocks and states lie.
   at::Device device() const noexcept { return device_; }
   std::span<std::byte> bytes_of_block(std::size_t block) const;  ///< its parameters
   /// Values that lie like the segments of a block, each of its parameter's shape. Where blocks are slices those of all
@@ -109,7 +109,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// @param of_block  as allocate_state gave it, or bytes_of_block, or a state of the optimizer
   /// @param dtype     of its elements
   std::vector<at::Tensor> segments_of(std::size_t block, std::span<std::byte> of_block, DType dtype);
-  /// Where each parameter is in the slice of one rank: gives all ranks the values that the owner of a segment has.
+  /// If parameters are divided among ranks: gives all ranks the values that the owner of a segment has.
   /// Collective.
   /// @param values  without gaps, on the device of the parameters
   void broadcast_from_owner(std::size_t block, std::size_t segment, const at::Tensor& values);
@@ -155,20 +155,20 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   std::vector<NamedParameter> parameters_;
   std::shared_ptr<void> claim_;  // while it lives, parameters_ count as wrapped
   std::vector<ParameterSpec> specs_;
-  std::vector<int> holds_;                       // by parameter
-  at::Device device_;                            // of blocks and states
+  std::vector<int> holds_;                       // number of holds on each parameter
+  at::Device device_;                            // device of blocks and states
   bool are_tensors_;                             // updates work on tensors, which lie on a GPU
   std::vector<std::vector<std::size_t>> index_;  // [block][segment] -> registration order
-  std::vector<optim::Block> blocks_;
-  std::vector<std::shared_ptr<std::byte>> memory_;  // by block
+  std::vector<optim::FlatBlock> blocks_;
+  std::vector<std::shared_ptr<std::byte>> memory_;  // memory by block
   std::vector<std::unique_ptr<PartParameters>> parts_;
   bool owns_whole_ = false;  // each parameter has one owner
   bool checks_writes_;
-  std::unique_ptr<WriteGuard> guard_;  // of all blocks, when writes are checked
+  std::unique_ptr<WriteGuard> guard_;  // protects all blocks, if writes are checked
   mpi::Communicator host_;
   mpi::Collectives* node_ranks_;                      // the same ranks as host_
-  std::unique_ptr<mpi::Collectives> own_node_ranks_;  // where they are not those of the gradients
-  std::unique_ptr<Shards> shards_;                    // where parameters are sharded: blocks are their slices
+  std::unique_ptr<mpi::Collectives> own_node_ranks_;  // set if they are not those of the gradients
+  std::unique_ptr<Shards> shards_;                    // set if parameters are sharded: blocks are their slices
   std::vector<at::Tensor> host_gradients_;            // each block's, page-locked; empty unless they are elsewhere
   std::unique_ptr<Transfers> sendings_;               // one for each block
   std::vector<char> are_gradients_sent_;              // one for each block

@@ -54,7 +54,7 @@ at::Tensor sum_over_ranks(const at::Tensor& mine, mpi::Collectives& collectives)
   return mine;
 }
 
-/// Of a batch, over all dimensions but the channels. Tensors are float64 on the device of the batch.
+/// The statistics of a batch, over all dimensions but the channels. Tensors are float64 on the device of the batch.
 struct Statistics {
   at::Tensor mean;   ///< [C]
   at::Tensor var;    ///< [C] biased
@@ -247,7 +247,7 @@ class SyncBatchNormBackward : public torch::autograd::Node {
   }
 
  private:
-  /// Over this rank's batch; [C].
+  /// Sums over this rank's batch; [C].
   struct Sums {
     at::Tensor gradient;
     at::Tensor gradient_times_normalized;

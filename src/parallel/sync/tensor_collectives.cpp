@@ -122,12 +122,12 @@ void gather_padded(const at::Tensor& mine, const at::Tensor& all, std::span<cons
   padded.narrow(0, 0, mine.numel()).copy_(mine);
   const at::Tensor slices = at::empty({collectives.world_size(), longest}, mine.options());
   collectives.wait(start_all_gather(padded, slices, collectives));
-  std::vector<at::Tensor> from, to;
+  std::vector<at::Tensor> sources, targets;
   for (int rank = 0; rank < collectives.world_size(); ++rank) {
-    to.push_back(part_of(all, borders, rank));
-    from.push_back(slices[rank].narrow(0, 0, to.back().numel()));
+    targets.push_back(part_of(all, borders, rank));
+    sources.push_back(slices[rank].narrow(0, 0, targets.back().numel()));
   }
-  at::_foreach_copy_(to, from);
+  at::_foreach_copy_(targets, sources);
 }
 
 }  // namespace

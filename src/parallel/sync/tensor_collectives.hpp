@@ -12,7 +12,7 @@
 #include <span>
 #include <string>
 
-// Where tensors meet communicators and flat memory: the one place that converts between the two worlds.
+// The place where tensors meet communicators and flat memory: the one place that converts between the two worlds.
 namespace lockstep::parallel {
 
 /// @throws ConfigError  a LibTorch type that Lockstep does not know; `what` names the tensor

@@ -39,7 +39,7 @@ void adapt_data(WeightsRequest& request) {
 
 }  // namespace
 
-ExitCode predict(const Job& job, const config::Invocation& invocation) {
+ExitCode predict(const CommandJob& job, const config::Invocation& invocation) {
   WeightsRequest request = weights_request(job, invocation);
   PredictSettings settings;
   std::string split;

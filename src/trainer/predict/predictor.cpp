@@ -40,7 +40,7 @@ void require_masks(const engine::BatchPredictions& predictions, const PredictSet
   }
 }
 
-/// What the batches of this rank are written to.
+/// The file that the batches of this rank are written to.
 class Writer {
  public:
   Writer(const PredictSettings& settings, const engine::LoadedModel& loaded, const data::Dataset& dataset,

@@ -126,7 +126,7 @@ ncclResult_t Communicator::state() {
     --polls_left_;
     return ncclInProgress;
   }
-  if (is_advancing_) return ncclInProgress;  // by another thread
+  if (is_advancing_) return ncclInProgress;  // another thread is advancing it
   is_advancing_ = true;
   const std::shared_ptr<const Progress> progress = under_way_;
   lock.unlock();

@@ -110,7 +110,7 @@ TEST(NcclGraphRules, OneCollectiveOfACommunicatorRunsAtATime) {
     begin(other);
     EXPECT_EQ(sum(b, comm, other), ncclSuccess);
     cudaGraphExec_t exec = end(other);
-    plan_fault({.fault = Fault::nccl_late, .at = 1, .seconds = 0.2});
+    plan_fault({.fault = Fault::nccl_late, .occurrence = 1, .seconds = 0.2});
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(sum(a, comm, stream), ncclSuccess);
     EXPECT_EQ(cudaGraphLaunch(exec, other), cudaSuccess);

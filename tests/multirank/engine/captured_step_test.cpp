@@ -48,7 +48,7 @@ class Lengths : public models::Model {
     if (looks_) looked_ += means.sum().item<double>();
     return models::run(*head_, means);
   }
-  static int step_;  // of the run, from 1
+  static int step_;  // step of the run, from 1
 
  private:
   bool looks_;

@@ -76,7 +76,7 @@ class SaveHook : public Hook {
 struct Case {
   const char* name;
   Settings settings;
-  Settings combined = {};  // what several ranks have beside
+  Settings combined = {};  // combined: what several ranks have beside
 };
 
 class LanesResumeTest : public ::testing::TestWithParam<Case> {

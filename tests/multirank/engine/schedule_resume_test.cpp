@@ -49,7 +49,7 @@ struct ScheduledRun : SmallRun {
       : SmallRun(world, with(kBase, settings)) {
     trainer.add_hook(Priority::normal, std::make_unique<StepHook>(last, rates));
   }
-  std::vector<double> rates;  // of each step
+  std::vector<double> rates;  // rates of each step
 };
 
 template <class T>

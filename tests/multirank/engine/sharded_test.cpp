@@ -135,7 +135,7 @@ TEST(ShardedTest, StagesHaveTheLossesOfReplicasAndExchangeCheckpoints) {
   std::uint64_t number = 0;
   for (const Case& c : cases()) {
     ++number;
-    std::vector<std::vector<double>> losses;  // by stage
+    std::vector<std::vector<double>> losses;  // losses by stage
     const auto saved_by = [&](int stage) { return folder + "/" + c.name + std::to_string(stage); };
     for (int stage = 0; stage <= 3; ++stage) {
       SCOPED_TRACE(std::string(c.name) + ", stage " + std::to_string(stage));
@@ -148,16 +148,17 @@ TEST(ShardedTest, StagesHaveTheLossesOfReplicasAndExchangeCheckpoints) {
     EXPECT_GT(std::abs(losses[0].back() - losses[0].front()), 1e-3);  // it does train
     for (int from = 0; from <= 3; ++from) {
       const checkpoints::Archive archive = checkpoints::read(checkpoints::checkpoint_of(saved_by(from), kSavedStep));
-      for (int to = 0; to <= 3; ++to) {
-        if (!testing::is_sampled(number + static_cast<std::uint64_t>(from + to), 4)) continue;
-        SCOPED_TRACE(std::string(c.name) + ", from stage " + std::to_string(from) + " to " + std::to_string(to));
-        SmallRun run(world, with(with(kSteady, c.settings), strategy_of(to)), builtin_registry(), c.parameters_type);
+      for (int target = 0; target <= 3; ++target) {
+        if (!testing::is_sampled(number + static_cast<std::uint64_t>(from + target), 4)) continue;
+        SCOPED_TRACE(std::string(c.name) + ", from stage " + std::to_string(from) + " to " + std::to_string(target));
+        SmallRun run(world, with(with(kSteady, c.settings), strategy_of(target)), builtin_registry(),
+                     c.parameters_type);
         restore(run.trainer, archive);
-        EXPECT_EQ(reproducibility_of(run.trainer, archive, {}).level == Reproducibility::Level::bitwise,
-                  from == to || world.size() == 1);
+        EXPECT_EQ(reproducibility_of(run.trainer, archive, {}).level == Reproducibility::Degree::bitwise,
+                  from == target || world.size() == 1);
         run.trainer.train();
-        if (from == to) {
-          EXPECT_EQ(run.losses, tail(losses[static_cast<std::size_t>(to)]));
+        if (from == target) {
+          EXPECT_EQ(run.losses, tail(losses[static_cast<std::size_t>(target)]));
         }
         expect_near(run.losses, tail(losses.front()), c.tolerance);
       }
@@ -212,7 +213,9 @@ void expect_exchange_as_on_gpu(const mpi::Communicator& world, const Case& c, co
     run.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run.sections.at("ema"))));
   };
   const double tolerance = std::max(c.tolerance, 1e-6);
-  const auto read = [](const std::string& at) { return checkpoints::read(checkpoints::checkpoint_of(at, kSavedStep)); };
+  const auto read = [](const std::string& path) {
+    return checkpoints::read(checkpoints::checkpoint_of(path, kSavedStep));
+  };
   SmallRun replicas(world, with(settings, strategy_of(0)));
   averaging(replicas);
   replicas.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(replicas.trainer, folder + "/ddp"));
@@ -294,7 +297,7 @@ TEST(StrategyTest, RaisesTheLimitOfOpenFilesAsFarAsItMay) {
   EXPECT_EQ(open_files_limit(1024, 2048, 4096), 2048U);
 }
 
-/// What making and preparing a strategy is refused with.
+/// The sentence that making and preparing a strategy is refused with.
 std::string refusal(const mpi::Communicator& world, const Settings& settings) {
   try {
     const SmallRun run(world, with(with(kSteady, cases().back().settings), settings));

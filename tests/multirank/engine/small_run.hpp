@@ -108,7 +108,7 @@ struct SmallRun {
     return {.model = models::build(sections.at("model"), splits.train->task(), 5, *type)};
   }
 
-  /// As engine::train sets it up.
+  /// The same as in engine::train.
   std::unique_ptr<Hook> checkpoint_hook(const std::string& directory, const std::string& config_ini) {
     return engine::checkpoint_hook(SavingSettings::from(sections.at("ckpt")), strategy.world(), directory, nullptr,
                                    [this, config_ini, copies = std::make_shared<DeviceCopies>()](bool is_writer) {

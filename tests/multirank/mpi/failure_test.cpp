@@ -65,7 +65,7 @@ TEST(FailureTest, DifferentCountsAreNamedOnEveryRank) {
   });
 }
 
-/// What each rank says when only the last one does as `odd` says.
+/// The answer that each rank says when only the last one does as `odd` says.
 void expect_disagreement(const std::function<void(Collectives&)>& even, const std::function<void(Collectives&)>& odd,
                          const std::vector<std::string>& words) {
   with_impatient_backends(20, [&](Collectives& collectives) {
@@ -268,7 +268,8 @@ TEST(FailureTest, ALateRankIsNamedByThoseWhoWaitAndGetsAnErrorItself) {
     } else {
       expect_words(error, {"in all_reduce #2 of 1 float32 (sum)"});
       const bool is_on_host = error.find("rank " + std::to_string(late)) != std::string::npos;
-      const bool is_elsewhere = error.find("the host of rank ") != std::string::npos;  // whose own ranks know better
+      const bool is_elsewhere =
+          error.find("the host of rank ") != std::string::npos;  // such a place: its own ranks know better
       EXPECT_TRUE(is_on_host || (collectives.name() == "hierarchical" && is_elsewhere)) << error;
     }
   });

@@ -22,7 +22,7 @@ std::vector<float> random_values(int rank) {
   return values;
 }
 
-/// What all_reduce gives for every rank's random_values.
+/// The averages that all_reduce gives for every rank's random_values.
 std::vector<float> averages(Collectives& collectives) {
   std::vector<float> values = random_values(collectives.rank());
   collectives.all_reduce(values.data(), kCount, DType::float32, ReduceOp::average);

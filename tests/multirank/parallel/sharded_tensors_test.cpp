@@ -17,7 +17,7 @@ constexpr int kSteps = 5;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 struct Training {
-  Settings optim;
+  DdpSettings optim;
   optim::OptimWrapper::WrapperOptions wrapping = {};
 };
 
@@ -38,13 +38,13 @@ const std::vector<Training>& trainings() {
   return all;
 }
 
-/// What is left of a training.
+/// The values that are left of a training.
 struct Outcome {
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> average;
   std::vector<double> norms;
   std::vector<bool> were_updated;
-  std::int64_t updates = 0;  // of the first parameter
+  std::int64_t updates = 0;  // updates of the first parameter
 };
 
 class ShardedTensorsTest : public ParallelTest {
@@ -147,7 +147,7 @@ TEST_F(ShardedTensorsTest, AllRanksSkipWhatOneCannotUse) {
   expect_agreement(clipped, 2);
 }
 
-// On the CPU the key changes nothing.
+// The key changes nothing on the CPU.
 TEST_F(ShardedTensorsTest, OffloadingHasNoMeaningOnTheCpu) {
   for (int stage = 1; stage <= 3; ++stage) {
     const Outcome plain = train(*collectives_, {.stage = stage}, trainings()[1]);

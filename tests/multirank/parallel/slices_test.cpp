@@ -34,7 +34,7 @@ class Wide : public Layers {
 };
 
 struct Recipe {
-  Settings optim;
+  DdpSettings optim;
   optim::OptimWrapper::WrapperOptions options;
   bool finds_unused = false;
 };
@@ -42,12 +42,12 @@ struct Recipe {
 enum class Form { by_hand, by_train_step };
 
 const std::vector<Recipe>& recipes() {
-  static const Settings sgd = {{"name", "sgd"}, {"lr", "0.001"}, {"momentum", "0.75"}, {"weight_decay", "0.01"}};
-  static const Settings adam = {{"name", "adamw"}, {"lr", "0.01"}, {"weight_decay", "0.1"}};
-  static const Settings lars = {{"name", "lars"}, {"lr", "0.1"}, {"momentum", "0.75"}, {"weight_decay", "0.01"}};
-  static const Settings lamb = {{"name", "lamb"}, {"lr", "0.01"}, {"weight_decay", "0.1"}};
-  static const Settings muon = {{"name", "muon"}, {"lr", "0.01"}, {"momentum", "0.95"}, {"weight_decay", "0.1"}};
-  static const Settings adafactor = {{"name", "adafactor"}, {"lr", "0.01"}};
+  static const DdpSettings sgd = {{"name", "sgd"}, {"lr", "0.001"}, {"momentum", "0.75"}, {"weight_decay", "0.01"}};
+  static const DdpSettings adam = {{"name", "adamw"}, {"lr", "0.01"}, {"weight_decay", "0.1"}};
+  static const DdpSettings lars = {{"name", "lars"}, {"lr", "0.1"}, {"momentum", "0.75"}, {"weight_decay", "0.01"}};
+  static const DdpSettings lamb = {{"name", "lamb"}, {"lr", "0.01"}, {"weight_decay", "0.1"}};
+  static const DdpSettings muon = {{"name", "muon"}, {"lr", "0.01"}, {"momentum", "0.95"}, {"weight_decay", "0.1"}};
+  static const DdpSettings adafactor = {{"name", "adafactor"}, {"lr", "0.01"}};
   static const std::vector<Recipe> all = {
       {sgd, {}},
       {adam, {}},
@@ -125,8 +125,8 @@ TEST_F(SlicesTest, GiveTheBitsOfWholeGradients) {
   }
 }
 
-// What is divided among ranks changes no bit either; only where micro_batches add up after the reduction, not before,
-// sums are rounded in another order.
+// State that is divided among ranks changes no bit either; only where micro_batches add up after the reduction, not
+// before, sums are rounded in another order.
 TEST_F(SlicesTest, ShardedStagesGiveTheValuesOfWholeReplicas) {
   std::vector<std::unique_ptr<mpi::Collectives>> backends;
   backends.push_back(make_collectives());
@@ -247,7 +247,7 @@ TEST_F(SlicesTest, AreTakenOnlyWhereTheyCanBe) {
     auto optimizer = make_optimizer(wrapper->parameters(), {{"name", "sgd"}});
     wrapper->train_step(batch_of(rank(), 0, {3, 2}), optimizer);
     EXPECT_FALSE(model->layers[0]->weight.grad().defined());
-    // By hand `.grad` can be read.
+    // A user can read `.grad`.
     wrapper->forward(batch_of(rank(), 1, {3, 2}).input()).sum().backward();
     EXPECT_FALSE(wrapper->reducer().is_sliced());
     EXPECT_TRUE(is_same_everywhere(model->layers[0]->weight.grad()));

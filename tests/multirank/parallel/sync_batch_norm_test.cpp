@@ -306,7 +306,7 @@ TEST_F(SyncBatchNormTest, LargeMeansKeepTheirVariance) {
 TEST_F(SyncBatchNormTest, TwoSamplesOnTwoRanksKeepTheDigitsOfTheirGradient) {
   if (size() == 1) return;
   const std::vector<float> means = {0, 3, -100, 1000};
-  const std::vector<float> distances = {2, 0.01F, 0.125F, 1};  // from one sample to the other
+  const std::vector<float> distances = {2, 0.01F, 0.125F, 1};  // distances from one sample to the other
   const auto channels = static_cast<std::int64_t>(means.size());
   const at::Tensor first = torch::tensor(means);
   const at::Tensor second = first + torch::tensor(distances);

@@ -40,7 +40,7 @@ TEST(SizesTest, AreHumanAndExact) {
 }
 
 TEST(TableTest, AlignsByCharactersNotBytes) {
-  Table table({Align::left, Align::right});
+  TextTable table({Align::left, Align::right});
   table.add({"é", "1"});
   table.add({"abc", "22"});
   EXPECT_EQ(table.text(), "é     1\nabc  22\n");

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace message_test {
 
-// As LibTorch has it.
+// The formula as LibTorch has it.
 const std::string kWhole =
     "Target 10 is out of bounds.\nException raised from nll_loss at LossNLL.cpp:1\nframe #0: ...";
 

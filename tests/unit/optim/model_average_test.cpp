@@ -78,7 +78,7 @@ TEST(ModelAverageTest, OnlyEveryIntervalCounts) {
   expect_near(averages_over("swa", {.interval = 2}, {2, 3, 4}), {2, 2, 3});
 }
 
-// From 0 towards 1 ten times: 1 - 2^-10.
+// Steps from 0 towards 1 ten times: 1 - 2^-10.
 TEST(ModelAverageTest, ForgetsByHalves) {
   std::vector<double> values(11, 1);
   values[0] = 0;

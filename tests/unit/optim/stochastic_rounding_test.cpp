@@ -63,7 +63,7 @@ TEST(StochasticRoundingTest, HasTheExpectedValueOfTheNumber) {
   }
 }
 
-// Of neighbors and of consecutive updates: the correlation of n pairs has the standard deviation 1 / sqrt(n).
+// Pairs of neighbors and of consecutive updates: the correlation of n pairs has the standard deviation 1 / sqrt(n).
 TEST(StochasticRoundingTest, DrawsAreIndependent) {
   constexpr std::size_t kSamples = 100000;
   const auto signs = [](std::int64_t step) {

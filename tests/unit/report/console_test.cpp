@@ -111,7 +111,7 @@ std::string on_a_terminal(const std::function<void()>& body) {
 void show_three_updates() {
   log::configure({});
   ProgressBar bar;
-  const ProgressBar::Clock::time_point start;
+  const SteadyClock::time_point start;
   bar.update({.done = 1}, start);
   bar.update({.done = 2}, start + std::chrono::milliseconds(99));
   bar.update({.done = 3}, start + std::chrono::milliseconds(100));

@@ -18,7 +18,9 @@ const std::string kMetrics =
 
 std::size_t count_of(const std::string& text, const std::string& words) {
   std::size_t count = 0;
-  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++count;
+  for (std::size_t position = text.find(words); position != std::string::npos;
+       position = text.find(words, position + 1))
+    ++count;
   return count;
 }
 

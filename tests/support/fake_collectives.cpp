@@ -7,21 +7,25 @@
 
 #include "mpi/backends.hpp"
 #include "mpi/ordered_collectives.hpp"
-#include "mpi/testing_collectives.hpp"
+#include "support/testing_collectives.hpp"
 
-namespace lockstep::mpi {
+namespace lockstep::testing {
 
 namespace {
 
-class FakeCollectives final : public OrderedCollectives {
+using mpi::CallKind;
+using mpi::Job;
+using mpi::Slice;
+
+class FakeCollectives final : public mpi::OrderedCollectives {
  public:
   FakeCollectives(int rank, int world_size) : OrderedCollectives(rank, world_size) {}
 
   std::string_view name() const noexcept override { return "fake"; }
 
  protected:
-  BucketMemory allocate(std::size_t bytes) override { return allocate_private_bucket(bytes); }
-  std::unique_ptr<Collectives> make_part(int) override { return make_fake_collectives(world_size(), rank()); }
+  mpi::BucketMemory allocate(std::size_t bytes) override { return mpi::allocate_private_bucket(bytes); }
+  std::unique_ptr<mpi::Collectives> make_part(int) override { return make_fake_collectives(world_size(), rank()); }
 
   void announce(const Job& job) override {
     for (int peer = 0; peer < world_size(); ++peer) {
@@ -34,28 +38,28 @@ class FakeCollectives final : public OrderedCollectives {
   void perform(const Job& job) override {
     const std::size_t count = job.call.count;
     switch (job.call.kind) {
-      case Kind::all_reduce:
+      case CallKind::all_reduce:
         return reduce(arrays(job, 0), std::span(&job.values, 1), count, job.reduction());
-      case Kind::reduce_scatter: {
-        const Slice slice = slice_of(count, rank(), world_size(), job.element_bytes());
+      case CallKind::reduce_scatter: {
+        const Slice slice = mpi::slice_of(count, rank(), world_size(), job.element_bytes());
         return reduce(arrays(job, slice.begin), std::span(&job.result, 1), slice.count, job.reduction());
       }
-      case Kind::all_gather:
+      case CallKind::all_gather:
         for (int peer = 0; peer < world_size(); ++peer) std::copy_n(job.values, count, job.result + peer * count);
         return;
-      case Kind::reduce_ranges:
-      case Kind::broadcast:
-      case Kind::barrier:
-      case Kind::allocate_bucket:
-      case Kind::split:
-      case Kind::replay:
+      case CallKind::reduce_ranges:
+      case CallKind::broadcast:
+      case CallKind::barrier:
+      case CallKind::allocate_bucket:
+      case CallKind::split:
+      case CallKind::replay:
         return;
     }
   }
 
   void open(const Job&) override {}
 
-  void take(const Job& job, Slice range, const RangeConsumer& consume) override {
+  void take(const Job& job, Slice range, const mpi::RangeConsumer& consume) override {
     reduce_pieces(job, range, consume, [&](std::size_t begin) { return arrays(job, begin); });
   }
 
@@ -76,11 +80,11 @@ class FakeCollectives final : public OrderedCollectives {
 
 }  // namespace
 
-std::unique_ptr<Collectives> make_fake_collectives(int world_size, int rank) {
+std::unique_ptr<mpi::Collectives> make_fake_collectives(int world_size, int rank) {
   if (rank < 0 || rank >= world_size) {
     throw std::logic_error("comm: a fake rank " + std::to_string(rank) + " of " + std::to_string(world_size));
   }
   return std::make_unique<FakeCollectives>(rank, world_size);
 }
 
-}  // namespace lockstep::mpi
+}  // namespace lockstep::testing

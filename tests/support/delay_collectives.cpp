@@ -5,17 +5,24 @@
 #include <thread>
 #include <utility>
 
-#include "mpi/testing_collectives.hpp"
+#include "support/testing_collectives.hpp"
 
-namespace lockstep::mpi {
+namespace lockstep::testing {
 
 namespace {
 
+using mpi::BucketMemory;
+using mpi::LaneTree;
+using mpi::RangeConsumer;
+using mpi::ReduceOp;
+using mpi::Slice;
+using mpi::Ticket;
 using Clock = std::chrono::steady_clock;
 
-class DelayCollectives final : public Collectives {
+class DelayCollectives final : public mpi::Collectives {
  public:
-  DelayCollectives(std::unique_ptr<Collectives> inner, const LinkModel& link) : inner_(std::move(inner)), link_(link) {}
+  DelayCollectives(std::unique_ptr<mpi::Collectives> inner, const LinkModel& link)
+      : inner_(std::move(inner)), link_(link) {}
 
   std::string_view name() const noexcept override { return "delay"; }
   int rank() const noexcept override { return inner_->rank(); }
@@ -72,7 +79,7 @@ class DelayCollectives final : public Collectives {
   }
   bool has_failed() const noexcept override { return inner_->has_failed(); }
   void give_up(ExitCode code, const std::string& sentence) noexcept override { inner_->give_up(code, sentence); }
-  std::unique_ptr<Collectives> split(int color) override {
+  std::unique_ptr<mpi::Collectives> split(int color) override {
     const Clock::time_point end = begin(0);
     auto part = make_delay_collectives(inner_->split(color), link_);
     std::this_thread::sleep_until(end);
@@ -100,16 +107,17 @@ class DelayCollectives final : public Collectives {
     if (end != ends_.end()) std::this_thread::sleep_until(end->second);
   }
 
-  std::unique_ptr<Collectives> inner_;
+  std::unique_ptr<mpi::Collectives> inner_;
   LinkModel link_;
   Clock::time_point link_is_free_;
-  std::map<std::uint64_t, Clock::time_point> ends_;  ///< of tickets that were not over when they were looked at last
+  std::map<std::uint64_t, Clock::time_point> ends_;  ///< ends of tickets that were not over at the last look
 };
 
 }  // namespace
 
-std::unique_ptr<Collectives> make_delay_collectives(std::unique_ptr<Collectives> inner, const LinkModel& link) {
+std::unique_ptr<mpi::Collectives> make_delay_collectives(std::unique_ptr<mpi::Collectives> inner,
+                                                         const LinkModel& link) {
   return std::make_unique<DelayCollectives>(std::move(inner), link);
 }
 
-}  // namespace lockstep::mpi
+}  // namespace lockstep::testing
