@@ -8,9 +8,10 @@
 #include <limits>
 #include <string>
 
-#include "mpi/backends.hpp"
-#include "mpi/reduction.hpp"
-#include "mpi/topology.hpp"
+#include "mpi/gpu/nccl_collectives.hpp"
+#include "mpi/host/backends.hpp"
+#include "mpi/process/topology.hpp"
+#include "mpi/shared/reduction.hpp"
 
 namespace lockstep::mpi {
 
@@ -144,17 +145,19 @@ std::unique_ptr<Collectives> make_collectives(const Communicator& world, const C
 }
 
 KeySpecs CommSettings::keys() {
-  return {
-      keys::choice(
-          "comm.backend", "auto",
-          "Communication backend: self (one rank), shm (shared memory, one host), mpi (any hosts), hierarchical "
-          "(shared memory inside a host, MPI between hosts), nccl (GPUs). auto = the fastest available",
-          {"auto", "self", "shm", "mpi", "hierarchical", "nccl"}),
-      keys::real_above("comm.timeout_s", 0, keys::kUnlimited, "300",
-                       "Maximum time in seconds that a rank waits for its peers before the job fails"),
-      keys::integer(
-          "comm.hosts", "0",
-          "For testing: treat the ranks of one host as if they ran on this number of hosts. 0 = the actual hosts", 0)};
+  return keys::titled(
+      "Communication backend and time limits",
+      {keys::choice(
+           "comm.backend", "auto",
+           "Communication backend: self (one rank), shm (shared memory, one host), mpi (any hosts), hierarchical "
+           "(shared memory inside a host, MPI between hosts), nccl (GPUs). auto = the fastest available",
+           {"auto", "self", "shm", "mpi", "hierarchical", "nccl"}),
+       keys::real_above("comm.timeout_s", 0, keys::kUnlimited, "300",
+                        "Maximum time in seconds that a rank waits for its peers before the job fails"),
+       keys::integer(
+           "comm.hosts", "0",
+           "For testing: treat the ranks of one host as if they ran on this number of hosts. 0 = the actual hosts",
+           0)});
 }
 
 CommSettings CommSettings::from(const Section& comm) {

@@ -185,13 +185,14 @@ print_compiler_output() {
   fi
 }
 
-# configure: runs cmake in a fresh tree and when a setting in the environment differs from the last time. (Edited
-# files, Makefile.inc among them, make the build itself run it.)
+# configure: runs cmake in a fresh tree, and when a setting in the environment or the list of files differs from the
+# last time. (Edited files, Makefile.inc among them, make the build itself run it.)
 configure() {
   local name settings fresh=()
   settings=$(for name in $(sed -n 's/^\(LOCKSTEP_[A-Z_]*\) *?=.*/\1/p' "$root/Makefile.inc") LOCKSTEP_DEPS; do
     echo "$name=${!name:-}"
-  done)
+  done
+  cd "$root" && find src mpi checkpoints -name '*.cpp' | LC_ALL=C sort) # a module consists of the files in its folder
   if [[ -e $build/.settings && $(<"$build/.settings") == "$settings" ]] &&
     grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$build/CMakeCache.txt" 2>/dev/null; then
     return

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "checkpoints/interop/source.hpp"
+#include "checkpoints/format/names.hpp"
 
 namespace lockstep::checkpoints {
 

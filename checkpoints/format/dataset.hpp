@@ -7,7 +7,8 @@
 
 #include "checkpoints/format/hdf5.hpp"
 
-/// What both readers of HDF5 ask of a data set before they believe it. Errors have no path; callers add it.
+/// The requirements that both readers of HDF5 ask of a data set before they believe it. Errors have no path; callers
+/// add it.
 namespace lockstep::checkpoints {
 
 /// "'name'", safe to print.

@@ -18,7 +18,7 @@ struct Digest128 {
 std::uint64_t digest64(std::span<const std::byte> bytes);
 Digest128 digest128(std::span<const std::byte> bytes);
 
-/// Of an array, from the 64-bit digests of its pieces: of each MiB from its first byte on.
+/// The digest of an array, from the 64-bit digests of its pieces: of each MiB from its first byte on.
 Digest128 digest_of_pieces(std::span<const std::uint64_t> digests);
 inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 

@@ -44,7 +44,7 @@ std::string written_by(const Envelope& envelope) {
   return is_known ? "; it was written by " + std::string(writer) : "";
 }
 
-/// What a file that does not begin like ours most likely is.
+/// A description of what a file that does not begin like ours most likely is.
 struct Description {
   CheckpointFault fault;
   std::string text;

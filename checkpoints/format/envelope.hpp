@@ -24,14 +24,14 @@ struct Envelope {
   std::uint16_t used_bytes = 128;
   std::uint32_t flags = 0;
   std::uint64_t file_bytes = 0;
-  std::uint64_t index_offset = 0;  ///< where the HDF5 part ends
+  std::uint64_t index_offset = 0;  ///< position of the index, which is the end of the HDF5 part
   std::uint64_t step = 0;
   Digest128 index_digest;
   std::array<char, 64> writer = {};
   std::uint32_t shard = 0;
   std::uint32_t shards = 1;  ///< files of the checkpoint
   std::array<char, 3960> reserved = {};
-  std::uint64_t digest = 0;  ///< of all bytes before it
+  std::uint64_t digest = 0;  ///< digest of all bytes before it
 
   std::span<const std::byte, kEnvelopeBytes> bytes() const {
     return std::as_bytes(std::span<const Envelope, 1>(this, 1));

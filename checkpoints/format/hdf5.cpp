@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "checkpoints/store/store.hpp"
+#include "checkpoints/format/transfer.hpp"
 
 namespace lockstep::checkpoints {
 

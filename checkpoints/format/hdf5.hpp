@@ -66,7 +66,7 @@ class FileTypes {
   DType dtype_of(hid_t type) const;
 
  private:
-  std::vector<Handle> types_;  ///< by DType
+  std::vector<Handle> types_;  ///< HDF5 types, indexed by DType
 };
 
 }  // namespace lockstep::checkpoints

@@ -57,7 +57,7 @@ class Cursor {
   bool is_good_ = true;
 };
 
-/// Of one array in the table, without its dimensions and its path.
+/// The entry of one array in the table, without its dimensions and its path.
 struct Row {
   std::uint64_t offset = 0;
   std::uint64_t nbytes = 0;

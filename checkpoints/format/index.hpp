@@ -17,17 +17,17 @@ namespace lockstep::checkpoints {
 
 inline constexpr std::size_t kNoArray = static_cast<std::size_t>(-1);
 
-/// Where the bytes of one array lie in the file.
+/// The place where the bytes of one array lie in the file.
 struct ArrayLocation {
   std::string path;
   std::uint64_t offset = 0;  ///< 0 for an array without elements
   std::uint64_t nbytes = 0;
   DType dtype = DType::uint8;
   std::vector<std::int64_t> shape;
-  std::size_t first = kNoArray;  ///< of a second name: the index of the Place that is the same array
+  std::size_t first = kNoArray;  ///< index of the Place with the same array, if this is a second name of it
 };
 
-/// What the bytes of one array are like.
+/// A summary of the bytes of one array.
 struct Summary {
   Digest128 digest;
   Statistics statistics;
@@ -36,7 +36,7 @@ struct Summary {
 /// A stretch of the file with a digest of its own. It belongs to one array, or to HDF5's metadata.
 struct Piece {
   std::uint64_t offset = 0;
-  std::uint64_t nbytes = 0;      ///< at most 1 MiB
+  std::uint64_t nbytes = 0;      ///< the maximum is 1 MiB
   std::size_t array = kNoArray;  ///< index of its Place
 };
 
@@ -44,8 +44,8 @@ struct Piece {
 /// piece. With it damage is found and named before HDF5 sees a byte, and the arrays are listed without HDF5.
 struct Index {
   std::vector<ArrayLocation> places;
-  std::vector<Summary> summaries;      ///< of the arrays, in the same order
-  std::vector<std::uint64_t> digests;  ///< of the pieces, in order
+  std::vector<Summary> summaries;      ///< summaries of the arrays, in the same order
+  std::vector<std::uint64_t> digests;  ///< digests of the pieces, in order
 
   std::vector<std::byte> encode() const;
   /// None when the bytes are malformed.

@@ -16,7 +16,7 @@ namespace lockstep::checkpoints {
 /// The HDF5 part of a file, complete but for the bytes of the arrays.
 struct Layout {
   std::unique_ptr<MemoryFile> metadata;
-  std::vector<ArrayLocation> places;  ///< in the order of Archive::array_paths
+  std::vector<ArrayLocation> places;  ///< places in the order of Archive::array_paths
 };
 
 /// Lets HDF5 lay out groups, attributes and arrays, behind room for the envelope. Equal archives give equal bytes.

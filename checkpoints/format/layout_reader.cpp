@@ -22,7 +22,7 @@ class LayoutReader {
   Archive read(MemoryFile& metadata, const std::vector<std::span<std::byte>>& bytes,
                const std::shared_ptr<const void>& owner) {
     check(metadata);
-    for (std::size_t i = 0; i < places_.size(); ++i) {  // in the order of the archive that was written
+    for (std::size_t i = 0; i < places_.size(); ++i) {  // the order is that of the archive that was written
       const ArrayLocation& place = places_[i];
       object_ = place.path;
       const auto found = arrays_.find(place.path);
@@ -117,7 +117,7 @@ class LayoutReader {
     return std::move(links.names);
   }
 
-  /// Without its bytes. HDF5 is never requested them: they are where `places_` says, which was checked.
+  /// Reads without its bytes. HDF5 is never requested them: they are where `places_` says, which was checked.
   Array read_array(hid_t set, const std::string& path) {
     const auto place = place_of_.find(path);
     if (place == place_of_.end()) fail("it is not in the index");
@@ -198,7 +198,7 @@ auto read_with(const LayoutReader& reader, const std::string& path, const Read& 
     return read();
   } catch (const CheckpointError& error) {
     throw CheckpointError(path, reader.object(), error.what()).as(error.fault());
-  } catch (const std::logic_error& error) {  // what Archive refuses: such a file was not written by Lockstep
+  } catch (const std::logic_error& error) {  // Archive refuses it: such a file was not written by Lockstep
     throw CheckpointError(path, reader.object(), std::string("it is malformed: ") + error.what());
   }
 }

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-/// What an archive, and with it a file, may hold: the writer keeps to it and the reader checks it.
+/// The limits of what an archive, and with it a file, may hold: the writer keeps to it and the reader checks it.
 namespace lockstep::checkpoints {
 
 inline constexpr std::size_t kMaxPartBytes = 1024;
@@ -17,7 +17,8 @@ inline constexpr std::size_t kMaxDepth = 32;           ///< parts of a path
 inline constexpr std::size_t kMaxObjects = 1'000'000;  ///< groups and arrays of a file
 inline constexpr std::size_t kMaxAttributeBytes = 60'000;
 inline constexpr std::size_t kMaxDimensions = 32;
-inline constexpr const char* kDTypeAttribute = "torch_dtype";  ///< on every array of a file: name_of(dtype)
+inline constexpr const char* kDTypeAttribute =
+    "torch_dtype";  ///< attribute of every array of a file; its value is name_of(dtype)
 
 /// Whether `part` may stand between two slashes of a path.
 bool is_part(const std::string& part);

@@ -2,7 +2,7 @@
 #include "checkpoints/format/memory_file.hpp"
 
 #if __has_include(<H5FDdevelop.h>)
-#include <H5FDdevelop.h>  // where HDF5 1.14 keeps what a driver needs
+#include <H5FDdevelop.h>  // HDF5 1.14 keeps there what a driver needs
 #endif
 
 #include <algorithm>

@@ -42,7 +42,7 @@ class MemoryFile {
   using Page = std::array<std::byte, 4096>;
 
   std::span<const std::byte> content_;
-  std::map<std::uint64_t, Page> pages_;  ///< by number
+  std::map<std::uint64_t, Page> pages_;  ///< pages by number
   std::uint64_t end_ = 0;
   bool is_writable_ = true;
 };

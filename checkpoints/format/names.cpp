@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "checkpoints/format/names.hpp"
+
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/error.hpp>
 
@@ -48,6 +50,43 @@ std::string decode_name(const std::string& part) {
     i += 2;
   }
   return name;
+}
+
+bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xC2 && lead < 0xE0 ? 2 : lead >= 0xE0 && lead < 0xF0 ? 3 : 4;
+    if (lead >= 0x80 && (lead < 0xC2 || lead > 0xF4)) return false;
+    if (length > text.size() - i) return false;
+    std::uint32_t code = length == 1 ? lead : lead & (0x7Fu >> length);
+    for (std::size_t k = 1; k < length; ++k) {
+      const auto next = static_cast<unsigned char>(text[i + k]);
+      if ((next & 0xC0) != 0x80) return false;
+      code = code << 6 | (next & 0x3Fu);
+    }
+    const bool is_overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+    if (is_overlong || (code >= 0xD800 && code < 0xE000) || code > 0x10FFFF) return false;
+    i += length;
+  }
+  return true;
+}
+
+std::string quoted(const std::string& kind, const std::string& name) {
+  constexpr std::size_t kShown = 200;
+  std::string shown = is_utf8(name) ? name : "";
+  if (shown.size() != name.size()) {  // whatever it is, it is printed as ASCII
+    for (const char c : name) shown += static_cast<unsigned char>(c) < 0x80 ? c : '?';
+  }
+  if (shown.size() > kShown) {
+    std::size_t end = kShown;
+    while (end > 0 && (static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;
+    shown = shown.substr(0, end) + "...";
+  }
+  std::string safe;
+  for (const char c : shown) {  // a slash may be read as it is, a control character may not
+    safe += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? encode_name(std::string(1, c)) : std::string(1, c);
+  }
+  return kind + " '" + safe + "'";
 }
 
 }  // namespace lockstep::checkpoints

@@ -6,17 +6,18 @@
 #include <exception>
 #include <thread>
 
-#include "checkpoints/store/store.hpp"
-#include "core/processors.hpp"
+#include "checkpoints/format/transfer.hpp"
+#include "core/system/processors.hpp"
 
 namespace lockstep::checkpoints {
 
 namespace {
 
 constexpr int kMaxThreads = 4;
-constexpr std::uint64_t kMinPieceBytes = std::uint64_t{8} << 20;  // of a share: a thread must be worth its start
+constexpr std::uint64_t kMinPieceBytes = std::uint64_t{8}
+                                         << 20;  // minimum size of a share, so that a thread is worth its start
 
-/// Where the shares begin, and the end.
+/// The positions where the shares begin, and the end.
 std::vector<std::size_t> borders_of(const std::vector<Piece>& pieces, int threads) {
   std::uint64_t total = 0;
   for (const Piece& piece : pieces) total += piece.nbytes;

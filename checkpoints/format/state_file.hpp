@@ -10,11 +10,11 @@
 #include "checkpoints/format/digest.hpp"
 #include "checkpoints/format/envelope.hpp"
 #include "checkpoints/format/index.hpp"
-#include "checkpoints/store/store.hpp"
+#include "checkpoints/format/transfer.hpp"
 
 namespace lockstep::checkpoints {
 
-/// What identifies a file: two with equal seals hold the same archive.
+/// The values that identify a file: two with equal seals hold the same archive.
 struct Seal {
   std::uint64_t step = 0;
   Digest128 digest;
@@ -23,12 +23,12 @@ struct Seal {
 
 /// Writes a new file and fsyncs it. A failure leaves it behind, unfinished.
 /// @param threads  compute digests and statistics and write, each a stretch of the file; the bytes are the same
-Seal write_state_file(const std::string& path, std::int64_t step, const Archive& archive, Part part = {},
+Seal write_state_file(const std::string& path, std::int64_t step, const Archive& archive, FilePart part = {},
                       int threads = 1);
 
 /// The arrays of one part: about as many bytes as the others, in the order of the archive. Groups and attributes are in
 /// part 0, second names with the first ones.
-Archive archive_part(const Archive& archive, Part part);
+Archive archive_part(const Archive& archive, FilePart part);
 
 /// Reads the beginning of a file and checks it: enough to distinguish a complete file from any other, but not to find
 /// damage.

@@ -8,19 +8,19 @@
 #include <optional>
 #include <vector>
 
+#include "checkpoints/disk/disk.hpp"
 #include "checkpoints/format/envelope.hpp"
 #include "checkpoints/format/index.hpp"
 #include "checkpoints/format/layout.hpp"
 #include "checkpoints/format/memory_file.hpp"
 #include "checkpoints/format/parallel_pieces.hpp"
 #include "checkpoints/format/state_file.hpp"
-#include "checkpoints/store/disk.hpp"
 
 namespace lockstep::checkpoints {
 
 namespace {
 
-constexpr std::size_t kMemoryAlignment = 64;  // of an array in memory
+constexpr std::size_t kMemoryAlignment = 64;  // alignment of arrays in memory
 constexpr std::size_t kNamesShown = 4;
 
 Envelope read_envelope(const std::string& path, const ExistingFile& file) {
@@ -177,11 +177,11 @@ void read_arrays(const ExistingFile& file, const FileHead& head, int threads, Da
   });
 }
 
-/// Where the arrays of a file go.
+/// The places where the arrays of a file go.
 struct Room {
-  std::vector<std::span<std::byte>> bytes;  ///< by place; without data = left out
-  std::vector<char> is_read;                ///< by place: here
-  std::shared_ptr<std::byte> own;           ///< of those without a target
+  std::vector<std::span<std::byte>> bytes;  ///< target of each place; a null pointer = the array is left out
+  std::vector<char> is_read;                ///< whether this process reads the array, by place
+  std::shared_ptr<std::byte> own;           ///< memory of the arrays without a target
 };
 
 Room room_for(const std::string& path, const std::vector<ArrayLocation>& places, const RestoreTargets& targets) {

@@ -3,20 +3,19 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
+#include <string>
 #include <vector>
 
+#include "checkpoints/disk/disk.hpp"
 #include "checkpoints/format/envelope.hpp"
 #include "checkpoints/format/layout.hpp"
 #include "checkpoints/format/parallel_pieces.hpp"
 #include "checkpoints/format/state_file.hpp"
-#include "checkpoints/store/disk.hpp"
+#include "core/system/version.hpp"
 
 namespace lockstep::checkpoints {
 
 namespace {
-
-constexpr std::string_view kWriter = "lockstep " LOCKSTEP_VERSION;
 
 /// Writes forward from some offset: small pieces are gathered, large ones go straight from where they are.
 class ForwardWriter {
@@ -48,7 +47,7 @@ class ForwardWriter {
   std::vector<std::byte> gathered_;
 };
 
-/// What the table says of each array, from the statistics and digests of its pieces in order.
+/// The entries of the table for each array, from the statistics and digests of its pieces in order.
 std::vector<Summary> summarize(const std::vector<ArrayLocation>& places, const std::vector<Piece>& pieces,
                                const std::vector<std::uint64_t>& digests,
                                const std::vector<StatisticsSum>& statistics) {
@@ -75,7 +74,7 @@ std::vector<Piece> pieces_of(const Layout& layout) {
 
 }  // namespace
 
-Archive archive_part(const Archive& archive, Part part) {
+Archive archive_part(const Archive& archive, FilePart part) {
   Archive result;
   if (part.number == 0) {
     for (const std::string& path : archive.group_paths()) result.add_group(path);
@@ -97,16 +96,16 @@ Archive archive_part(const Archive& archive, Part part) {
       continue;
     }
     // The part in whose share of the bytes the array's first byte lies.
-    const auto at = total == 0 ? 0 : static_cast<unsigned __int128>(before) * part.count / total;
+    const auto position = total == 0 ? 0 : static_cast<unsigned __int128>(before) * part.count / total;
     before += array.bytes.size();
-    if (std::min<std::uint64_t>(static_cast<std::uint64_t>(at), part.count - 1) != part.number) continue;
+    if (std::min<std::uint64_t>(static_cast<std::uint64_t>(position), part.count - 1) != part.number) continue;
     result.put(path, array);
     for (const auto& [name, value] : archive.attributes_of(path)) result.set(path, name, value);
   }
   return result;
 }
 
-Seal write_state_file(const std::string& path, std::int64_t step, const Archive& archive, Part part, int threads) {
+Seal write_state_file(const std::string& path, std::int64_t step, const Archive& archive, FilePart part, int threads) {
   Layout layout = lay_out(archive);
   const std::vector<Piece> pieces = pieces_of(layout);
   Index index;
@@ -121,7 +120,8 @@ Seal write_state_file(const std::string& path, std::int64_t step, const Archive&
   envelope.shards = part.count;
   envelope.index_offset = layout.metadata->end();
   envelope.file_bytes = envelope.index_offset + index.encode().size();
-  std::copy(kWriter.begin(), kWriter.end(), envelope.writer.begin());
+  const std::string program = "lockstep " + version();
+  std::copy(program.begin(), program.end(), envelope.writer.begin());
   seal(envelope);
 
   NewFile file(path);

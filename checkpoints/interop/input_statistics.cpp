@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/parse_value.hpp"
-#include "core/text.hpp"
+#include "core/text/parse_value.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::checkpoints {
 

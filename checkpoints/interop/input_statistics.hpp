@@ -10,15 +10,15 @@ namespace lockstep::checkpoints {
 
 /// How stored images become the input of a model, in the terms of timm.
 struct InputStatistics {
-  std::vector<double> mean = {};  ///< of each channel, of pixels in [0, 1]; empty = unknown
+  std::vector<double> mean = {};  ///< mean of each channel, of pixels in [0, 1]; empty = unknown
   std::vector<double> deviation = {};
   std::string interpolation = {};         ///< "bilinear"; empty = images are not resized
   double crop_fraction = 1;               ///< side of the crop / short side of the resized image
   std::string crop_mode = "center";       ///< or "squash": both sides are resized, whatever the ratio is
-  std::vector<std::string> remarks = {};  ///< what these terms do not describe, one sentence each
+  std::vector<std::string> remarks = {};  ///< remarks: what these terms do not describe, one sentence each
 };
 
-/// What a run measured for `normalise,mean=auto`: one number for each channel.
+/// The statistics that a run measured for `normalise,mean=auto`: one number for each channel.
 struct MeasuredStatistics {
   std::vector<double> mean = {};
   std::vector<double> deviation = {};

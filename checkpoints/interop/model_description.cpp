@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "checkpoints/interop/source.hpp"
-#include "core/text.hpp"
+#include "checkpoints/foreign/source.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -28,14 +28,15 @@ constexpr TimmFamily kTimmFamilies[] = {
 struct TimmArgument {
   std::string_view family;  ///< empty = of all
   std::string_view name;
-  std::string_view key;      ///< of section model, which has the same value; empty = there is none
-  std::string_view allowed;  ///< without a key: the values that change nothing here, as JSON; empty = any value
+  std::string_view key;      ///< key of section `model` with the same value; empty = there is none
+  std::string_view allowed;  ///< values that change nothing here, as JSON, if there is no key; empty = any value
 };
 
 constexpr std::string_view kOff = "0 0.0 false null";
 
 constexpr TimmArgument kTimmArguments[] = {
-    // What the file of the weights, the task or the initial values decide, and what only affects training there.
+    // Settings that the file of the weights, the task or the initial values decide, and what only affects training
+    // there.
     {"", "num_classes", "", ""},
     {"", "in_chans", "", ""},
     {"", "img_size", "", ""},

@@ -20,7 +20,7 @@ constexpr NameRow kTorchvisionVit[] = {
     {"blocks.{i}.norm2.*", "encoder.layers.encoder_layer_{i}.ln_2.*"},
     {"blocks.{i}.mlp.fc1.*", "encoder.layers.encoder_layer_{i}.mlp.0.*"},
     {"blocks.{i}.mlp.fc2.*", "encoder.layers.encoder_layer_{i}.mlp.3.*"},
-    {"blocks.{i}.mlp.fc1.*", "encoder.layers.encoder_layer_{i}.mlp.linear_1.*"},  // of version 1 of its blocks
+    {"blocks.{i}.mlp.fc1.*", "encoder.layers.encoder_layer_{i}.mlp.linear_1.*"},  // names in version 1 of the blocks
     {"blocks.{i}.mlp.fc2.*", "encoder.layers.encoder_layer_{i}.mlp.linear_2.*"},
     {"norm.*", "encoder.ln.*"},
     {"head.*", "heads.head.*"},
@@ -57,7 +57,7 @@ constexpr NameMap kMaps[] = {
     {"torchvision", "unet_resnet50", kTorchvisionUnetResNet},
 };
 
-constexpr char kLastPart = '*';  // as the letter of a place
+constexpr char kLastPart = '*';  // letter that stands for the last part of a name
 constexpr std::int64_t kMaxNumber = 1'000'000;
 
 /// factor * value + offset, of the value that a letter stands for.
@@ -89,7 +89,7 @@ Place place_at(std::string_view& pattern) {
   return place;
 }
 
-using Values = std::map<char, std::string>;  // by letter, numbers in decimal
+using Values = std::map<char, std::string>;  // values by letter, numbers in decimal
 
 /// Whether `name` begins with a number that the place can have. Removes the number.
 bool take_number(std::string_view& name, const Place& place, Values& values) {
@@ -136,9 +136,9 @@ std::string filled(std::string_view pattern, const Values& values) {
 }
 
 std::optional<MappedName> mapped(const NameMap& map, std::string_view name, std::string_view NameRow::*from,
-                                 std::string_view NameRow::*to) {
+                                 std::string_view NameRow::*target) {
   for (const NameRow& row : map.rows) {
-    if (const auto values = match(row.*from, name)) return MappedName{filled(row.*to, *values), row.operation};
+    if (const auto values = match(row.*from, name)) return MappedName{filled(row.*target, *values), row.operation};
   }
   return std::nullopt;
 }

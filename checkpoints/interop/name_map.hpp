@@ -11,7 +11,7 @@
 /// Maps between the parameter names of our models and those of other libraries, as tables.
 namespace lockstep::checkpoints {
 
-/// What happens to a tensor between the two forms. The bytes are always the same.
+/// The change of a tensor between the two forms. The bytes are always the same.
 enum class NameOperation : std::uint8_t {
   same,
   channel_scale,  ///< ours [C], theirs [C, 1, 1]
@@ -32,7 +32,7 @@ struct NameMap {
   std::string_view family;   ///< our row of models, or its beginning: "vit" for vit_tiny_patch16_224
   std::span<const NameRow> rows;
   std::string_view late = {};         ///< our parameter that comes later in the order of the library: behind those
-  std::string_view before_late = {};  ///< whose names begin with this
+  std::string_view before_late = {};  ///< `before_late`: whose names begin with this
 };
 
 /// Every map. A family without a map for a library has the same names there.

@@ -7,33 +7,14 @@
 
 #include <filesystem>
 
-#include "checkpoints/store/disk.hpp"
-#include "checkpoints/store/stale_files.hpp"
+#include "checkpoints/disk/disk.hpp"
+#include "checkpoints/disk/stale_files.hpp"
 
 namespace lockstep::checkpoints {
 
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
-
-/// Removes a folder that was not renamed to its final name.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {
-    if (exists(path_)) remove_tree(path_);  // of this very process: an earlier failure could not remove it
-    make_folder(path_);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const noexcept { return path_; }
-
- private:
-  std::string path_;
-};
 
 std::string text_of_json(const OrderedJson& json, int indent) {
   return json.dump(indent, ' ', false, OrderedJson::error_handler_t::replace);
@@ -75,10 +56,11 @@ void write_timm_folder(const std::string& path, const PublicWeights& weights) {
   if (exists(path)) {
     throw CheckpointError(path, "the folder already exists and is not overwritten").as(CheckpointFault::refused);
   }
-  const std::filesystem::path target = std::filesystem::path(path + "/").parent_path();  // without slashes at its end
+  const std::filesystem::path target =
+      std::filesystem::path(path + "/").parent_path();  // target without slashes at its end
   const std::string parent = target.has_parent_path() ? target.parent_path().string() : ".";
   make_folders(parent);
-  const TemporaryFolder folder(parent + "/" + temporary_name(target.filename().string()));
+  const StagedFolder folder(parent + "/" + temporary_name(target.filename().string()));
   write_file(folder.path() + "/config.json", timm_config(weights));
   write_foreign(folder.path() + "/model.safetensors", ExportKind::safetensors, weights.arrays, {{"format", "pt"}});
   sync_folder(folder.path());

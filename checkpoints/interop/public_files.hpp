@@ -4,17 +4,17 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/foreign/foreign.hpp"
 #include "checkpoints/interop/input_statistics.hpp"
 #include "checkpoints/interop/public_model.hpp"
 
 /// Files that torchvision and timm load strictly.
 namespace lockstep::checkpoints {
 
-/// What such a file contains.
+/// The content of such a file.
 struct PublicWeights {
   PublicModel model;
-  std::vector<NamedArray> arrays = {};        ///< with the names and shapes of the library
+  std::vector<NamedArray> arrays = {};        ///< arrays with the names and shapes of the library
   std::vector<std::string> class_names = {};  ///< empty = unknown
   InputStatistics input = {};
 };

@@ -63,7 +63,7 @@ std::string list_text(const Shape& numbers) {
   return "[" + text + "]";
 }
 
-/// What is read from the shapes of the first convolution and of the head, by our names.
+/// The sizes that are read from the shapes of the first convolution and of the head, by our names.
 PublicModel begin(const Request& request, const std::string& stem, const std::string& head) {
   const Shape& weight = request.shape(stem + ".weight", 4);
   if (!request.is_timm() && weight[1] != 3) {
@@ -116,7 +116,7 @@ struct VitHeads {
 };
 constexpr VitHeads kVitHeads[] = {{"_tiny_", 3},   {"_small_", 6}, {"_base_", 12},
                                   {"_large_", 16}, {"vit_b_", 12}, {"vit_l_", 16}};
-constexpr std::int64_t kOtherVitHeads = 3;  // of model.name=vit
+constexpr std::int64_t kOtherVitHeads = 3;  // number of heads of model.name=vit
 
 /// A vision transformer of torchvision.
 struct TorchvisionVit {
@@ -130,7 +130,7 @@ constexpr TorchvisionVit kTorchvisionVits[] = {
     {"vit_l_16", "vit_large_patch16_224", 16, 24, 16, 1024, 4096},
     {"vit_l_32", "vit_large_patch32_224", 32, 24, 16, 1024, 4096},
 };
-constexpr const char* kAnyTimmVit = "vit_tiny_patch16_224";  // whose arguments are all given
+constexpr const char* kAnyTimmVit = "vit_tiny_patch16_224";  // any timm vit: whose arguments are all given
 
 std::int64_t heads_of(const Request& request) {
   if (const std::int64_t heads = request.integer("num_heads"); heads > 0) return heads;

@@ -17,8 +17,8 @@ namespace lockstep::checkpoints {
 struct TrainedModel {
   std::string name;                                              ///< value of model.name
   std::map<std::string, std::string> keys = {};                  ///< values of section `model` by key: "num_heads"
-  std::map<std::string, std::vector<std::int64_t>> shapes = {};  ///< of the parameters and buffers, by our name
-  std::int64_t height = 0;                                       ///< of the images in pixels; 0 = unknown
+  std::map<std::string, std::vector<std::int64_t>> shapes = {};  ///< shapes of the parameters and buffers, by our name
+  std::int64_t height = 0;                                       ///< height of the images in pixels; 0 = unknown
   std::int64_t width = 0;
 };
 
@@ -32,8 +32,8 @@ struct PublicModel {
   const NameMap* names = nullptr;  ///< null = the same names
   std::string head;                ///< module that computes the outputs, by its name in the library; empty = none
   std::string stem;                ///< convolution that reads the images, likewise
-  std::int64_t channels = 0;       ///< of the images
-  std::int64_t height = 0;         ///< of the images; 0 = unknown
+  std::int64_t channels = 0;       ///< channels of the images
+  std::int64_t height = 0;         ///< height of the images; 0 = unknown
   std::int64_t width = 0;
   std::int64_t classes = 0;     ///< outputs of the head; 0 = it has none
   bool has_fixed_size = false;  ///< reads images of this height and width only

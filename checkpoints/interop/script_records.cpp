@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "checkpoints/interop/zip.hpp"
+#include "checkpoints/foreign/zip.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -23,7 +23,7 @@ bool has_entry(const Zip& zip, std::string_view entry) {
 
 }  // namespace
 
-std::string fault_of_script(const Source& source) {
+std::string fault_of_script(const ByteSource& source) {
   const Zip zip(source);
   if (has_entry(zip, "serialized_exported_program.json") || has_entry(zip, "archive_format") ||
       has_entry(zip, "models/")) {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "checkpoints/interop/source.hpp"
+#include "checkpoints/foreign/source.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -11,6 +11,6 @@ namespace lockstep::checkpoints {
 /// @return  the reason for which it is not a TorchScript archive, after the words "the file"; empty = it is one, and
 ///          each record agrees with its CRC-32
 /// @throws CheckpointError  it is not a whole zip archive, or a record is damaged
-std::string fault_of_script(const Source& source);
+std::string fault_of_script(const ByteSource& source);
 
 }  // namespace lockstep::checkpoints

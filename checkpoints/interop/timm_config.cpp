@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <span>
 
-#include "checkpoints/interop/source.hpp"
+#include "checkpoints/foreign/source.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -24,9 +24,9 @@ struct PretrainedImages {
 
 /// The content of `config.json` of a folder that timm writes and loads (`local-dir:FOLDER`).
 struct TimmConfig {
-  std::string path;                                    ///< of the file
-  std::string architecture;                            ///< without the tag: "resnet50", not "resnet50.a1_in1k"
-  std::int64_t num_classes = 1000;                     ///< 0 = the model has no head
+  std::string path;                 ///< path of the file
+  std::string architecture;         ///< architecture without the tag: "resnet50", not "resnet50.a1_in1k"
+  std::int64_t num_classes = 1000;  ///< 0 = the model has no head
   std::map<std::string, std::string> model_args = {};  ///< arguments of the model with their values as JSON
   std::string global_pool = {};                        ///< "avg" or "token"; empty = not stated
   PretrainedImages images = {};

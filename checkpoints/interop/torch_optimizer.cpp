@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -20,11 +20,12 @@ using List = PythonValue::List;
 
 /// A class of torch.optim.
 struct TorchOptimizer {
-  std::string_view type;     ///< value of optim.name
-  std::string_view name;     ///< of the class
-  bool has_step;             ///< counts the updates of each parameter, as a float32 scalar
-  std::string_view options;  ///< in its order: numbers but for those of kOptionForms; "=" is before a fixed value
-  std::string_view slots;    ///< which have the same names there
+  std::string_view type;  ///< value of optim.name
+  std::string_view name;  ///< name of the class
+  bool has_step;          ///< counts the updates of each parameter, as a float32 scalar
+  std::string_view
+      options;             ///< options in torch's order; numbers except those in kOptionForms; "=" marks a fixed value
+  std::string_view slots;  ///< which have the same names there
 };
 
 constexpr TorchOptimizer kTorchOptimizers[] = {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/interop/python_value.hpp"
+#include "checkpoints/foreign/python_value.hpp"
 
 /// The state of an optimizer as the classes of torch.optim have it.
 namespace lockstep::checkpoints {
@@ -15,7 +15,7 @@ namespace lockstep::checkpoints {
 struct OptimizerParameter {
   std::string name;
   std::int64_t updates = 0;                 ///< that it has had
-  std::map<std::string, Array> state = {};  ///< by slot: "exp_avg"
+  std::map<std::string, Array> state = {};  ///< state by slot: "exp_avg"
 };
 
 /// Parameters with equal options.

@@ -10,7 +10,7 @@
 
 #include "checkpoints/format/statistics.hpp"
 
-// What a checkpoint holds, without reading its arrays: for programs that look into checkpoints.
+// The content of a checkpoint, without reading its arrays: for programs that look into checkpoints.
 namespace lockstep::checkpoints {
 
 struct ArrayInfo {
@@ -20,13 +20,13 @@ struct ArrayInfo {
   std::uint64_t nbytes = 0;
   std::string digest;  ///< array_digest of its bytes
   Statistics statistics;
-  std::string first_path;  ///< of a second name: the array's first one; else empty
+  std::string first_path;  ///< first path of the array, if this is a second name of it; else empty
 };
 
 struct CheckpointIndex {
   std::int64_t step = 0;
   std::string writer;            ///< program and version
-  std::uint64_t file_bytes = 0;  ///< of all files
+  std::uint64_t file_bytes = 0;  ///< total size of all files
   std::string digest;            ///< 32 hexadecimal digits: of the index, so of all content; the checkpoint's name
   std::vector<ArrayInfo> arrays;
 };

@@ -12,7 +12,7 @@ namespace {
 
 /// A number is not finite when all bits of its exponent are set.
 struct Exponent {
-  std::size_t bytes = 0;  ///< of the number
+  std::size_t bytes = 0;  ///< size of the number in bytes
   std::uint64_t mask = 0;
 };
 
@@ -37,10 +37,10 @@ Exponent exponent_of(DType dtype) {
 std::size_t first_nonfinite(const Array& array) {
   const auto [bytes, mask] = exponent_of(array.dtype);
   const std::size_t size = size_of(array.dtype);
-  for (std::size_t at = 0; bytes != 0 && at + bytes <= array.bytes.size(); at += bytes) {
+  for (std::size_t position = 0; bytes != 0 && position + bytes <= array.bytes.size(); position += bytes) {
     std::uint64_t bits = 0;
-    std::memcpy(&bits, array.bytes.data() + at, bytes);
-    if ((bits & mask) == mask) return at / size;
+    std::memcpy(&bits, array.bytes.data() + position, bytes);
+    if ((bits & mask) == mask) return position / size;
   }
   return array.bytes.size() / size;
 }

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "checkpoints/store/disk.hpp"
+#include "checkpoints/disk/disk.hpp"
 #include "checkpoints/store/store.hpp"
 
 namespace lockstep::checkpoints {

@@ -26,7 +26,7 @@ std::string part_name(std::uint32_t part, std::uint32_t parts);
 /// @throws CheckpointError  `path` is no checkpoint, and what it is; a shard is missing or of another checkpoint
 std::vector<std::string> state_files(const std::string& path);
 
-/// What a manifest holds: the seals of the shards, in order.
+/// The content of a manifest: the seals of the shards, in order.
 std::string manifest_text(std::int64_t step, const std::vector<Seal>& seals);
 
 }  // namespace lockstep::checkpoints

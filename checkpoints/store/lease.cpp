@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoints/store/disk.hpp"
+#include "checkpoints/disk/disk.hpp"
+#include "checkpoints/disk/stale_files.hpp"
 #include "checkpoints/store/lease_holder.hpp"
-#include "checkpoints/store/stale_files.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -61,7 +61,7 @@ void write_holder(const std::string& directory, const std::string& text) {
     ::unlink(temporary.c_str());
     throw_just_started(path);
   }
-  move(temporary, path);  // on a file system without hard links
+  move(temporary, path);  // the file system has no hard links
 }
 
 /// Removes the lease of a holder that has ended. A lease that another run has put there meanwhile is put back.

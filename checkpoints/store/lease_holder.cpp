@@ -15,9 +15,9 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "checkpoints/store/disk.hpp"
-#include "checkpoints/store/stale_files.hpp"
-#include "core/text_stream.hpp"
+#include "checkpoints/disk/disk.hpp"
+#include "checkpoints/disk/stale_files.hpp"
+#include "core/text/text_stream.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -70,7 +70,7 @@ bool is_on_this_system(const LeaseHolder& holder, const LeaseHolder& me) {
   return holder.system.empty() || me.system.empty() ? holder.host == me.host : holder.system == me.system;
 }
 
-/// Of a process of this system. A number that is used again has another start.
+/// Whether a process of this system is alive. A number that is used again has another start.
 bool is_alive(const LeaseHolder& holder) {
   const long process = std::strtol(holder.process.c_str(), nullptr, 10);
   if (process <= 0 || process == ::getpid() || !is_running(static_cast<pid_t>(process))) return false;

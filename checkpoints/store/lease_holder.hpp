@@ -13,8 +13,8 @@ struct LeaseHolder {
   std::string process;
   std::string system;   ///< boot of the kernel and name space of processes, in which the number is valid; may be empty
   std::string started;  ///< start of the process, in ticks of its kernel; may be empty
-  std::string job;      ///< of Slurm; may be empty
-  std::string cluster;  ///< of Slurm; may be empty
+  std::string job;      ///< Slurm job; may be empty
+  std::string cluster;  ///< Slurm cluster; may be empty
   long restarts = 0;    ///< how often Slurm has requeued the job
 
   bool is_named() const;         ///< whether host and process are there: an empty file has no holder
@@ -31,14 +31,14 @@ LeaseHolder read_holder(const std::string& path);
 
 enum class JobState { unknown, running, suspended, ended };
 
-/// What the answer of `squeue -h -j JOB -o %T` says about the processes of a job.
+/// The state that the answer of `squeue -h -j JOB -o %T` says about the processes of a job.
 /// @param exit_code  of squeue
 JobState job_state_of(const std::string& answer, int exit_code);
 
 struct LeaseVerdict {
   bool is_dead = false;
   bool is_local = false;    ///< the process was looked up on this host
-  std::string remedy = {};  ///< for a holder that is not dead
+  std::string remedy = {};  ///< advice for the user if the holder is not dead
 };
 
 /// Whether a holder has ended. A process that can be looked up decides alone, whatever its job is. Otherwise these

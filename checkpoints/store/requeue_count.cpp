@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "checkpoints/store/disk.hpp"
-#include "core/text_stream.hpp"
+#include "checkpoints/disk/disk.hpp"
+#include "core/text/text_stream.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -7,11 +7,11 @@
 #include <chrono>
 #include <filesystem>
 
-#include "checkpoints/store/disk.hpp"
+#include "checkpoints/disk/disk.hpp"
+#include "checkpoints/disk/stale_files.hpp"
 #include "checkpoints/store/folder.hpp"
-#include "checkpoints/store/stale_files.hpp"
 #include "checkpoints/store/store.hpp"
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -61,12 +61,12 @@ std::string reason_to_keep(const std::string& checkpoint, std::int64_t step, std
 
 }  // namespace
 
-std::vector<Verdict> plan_retention(const std::string& directory, const RetentionRule& rule) {
+std::vector<RetentionDecision> plan_retention(const std::string& directory, const RetentionRule& rule) {
   std::vector<std::int64_t> steps = list(directory);
-  std::vector<Verdict> verdicts;
+  std::vector<RetentionDecision> verdicts;
   std::int64_t newer = 0;  // finished ones
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    Verdict verdict{.step = *step, .path = checkpoint_of(directory, *step)};
+    RetentionDecision verdict{.step = *step, .path = checkpoint_of(directory, *step)};
     if (const std::string fault = fault_of(verdict.path); !fault.empty()) {
       verdict.is_finished = false;
       verdict.reason = "it is not a complete checkpoint and is kept: " + fault;
@@ -82,7 +82,7 @@ std::vector<Verdict> plan_retention(const std::string& directory, const Retentio
 }
 
 void retain(const std::string& directory, const RetentionRule& rule) {
-  for (const Verdict& verdict : plan_retention(directory, rule)) {
+  for (const RetentionDecision& verdict : plan_retention(directory, rule)) {
     if (!verdict.is_kept) discard(directory, fs::path(verdict.path).filename().string());
   }
   remove_stale_files(directory);

@@ -19,7 +19,7 @@ struct RetentionRule {
   std::optional<std::int64_t> origin_step = {};
 };
 
-struct Verdict {
+struct RetentionDecision {
   std::int64_t step = 0;
   std::string path;
   bool is_kept = true;
@@ -27,17 +27,13 @@ struct Verdict {
   std::string reason = {};  ///< "it is one of the 3 newest"
 };
 
-/// What retain() would do, by ascending step. An unfinished or unreadable checkpoint neither counts nor goes.
+/// The deletions of retain(), by ascending step. An unfinished or unreadable checkpoint neither counts nor goes.
 /// @throws CheckpointError  `directory` cannot be listed
-std::vector<Verdict> plan_retention(const std::string& directory, const RetentionRule& rule);
+std::vector<RetentionDecision> plan_retention(const std::string& directory, const RetentionRule& rule);
 
 /// Deletes what `rule` does not keep, and temporaries of dead writers. A victim is renamed first, so that nobody takes
 /// half of it for a checkpoint.
 /// @throws CheckpointError  something cannot be deleted
 void retain(const std::string& directory, const RetentionRule& rule);
-
-/// Deletes what retain() was kept from deleting, and temporaries whose process is gone (or, on another host, that are
-/// older than a day).
-void remove_stale_files(const std::string& directory);
 
 }  // namespace lockstep::checkpoints

@@ -10,10 +10,10 @@ namespace lockstep::checkpoints {
 
 namespace {
 
-constexpr std::size_t kCopyAlignment = 64;  // of an array
+constexpr std::size_t kCopyAlignment = 64;  // alignment of each copied array
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-std::size_t rounded(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+std::size_t rounded(std::size_t bytes, std::size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
 std::shared_ptr<std::byte> allocate(std::size_t bytes) {
   void* const memory = std::aligned_alloc(kHugePage, bytes);
@@ -39,10 +39,10 @@ Archive Snapshot::copy(const Archive& archive) {
   std::size_t used = 0;
   return archive.with_bytes([&](const Array& array) {
     if (array.is_stable) return array;
-    std::byte* const to = memory_.get() + used;
-    if (!array.bytes.empty()) std::memcpy(to, array.bytes.data(), array.bytes.size());
+    std::byte* const target = memory_.get() + used;
+    if (!array.bytes.empty()) std::memcpy(target, array.bytes.data(), array.bytes.size());
     used += rounded(array.bytes.size(), kCopyAlignment);
-    return Array{.dtype = array.dtype, .shape = array.shape, .bytes = {to, array.bytes.size()}, .owner = memory_};
+    return Array{.dtype = array.dtype, .shape = array.shape, .bytes = {target, array.bytes.size()}, .owner = memory_};
   });
 }
 

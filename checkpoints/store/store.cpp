@@ -12,10 +12,10 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "checkpoints/disk/disk.hpp"
+#include "checkpoints/disk/stale_files.hpp"
 #include "checkpoints/format/state_file.hpp"
-#include "checkpoints/store/disk.hpp"
 #include "checkpoints/store/folder.hpp"
-#include "checkpoints/store/stale_files.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -26,7 +26,7 @@ namespace {
 constexpr const char* kHint = "LATEST";
 constexpr std::string_view kSingle = ".h5";
 
-/// Where the checkpoint of a step is, or would be: a folder, unless there is a single file.
+/// The place where the checkpoint of a step is, or would be: a folder, unless there is a single file.
 std::string place_of(const std::string& directory, std::int64_t step) {
   const std::string folder = directory + "/" + folder_name(step);
   return !exists(folder) && exists(folder + std::string(kSingle)) ? folder + std::string(kSingle) : folder;
@@ -84,40 +84,20 @@ void require_named_after(std::uint64_t step, const std::string& state_file) {
 constexpr std::size_t kCopiedAtOnce = std::size_t{8} << 20;
 
 /// Copies a file and makes the copy durable.
-void copy_file(const std::string& from, const std::string& to, const std::stop_token& stop) {
+void copy_file(const std::string& from, const std::string& destination, const std::stop_token& stop) {
   const ExistingFile source(from);
-  NewFile target(to);
+  NewFile target(destination);
   target.reserve(source.size());
   std::vector<std::byte> bytes(std::min<std::uint64_t>(source.size(), kCopiedAtOnce));
-  for (std::uint64_t at = 0; at < source.size(); at += bytes.size()) {
-    if (stop.stop_requested()) throw CheckpointError(to, "the copy was interrupted");
-    const std::span<std::byte> piece(bytes.data(), std::min<std::uint64_t>(bytes.size(), source.size() - at));
-    source.read(at, piece);
-    target.write(at, piece);
+  for (std::uint64_t position = 0; position < source.size(); position += bytes.size()) {
+    if (stop.stop_requested()) throw CheckpointError(destination, "the copy was interrupted");
+    const std::span<std::byte> piece(bytes.data(), std::min<std::uint64_t>(bytes.size(), source.size() - position));
+    source.read(position, piece);
+    target.write(position, piece);
   }
   target.sync();
   target.close();
 }
-
-/// Removes a temporary folder when the write that made it fails.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {
-    if (exists(path_)) remove_tree(path_);  // of this very process: an earlier failure could not remove it
-    make_folder(path_);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;  // readers ignore it, and retain() tries again
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-
-  const std::string& path() const noexcept { return path_; }
-
- private:
-  std::string path_;
-};
 
 }  // namespace
 
@@ -170,12 +150,12 @@ std::size_t set_aside_after(const std::string& directory, std::int64_t step) {
 std::string stage(const std::string& directory, std::int64_t step) {
   make_folders(directory);
   std::string staged = directory + "/" + temporary_name(folder_name(step));
-  if (exists(staged)) remove_tree(staged);  // of this very process: an earlier failure could not remove it
+  if (exists(staged)) remove_tree(staged);  // left by this process after a failure
   make_folder(staged);
   return staged;
 }
 
-void write_part(const std::string& staged, std::int64_t step, const Archive& archive, Part part, int threads) {
+void write_part(const std::string& staged, std::int64_t step, const Archive& archive, FilePart part, int threads) {
   archive.await_arrival();
   write_state_file(staged + "/" + part_name(part.number, part.count), step,
                    part.count == 1 ? archive : archive_part(archive, part), part, threads);
@@ -274,7 +254,7 @@ void verify(const std::string& path, int threads) {
 
 void probe(const std::string& directory) {
   make_folders(directory);
-  TemporaryFolder temporary(directory + "/" + temporary_name("probe"));
+  StagedFolder temporary(directory + "/" + temporary_name("probe"));
   const std::array<std::byte, 4096> bytes = {};
   NewFile file(temporary.path() + "/probe");
   file.write(0, bytes);

@@ -2,16 +2,15 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/core/keys.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
+
+#include "checkpoints/format/transfer.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -19,16 +18,6 @@ namespace lockstep::checkpoints {
 /// law.
 ///
 /// Not collective, and meant for one process at a time: engine calls it on rank 0 and shares the outcome.
-
-/// "1.10.8": of the HDF5 library at hand.
-std::string hdf5_version();
-
-/// Threads that reading or writing a large file gains from: as many as this process may use cores, at most 4.
-int io_threads();
-
-/// Bytes that this process has read from state files and written to them since its start. Thread-safe.
-std::uint64_t bytes_read() noexcept;
-std::uint64_t bytes_written() noexcept;
 
 /// "step-000000012000".
 std::string folder_name(std::int64_t step);
@@ -53,25 +42,19 @@ std::optional<std::string> latest_of_run(const std::string& path);
 /// @throws CheckpointError  with the path, the call and the system's words
 std::string write(const std::string& directory, std::int64_t step, const Archive& archive);
 
-/// One of the files that a checkpoint is written in.
-struct Part {
-  std::uint32_t number = 0;
-  std::uint32_t count = 1;
-};
-
 struct CommitOptions {
   std::uint32_t parts = 1;
   bool is_single_file = false;  ///< step-000000012000.h5 in place of a folder; of one part only
 };
 
-// What write() does, in steps, for writers that do not know one another: one of them stages, each writes its part, and
+// The steps of write(), for writers that do not know one another: one of them stages, each writes its part, and
 // when all have, the first one commits.
 
 /// A new temporary folder for a checkpoint of `step`.
 std::string stage(const std::string& directory, std::int64_t step);
 
 /// Writes part of `archive`, which every writer has whole, and makes it durable. Waits for bytes that have not arrived.
-void write_part(const std::string& staged, std::int64_t step, const Archive& archive, Part part, int threads = 1);
+void write_part(const std::string& staged, std::int64_t step, const Archive& archive, FilePart part, int threads = 1);
 
 /// Gives a staged checkpoint whose parts are all written its name, as write() does.
 /// @return the committed folder or file
@@ -81,16 +64,8 @@ std::string commit(const std::string& directory, const std::string& staged, std:
 /// Removes a staged checkpoint.
 void abandon(const std::string& staged) noexcept;
 
-/// Where the checkpoint of `step` lies: its folder, or its single file when that is there.
+/// The place where the checkpoint of `step` lies: its folder, or its single file when that is there.
 std::string checkpoint_of(const std::string& directory, std::int64_t step);
-
-/// Memory that an array of a checkpoint is read straight into, where it is checked.
-struct RestoreTarget {
-  std::span<std::byte> memory = {};  ///< skipped unless it has the array's size
-  bool is_read_here = true;          ///< false = another process, which shares the memory, reads and checks this array
-  bool is_left_out = false;          ///< the array is neither read nor a part of the archive
-};
-using RestoreTargets = std::map<std::string, RestoreTarget>;  ///< by path
 
 /// Reads a checkpoint folder, or a state file itself, and checks every byte.
 /// @param targets  where arrays are to go; others get memory of their own. After an error they hold parts of a

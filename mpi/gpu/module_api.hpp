@@ -19,7 +19,7 @@ using Fault = const char*;
 inline constexpr const char* kDeviceFault = "the GPU failed: ";
 
 inline constexpr std::size_t kUniqueIdBytes = 128;
-inline constexpr std::uint32_t kApiVersion = 4;  ///< grows with every change of this file
+inline constexpr std::uint32_t kApiVersion = 5;  ///< grows with every change of this file
 
 struct Link;   ///< one rank's end of an NCCL communicator, with a stream of its own
 struct Event;  ///< a point in that stream
@@ -27,11 +27,11 @@ struct Graph;  ///< recorded work of a stream, to be launched as one operation (
 
 struct DeviceFacts {
   char name[256] = {};
-  char uuid[37] = {};    ///< of the GPU, or of the part of one that this process sees
-  char bus_id[20] = {};  ///< of the GPU on its host; the parts of a GPU share it
+  char uuid[37] = {};    ///< UUID of the GPU, or of the part of it that this process sees
+  char bus_id[20] = {};  ///< PCI bus ID of the GPU on its host; the parts of a GPU share it
 };
 
-/// What the module can do. "The current stream" is the one on which LibTorch queues the calling thread's work.
+/// The functions of the module. "The current stream" is the one on which LibTorch queues the calling thread's work.
 ///
 /// Operations of a link queue up behind the work that the current stream has so far, and return before they are done.
 /// Most leave the link under way for a while: `poll` until it is not before the next call on that link. One thread at a
@@ -40,7 +40,7 @@ struct ModuleApi {
   std::uint32_t version = 0;
   std::int32_t device_count = 0;
   std::int32_t nccl_compiled = 0;  ///< NCCL_VERSION_CODE of the header
-  std::int32_t nccl_loaded = 0;    ///< of the library in this process
+  std::int32_t nccl_loaded = 0;    ///< version of the library that this process has loaded
 
   /// Makes a device that of the calling thread.
   Fault (*use_device)(int device, DeviceFacts* facts) = nullptr;
@@ -82,12 +82,21 @@ struct ModuleApi {
   Fault (*drop)(Link* link, Event* event) = nullptr;
   /// Queues nothing, but puts the link's next mark behind the work that the current stream has so far.
   Fault (*follow)(Link* link) = nullptr;
+  /// Has the operations that come next on the link wait for an event of any link.
+  Fault (*follow_event)(Link* link, Event* event) = nullptr;
 
   /// Gives the calling thread, for good, a current stream that can be captured: the default one cannot.
   Fault (*use_stream)(int device) = nullptr;
-  /// Until `end_capture`, work that is queued on the current stream is recorded and not done. A call that waits for the
-  /// GPU fails, and the capture with it. No event may be asked whether it is over in the meantime.
-  Fault (*begin_capture)(int device, Graph** graph) = nullptr;
+  /// Waits until the device is idle: a captured stream cannot wait for an event from before. Until `end_capture`, work
+  /// that is queued on the current stream is recorded and not done. A call that waits for the GPU fails, and the
+  /// capture with it. No event may be asked whether it is over in the meantime.
+  /// @param beside  null, or a graph of which the new one uses the memory, too. They must be launched one after the
+  ///                other, in the order in which they were recorded; each can be launched several times in succession
+  Fault (*begin_capture)(int device, const Graph* beside, Graph** graph) = nullptr;
+  /// Valid in a capture: the place of LibTorch's generator in the random numbers of the graph, and a return to an
+  /// earlier one.
+  Fault (*draw_offset)(Graph* graph, std::uint64_t* offset) = nullptr;
+  Fault (*set_draw_offset)(Graph* graph, std::uint64_t offset) = nullptr;
   /// @return  not null: the graph can only be destroyed
   Fault (*end_capture)(Graph* graph) = nullptr;
   /// Queues the recorded work on the current stream. Random numbers are drawn by the current state of LibTorch's

@@ -2,7 +2,7 @@
 #include <lockstep/batch/batch.hpp>
 #include <lockstep/core/error.hpp>
 
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::batch {
 

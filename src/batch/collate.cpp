@@ -156,7 +156,7 @@ class Joiner {
     const std::vector<std::int64_t> largest = largest_of(tensors, pad_dims, place);
     const std::int64_t dim = tensors.front().dim();
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      std::vector<std::int64_t> pads;  // from the last dimension on: before, after
+      std::vector<std::int64_t> pads;  // padding before and after, beginning with the last dimension
       for (std::int64_t d = dim - 1; d >= dim - pad_dims; --d) {
         pads.insert(pads.end(), {0, largest[static_cast<std::size_t>(d)] - tensors[i].size(d)});
       }
@@ -237,7 +237,7 @@ void place(Value& value, const at::Device& device) {
   }
 }
 
-/// In containers, too: what they hold is shared, so they are made again.
+/// The same in containers: what they hold is shared, so they are made again.
 void pin(Value& value) {
   if (value.is<at::Tensor>()) {
     auto& tensor = std::get<at::Tensor>(value.kind);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::batch {
 

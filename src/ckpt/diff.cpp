@@ -3,18 +3,18 @@
 
 #include <map>
 
-#include "ckpt/commands.hpp"
-#include "ckpt/compare.hpp"
-#include "ckpt/documents.hpp"
-#include "ckpt/filter.hpp"
-#include "ckpt/listing.hpp"
-#include "ckpt/text.hpp"
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/compare.hpp"
+#include "ckpt/reading/documents.hpp"
+#include "ckpt/reading/filter.hpp"
+#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/text.hpp"
 
 namespace lockstep::ckpt {
 
 namespace {
 
-/// What two files have or have not in common, collected for text and for JSON.
+/// Everything that two files have or have not in common, collected for text and for JSON.
 class Findings {
  public:
   void only_in(const char* side, const std::string& name) {
@@ -26,13 +26,13 @@ class Findings {
         {{"name", escaped(name)}, {"a", json_of(a)}, {"b", json_of(b)}});
   }
 
-  void form(const ArrayInfo& a, const ArrayInfo& b) {
+  void form(const FileArray& a, const FileArray& b) {
     add(fmt::format("{}: {} {} in A, {} {} in B", escaped(a.label), name_of(a.dtype), shape_text(a.shape),
                     name_of(b.dtype), shape_text(b.shape)),
         {{"name", escaped(a.label)}, {"a", json_of(a)}, {"b", json_of(b)}});
   }
 
-  void values(const ArrayInfo& info, const Comparison& found) {
+  void values(const FileArray& info, const Comparison& found) {
     const std::string first = shape_text(position_of(*found.first, info.shape));
     add(fmt::format("{}: {} of {} elements differ, first at {}; max abs {} rel {} ulp {}", escaped(info.label),
                     found.differing, element_count(info.shape), first, number_text(found.max_abs),
@@ -49,7 +49,9 @@ class Findings {
   /// One entry of a document: "optim.lr: 0.001 | 0.01".
   void entry(const std::string& document, const std::string& key, const std::string* a, const std::string* b) {
     const auto shown = [](const std::string* value) { return value == nullptr ? "(not set)" : escaped(*value); };
-    const auto json = [](const std::string* value) { return value == nullptr ? Json() : Json(escaped(*value)); };
+    const auto json = [](const std::string* value) {
+      return value == nullptr ? OrderedJson() : OrderedJson(escaped(*value));
+    };
     add(fmt::format("{}: {} | {}", escaped(key), shown(a), shown(b)),
         {{"name", escaped(document)}, {"key", escaped(key)}, {"a", json(a)}, {"b", json(b)}});
   }
@@ -65,30 +67,30 @@ class Findings {
   }
 
   void print_json(std::size_t limit, std::size_t compared) const {
-    Json root = {{"equal", lines_.empty()}, {"compared", compared}, {"count", lines_.size()}};
-    root["differences"] = Json::array();
+    OrderedJson root = {{"equal", lines_.empty()}, {"compared", compared}, {"count", lines_.size()}};
+    root["differences"] = OrderedJson::array();
     for (std::size_t i = 0; i < std::min(limit, rows_.size()); ++i) root["differences"].push_back(rows_[i]);
     print(root);
   }
 
  private:
-  void add(std::string line, Json row) {
+  void add(std::string line, OrderedJson row) {
     lines_.push_back(std::move(line));
     rows_.push_back(std::move(row));
   }
 
   std::vector<std::string> lines_;
-  std::vector<Json> rows_;
+  std::vector<OrderedJson> rows_;
 };
 
-std::map<std::string, const ArrayInfo*> by_label(const Source& source, const Request& request) {
-  std::map<std::string, const ArrayInfo*> arrays;
-  for (const ArrayInfo* info : select(source, request)) arrays.emplace(info->label, info);
+std::map<std::string, const FileArray*> by_label(const InspectedFile& source, const Request& request) {
+  std::map<std::string, const FileArray*> arrays;
+  for (const FileArray* info : select(source, request)) arrays.emplace(info->label, info);
   return arrays;
 }
 
 /// The entries of an array that contains a document; nullopt for other arrays.
-std::optional<Entries> document_in(const Source& source, const ArrayInfo& info) {
+std::optional<Entries> document_in(const InspectedFile& source, const FileArray& info) {
   if (!source.is_own() || info.dtype != DType::uint8) return std::nullopt;
   if (!info.path.starts_with("/meta/")) return std::nullopt;
   return entries_of(info.path, checkpoints::text_of(source.read(info)));
@@ -108,11 +110,11 @@ void compare_documents(const std::string& name, const Entries& a, const Entries&
   }
 }
 
-void compare_attributes(const Source& a, const Source& b, const Filter& filter, Findings& findings) {
+void compare_attributes(const InspectedFile& a, const InspectedFile& b, const Filter& filter, Findings& findings) {
   const auto full = [](const std::string& group, const std::string& name) {
     return (group == "/" ? "" : group) + "@" + name;
   };
-  const auto holds = [](const Source& source, const std::string& group, const std::string& name) {
+  const auto holds = [](const InspectedFile& source, const std::string& group, const std::string& name) {
     return source.attributes(group).contains(name);
   };
   for (const std::string& group : a.groups()) {
@@ -135,17 +137,17 @@ void compare_attributes(const Source& a, const Source& b, const Filter& filter, 
 }  // namespace
 
 Exit diff(const Request& request) {
-  const Tolerance tolerance{.atol = request.real("atol", 0),
-                            .rtol = request.real("rtol", 0),
-                            .nan_equal = request.has("nan-equal"),
-                            .is_bitwise = request.has("bitwise")};
-  const Source a = open_source(request.paths[0]);
-  const Source b = open_source(request.paths[1]);
+  const DiffTolerance tolerance{.atol = request.real("atol", 0),
+                                .rtol = request.real("rtol", 0),
+                                .nan_equal = request.has("nan-equal"),
+                                .is_bitwise = request.has("bitwise")};
+  const InspectedFile a = open_source(request.paths[0]);
+  const InspectedFile b = open_source(request.paths[1]);
   const auto left = by_label(a, request);
   const auto right = by_label(b, request);
   Findings findings;
   std::size_t compared = 0;
-  for (const ArrayInfo& info : a.arrays()) {  // in the order of the file: of what differs, the first is the cause
+  for (const FileArray& info : a.arrays()) {  // the order is that of the file: of what differs, the first is the cause
     if (!left.contains(info.label)) continue;
     const auto other = right.find(info.label);
     if (other == right.end()) {
@@ -165,7 +167,7 @@ Exit diff(const Request& request) {
       ++compared;
     }
   }
-  for (const ArrayInfo& info : b.arrays()) {
+  for (const FileArray& info : b.arrays()) {
     if (right.contains(info.label) && !left.contains(info.label)) findings.only_in("B", info.label);
   }
   if (a.is_own() && b.is_own()) compare_attributes(a, b, Filter(request.texts("filter")), findings);

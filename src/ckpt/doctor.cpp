@@ -17,10 +17,10 @@
 #include "checkpoints/store/lease_holder.hpp"
 #include "checkpoints/store/retention.hpp"
 #include "checkpoints/store/store.hpp"
-#include "ckpt/commands.hpp"
-#include "ckpt/listing.hpp"
-#include "ckpt/locate.hpp"
-#include "ckpt/text.hpp"
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/locate.hpp"
+#include "ckpt/reading/text.hpp"
 
 namespace lockstep::ckpt {
 
@@ -28,22 +28,23 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What the doctor says: facts, and problems with their remedy.
+/// A diagnosis: facts, and problems with their remedy.
 class Diagnosis {
  public:
   void fact(const std::string& words) { add("ok", words); }
   void problem(const std::string& words) { add("problem", words); }
 
-  Json document() const { return {{"findings", rows_}}; }
+  OrderedJson document() const { return {{"findings", rows_}}; }
   std::string text() const {
-    Table table({Align::left, Align::left});
-    for (const Json& row : rows_) table.add({row.at("kind").get<std::string>(), row.at("message").get<std::string>()});
+    TextTable table({Align::left, Align::left});
+    for (const OrderedJson& row : rows_)
+      table.add({row.at("kind").get<std::string>(), row.at("message").get<std::string>()});
     return table.text();
   }
 
  private:
   void add(const char* kind, const std::string& words) { rows_.push_back({{"kind", kind}, {"message", words}}); }
-  Json rows_ = Json::array();
+  OrderedJson rows_ = OrderedJson::array();
 };
 
 double age_s(const std::string& path) {
@@ -247,7 +248,7 @@ Exit doctor(const Request& request) {
   const std::string place = one.empty() ? checkpoint_folder(request.paths[0]) : one;
   Diagnosis diagnosis;
   const Exit code = one.empty() ? look_at_folder(place, diagnosis) : look_at_one(place, diagnosis);
-  Json root = diagnosis.document();
+  OrderedJson root = diagnosis.document();
   root[one.empty() ? "directory" : "file"] = escaped(place);
   request.wants_json() ? print(root) : print(diagnosis.text());
   return code;

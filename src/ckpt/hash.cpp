@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ckpt/commands.hpp"
-#include "ckpt/filter.hpp"
-#include "ckpt/listing.hpp"
-#include "ckpt/state_digest.hpp"
-#include "ckpt/text.hpp"
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/filter.hpp"
+#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/state_digest.hpp"
+#include "ckpt/reading/text.hpp"
 
 namespace lockstep::ckpt {
 
 Exit hash(const Request& request) {
-  const Source source = open_source(request.paths[0]);
+  const InspectedFile source = open_source(request.paths[0]);
   const Filter filter(request.texts("filter"));
   std::vector<ArrayDigest> arrays = array_digests(source);
-  const std::string state = state_digest(source, arrays);  // of everything: --filter only chooses lines
+  const std::string state = state_digest(source, arrays);  // digest of all arrays; --filter only selects lines
   std::erase_if(arrays, [&filter](const ArrayDigest& array) { return !filter.matches(array.label); });
   arrays.resize(std::min(arrays.size(), limit_of(request, arrays.size())));
-  Json root = {{"file", escaped(source.path())}, {"arrays", Json::array()}};
+  OrderedJson root = {{"file", escaped(source.path())}, {"arrays", OrderedJson::array()}};
   std::string text;
   for (const ArrayDigest& array : arrays) {
     root["arrays"].push_back({{"name", escaped(array.label)}, {"digest", array.digest}});

@@ -3,9 +3,9 @@
 
 #include <map>
 
-#include "ckpt/commands.hpp"
-#include "ckpt/listing.hpp"
-#include "ckpt/text.hpp"
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/text.hpp"
 
 namespace lockstep::ckpt {
 
@@ -13,13 +13,13 @@ namespace {
 
 using checkpoints::Attribute;
 
-/// What a group holds, those below it included.
+/// The content of a group, those below it included.
 struct Total {
   std::int64_t arrays = 0;
   std::int64_t elements = 0;
   std::uint64_t bytes = 0;
 
-  void add(const ArrayInfo& array) {
+  void add(const FileArray& array) {
     ++arrays;
     elements += element_count(array.shape);
     if (array.alias_of.empty()) bytes += array.nbytes;
@@ -32,9 +32,9 @@ std::string group_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-std::vector<std::pair<std::string, Total>> totals_by(const Source& source, auto key_of) {
+std::vector<std::pair<std::string, Total>> totals_by(const InspectedFile& source, auto key_of) {
   std::vector<std::pair<std::string, Total>> totals;
-  for (const ArrayInfo& array : source.arrays()) {
+  for (const FileArray& array : source.arrays()) {
     const std::string key = key_of(array);
     if (key.empty()) continue;
     auto found = std::find_if(totals.begin(), totals.end(), [&key](const auto& row) { return row.first == key; });
@@ -44,13 +44,13 @@ std::vector<std::pair<std::string, Total>> totals_by(const Source& source, auto 
   return totals;
 }
 
-auto totals_by_group(const Source& source) {
-  return totals_by(source, [](const ArrayInfo& array) { return group_of(array.path); });
+auto totals_by_group(const InspectedFile& source) {
+  return totals_by(source, [](const FileArray& array) { return group_of(array.path); });
 }
 
-/// Of trained parameters; of every array where the file is another program's.
-auto totals_by_dtype(const Source& source) {
-  return totals_by(source, [&source](const ArrayInfo& array) {
+/// The totals of trained parameters; of every array where the file is another program's.
+auto totals_by_dtype(const InspectedFile& source) {
+  return totals_by(source, [&source](const FileArray& array) {
     const bool counts = !source.is_own() || array.path.starts_with("/model/params/");
     return counts ? std::string(name_of(array.dtype)) : "";
   });
@@ -69,7 +69,7 @@ void add_of_part(std::string& list, const std::string& part, const std::string& 
 }
 
 /// The learning rate at work: base_lr of each group times the schedule's factor.
-std::string learning_rates(const Source& source) {
+std::string learning_rates(const InspectedFile& source) {
   std::string text;
   for (const std::string& group : source.groups()) {
     const std::string part = optimizer_name(group);
@@ -87,7 +87,7 @@ std::string learning_rates(const Source& source) {
 }
 
 /// "adamw", or "discriminator: sgd, generator: adam".
-std::string optimizer(const Source& source) {
+std::string optimizer(const InspectedFile& source) {
   std::string text;
   for (const std::string& group : source.groups()) {
     const auto& attributes = source.attributes(group);
@@ -99,7 +99,7 @@ std::string optimizer(const Source& source) {
 }
 
 /// "val/loss 0.0712 at step 1250", or "".
-std::string best_evaluation(const Source& source) {
+std::string best_evaluation(const InspectedFile& source) {
   const auto& best = source.attributes("/hooks/best");
   const auto& first = source.attributes("/hooks/best/0");
   if (!best.contains("metric") || !first.contains("value") || !first.contains("step")) return "";
@@ -108,14 +108,14 @@ std::string best_evaluation(const Source& source) {
 }
 
 /// "swa of 17 updates", or "".
-std::string average(const Source& source) {
+std::string average(const InspectedFile& source) {
   const auto& attributes = source.attributes("/ema");
   if (!attributes.contains("kind") || !attributes.contains("updates")) return "";
   return attribute_text(attributes.at("kind")) + " of " + attribute_text(attributes.at("updates")) + " updates";
 }
 
-Json document(const Source& source) {
-  Json root = {{"file", escaped(source.path())}, {"kind", source.kind()}, {"bytes", source.file_bytes()}};
+OrderedJson document(const InspectedFile& source) {
+  OrderedJson root = {{"file", escaped(source.path())}, {"kind", source.kind()}, {"bytes", source.file_bytes()}};
   for (const auto& [name, value] : source.attributes("/")) root["attributes"][escaped(name)] = json_of(value);
   if (!optimizer(source).empty()) root["optimizer"] = optimizer(source);
   if (!learning_rates(source).empty()) root["lr"] = learning_rates(source);
@@ -123,7 +123,7 @@ Json document(const Source& source) {
   if (!best_evaluation(source).empty()) root["best"] = best_evaluation(source);
   for (const auto& [name, value] : source.attributes("/extra")) root["extra"][escaped(name)] = json_of(value);
   const auto add = [&root](const char* list, const auto& totals) {
-    root[list] = Json::array();
+    root[list] = OrderedJson::array();
     for (const auto& [name, total] : totals) {
       root[list].push_back(
           {{"name", escaped(name)}, {"arrays", total.arrays}, {"elements", total.elements}, {"bytes", total.bytes}});
@@ -137,12 +137,12 @@ Json document(const Source& source) {
 }  // namespace
 
 Exit info(const Request& request) {
-  const Source source = open_source(request.paths[0]);
+  const InspectedFile source = open_source(request.paths[0]);
   if (request.wants_json()) {
     print(document(source));
     return Exit::ok;
   }
-  Table facts({Align::left, Align::left});
+  TextTable facts({Align::left, Align::left});
   facts.add({"file", escaped(source.path())});
   facts.add({"kind", source.kind()});
   facts.add({"size", exact_bytes(source.file_bytes())});
@@ -158,7 +158,7 @@ Exit info(const Request& request) {
     facts.add({source.is_own() ? "parameters" : "elements",
                fmt::format("{} {} in {} arrays", total.elements, dtype, total.arrays)});
   }
-  Table groups({Align::left, Align::right, Align::right});
+  TextTable groups({Align::left, Align::right, Align::right});
   for (const auto& [name, total] : totals_by_group(source)) {
     groups.add({escaped(name), fmt::format("{} arrays", total.arrays), human_bytes(total.bytes)});
   }

@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "checkpoints/store/checkpoint_index.hpp"
-#include "ckpt/commands.hpp"
-#include "ckpt/listing.hpp"
-#include "ckpt/locate.hpp"
-#include "ckpt/text.hpp"
-#include "core/text_stream.hpp"
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/locate.hpp"
+#include "ckpt/reading/text.hpp"
+#include "core/text/text_stream.hpp"
 
 namespace lockstep::ckpt {
 
@@ -31,18 +31,18 @@ struct Node {
   bool is_here = true;                ///< else it is listed in another file
 };
 
-std::string attribute(const Source& source, const std::string& name) {
+std::string attribute(const InspectedFile& source, const std::string& name) {
   const auto& attributes = source.attributes("/");
   const auto found = attributes.find(name);
   return found == attributes.end() ? "" : attribute_text(found->second);
 }
 
 /// The ancestors that a checkpoint states, oldest first: lines of "step 40 digest 0123... ranks 2".
-std::vector<Node> ancestors_of(const Source& source) {
+std::vector<Node> ancestors_of(const InspectedFile& source) {
   std::vector<Node> nodes;
   const auto& arrays = source.arrays();
   const auto info =
-      std::find_if(arrays.begin(), arrays.end(), [](const ArrayInfo& array) { return array.path == kLineagePath; });
+      std::find_if(arrays.begin(), arrays.end(), [](const FileArray& array) { return array.path == kLineagePath; });
   if (info == arrays.end()) return nodes;
   TextReader lines(checkpoints::text_of(source.read(*info)));
   for (std::string line; std::getline(lines, line);) {
@@ -64,7 +64,7 @@ Node node_of(const std::string& name, std::int64_t step, const std::string& path
   Node node{.name = name, .step = step};
   const checkpoints::CheckpointIndex index =
       checkpoints::read_checkpoint_index(path);  // says it where it is no checkpoint
-  const Source source = Source::open(path);
+  const InspectedFile source = InspectedFile::open(path);
   node.step = index.step;
   node.id = index.digest;
   node.run = attribute(source, "run_id");
@@ -149,11 +149,11 @@ Exit lineage(const Request& request) {
   const std::string place = one.empty() ? checkpoint_folder(request.paths[0]) : one;
   std::vector<Node> nodes = one.empty() ? nodes_of_folder(place) : nodes_of_checkpoint(place);
   connect(nodes);
-  Json root = {{one.empty() ? "directory" : "file", escaped(place)}, {"checkpoints", Json::array()}};
-  Table table({Align::left, Align::left, Align::left});
+  OrderedJson root = {{one.empty() ? "directory" : "file", escaped(place)}, {"checkpoints", OrderedJson::array()}};
+  TextTable table({Align::left, Align::left, Align::left});
   for (const Node& node : nodes) {
-    Json row = {{"step", node.step}, {"digest", node.id}, {"parent_digest", node.parent}};
-    row["parent_step"] = node.from ? Json(nodes[*node.from].step) : Json(nullptr);
+    OrderedJson row = {{"step", node.step}, {"digest", node.id}, {"parent_digest", node.parent}};
+    row["parent_step"] = node.from ? OrderedJson(nodes[*node.from].step) : OrderedJson(nullptr);
     row["is_stored"] = node.is_stored;
     row["is_here"] = node.is_here;
     if (!node.run.empty()) row["run_id"] = node.run;

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
 
-#include "ckpt/commands.hpp"
-#include "ckpt/listing.hpp"
-#include "ckpt/text.hpp"
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/text.hpp"
 
 namespace lockstep::ckpt {
 
 Exit list(const Request& request) {
-  const Source source = open_source(request.paths[0]);
+  const InspectedFile source = open_source(request.paths[0]);
   const auto arrays = select(source, request);
   const std::size_t shown = std::min(arrays.size(), limit_of(request, arrays.size()));
   std::uint64_t total = 0;
-  for (const ArrayInfo* array : arrays) total += array->alias_of.empty() ? array->nbytes : 0;
+  for (const FileArray* array : arrays) total += array->alias_of.empty() ? array->nbytes : 0;
   if (request.wants_json()) {
-    Json root = {{"file", escaped(source.path())}, {"count", arrays.size()}, {"bytes", total}};
-    root["arrays"] = Json::array();
+    OrderedJson root = {{"file", escaped(source.path())}, {"count", arrays.size()}, {"bytes", total}};
+    root["arrays"] = OrderedJson::array();
     for (std::size_t i = 0; i < shown; ++i) root["arrays"].push_back(json_of(*arrays[i]));
     print(root);
     return Exit::ok;
   }
-  Table table({Align::left, Align::left, Align::left, Align::right, Align::right});
+  TextTable table({Align::left, Align::left, Align::left, Align::right, Align::right});
   for (std::size_t i = 0; i < shown; ++i) {
-    const ArrayInfo& array = *arrays[i];
+    const FileArray& array = *arrays[i];
     const double share = total == 0 ? 0.0 : 100.0 * static_cast<double>(array.nbytes) / static_cast<double>(total);
     const std::string name = escaped(array.path) + (array.alias_of.empty() ? "" : " = " + escaped(array.alias_of));
     table.add({name, std::string(name_of(array.dtype)), shape_text(array.shape), human_bytes(array.nbytes),

@@ -12,11 +12,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ckpt/commands.hpp"
-#include "ckpt/listing.hpp"
-#include "ckpt/text.hpp"
-#include "core/processor_level.hpp"
-#include "core/standard_streams.hpp"
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/text.hpp"
+#include "core/numbers/processor_level.hpp"
+#include "core/system/standard_streams.hpp"
+#include "core/system/version.hpp"
+#include "core/text/table.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::ckpt {
 
@@ -41,8 +44,9 @@ Environment variables
 )";
 
 std::string overview() {
-  Table table({Align::left, Align::left, Align::left});
-  for (const Command& command : commands()) table.add({"  " + command.name, command.words, command.help});
+  TextTable table({Align::left, Align::left, Align::left});
+  for (const CkptCommand& command : commands())
+    table.add({"  " + command.name, joined(command.words, " "), command.help});
   return "Usage: ckpt COMMAND FILE... [--option]...\n\nInspects checkpoints. Only `prune --yes` changes "
          "files.\n\nCommands (ckpt COMMAND --help prints the options)\n" +
          table.text() +
@@ -51,30 +55,26 @@ std::string overview() {
          kEnvironment + kExitCodes;
 }
 
-std::vector<OptionSpec> options_of(const Command& command) {
-  std::vector<OptionSpec> options = command.options;
+std::vector<CommandOption> options_of(const CkptCommand& command) {
+  std::vector<CommandOption> options = command.options;
   options.insert(options.end(), common_options().begin(), common_options().end());
   return options;
 }
 
-std::string help_of(const Command& command) {
-  Table table({Align::left, Align::left});
-  for (const OptionSpec& option : options_of(command)) {
-    table.add({"  --" + option.name + (option.argument.empty() ? "" : " " + option.argument), option.help});
+std::string help_of(const CkptCommand& command) {
+  TextTable table({Align::left, Align::left});
+  for (const CommandOption& option : options_of(command)) {
+    table.add({"  --" + option.name + (option.value.empty() ? "" : " " + option.value), option.help});
   }
-  return "Usage: ckpt " + command.name + " " + command.words + " [--option]...\n\n" + command.help + "\n\nOptions\n" +
-         table.text() + kExitCodes;
+  return "Usage: ckpt " + command.name + " " + joined(command.words, " ") + " [--option]...\n\n" + command.help +
+         "\n\nOptions\n" + table.text() + kExitCodes;
 }
 
-const Command& command_of(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Command& command : commands()) {
+const CkptCommand& command_of(const std::string& name) {
+  for (const CkptCommand& command : commands()) {
     if (command.name == name) return command;
-    names.push_back(command.name);
   }
-  const std::string near = nearest_name(name, names);
-  throw usage_error(fmt::format("command '{}' is unknown; choose one of: {}{}", escaped(name), fmt::join(names, ", "),
-                                near.empty() ? "" : " (did you mean '" + near + "'?)"));
+  throw usage_error(unknown_command(escaped(name), names_of(commands())));
 }
 
 Exit dispatch(const std::vector<std::string>& words) {
@@ -85,18 +85,17 @@ Exit dispatch(const std::vector<std::string>& words) {
     return Exit::ok;
   }
   if (words[0] == "--version") {
-    print(std::string("ckpt ") + LOCKSTEP_VERSION + "\nprocessor_level " + std::string(name_of(processor_level())) +
-          "\n");
+    print("ckpt " + version() + "\nprocessor_level " + std::string(name_of(processor_level())) + "\n");
     return Exit::ok;
   }
-  const Command& command = command_of(words[0]);
+  const CkptCommand& command = command_of(words[0]);
   const Request request = parse({words.begin() + 1, words.end()}, options_of(command));
   if (request.has("help")) {
     print(help_of(command));
     return Exit::ok;
   }
-  if (request.paths.size() < command.min || request.paths.size() > command.max) {
-    throw usage_error("usage: ckpt " + command.name + " " + command.words);
+  if (request.paths.size() < command.min_words() || request.paths.size() > command.max_words()) {
+    throw usage_error("usage: ckpt " + command.name + " " + joined(command.words, " "));
   }
   return command.run(request);
 }
@@ -109,8 +108,7 @@ Exit run_here(const std::vector<std::string>& words) {
   } catch (const std::exception& error) {
     const std::string name = words.empty() ? "" : " " + escaped(words[0]);
     const bool is_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-    const bool is_safe =
-        dynamic_cast<const Failure*>(&error) != nullptr;  // what it names was escaped where it was made
+    const bool is_safe = dynamic_cast<const Failure*>(&error) != nullptr;  // its text was escaped where it was made
     const std::string message = is_memory ? "not enough memory" : is_safe ? error.what() : escaped(error.what());
     fmt::print(stderr, "ckpt{}: {}\n", exit_code_of(error) == Exit::usage ? "" : name, message);
     return exit_code_of(error);

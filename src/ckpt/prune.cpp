@@ -9,10 +9,10 @@
 #include "checkpoints/store/lease.hpp"
 #include "checkpoints/store/retention.hpp"
 #include "checkpoints/store/store.hpp"
-#include "ckpt/commands.hpp"
-#include "ckpt/listing.hpp"
-#include "ckpt/locate.hpp"
-#include "ckpt/text.hpp"
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/locate.hpp"
+#include "ckpt/reading/text.hpp"
 
 namespace lockstep::ckpt {
 
@@ -53,8 +53,9 @@ void prune_now(const std::string& directory, const checkpoints::RetentionRule& r
 Exit prune(const Request& request) {
   const std::string directory = checkpoint_folder(request.paths[0]);
   const std::int64_t keep = request.integer("keep", 3, 1);
-  Json root = {{"directory", escaped(directory)}, {"deleted", request.has("yes")}, {"checkpoints", Json::array()}};
-  Table table({Align::left, Align::left, Align::right, Align::left});
+  OrderedJson root = {
+      {"directory", escaped(directory)}, {"deleted", request.has("yes")}, {"checkpoints", OrderedJson::array()}};
+  TextTable table({Align::left, Align::left, Align::right, Align::left});
   std::uint64_t freed = 0;
   const checkpoints::RetentionRule rule{.keep_last = keep, .best_steps = best_steps(directory)};
   for (const auto& verdict : checkpoints::plan_retention(directory, rule)) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
 
-#include "ckpt/commands.hpp"
-#include "ckpt/compare.hpp"
-#include "ckpt/listing.hpp"
-#include "ckpt/locate.hpp"
-#include "ckpt/slice.hpp"
-#include "ckpt/text.hpp"
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/compare.hpp"
+#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/locate.hpp"
+#include "ckpt/reading/slice.hpp"
+#include "ckpt/reading/text.hpp"
 
 namespace lockstep::ckpt {
 
@@ -20,11 +20,11 @@ std::string value_text(const std::string& title, const std::vector<std::string>&
                        const std::vector<std::int64_t>& shape, std::int64_t all) {
   const auto row = static_cast<std::size_t>(shape.empty() ? 1 : std::max<std::int64_t>(shape.back(), 1));
   const std::size_t columns = std::min<std::size_t>(row, 16);
-  Table table(std::vector<Align>(columns, Align::right));
+  TextTable table(std::vector<Align>(columns, Align::right));
   std::string text = title + "\n";
   const auto flush = [&] {
     text += table.text();
-    table = Table(std::vector<Align>(columns, Align::right));
+    table = TextTable(std::vector<Align>(columns, Align::right));
   };
   for (std::size_t begin = 0; begin < values.size(); begin += row) {
     const bool is_new_matrix =
@@ -44,9 +44,10 @@ std::string value_text(const std::string& title, const std::vector<std::string>&
   return text + rest_text(values.size(), static_cast<std::size_t>(all));
 }
 
-Exit show_group(const Source& source, const std::string& group, const Request& request) {
-  Json root = {{"file", escaped(source.path())}, {"group", escaped(group)}, {"attributes", Json::object()}};
-  Table table({Align::left, Align::left});
+Exit show_group(const InspectedFile& source, const std::string& group, const Request& request) {
+  OrderedJson root = {
+      {"file", escaped(source.path())}, {"group", escaped(group)}, {"attributes", OrderedJson::object()}};
+  TextTable table({Align::left, Align::left});
   for (const auto& [name, value] : source.attributes(group)) {
     root["attributes"][escaped(name)] = json_of(value);
     table.add({escaped(name), attribute_text(value)});
@@ -72,13 +73,13 @@ Exit show_document(const Array& array, const Request& request) {
   if (array.dtype != DType::uint8) throw usage_error("--text is for arrays of uint8");
   const std::string text = checkpoints::text_of(array);
   if (text.size() > kTextBytes) throw usage_error("--text: the array has more than 1 MiB");
-  request.wants_json() ? print(Json{{"text", document_text(text)}}) : print(document_text(text));
+  request.wants_json() ? print(OrderedJson{{"text", document_text(text)}}) : print(document_text(text));
   return Exit::ok;
 }
 
-Json value_json(const Array& array, std::int64_t index, const NumberFormat& format) {
+OrderedJson value_json(const Array& array, std::int64_t index, const NumberFormat& format) {
   if (format.is_hex || is_complex(array.dtype)) return element_text(array, index, format);
-  return with_numbers(array, [&](auto load, std::int64_t) -> Json {
+  return with_numbers(array, [&](auto load, std::int64_t) -> OrderedJson {
     const auto value = load(index);
     if constexpr (std::is_floating_point_v<decltype(load(0))>) return json_of(static_cast<double>(value));
     if (array.dtype == DType::boolean) return value != 0;
@@ -94,14 +95,14 @@ Exit show(const Request& request) {
     const Located located = locate(request.paths.size() == 2 ? request.paths[0] : last.name);
     const std::string group = request.paths.size() == 2 ? last.name : located.inside.empty() ? "/" : located.inside;
     if (group.starts_with('/')) {
-      const Source source = Source::open(located.file);
+      const InspectedFile source = InspectedFile::open(located.file);
       if (source.has_group(group)) return show_group(source, group, request);
     }
   }
-  const NamedArray named = open_array(request.paths);
+  const ArrayArgument named = open_array(request.paths);
   const Array array = named.source.read(*named.info);
   if (request.has("text")) return show_document(array, request);
-  const Slice slice = parse_slice(named.slice, array.shape);
+  const ArraySlice slice = parse_slice(named.slice, array.shape);
   const std::vector<std::int64_t> shape = shape_of(slice);
   const std::int64_t all = element_count(shape);
   const auto limit = static_cast<std::int64_t>(limit_of(request, request.wants_json() ? SIZE_MAX / 2 : kElements));
@@ -109,9 +110,9 @@ Exit show(const Request& request) {
                             request.has("hex")};
   const auto elements = elements_of(slice, array.shape, limit);
   if (request.wants_json()) {
-    Json root = json_of(*named.info);
+    OrderedJson root = json_of(*named.info);
     root["slice_shape"] = shape;
-    root["values"] = Json::array();
+    root["values"] = OrderedJson::array();
     for (const std::int64_t element : elements) root["values"].push_back(value_json(array, element, format));
     print(root);
     return Exit::ok;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
 
-#include "ckpt/commands.hpp"
-#include "ckpt/histogram.hpp"
-#include "ckpt/listing.hpp"
-#include "ckpt/text.hpp"
-#include "ckpt/values.hpp"
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/histogram.hpp"
+#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/text.hpp"
+#include "ckpt/reading/values.hpp"
 
 namespace lockstep::ckpt {
 
@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kBarWidth = 48;
 
-/// What deserves a look, or "".
-std::string remarks(const ArrayInfo& info, const Statistics& found) {
+/// Remarks that deserve a look, or "".
+std::string remarks(const FileArray& info, const Statistics& found) {
   std::string text;
   const auto add = [&text](const std::string& remark) { text += (text.empty() ? "" : ", ") + remark; };
   const std::int64_t count = element_count(info.shape) * (is_complex(info.dtype) ? 2 : 1);
@@ -26,8 +26,8 @@ std::string remarks(const ArrayInfo& info, const Statistics& found) {
   return text;
 }
 
-Json json_of_row(const ArrayInfo& info, const Statistics& found) {
-  Json row = json_of(info);
+OrderedJson json_of_row(const FileArray& info, const Statistics& found) {
+  OrderedJson row = json_of(info);
   row["min"] = json_of(found.min);
   row["max"] = json_of(found.max);
   row["mean"] = json_of(found.mean);
@@ -44,15 +44,15 @@ Json json_of_row(const ArrayInfo& info, const Statistics& found) {
 }  // namespace
 
 Exit stat(const Request& request) {
-  const Source source = open_source(request.paths[0]);
+  const InspectedFile source = open_source(request.paths[0]);
   const auto arrays = select(source, request);
   const std::size_t shown = std::min(arrays.size(), limit_of(request, arrays.size()));
-  Json root = {{"file", escaped(source.path())}, {"arrays", Json::array()}};
-  Table table({Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right,
-               Align::right, Align::right, Align::left});
+  OrderedJson root = {{"file", escaped(source.path())}, {"arrays", OrderedJson::array()}};
+  TextTable table({Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right,
+                   Align::right, Align::right, Align::left});
   table.add({"array", "min", "max", "mean", "std", "rms", "zeros", "NaN", "inf", ""});
   for (std::size_t i = 0; i < shown; ++i) {
-    const ArrayInfo& info = *arrays[i];
+    const FileArray& info = *arrays[i];
     const Statistics found = request.has("recompute") ? statistics_of(source.read(info)) : source.statistics(info);
     root["arrays"].push_back(json_of_row(info, found));
     table.add({escaped(info.path), number_text(found.min), number_text(found.max), number_text(found.mean),
@@ -64,11 +64,11 @@ Exit stat(const Request& request) {
 }
 
 Exit hist(const Request& request) {
-  const NamedArray named = open_array(request.paths);
+  const ArrayArgument named = open_array(request.paths);
   const auto bins = static_cast<std::size_t>(std::min<std::int64_t>(request.integer("bins", 20, 1), 10000));
-  const Histogram found = histogram_of(named.source.read(*named.info), bins);
+  const BinCounts found = histogram_of(named.source.read(*named.info), bins);
   if (request.wants_json()) {
-    Json root = json_of(*named.info);
+    OrderedJson root = json_of(*named.info);
     root["low"] = json_of(found.low);
     root["high"] = json_of(found.high);
     root["counts"] = found.counts;
@@ -78,7 +78,7 @@ Exit hist(const Request& request) {
     return Exit::ok;
   }
   const std::int64_t max = std::max<std::int64_t>(1, *std::max_element(found.counts.begin(), found.counts.end()));
-  Table table({Align::right, Align::left, Align::right, Align::right, Align::left});
+  TextTable table({Align::right, Align::left, Align::right, Align::right, Align::left});
   for (std::size_t i = 0; i < bins; ++i) {
     const auto width = static_cast<std::size_t>((found.counts[i] * kBarWidth + max - 1) / max);
     table.add({number_text(found.edge(i)), "to", number_text(found.edge(i + 1)), std::to_string(found.counts[i]),

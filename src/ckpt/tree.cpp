@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <map>
 
-#include "ckpt/commands.hpp"
-#include "ckpt/listing.hpp"
-#include "ckpt/text.hpp"
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/text.hpp"
 
 namespace lockstep::ckpt {
 
@@ -15,11 +15,11 @@ namespace {
 /// A group, a module in a dotted name, or an array at the end of one.
 struct TreeNode {
   std::string name;
-  const ArrayInfo* array = nullptr;
+  const FileArray* array = nullptr;
   std::vector<TreeNode> children = {};
   std::uint64_t bytes = 0;
 
-  std::map<std::string, std::size_t> places = {};  ///< of the children, by name; good until they are folded
+  std::map<std::string, std::size_t> places = {};  ///< places of the children, by name; good until they are folded
 
   TreeNode& child(const std::string& wanted) {
     const auto [place, is_new] = places.emplace(wanted, children.size());
@@ -40,7 +40,7 @@ std::vector<std::string> words_of(const std::string& path) {
   return words;
 }
 
-void add(TreeNode& root, const ArrayInfo& array) {
+void add(TreeNode& root, const FileArray& array) {
   TreeNode* node = &root;
   root.bytes += array.nbytes;
   for (const std::string& word : words_of(array.path)) {
@@ -80,7 +80,7 @@ void fold(TreeNode& node) {
   node.children = std::move(kept);
 }
 
-void add_rows(const TreeNode& node, std::size_t depth, Table& table) {
+void add_rows(const TreeNode& node, std::size_t depth, TextTable& table) {
   for (const TreeNode& child : node.children) {
     const std::string type =
         child.array == nullptr ? "" : std::string(name_of(child.array->dtype)) + " " + shape_text(child.array->shape);
@@ -89,13 +89,13 @@ void add_rows(const TreeNode& node, std::size_t depth, Table& table) {
   }
 }
 
-Json json_of(const TreeNode& node) {
-  Json row = {{"name", escaped(node.name)}, {"bytes", node.bytes}};
+OrderedJson json_of(const TreeNode& node) {
+  OrderedJson row = {{"name", escaped(node.name)}, {"bytes", node.bytes}};
   if (node.array != nullptr) {
     row["dtype"] = name_of(node.array->dtype);
     row["shape"] = node.array->shape;
   }
-  if (!node.children.empty()) row["children"] = Json::array();
+  if (!node.children.empty()) row["children"] = OrderedJson::array();
   for (const TreeNode& child : node.children) row["children"].push_back(json_of(child));
   return row;
 }
@@ -103,7 +103,7 @@ Json json_of(const TreeNode& node) {
 }  // namespace
 
 Exit tree(const Request& request) {
-  const Source source = open_source(request.paths[0]);
+  const InspectedFile source = open_source(request.paths[0]);
   const auto arrays = select(source, request);
   const std::size_t shown = std::min(arrays.size(), limit_of(request, arrays.size()));
   TreeNode root{.name = "/"};
@@ -113,7 +113,7 @@ Exit tree(const Request& request) {
     print(json_of(root));
     return Exit::ok;
   }
-  Table table({Align::left, Align::left, Align::right});
+  TextTable table({Align::left, Align::left, Align::right});
   add_rows(root, 0, table);
   print(table.text() + rest_text(shown, arrays.size()));
   return Exit::ok;

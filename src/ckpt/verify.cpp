@@ -3,30 +3,30 @@
 
 #include "checkpoints/store/finite.hpp"
 #include "checkpoints/store/store.hpp"
-#include "ckpt/commands.hpp"
-#include "ckpt/listing.hpp"
-#include "ckpt/locate.hpp"
-#include "ckpt/text.hpp"
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/locate.hpp"
+#include "ckpt/reading/text.hpp"
 
 namespace lockstep::ckpt {
 
 namespace {
 
-struct Verdict {
+struct VerifyResult {
   std::string file;
   Exit code = Exit::ok;
-  std::string words = {};  ///< what was checked, or what is wrong
+  std::string words = {};  ///< words: what was checked, or what is wrong
 };
 
-/// Without the file's name, which a message begins with.
+/// The message without the file's name, which a message begins with.
 std::string message_without(const std::string& file, const std::string& message) {
   return message.starts_with(file + ": ") ? message.substr(file.size() + 2) : message;
 }
 
-Verdict check(const std::string& file) {
-  Verdict verdict{.file = file};
+VerifyResult check(const std::string& file) {
+  VerifyResult verdict{.file = file};
   try {
-    const Source source = Source::open(file);
+    const InspectedFile source = InspectedFile::open(file);
     if (source.is_own()) checkpoints::verify(file);
     verdict.words = fmt::format("complete: {} arrays, {}", source.arrays().size(), exact_bytes(source.file_bytes()));
     if (!source.is_own()) return verdict;
@@ -63,10 +63,10 @@ std::vector<std::string> files_of(const Request& request) {
 
 Exit verify(const Request& request) {
   Exit worst = Exit::ok;
-  Json root = {{"files", Json::array()}};
-  Table table({Align::left, Align::left, Align::left});
+  OrderedJson root = {{"files", OrderedJson::array()}};
+  TextTable table({Align::left, Align::left, Align::left});
   for (const std::string& file : files_of(request)) {
-    const Verdict verdict = check(file);
+    const VerifyResult verdict = check(file);
     if (worst == Exit::ok) worst = verdict.code;
     root["files"].push_back({{"file", escaped(file)},
                              {"ok", verdict.code == Exit::ok},

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "core/home_path.hpp"
-#include "core/text.hpp"
+#include "core/system/home_path.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::config {
 
@@ -45,6 +45,16 @@ std::map<std::string, std::string> new_names_of(const KeySpecs& specs) {
     }
   }
   return new_names;
+}
+
+/// Whether a text is the former setting of its key, and not a key or a row of today with the same name.
+bool is_former(const FormerSetting& former, const std::string& text, const KeySpecs& specs) {
+  const auto key =
+      std::find_if(specs.begin(), specs.end(), [&](const KeySpec& spec) { return spec.name == former.key; });
+  if (former.word.empty()) return key == specs.end();
+  if (key == specs.end() || split_list(text, ',').front() != former.word) return false;
+  return std::none_of(key->parts.begin(), key->parts.end(),
+                      [&](const KeySpec& row) { return row.name == former.word; });
 }
 
 void check_default(const KeySpec& spec) {
@@ -100,6 +110,7 @@ const KeyValue& Config::value(const std::string& name) const {
 }
 
 void Config::set(const std::string& name, const std::string& text, const std::string& origin) {
+  refuse_former(name, text, origin);
   Section& section = section_holding(name, origin);
   const KeyType type = section.values().at(key_of(name)).spec.type;
   const bool is_text = type == KeyType::text || type == KeyType::texts;
@@ -108,16 +119,35 @@ void Config::set(const std::string& name, const std::string& text, const std::st
   section.set(key_of(name), value, origin);
 }
 
-void Config::refuse_old_name(const std::string& name, const std::string& origin) const {
-  const auto found = new_names_.find(name);
-  if (found == new_names_.end()) return;
-  throw ConfigError(origin + ": key '" + name + "' was renamed to '" + found->second + "'");
+std::optional<Config::Replacement> Config::replacement_of(const std::string& name, const std::string& text) const {
+  for (const KeySpec& key : specs_) {
+    for (const FormerSetting& former : key.replaces) {
+      if (former.key == name && is_former(former, text, specs_)) return Replacement{&former, &key};
+    }
+  }
+  return std::nullopt;
+}
+
+std::string Config::translated(const Replacement& replacement, const std::string& text) const {
+  const std::string& name = replacement.key->name;
+  const bool is_default = section(section_of(name)).is_default(key_of(name));
+  return replacement.former->translate(text, is_default ? "" : value(name).texts.front());
+}
+
+void Config::refuse_former(const std::string& name, const std::string& text, const std::string& origin) const {
+  if (const auto found = new_names_.find(name); found != new_names_.end()) {
+    throw ConfigError(origin + ": key '" + name + "' was renamed to '" + found->second + "'");
+  }
+  const auto replacement = replacement_of(name, text);
+  if (!replacement) return;
+  const std::string value = translated(*replacement, text);
+  throw ConfigError(origin + ": " + name + "=" + text + " was replaced by " + replacement->key->name +
+                    (value.empty() ? "; " + replacement->former->hint : "=" + value));
 }
 
 Section& Config::section_holding(const std::string& name, const std::string& origin) {
   const auto found = sections_.find(section_of(name));
   if (found != sections_.end() && found->second.has(key_of(name))) return found->second;
-  refuse_old_name(name, origin);
   const std::string likely = likely_name(name, specs_);
   throw ConfigError(
       origin + ": key '" + name + "' is unknown; " +

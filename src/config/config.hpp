@@ -5,6 +5,7 @@
 #include <lockstep/core/section.hpp>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@
 /// between quotes is taken as it is; two quotes stand for one. Values have no control characters.
 namespace lockstep::config {
 
-/// The treatment of former names of keys (KeySpec::old_names).
+/// The treatment of former names of keys (KeySpec::old_names) and of former settings (KeySpec::replaces).
 enum class OldNames {
   refused,     ///< ConfigError with the new name: for what users write
   translated,  ///< it sets the key that has the new name: for what an earlier version stored
@@ -35,11 +36,11 @@ class Config {
   const std::map<std::string, Section>& sections() const noexcept { return sections_; }
   /// Every key once, in the order of declaration.
   const KeySpecs& specs() const noexcept { return specs_; }
-  const KeyValue& value(const std::string& name) const;  ///< by full name; std::logic_error if never declared
+  const KeyValue& value(const std::string& name) const;  ///< full name; std::logic_error if never declared
 
   /// Sets a key by its full name; the latest value wins, and a repeatable key collects the values of one origin.
   /// @param origin  "command line", "file.ini:12", "derived", ...: what messages and tables name as the source
-  /// @throws ConfigError  unknown key (with the nearest name), an old name, or a value that does not fit
+  /// @throws ConfigError  unknown key (with the nearest name), former name or setting, or a value that does not fit
   void set(const std::string& name, const std::string& text, const std::string& origin);
   /// Sets what the INI file says; each value's origin is "path:line".
   /// @throws ConfigError  unreadable file, malformed line, unknown section or key, or a value that does not fit
@@ -48,8 +49,8 @@ class Config {
   /// @param source  what messages call the text
   void read_ini(const std::string& text, const std::string& source, OldNames old_names = OldNames::refused);
 
-  /// @throws ConfigError  `name` is an old name of a key; the message has the new one
-  void refuse_old_name(const std::string& name, const std::string& origin) const;
+  /// @throws ConfigError  `name` is an old name of a key, or with `text` a former setting; the message has the new one
+  void refuse_former(const std::string& name, const std::string& text, const std::string& origin) const;
 
   /// Every key and value as an INI file, which read_file reads back to the same values; origins stand in comments.
   std::string to_ini() const;
@@ -59,11 +60,18 @@ class Config {
   std::string explain() const;
 
  private:
+  /// A former setting and the key that replaces it.
+  struct Replacement {
+    const FormerSetting* former;
+    const KeySpec* key;
+  };
+  std::optional<Replacement> replacement_of(const std::string& name, const std::string& text) const;
+  std::string translated(const Replacement& replacement, const std::string& text) const;
   Section& section_holding(const std::string& name, const std::string& origin);
 
   KeySpecs specs_;
   std::map<std::string, Section> sections_;
-  std::map<std::string, std::string> new_names_;  // by old name
+  std::map<std::string, std::string> new_names_;  // new names by old name
 };
 
 /// "optim" of "optim.lr", "" of "resume".

@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "config/config.hpp"
-#include "config/invocation.hpp"
-#include "core/text.hpp"
-#include "core/text_stream.hpp"
+#include "core/text/text.hpp"
+#include "core/text/text_stream.hpp"
 
 namespace lockstep::config {
 
@@ -71,11 +70,11 @@ Rows key_rows(const KeySpecs& specs) {
 /// Inside a text that holds options, commas separate these.
 std::string with_slashes(std::string help) {
   const std::string commas = "separated by commas";
-  const std::size_t at = help.find(commas);
-  return at == std::string::npos ? help : help.replace(at, commas.size(), "separated by slashes");
+  const std::size_t position = help.find(commas);
+  return position == std::string::npos ? help : help.replace(position, commas.size(), "separated by slashes");
 }
 
-/// What may stand in the text of a key that holds options of its own.
+/// The options that may stand in the text of a key that holds options of its own.
 std::string describe_parts(const KeySpec& key) {
   std::string text;
   for (const KeySpec& part : key.parts) {
@@ -96,17 +95,20 @@ KeySpecs specs_of(const std::string& section, const KeySpecs& specs) {
   return chosen;
 }
 
-std::string line_for(const std::string& section, const SectionHelp& sections) {
-  const auto found = sections.find(section);
-  return found == sections.end() ? "" : found->second;
+std::string title_of(const std::string& section, const KeySpecs& specs) {
+  const auto found = std::find_if(specs.begin(), specs.end(), [&section](const KeySpec& spec) {
+    return section_of(spec.name) == section && !spec.section_title.empty();
+  });
+  return found == specs.end() ? "" : found->section_title;
 }
 
-Rows options() {
+Rows options(const std::vector<CommandSpec>& commands) {
   Rows rows = {{"--config FILE", "Read keys from an INI file. May be repeated; later files override earlier ones"},
                {"--section.key=value", "Set a key. Overrides the files"}};
-  for (const Command& command : commands()) {
-    for (const Switch& of : command.switches) {
-      rows.emplace_back("--" + of.name + (of.value.empty() ? "" : " " + of.value), command.name + ": " + of.help);
+  for (const CommandSpec& command : commands) {
+    for (const CommandOption& option : command.options) {
+      rows.emplace_back("--" + option.name + (option.value.empty() ? "" : " " + option.value),
+                        command.name + ": " + option.help);
     }
   }
   rows.emplace_back("--help[=SECTION]", "Print this page, or the keys of a section");
@@ -154,15 +156,15 @@ Examples
 
 }  // namespace
 
-std::string overview_help(const KeySpecs& specs, const SectionHelp& sections) {
+std::string overview_help(const KeySpecs& specs, const std::vector<CommandSpec>& commands) {
   const KeySpecs known = Config(specs).specs();
   Rows command_rows;
-  for (const Command& command : commands()) command_rows.emplace_back(command.name, command.help);
+  for (const CommandSpec& command : commands) command_rows.emplace_back(command.name, command.help);
   Rows section_rows;
-  for (const std::string& name : section_names(known)) section_rows.emplace_back(name, line_for(name, sections));
+  for (const std::string& name : section_names(known)) section_rows.emplace_back(name, title_of(name, known));
   std::string text = "Usage: trainer [COMMAND] [--config FILE]... [--section.key=value]...\n";
   text += paragraph("Commands", command_rows);
-  text += paragraph("Options", options());
+  text += paragraph("Options", options(commands));
   text += paragraph("Sections (--help=SECTION lists the keys)", section_rows);
   const KeySpecs top = specs_of("", known);
   if (!top.empty()) text += paragraph("Keys without a section", key_rows(top));
@@ -171,7 +173,7 @@ std::string overview_help(const KeySpecs& specs, const SectionHelp& sections) {
   return text + kExamples;
 }
 
-std::string section_help(const std::string& section, const KeySpecs& specs, const SectionHelp& sections) {
+std::string section_help(const std::string& section, const KeySpecs& specs) {
   const KeySpecs known = Config(specs).specs();
   const KeySpecs chosen = specs_of(section, known);
   if (section.empty() || chosen.empty()) {
@@ -180,8 +182,8 @@ std::string section_help(const std::string& section, const KeySpecs& specs, cons
     throw ConfigError("--help=" + section + ": the section is unknown; choose one of: " + joined(names) +
                       (near.empty() ? "" : " (did you mean '" + near + "'?)"));
   }
-  const std::string line = line_for(section, sections);
-  std::string text = paragraph("[" + section + "]" + (line.empty() ? "" : " " + line), key_rows(chosen)).substr(1);
+  const std::string title = title_of(section, known);
+  std::string text = paragraph("[" + section + "]" + (title.empty() ? "" : " " + title), key_rows(chosen)).substr(1);
   for (const KeySpec& key : chosen) text += describe_parts(key);
   return text;
 }

@@ -9,9 +9,9 @@
 #include <optional>
 
 #include "config/config.hpp"
-#include "core/plain_text.hpp"
-#include "core/text.hpp"
-#include "core/text_stream.hpp"
+#include "core/text/plain_text.hpp"
+#include "core/text/text.hpp"
+#include "core/text/text_stream.hpp"
 
 namespace lockstep::config {
 
@@ -77,8 +77,13 @@ void check_section(const std::string& name, const KeySpecs& specs, const std::ma
 }
 
 struct Setting {
-  std::string name;  ///< with the section
+  std::string name;  ///< includes the section
   std::string value;
+};
+
+struct FormerLine {
+  Setting setting;
+  std::string origin;
 };
 
 /// @param line  without blanks around it
@@ -101,6 +106,7 @@ void Config::read_file(const std::string& path) { read_ini(read_text_file(path),
 void Config::read_ini(const std::string& text, const std::string& source, OldNames old_names) {
   TextReader lines(text);
   std::map<std::string, std::string> first_origins;  // one origin for all lines of a repeatable key
+  std::vector<FormerLine> former_lines;
   std::string section;
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -113,11 +119,22 @@ void Config::read_ini(const std::string& text, const std::string& source, OldNam
       continue;
     }
     const Setting setting = parse_line(section, trimmed(line), origin);
+    if (old_names == OldNames::translated && replacement_of(setting.name, setting.value)) {
+      former_lines.push_back({setting, origin});
+      continue;
+    }
     const auto renamed = new_names_.find(setting.name);
     const bool is_translated = old_names == OldNames::translated && renamed != new_names_.end();
     const std::string& name = is_translated ? renamed->second : setting.name;
+    refuse_former(name, setting.value, origin);
     const bool is_repeatable = section_holding(name, origin).values().at(key_of(name)).spec.type == KeyType::texts;
     set(name, setting.value, is_repeatable ? first_origins.try_emplace(name, origin).first->second : origin);
+  }
+  // Last, because the new key can be there, too, with the value that it had beside the former setting.
+  for (const auto& [setting, origin] : former_lines) {
+    const auto replacement = replacement_of(setting.name, setting.value);
+    const std::string value = translated(*replacement, setting.value);
+    if (!value.empty()) set(replacement->key->name, value, origin);
   }
 }
 

@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <set>
 
-#include "core/home_path.hpp"
-#include "core/table.hpp"
-#include "core/text.hpp"
+#include "core/system/home_path.hpp"
+#include "core/text/table.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::config {
 
@@ -25,21 +25,22 @@ namespace {
 const char* const kSpelling = "keys are written --section.key=value";
 
 using Options = std::vector<po::option>;
+using Commands = std::vector<CommandSpec>;
 
-po::options_description declared(const KeySpecs& specs) {
+po::options_description declared(const KeySpecs& specs, const Commands& commands) {
   po::options_description all;
   auto add = all.add_options();
   add("help,h", po::value<std::string>()->implicit_value(""));
   add("version", "");
   add("config", po::value<std::string>());
-  std::set<std::string> names;  // several commands can have a switch of one name
-  for (const Command& command : commands()) {
-    for (const Switch& of : command.switches) {
-      if (!names.insert(of.name).second) continue;
-      if (of.value.empty()) {
-        add(of.name.c_str(), "");
+  std::set<std::string> names;  // several commands can have an option of one name
+  for (const CommandSpec& command : commands) {
+    for (const CommandOption& option : command.options) {
+      if (!names.insert(option.name).second) continue;
+      if (option.value.empty()) {
+        add(option.name.c_str(), "");
       } else {
-        add(of.name.c_str(), po::value<std::string>());
+        add(option.name.c_str(), po::value<std::string>());
       }
     }
   }
@@ -66,9 +67,9 @@ Options parse_empty_value(std::vector<std::string>& arguments) {
   throw ConfigError("command line: --" + name + " needs a value: " + range_of(*spec));
 }
 
-Options split(const std::vector<std::string>& arguments, const KeySpecs& specs) {
+Options split(const std::vector<std::string>& arguments, const KeySpecs& specs, const Commands& commands) {
   using namespace po::command_line_style;
-  const po::options_description all = declared(specs);
+  const po::options_description all = declared(specs, commands);
   try {
     Options options = po::command_line_parser(arguments)
                           .options(all)
@@ -99,7 +100,7 @@ const po::option* last_of(const Options& options, const std::string& name) {
   return found == options.rend() ? nullptr : &*found;
 }
 
-/// The words that are neither keys nor switches; the first one is the command.
+/// The words that are neither keys nor options; the first one is the command.
 std::vector<std::string> words_of(const Options& options) {
   std::vector<std::string> words;
   for (const po::option& option : options) {
@@ -109,10 +110,9 @@ std::vector<std::string> words_of(const Options& options) {
 }
 
 /// @param words  in their order, not empty
-std::string command_of(const std::vector<std::string>& words) {
-  const std::vector<std::string> known = names_of(commands());
-  const Command* called = nullptr;
-  for (const Command& command : commands()) {
+std::string command_of(const std::vector<std::string>& words, const Commands& commands) {
+  const CommandSpec* called = nullptr;
+  for (const CommandSpec& command : commands) {
     if (command.name == words[0]) called = &command;
   }
   const bool is_known = called != nullptr;
@@ -125,131 +125,66 @@ std::string command_of(const std::vector<std::string>& words) {
   if (is_known || odd.find('=') != std::string::npos || odd.find('.') != std::string::npos) {
     throw ConfigError("command line: '" + odd + "' is not expected here; " + kSpelling);
   }
-  const std::string near = nearest_name(odd, known);
-  throw ConfigError("command line: command '" + odd + "' is unknown; choose one of: " + joined(known) +
-                    (near.empty() ? "" : " (did you mean '" + near + "'?)"));
+  throw ConfigError("command line: " + unknown_command(odd, names_of(commands)));
 }
 
-/// A word that begins with a dash and is neither a switch nor a declared key.
-[[noreturn]] void throw_unknown(const po::option& option, Config& config) {
+/// A word that begins with a dash and is neither an option nor a declared key.
+[[noreturn]] void throw_unknown(const po::option& option, const Commands& commands, Config& config) {
   const std::string& word = option.original_tokens.at(0);
   if (!word.starts_with("--")) throw ConfigError("command line: '" + word + "' is unknown; " + kSpelling);
-  config.refuse_old_name(option.string_key, "command line");
+  config.refuse_former(option.string_key, option.value.empty() ? "" : option.value[0], "command line");
   std::vector<std::string> names = {"config", "help", "version"};
-  for (const Command& command : commands()) {
-    for (const Switch& of : command.switches) names.push_back(of.name);
+  for (const CommandSpec& command : commands) {
+    for (const CommandOption& known : command.options) names.push_back(known.name);
   }
   const std::string near = section_of(option.string_key).empty() ? nearest_name(option.string_key, names) : "";
   if (near.empty()) config.set(option.string_key, "", "command line");  // throws, and knows the nearest key
   throw ConfigError("command line: '--" + option.string_key + "' is unknown; did you mean '--" + near + "'?");
 }
 
-/// The command that has a switch of this name, or null = then it is a key.
-const Command* owner_of(const std::string& name) {
-  for (const Command& command : commands()) {
-    for (const Switch& of : command.switches) {
-      if (of.name == name) return &command;
-    }
-  }
-  return nullptr;
+bool has_option(const CommandSpec& command, const std::string& name) {
+  return std::any_of(command.options.begin(), command.options.end(),
+                     [&name](const CommandOption& option) { return option.name == name; });
 }
 
-void read_keys(const Options& options, Config& config) {
+void read_keys(const Options& options, const Commands& commands, Config& config) {
   for (const po::option& option : options) {
     const std::string& name = option.string_key;
-    if (option.position_key >= 0 || name == "config" || owner_of(name) != nullptr) continue;
+    const bool is_of_command = std::any_of(commands.begin(), commands.end(),
+                                           [&name](const CommandSpec& command) { return has_option(command, name); });
+    if (option.position_key >= 0 || name == "config" || is_of_command) continue;
     config.set(name, option.value.at(0), "command line");
   }
 }
 
-bool has_switch(const std::string& command, const std::string& name) {
-  return std::any_of(commands().begin(), commands().end(), [&](const Command& each) {
-    return each.name == command && std::any_of(each.switches.begin(), each.switches.end(),
-                                               [&name](const Switch& of) { return of.name == name; });
-  });
-}
-
-/// The switches of the command; those of other commands have no place here.
-void read_switches(const Options& options, Invocation& invocation) {
-  for (const Command& command : commands()) {
-    for (const Switch& of : command.switches) {
-      const po::option* const found = last_of(options, of.name);
+/// The options of the command; those of other commands are refused.
+void read_options(const Options& given, const Commands& commands, Invocation& invocation) {
+  const CommandSpec& called = find_row(commands, invocation.command, "command line");
+  for (const CommandSpec& command : commands) {
+    for (const CommandOption& option : command.options) {
+      const po::option* const found = last_of(given, option.name);
       const std::string value = found == nullptr || found->value.empty() ? "" : with_home(found->value[0]);
-      if (command.name != invocation.command) {
-        if (found == nullptr || has_switch(invocation.command, of.name)) continue;
-        throw ConfigError("command line: --" + of.name + " is an option of the command " + command.name +
-                          (of.elsewhere.empty() ? "" : "; " + of.elsewhere));
+      if (&command != &called) {
+        if (found == nullptr || has_option(called, option.name)) continue;
+        throw ConfigError("command line: --" + option.name + " is an option of the command " + command.name +
+                          (option.elsewhere.empty() ? "" : "; " + option.elsewhere));
       }
-      if (of.value.empty() ? found == nullptr : value.empty()) {
-        if (!of.is_needed && found == nullptr) continue;
-        throw ConfigError("command line: " + command.name + " needs --" + of.name + " " + of.value + " (" + of.help +
-                          ")");
+      if (option.value.empty() ? found == nullptr : value.empty()) {
+        if (!option.is_required && found == nullptr) continue;
+        throw ConfigError("command line: " + command.name + " needs --" + option.name + " " + option.value + " (" +
+                          option.help + ")");
       }
-      invocation.switches[of.name] = value;
+      invocation.options[option.name] = value;
     }
   }
 }
 
 }  // namespace
 
-const std::vector<Command>& commands() {
-  static const std::vector<Command> rows = {
-      {"train",
-       "Trains a model. This is the default command",
-       {{.name = "quiet", .help = "Print only warnings and errors, as with --log.level=warning"}}},
-      {"eval",
-       "Evaluates a checkpoint, or the latest one of a run, given by --from or --init.from",
-       {{.name = "from",
-         .value = "PATH",
-         .help = "Folder of a run, or a checkpoint",
-         .elsewhere = "see --init.from and --resume for training"},
-        {.name = "json", .help = "Print JSON"},
-        {.name = "predictions",
-         .value = "FILE",
-         .help = "Also write the predictions for all samples, as predict.out"}}},
-      {"predict",
-       "Writes what a model predicts for each sample to predict.out. The weights are given as for eval",
-       {{.name = "from", .value = "PATH", .help = "Folder of a run, or a checkpoint"}}},
-      {.name = "export",
-       .help = "Writes the weights of a run of model torchscript into a copy of its archive, which Python loads",
-       .switches = {{.name = "to", .value = "FILE", .help = "Output file, such as trained.pt", .is_needed = true}},
-       .words = {"RUN"}},
-      {"config",
-       "Prints all keys with their values and the origin of each value",
-       {{.name = "groups", .help = "Print the parameter groups of the optimizer instead of the keys"},
-        {.name = "verbose", .help = "Also print the parameters of each group"}}},
-      {"schedule",
-       "Prints the values of sched.rule over the steps of a run, without starting it",
-       {{.name = "plot", .value = "FILE", .help = "Output SVG file for a plot of the values"}}},
-      {"lr-find",
-       "Trains a few steps with increasing learning rates and suggests optim.lr. Writes no checkpoint",
-       {{.name = "lowest", .value = "RATE", .help = "First learning rate (default 1e-7)"},
-        {.name = "highest", .value = "RATE", .help = "Last learning rate (default 10)"},
-        {.name = "steps", .value = "N", .help = "Maximum number of steps (default 100)"},
-        {.name = "curve", .value = "FILE", .help = "Output SVG file for a plot of the losses"}}},
-      {"data",
-       "Describes the data set without training: counts, sizes, formats, duplicates, mean and standard deviation. If "
-       "images are damaged, they are listed and the exit code is 3",
-       {{.name = "sheet",
-         .value = "FILE",
-         .help = "Write a contact sheet of samples and training draws, as .html or .png"},
-        {.name = "speed", .value = "SECONDS", .help = "Measure reading, decoding and transforms for this time"},
-        {.name = "check", .help = "Decode all images"},
-        {.name = "json", .help = "Print JSON"},
-        {.name = "list-transforms",
-         .help = "Print the transforms and their options instead. With --sheet, write a picture for each"}}},
-      {.name = "report", .help = "Writes report.html into the folder of a run", .words = {"RUN"}},
-      {.name = "compare",
-       .help = "Writes a page that compares the curves of two runs",
-       .switches = {{.name = "out", .value = "FILE", .help = "Output file (default compare.html)"}},
-       .words = {"RUN", "another RUN"}},
-  };
-  return rows;
-}
-
-Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& specs, const std::vector<IniText>& base) {
-  Invocation invocation{.config = Config(specs)};
-  const Options options = split(arguments, specs);
+Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& specs,
+                 const std::vector<CommandSpec>& commands, const std::vector<IniText>& base) {
+  Invocation invocation{.command = commands.front().name, .config = Config(specs)};
+  const Options options = split(arguments, specs, commands);
   if (const po::option* const help = last_of(options, "help")) {
     invocation.wants_help = true;
     invocation.help_section = help->value.empty() ? "" : help->value[0];
@@ -260,14 +195,14 @@ Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& spec
     return invocation;
   }
   for (const po::option& option : options) {
-    if (option.unregistered) throw_unknown(option, invocation.config);
+    if (option.unregistered) throw_unknown(option, commands, invocation.config);
   }
   invocation.words = words_of(options);
   if (!invocation.words.empty()) {
-    invocation.command = command_of(invocation.words);
+    invocation.command = command_of(invocation.words, commands);
     invocation.words.erase(invocation.words.begin());
   }
-  read_switches(options, invocation);
+  read_options(options, commands, invocation);
   for (const auto& [source, text] : base) {
     invocation.config.read_ini(text, source, OldNames::translated);
   }
@@ -277,7 +212,7 @@ Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& spec
     invocation.files.push_back(with_home(option.value[0]));
   }
   for (const std::string& file : invocation.files) invocation.config.read_file(file);
-  read_keys(options, invocation.config);
+  read_keys(options, commands, invocation.config);
   return invocation;
 }
 

@@ -26,7 +26,7 @@ std::string on_one_line(std::string text) {
   return text;
 }
 
-/// As a file must have it, so that it is read back.
+/// The value as a file must have it, so that it is read back.
 std::string ini_value(const std::string& text) {
   const bool has_blanks = !text.empty() && (std::isspace(static_cast<unsigned char>(text.front())) != 0 ||
                                             std::isspace(static_cast<unsigned char>(text.back())) != 0);

@@ -57,7 +57,7 @@ bool BatchBuffer::is_free() const {
       if (view.use_count() != 2) return false;  // here and in rows_
     }
   }
-  // What the last owner did with the memory is before what its next user does.
+  // Everything that the last owner did with the memory is before what its next user does.
   std::atomic_thread_fence(std::memory_order_acquire);
   return true;
 }

@@ -37,8 +37,8 @@ class BatchBuffer {
  private:
   std::vector<Field> layout_;
   std::int64_t row_count_;
-  std::vector<at::Tensor> whole_;               ///< for each field
-  std::vector<std::vector<at::Tensor>> views_;  ///< for each sample, one per field
+  std::vector<at::Tensor> whole_;               ///< one tensor per field, for the whole batch
+  std::vector<std::vector<at::Tensor>> views_;  ///< views of each sample, one per field
   std::vector<batch::ValueMap> rows_;           ///< the same tensors by name
 };
 

@@ -13,13 +13,13 @@ namespace lockstep::data {
 
 namespace {
 
-std::vector<List> members_of(std::span<const std::int64_t> labels) {
-  std::vector<List> members;
+std::vector<IndexList> members_of(std::span<const std::int64_t> labels) {
+  std::vector<IndexList> members;
   for (auto& [label, samples] : by_label(labels)) members.push_back(samples);
   return members;
 }
 
-std::uint64_t draw(Draw what, std::uint64_t which) { return static_cast<std::uint64_t>(what) + which; }
+std::uint64_t draw(DrawKind what, std::uint64_t which) { return static_cast<std::uint64_t>(what) + which; }
 
 class Identity : public EpochList {
  public:
@@ -37,7 +37,7 @@ class Identity : public EpochList {
                         " needs " + std::to_string(classes_per_batch_));
     }
     std::int64_t groups = 0;
-    for (const List& samples : members_) {
+    for (const IndexList& samples : members_) {
       groups += std::max<std::int64_t>(1, static_cast<std::int64_t>(samples.size()) / options.instances);
     }
     length_ = groups / classes_per_batch_ * batch;
@@ -45,16 +45,17 @@ class Identity : public EpochList {
   std::int64_t length() const override { return length_; }
 
  private:
-  List list(std::int64_t epoch) const override {
-    random::Sequence numbers(seed_, random::Stream::order, static_cast<std::uint64_t>(epoch), draw(Draw::classes, 0));
-    List list;
+  IndexList list(std::int64_t epoch) const override {
+    random::Sequence numbers(seed_, random::Stream::order, static_cast<std::uint64_t>(epoch),
+                             draw(DrawKind::classes, 0));
+    IndexList list;
     while (static_cast<std::int64_t>(list.size()) < length_) pass(numbers, list);
     return list;
   }
 
   /// Goes through the classes once: until too few are left for a batch, or the list is full.
-  void pass(random::Sequence& numbers, List& list) const {
-    std::vector<List> left(members_.size());  // of each class, from its end; emptied when it leaves
+  void pass(random::Sequence& numbers, IndexList& list) const {
+    std::vector<IndexList> left(members_.size());  // remaining samples of each class; taken from the end
     std::vector<std::size_t> available(members_.size());
     for (std::size_t i = 0; i < available.size(); ++i) {
       available[i] = i;
@@ -72,20 +73,20 @@ class Identity : public EpochList {
 
   std::int64_t kept() const { return options_.instances; }
 
-  /// In a random order; filled up with repetitions to the number of instances.
-  List shuffled(List samples, random::Sequence& numbers) const {
+  /// The indices in a random order; filled up with repetitions to the number of instances.
+  IndexList shuffled(IndexList samples, random::Sequence& numbers) const {
     const std::size_t distinct = samples.size();
     while (static_cast<std::int64_t>(samples.size()) < kept()) samples.push_back(samples[numbers.below(distinct)]);
     for (std::size_t i = samples.size(); i > 1; --i) std::swap(samples[i - 1], samples[numbers.below(i)]);
     return samples;
   }
 
-  void take(List& samples, List& list) const {
+  void take(IndexList& samples, IndexList& list) const {
     list.insert(list.end(), samples.end() - kept(), samples.end());
     samples.resize(samples.size() - static_cast<std::size_t>(kept()));
   }
 
-  std::vector<List> members_;
+  std::vector<IndexList> members_;
   IdentityOptions options_;
   std::uint64_t seed_;
   std::int64_t classes_per_batch_ = 0;
@@ -101,8 +102,8 @@ class ClassBalanced : public Order {
     rounds_per_epoch_ = (length_ + classes - 1) / classes;
   }
   std::int64_t length() const override { return length_; }
-  List indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
-    List indices;
+  IndexList indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
+    IndexList indices;
     for (std::int64_t position = begin; position < begin + count; ++position) indices.push_back(at(epoch, position));
     return indices;
   }
@@ -112,11 +113,11 @@ class ClassBalanced : public Order {
     const auto classes = static_cast<std::int64_t>(members_.size());
     // Rounds are counted through all epochs, and each shows every class once: the visits of a class so far.
     const auto round = static_cast<std::uint64_t>(epoch * rounds_per_epoch_ + position / classes);
-    const std::uint64_t which = permuted(members_.size(), position % classes, round, draw(Draw::classes, 0));
-    const List& members = members_[which];
+    const std::uint64_t which = permuted(members_.size(), position % classes, round, draw(DrawKind::classes, 0));
+    const IndexList& members = members_[which];
     const std::uint64_t pass = round / members.size();
     return members[permuted(members.size(), static_cast<std::int64_t>(round % members.size()), pass,
-                            draw(Draw::members, which))];
+                            draw(DrawKind::members, which))];
   }
 
   std::uint64_t permuted(std::uint64_t size, std::int64_t position, std::uint64_t a, std::uint64_t b) const {
@@ -124,7 +125,7 @@ class ClassBalanced : public Order {
     return order(static_cast<std::uint64_t>(position));
   }
 
-  std::vector<List> members_;
+  std::vector<IndexList> members_;
   std::uint64_t seed_;
   std::int64_t length_;
   std::int64_t rounds_per_epoch_ = 0;
@@ -132,7 +133,7 @@ class ClassBalanced : public Order {
 
 class Grouped : public EpochList {
  public:
-  Grouped(List groups, std::int64_t batch_size, OrderPtr order)
+  Grouped(IndexList groups, std::int64_t batch_size, OrderPtr order)
       : groups_(std::move(groups)), batch_size_(batch_size), order_(std::move(order)) {
     if (batch_size < 1) throw std::invalid_argument("grouped_order: batch_size must be at least 1");
     std::map<std::int64_t, std::int64_t> sizes;
@@ -149,11 +150,11 @@ class Grouped : public EpochList {
   std::int64_t length() const override { return length_; }
 
  private:
-  List list(std::int64_t epoch) const override {
-    std::map<std::int64_t, List> waiting;
-    List list;
+  IndexList list(std::int64_t epoch) const override {
+    std::map<std::int64_t, IndexList> waiting;
+    IndexList list;
     for (const std::int64_t index : order_->indices(epoch, 0, order_->length())) {
-      List& batch = waiting[groups_[static_cast<std::size_t>(index)]];
+      IndexList& batch = waiting[groups_[static_cast<std::size_t>(index)]];
       batch.push_back(index);
       if (static_cast<std::int64_t>(batch.size()) < batch_size_) continue;
       list.insert(list.end(), batch.begin(), batch.end());
@@ -162,7 +163,7 @@ class Grouped : public EpochList {
     return list;
   }
 
-  List groups_;
+  IndexList groups_;
   std::int64_t batch_size_;
   OrderPtr order_;
   std::int64_t length_ = 0;
@@ -178,14 +179,14 @@ OrderPtr class_balanced_order(std::span<const std::int64_t> labels, std::uint64_
   return std::make_shared<ClassBalanced>(labels, seed);
 }
 
-OrderPtr grouped_order(List groups, std::int64_t batch_size, std::uint64_t seed, bool shuffle) {
+OrderPtr grouped_order(IndexList groups, std::int64_t batch_size, std::uint64_t seed, bool shuffle) {
   const auto size = static_cast<std::int64_t>(groups.size());
   return std::make_shared<Grouped>(std::move(groups), batch_size,
                                    shuffle ? shuffled_order(size, seed) : sequential_order(size));
 }
 
-List aspect_groups(std::span<const double> ratios) {
-  List groups;
+IndexList aspect_groups(std::span<const double> ratios) {
+  IndexList groups;
   for (const double ratio : ratios) groups.push_back(ratio > 1 ? 0 : 1);
   return groups;
 }

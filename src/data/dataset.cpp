@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "core/table.hpp"
-#include "data/given_statistics.hpp"
-#include "data/roles.hpp"
+#include "core/text/table.hpp"
 #include "data/sample_batch.hpp"
-#include "data/settings.hpp"
-#include "data/sources.hpp"
+#include "data/source/given_statistics.hpp"
+#include "data/source/roles.hpp"
+#include "data/source/settings.hpp"
+#include "data/source/sources.hpp"
 #include "data/stores/image_splits.hpp"
 
 namespace lockstep::data {
@@ -83,7 +83,7 @@ bool reads_folders(const Source& source) {
                      [](const KeySpec& key) { return key.name == "data.unlabelled"; });
 }
 
-/// With one class, every prediction would be right.
+/// Every prediction would be right with one class.
 void require_two_classes(const Dataset& train, const Source& source) {
   const Task task = train.task();
   const bool has_classes = task.kind == TaskKind::classification || task.kind == TaskKind::language;

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "data/hash.hpp"
 #include "data/pixels.hpp"
-#include "data/sources.hpp"
+#include "data/source/hash.hpp"
+#include "data/source/sources.hpp"
 #include "data/stroke_rasterizer.hpp"
 
 namespace lockstep::data {

@@ -8,33 +8,33 @@
 
 namespace lockstep::data {
 
-using List = std::vector<std::int64_t>;
+using IndexList = std::vector<std::int64_t>;
 
 /// An order whose positions depend on one another: the whole epoch is a pure function of its number. The lists of the
 /// two epochs last requested are remembered, which changes nothing but speed.
 class EpochList : public Order {
  public:
-  List indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const final;
+  IndexList indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const final;
 
  private:
   /// length() entries.
-  virtual List list(std::int64_t epoch) const = 0;
-  std::shared_ptr<const List> remembered(std::int64_t epoch) const;
+  virtual IndexList list(std::int64_t epoch) const = 0;
+  std::shared_ptr<const IndexList> remembered(std::int64_t epoch) const;
 
   mutable std::mutex mutex_;
-  mutable std::map<std::int64_t, std::shared_ptr<const List>> lists_;
+  mutable std::map<std::int64_t, std::shared_ptr<const IndexList>> lists_;
 };
 
 /// The purposes of random numbers of an epoch, other than the order: the last argument of random::bits. In its low bits
 /// it may hold a class. The values are part of the checkpoint contract.
-enum class Draw : std::uint64_t {
+enum class DrawKind : std::uint64_t {
   repeats = std::uint64_t{1} << 56,
   classes = std::uint64_t{2} << 56,
   members = std::uint64_t{3} << 56,
 };
 
 /// The samples of each class, by class; negative labels are left out.
-std::map<std::int64_t, List> by_label(std::span<const std::int64_t> labels);
+std::map<std::int64_t, IndexList> by_label(std::span<const std::int64_t> labels);
 
 /// @throws DataError  size < 1
 std::int64_t require_samples(std::int64_t size);

@@ -13,10 +13,10 @@
 #include <system_error>
 #include <utility>
 
-#include "data/hash.hpp"
 #include "data/idx_file.hpp"
 #include "data/pixels.hpp"
-#include "data/sources.hpp"
+#include "data/source/hash.hpp"
+#include "data/source/sources.hpp"
 
 namespace lockstep::data {
 

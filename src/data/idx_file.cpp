@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint8_t kUnsignedByte = 8;
 constexpr std::uint8_t kMaxDimensions = 4;
-constexpr std::uint64_t kMaxExpansion = 1032;  // of deflate: a stream of n bytes holds at most so many times n
+constexpr std::uint64_t kMaxExpansion = 1032;  // deflate expands n bytes to at most 1032 n
 
 // The bytes of a file, decompressed where it is compressed (zlib finds out by itself).
 class ByteReader {
@@ -99,7 +99,7 @@ std::vector<std::int64_t> read_shape(ByteReader& file) {
   return shape;
 }
 
-// What a shape promises, refused before memory is requested when a file of this length cannot hold it.
+// The length that a shape promises, refused before memory is requested when a file of this length cannot hold it.
 std::size_t promised_bytes(ByteReader& file, const std::vector<std::int64_t>& shape, std::uint64_t file_size) {
   const std::uint64_t limit = file.is_compressed() ? file_size * kMaxExpansion : file_size;
   std::uint64_t count = 1;

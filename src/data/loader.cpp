@@ -21,9 +21,9 @@
 
 #include "batch/collate.hpp"
 #include "batch/nvtx_range.hpp"
-#include "core/message.hpp"
-#include "data/roles.hpp"
+#include "core/text/message.hpp"
 #include "data/sample_batch.hpp"
+#include "data/source/roles.hpp"
 
 namespace lockstep::data {
 
@@ -35,7 +35,7 @@ using Seconds = std::chrono::duration<double>;
 constexpr std::size_t kMaxPiecesAtOnce = 8;
 constexpr std::size_t kMaxSamplesInWarning = 3;
 
-/// What is wrong with data that `call` gets; empty if nothing is. All other errors continue.
+/// The fault in data that `call` gets; empty if nothing is. All other errors continue.
 template <class Call>
 std::string fault_of(const Call& call) {
   try {
@@ -382,7 +382,7 @@ class Loader::Impl {
 
   std::shared_ptr<const Dataset> dataset_;
   const SampleDataset* samples_;  ///< the data set, if it gives single samples; null = it gives batches
-  std::vector<Field> layout_;     ///< of the samples
+  std::vector<Field> layout_;     ///< layout of the samples
   std::shared_ptr<const batch::Roles> roles_;
   Plan plan_;
   LoaderOptions options_;

@@ -13,6 +13,6 @@ namespace lockstep::data {
 /// Copies the pixels of a box from one image to another one with the same layout.
 /// @param strides  of channels, rows and columns, in values
 void copy_box(const float* from, std::int64_t channels, const Box& box, const std::array<std::int64_t, 3>& strides,
-              float* to);
+              float* target);
 
 }  // namespace lockstep::data

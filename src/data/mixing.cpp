@@ -13,9 +13,9 @@
 #include <span>
 #include <utility>
 
-#include "core/option_list.hpp"
-#include "core/table.hpp"
-#include "core/text.hpp"
+#include "core/text/option_list.hpp"
+#include "core/text/table.hpp"
+#include "core/text/text.hpp"
 #include "data/mix_rows.hpp"
 #include "kernels/floats.hpp"
 
@@ -115,12 +115,12 @@ at::Tensor mix_inputs(const at::Tensor& all, std::span<const SampleMix> mixes, b
   at::Tensor mixed = all.narrow(0, 1, count);
   if (!is_ours) mixed = at::empty_like(mixed);
   const auto* const from = all.const_data_ptr<float>();
-  auto* const to = mixed.mutable_data_ptr<float>();
+  auto* const target = mixed.mutable_data_ptr<float>();
   for (std::int64_t i = count - 1; i >= 0; --i) {  // the last first: a partner is read before it is overwritten
     const SampleMix& mix = mixes[static_cast<std::size_t>(i)];
     const float* const partner = from + i * row;
     const float* const own = partner + row;
-    float* const out = to + i * row;
+    float* const out = target + i * row;
     if (mix.share < 1 && !is_cutmix) {
       kernels::blend_rows(own, partner, static_cast<std::size_t>(row), mix.share, out);
       continue;
@@ -174,7 +174,7 @@ void mix_targets(std::int64_t own, std::int64_t partner, double share, double sm
   if (own != partner) out[static_cast<std::size_t>(partner)] = static_cast<float>(off + (1.0 - share) * on);
 }
 
-Mixing::Mixing(Options options, const Task& task, const batch::Roles& roles)
+Mixing::Mixing(MixingOptions options, const Task& task, const batch::Roles& roles)
     : options_(std::move(options)), classes_(task.classes), image_{} {
   const std::string& cite = options_.settings.rules.cite;
   if (task.kind != TaskKind::classification || task.is_text) {

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "core/cited.hpp"
+#include "core/keys/cited.hpp"
 
 namespace lockstep::data {
 
@@ -31,7 +31,7 @@ struct MixRule {
 
 /// How one sample is mixed with its partner.
 struct SampleMix {
-  double share = 1;  ///< of the sample itself, in its target and, with mixup, in its values
+  double share = 1;  ///< share of the sample itself, in its target and, with mixup, in its values
   Box box = {};      ///< the pixels that come from the partner; empty with mixup
 };
 
@@ -61,13 +61,13 @@ void mix_targets(std::int64_t own, std::int64_t partner, double share, double sm
 /// The mixing of the batches of a run: a pure function of the seed, the step and the position in the global batch.
 class Mixing {
  public:
-  struct Options {
+  struct MixingOptions {
     MixSettings settings;
     double smoothing = 0;  ///< loss.label_smoothing
     std::uint64_t seed = 0;
   };
   /// @throws ConfigError  samples of this task, or of these roles, cannot be mixed
-  Mixing(Options options, const Task& task, const batch::Roles& roles);
+  Mixing(MixingOptions options, const Task& task, const batch::Roles& roles);
 
   /// The rule that mixes the batch of a step; null = it is not mixed.
   const MixRule* rule_of(std::int64_t step, std::int64_t total_steps) const;
@@ -83,7 +83,7 @@ class Mixing {
   batch::Batch mixed(batch::Batch batch, const MixRule& rule, std::int64_t step, std::int64_t first) const;
 
  private:
-  Options options_;
+  MixingOptions options_;
   std::int64_t classes_;
   ImageSize image_;
 };

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 #include "data/epoch_list.hpp"
 #include "data/torch_generator.hpp"
 
@@ -21,8 +21,8 @@ class Sequential : public Order {
  public:
   explicit Sequential(std::int64_t size) : size_(require_samples(size)) {}
   std::int64_t length() const override { return size_; }
-  List indices(std::int64_t /*epoch*/, std::int64_t begin, std::int64_t count) const override {
-    List indices(static_cast<std::size_t>(count));
+  IndexList indices(std::int64_t /*epoch*/, std::int64_t begin, std::int64_t count) const override {
+    IndexList indices(static_cast<std::size_t>(count));
     std::iota(indices.begin(), indices.end(), begin);
     return indices;
   }
@@ -35,10 +35,10 @@ class Shuffled : public Order {
  public:
   Shuffled(std::int64_t size, std::uint64_t seed) : size_(require_samples(size)), seed_(seed) {}
   std::int64_t length() const override { return size_; }
-  List indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
+  IndexList indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
     const std::uint64_t key = random::bits(seed_, random::Stream::order, static_cast<std::uint64_t>(epoch));
     const random::Permutation order(static_cast<std::uint64_t>(size_), key);
-    List indices(static_cast<std::size_t>(count));
+    IndexList indices(static_cast<std::size_t>(count));
     for (std::int64_t& index : indices) {
       index = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(begin++)));
     }
@@ -56,12 +56,12 @@ class Repeated : public Order {
     if (repeats < 1) throw std::invalid_argument("repeated_order: repeats must be at least 1");
   }
   std::int64_t length() const override { return order_->length(); }
-  List indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
+  IndexList indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
     if (count == 0) return {};
     const std::int64_t first = begin / repeats_;
     const std::int64_t last = (begin + count - 1) / repeats_;
-    const List distinct = order_->indices(epoch, first, last - first + 1);
-    List indices;
+    const IndexList distinct = order_->indices(epoch, first, last - first + 1);
+    IndexList indices;
     for (std::int64_t p = begin; p < begin + count; ++p) {
       indices.push_back(distinct[static_cast<std::size_t>(p / repeats_ - first)]);
     }
@@ -79,7 +79,7 @@ class TorchOrder : public EpochList {
   std::int64_t length() const override { return size_; }
 
  private:
-  List list(std::int64_t epoch) const override {
+  IndexList list(std::int64_t epoch) const override {
     return TorchGenerator(seed_ + static_cast<std::uint64_t>(epoch)).permutation(size_);
   }
 
@@ -89,22 +89,22 @@ class TorchOrder : public EpochList {
 
 class Subset : public Order {
  public:
-  Subset(OrderPtr order, List chosen) : order_(std::move(order)), chosen_(std::move(chosen)) {
+  Subset(OrderPtr order, IndexList chosen) : order_(std::move(order)), chosen_(std::move(chosen)) {
     if (order_->length() != static_cast<std::int64_t>(chosen_.size())) {
       throw std::invalid_argument("subset_order: an order of " + std::to_string(order_->length()) + " for " +
                                   std::to_string(chosen_.size()) + " chosen samples");
     }
   }
   std::int64_t length() const override { return order_->length(); }
-  List indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
-    List indices = order_->indices(epoch, begin, count);
+  IndexList indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
+    IndexList indices = order_->indices(epoch, begin, count);
     for (std::int64_t& index : indices) index = chosen_.at(static_cast<std::size_t>(index));
     return indices;
   }
 
  private:
   OrderPtr order_;
-  List chosen_;
+  IndexList chosen_;
 };
 
 class Blocks : public Order {
@@ -124,8 +124,8 @@ class Blocks : public Order {
     if (inside_->length() != block_) throw std::invalid_argument("block_order: the order is not one of a block");
   }
   std::int64_t length() const override { return block_ / part_ * batch_; }
-  List indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
-    List indices;
+  IndexList indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
+    IndexList indices;
     for (std::int64_t position = begin; position < begin + count; ++position) {
       const std::int64_t within = position % batch_;
       const std::int64_t place = position / batch_ * part_ + within % part_;
@@ -143,23 +143,23 @@ class Blocks : public Order {
 
 }  // namespace
 
-List EpochList::indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const {
-  const std::shared_ptr<const List> whole = remembered(epoch);
+IndexList EpochList::indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const {
+  const std::shared_ptr<const IndexList> whole = remembered(epoch);
   return {whole->begin() + begin, whole->begin() + begin + count};
 }
 
-std::shared_ptr<const List> EpochList::remembered(std::int64_t epoch) const {
+std::shared_ptr<const IndexList> EpochList::remembered(std::int64_t epoch) const {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<const List>& found = lists_[epoch];
+  std::shared_ptr<const IndexList>& found = lists_[epoch];
   if (found) return found;
-  found = std::make_shared<const List>(list(epoch));
-  const std::shared_ptr<const List> made = found;
+  found = std::make_shared<const IndexList>(list(epoch));
+  const std::shared_ptr<const IndexList> made = found;
   while (lists_.size() > 2) lists_.erase(lists_.begin()->first == epoch ? --lists_.end() : lists_.begin());
   return made;
 }
 
-std::map<std::int64_t, List> by_label(std::span<const std::int64_t> labels) {
-  std::map<std::int64_t, List> classes;
+std::map<std::int64_t, IndexList> by_label(std::span<const std::int64_t> labels) {
+  std::map<std::int64_t, IndexList> classes;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] >= 0) classes[labels[i]].push_back(static_cast<std::int64_t>(i));
   }
@@ -181,7 +181,7 @@ OrderPtr repeated_order(OrderPtr order, std::int64_t repeats) {
   return std::make_shared<Repeated>(std::move(order), repeats);
 }
 
-OrderPtr subset_order(OrderPtr order, List chosen) {
+OrderPtr subset_order(OrderPtr order, IndexList chosen) {
   return std::make_shared<Subset>(std::move(order), std::move(chosen));
 }
 
@@ -189,7 +189,7 @@ OrderPtr block_order(std::int64_t size, OrderPtr inside, const BlockOptions& opt
   return std::make_shared<Blocks>(size, std::move(inside), options);
 }
 
-List subset_of(List permutation, double ratio) {
+IndexList subset_of(IndexList permutation, double ratio) {
   if (!(ratio > 0 && ratio <= 1)) throw ConfigError("a subset needs a ratio in (0, 1], not " + number_text(ratio));
   const auto count = static_cast<std::size_t>(static_cast<double>(permutation.size()) * ratio);
   if (count == 0) {

@@ -8,8 +8,8 @@ namespace lockstep::data {
 
 /// The conversion of bytes to numbers with mean 0 and variance 1 (about).
 struct PixelScale {
-  float mean;       ///< of byte / 255
-  float deviation;  ///< of byte / 255
+  float mean;       ///< mean of the values byte / 255
+  float deviation;  ///< standard deviation of the values byte / 255
 };
 
 /// Writes (byte / 255 - mean) / deviation for every byte.

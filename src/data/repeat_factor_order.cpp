@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 #include "data/epoch_list.hpp"
 
 namespace lockstep::data {
@@ -33,19 +33,19 @@ class RepeatFactor : public EpochList {
   std::int64_t length() const override { return length_; }
 
  private:
-  List list(std::int64_t epoch) const override {
+  IndexList list(std::int64_t epoch) const override {
     const auto a = static_cast<std::uint64_t>(epoch);
-    random::Sequence draws(seed_, random::Stream::order, a, static_cast<std::uint64_t>(Draw::repeats));
+    random::Sequence draws(seed_, random::Stream::order, a, static_cast<std::uint64_t>(DrawKind::repeats));
     std::vector<double> numbers(factors_.size());
     for (double& number : numbers) number = draws.uniform();
-    List copies;
-    const List counts = repeated(factors_, numbers);
+    IndexList copies;
+    const IndexList counts = repeated(factors_, numbers);
     for (std::size_t i = 0; i < counts.size(); ++i) {
       copies.insert(copies.end(), static_cast<std::size_t>(counts[i]), static_cast<std::int64_t>(i));
     }
     if (copies.empty()) copies.push_back(largest());
     const random::Permutation order(copies.size(), random::bits(seed_, random::Stream::order, a));
-    List list(static_cast<std::size_t>(length_));
+    IndexList list(static_cast<std::size_t>(length_));
     for (std::size_t i = 0; i < list.size(); ++i) list[i] = copies[order(i % copies.size())];
     return list;
   }
@@ -64,15 +64,15 @@ OrderPtr repeat_factor_order(std::vector<double> factors, std::uint64_t seed) {
   return std::make_shared<RepeatFactor>(std::move(factors), seed);
 }
 
-std::vector<double> repeat_factors(const std::vector<List>& categories, double threshold, bool takes_root) {
+std::vector<double> repeat_factors(const std::vector<IndexList>& categories, double threshold, bool takes_root) {
   if (!(threshold > 0)) throw ConfigError("the threshold of repeat factors must be above 0");
   std::map<std::int64_t, double> samples_with;
-  for (const List& sample : categories) {
+  for (const IndexList& sample : categories) {
     for (const std::int64_t category : std::set<std::int64_t>(sample.begin(), sample.end()))
       samples_with[category] += 1;
   }
   std::vector<double> factors;
-  for (const List& sample : categories) {
+  for (const IndexList& sample : categories) {
     double factor = 1;
     for (const std::int64_t category : sample) {
       const double wanted = threshold / (samples_with[category] / static_cast<double>(categories.size()));
@@ -83,9 +83,9 @@ std::vector<double> repeat_factors(const std::vector<List>& categories, double t
   return factors;
 }
 
-List repeated(std::span<const double> factors, std::span<const double> draws) {
+IndexList repeated(std::span<const double> factors, std::span<const double> draws) {
   if (factors.size() != draws.size()) throw std::invalid_argument("repeated: a draw for each factor is needed");
-  List counts;
+  IndexList counts;
   for (std::size_t i = 0; i < factors.size(); ++i) {
     const double whole = std::floor(factors[i]);
     counts.push_back(static_cast<std::int64_t>(whole) + (draws[i] < factors[i] - whole ? 1 : 0));

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "batch/collate.hpp"
-#include "core/message.hpp"
+#include "core/text/message.hpp"
 
 namespace lockstep::data {
 

@@ -35,7 +35,7 @@ class SampleBatch {
   std::span<const batch::Draw> draws_;
   bool has_bytes_;                       ///< a field is uint8
   std::shared_ptr<BatchBuffer> buffer_;  ///< null = the data set has no layout
-  std::vector<batch::Value> values_;     ///< of each sample; without the tensors of the buffer
+  std::vector<batch::Value> values_;     ///< value of each sample, not including the tensors of the buffer
 };
 
 }  // namespace lockstep::data

@@ -6,9 +6,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "core/table.hpp"
-#include "data/image/presets.hpp"
-#include "data/settings.hpp"
+#include "core/text/table.hpp"
+#include "data/source/settings.hpp"
+#include "data/transforms/presets.hpp"
 
 namespace lockstep::data {
 

@@ -8,16 +8,16 @@ namespace lockstep::data {
 
 namespace {
 
-constexpr auto kLine = Stroke::Shape::line;
-constexpr auto kCurve = Stroke::Shape::curve;
-constexpr auto kLoop = Stroke::Shape::loop;
+constexpr auto kLine = Stroke::StrokeForm::line;
+constexpr auto kCurve = Stroke::StrokeForm::curve;
+constexpr auto kLoop = Stroke::StrokeForm::loop;
 
 // clang-format off
 const std::array<std::vector<Glyph>, 10> kGlyphs = {{
     {  // 0
         // an oval
         {{kLoop, {{35, 0}, {62, 16}, {70, 50}, {62, 84}, {35, 100}, {8, 84}, {0, 50}, {8, 16}}}},
-        // with an overshoot where the pen starts
+        // a shape with an overshoot where the pen starts
         {{kCurve, {{48, 6}, {26, 2}, {6, 30}, {6, 70}, {28, 100}, {56, 84}, {64, 46}, {46, 8}, {28, 6}}}},
         // slashed
         {{kLoop, {{35, 0}, {62, 16}, {70, 50}, {62, 84}, {35, 100}, {8, 84}, {0, 50}, {8, 16}}},
@@ -26,9 +26,9 @@ const std::array<std::vector<Glyph>, 10> kGlyphs = {{
     {  // 1
         // a stem
         {{kLine, {{35, 0}, {35, 100}}}},
-        // with a flag
+        // a shape with a flag
         {{kLine, {{14, 24}, {38, 0}, {38, 100}}}},
-        // with a flag and a foot
+        // a shape with a flag and a foot
         {{kLine, {{16, 20}, {35, 0}, {35, 100}}},
          {kLine, {{12, 100}, {58, 100}}}},
     },
@@ -58,7 +58,7 @@ const std::array<std::vector<Glyph>, 10> kGlyphs = {{
          {kLine, {{42, 38}, {38, 100}}}},
     },
     {  // 5
-        // with corners
+        // a shape with corners
         {{kLine, {{62, 0}, {12, 0}, {8, 44}}},
          {kCurve, {{8, 44}, {38, 36}, {66, 54}, {60, 86}, {32, 100}, {2, 88}}}},
         // round, under a flat top
@@ -66,7 +66,7 @@ const std::array<std::vector<Glyph>, 10> kGlyphs = {{
          {kCurve, {{18, 2}, {12, 36}, {40, 44}, {60, 64}, {44, 94}, {4, 96}}}},
     },
     {  // 6
-        // in one curve
+        // a shape in one curve
         {{kCurve, {{56, 2}, {24, 20}, {4, 58}, {10, 90}, {36, 100}, {62, 84}, {56, 58}, {30, 54}, {6, 72}}}},
         // straight back, closed ring
         {{kLine, {{42, 0}, {8, 66}}},
@@ -75,15 +75,15 @@ const std::array<std::vector<Glyph>, 10> kGlyphs = {{
     {  // 7
         // plain
         {{kLine, {{2, 0}, {68, 0}, {24, 100}}}},
-        // with a bar
+        // a shape with a bar
         {{kLine, {{2, 0}, {68, 0}, {26, 100}}},
          {kLine, {{20, 52}, {66, 52}}}},
-        // with a serif and a bent stem
+        // a shape with a serif and a bent stem
         {{kLine, {{4, 14}, {4, 0}, {66, 0}}},
          {kCurve, {{66, 0}, {46, 34}, {34, 66}, {32, 100}}}},
     },
     {  // 8
-        // in one loop
+        // a shape in one loop
         {{kLoop, {{35, 47}, {10, 32}, {12, 10}, {35, 0}, {58, 10}, {60, 32}, {35, 47},
                   {6, 66}, {8, 90}, {35, 100}, {62, 90}, {64, 66}}}},
         // two rings
@@ -97,7 +97,7 @@ const std::array<std::vector<Glyph>, 10> kGlyphs = {{
         // closed ring, straight stem
         {{kLoop, {{34, 0}, {58, 10}, {60, 36}, {36, 52}, {10, 42}, {8, 14}}},
          {kLine, {{60, 14}, {56, 100}}}},
-        // in one curve, with a bent tail
+        // a shape in one curve, with a bent tail
         {{kCurve, {{60, 28}, {48, 4}, {22, 2}, {6, 26}, {22, 50}, {50, 44}, {60, 28}, {60, 64}, {44, 96}, {14, 96}}}},
         // slanted stem
         {{kCurve, {{62, 12}, {34, 0}, {8, 18}, {20, 48}, {46, 44}, {62, 12}}},

@@ -6,16 +6,20 @@
 
 namespace lockstep::data {
 
-struct Point {
+struct StrokePoint {
   float x;
   float y;
 };
 
 /// One stroke of the pen. Coordinates run right from 0 to 70 and down from 0 to 100.
 struct Stroke {
-  enum class Shape { line, curve, loop };  ///< straight pieces; a smooth curve through the points; the same, closed
-  Shape shape;
-  std::vector<Point> points;
+  enum class StrokeForm {
+    line,
+    curve,
+    loop
+  };  ///< straight pieces; a smooth curve through the points; the same, closed
+  StrokeForm shape;
+  std::vector<StrokePoint> points;
 };
 
 using Glyph = std::vector<Stroke>;

@@ -20,10 +20,10 @@ constexpr float kMaxShear = 0.2F;
 constexpr float kMinScale = 0.75F;
 constexpr float kMaxScale = 1.1F;
 constexpr float kMaxShift = 3.0F;   // pixels
-constexpr float kMinRadius = 0.7F;  // of the pen, in pixels
+constexpr float kMinRadius = 0.7F;  // radius of the pen, in pixels
 constexpr float kMaxRadius = 1.5F;
 constexpr float kMinInk = 0.6F;     // 1 is black
-constexpr float kMaxNoise = 0.35F;  // from its lightest to its darkest grain
+constexpr float kMaxNoise = 0.35F;  // difference between the lightest and the darkest grain
 constexpr int kPiecesPerCurve = 3;  // straight pieces between two points of a curve
 
 float limit_to_unit(float value) { return std::min(std::max(value, 0.0F), 1.0F); }
@@ -42,7 +42,7 @@ class Dice {
 
 struct Affine {
   float xx, xy, yx, yy, x, y;
-  Point operator()(Point p) const { return {xx * p.x + xy * p.y + x, yx * p.x + yy * p.y + y}; }
+  StrokePoint operator()(StrokePoint p) const { return {xx * p.x + xy * p.y + x, yx * p.x + yy * p.y + y}; }
 };
 
 // Maps glyph units to pixels: center, scale, shear, rotate, shift.
@@ -65,7 +65,7 @@ Affine random_affine(Dice& dice) {
 }
 
 // The point at `t` in [0, 1] between b and c of a smooth curve through a, b, c, d (Catmull and Rom).
-Point on_curve(Point a, Point b, Point c, Point d, float t) {
+StrokePoint on_curve(StrokePoint a, StrokePoint b, StrokePoint c, StrokePoint d, float t) {
   const auto blend = [t](float p, float q, float r, float s) {
     return q + 0.5F * t * (r - p + t * (2 * p - 5 * q + 4 * r - s + t * (3 * (q - r) + s - p)));
   };
@@ -77,13 +77,13 @@ class Paper {
  public:
   explicit Paper(float reach) : reach_(reach) { squared_.fill(reach * reach); }
 
-  void line(Point from, Point to) {
-    const Point along = {to.x - from.x, to.y - from.y};
+  void line(StrokePoint from, StrokePoint end) {
+    const StrokePoint along = {end.x - from.x, end.y - from.y};
     const float scale = 1 / std::max(along.x * along.x + along.y * along.y, 1e-6F);
-    const int left = first_pixel(std::min(from.x, to.x));
-    const int right = last_pixel(std::max(from.x, to.x));
-    const int top = first_pixel(std::min(from.y, to.y));
-    const int bottom = last_pixel(std::max(from.y, to.y));
+    const int left = first_pixel(std::min(from.x, end.x));
+    const int right = last_pixel(std::max(from.x, end.x));
+    const int top = first_pixel(std::min(from.y, end.y));
+    const int bottom = last_pixel(std::max(from.y, end.y));
     for (int row = top; row <= bottom; ++row) {
       const float dy = static_cast<float>(row) - from.y;
       for (int column = left; column <= right; ++column) {
@@ -97,20 +97,20 @@ class Paper {
     }
   }
 
-  void stroke(Stroke::Shape shape, std::span<const Point> points) {
+  void stroke(Stroke::StrokeForm shape, std::span<const StrokePoint> points) {
     const auto count = static_cast<int>(points.size());
-    const bool closed = shape == Stroke::Shape::loop;
+    const bool closed = shape == Stroke::StrokeForm::loop;
     const auto point = [&](int i) {
       return points[static_cast<std::size_t>(closed ? (i + count) % count : std::clamp(i, 0, count - 1))];
     };
     for (int i = 0; i < count - (closed ? 0 : 1); ++i) {
-      Point from = point(i);
-      const int pieces = shape == Stroke::Shape::line ? 1 : kPiecesPerCurve;
+      StrokePoint from = point(i);
+      const int pieces = shape == Stroke::StrokeForm::line ? 1 : kPiecesPerCurve;
       for (int piece = 1; piece < pieces; ++piece) {
         const float t = static_cast<float>(piece) / kPiecesPerCurve;
-        const Point to = on_curve(point(i - 1), point(i), point(i + 1), point(i + 2), t);
-        line(from, to);
-        from = to;
+        const StrokePoint end = on_curve(point(i - 1), point(i), point(i + 1), point(i + 2), t);
+        line(from, end);
+        from = end;
       }
       line(from, point(i + 1));
     }
@@ -153,10 +153,10 @@ DigitImage draw_digit(int digit, const DigitName& name) {
   const Affine map = random_affine(dice);
   const float radius = dice.between(kMinRadius, kMaxRadius);
   Paper paper(radius + 0.5F);
-  std::vector<Point> points;
+  std::vector<StrokePoint> points;
   for (const Stroke& stroke : glyph) {
     points.clear();
-    for (const Point point : stroke.points) {
+    for (const StrokePoint point : stroke.points) {
       points.push_back(map({point.x + dice.around_zero(kJitter), point.y + dice.around_zero(kJitter)}));
     }
     paper.stroke(stroke.shape, points);

@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "data/hash.hpp"
-#include "data/mapped_file.hpp"
-#include "data/sources.hpp"
+#include "data/source/hash.hpp"
+#include "data/source/mapped_file.hpp"
+#include "data/source/sources.hpp"
 #include "data/windows.hpp"
 
 namespace lockstep::data {
@@ -48,7 +48,7 @@ class CharacterRun : public TokenRun {
     file_->check(first, first + out.size());
   }
 
-  // Of the whole file, since its alphabet decides the numbers.
+  // The digest of the whole file, since its alphabet decides the numbers.
   std::uint64_t digest() const override { return hash_of({hash_of(file_->bytes()), part_.size()}); }
 
   const std::string& path() const override { return file_->path(); }

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::data {
 
@@ -53,9 +53,9 @@ constexpr std::array<std::pair<std::string_view, const char*>, 10> kOthers = {{
 
 std::string_view text_of(Bytes file) { return {reinterpret_cast<const char*>(file.data()), file.size()}; }
 
-std::uint64_t little_endian_at(Bytes file, std::size_t at, std::size_t width) {
+std::uint64_t little_endian_at(Bytes file, std::size_t position, std::size_t width) {
   std::uint64_t value = 0;
-  for (std::size_t i = width; i-- > 0;) value = value << 8 | file[at + i];
+  for (std::size_t i = width; i-- > 0;) value = value << 8 | file[position + i];
   return value;
 }
 
@@ -99,16 +99,16 @@ std::optional<TokenFormat> llm_c_format(Bytes file, const std::string& path) {
 
 /// The text after a key of a .npy header, up to one of `ends`.
 std::string_view value_after(std::string_view header, std::string_view key, std::string_view ends) {
-  const std::size_t at = header.find(key);
-  if (at == std::string_view::npos) return {};
-  const std::string_view rest = header.substr(at + key.size());
+  const std::size_t position = header.find(key);
+  if (position == std::string_view::npos) return {};
+  const std::string_view rest = header.substr(position + key.size());
   const std::size_t start = std::min(rest.find_first_not_of(" :'("), rest.size());
   return rest.substr(start, std::min(rest.find_first_of(ends, start), rest.size()) - start);
 }
 
 std::optional<TokenFormat> npy_format(Bytes file, const std::string& path) {
-  constexpr std::string_view kMagic = "\x93NUMPY";
-  if (!text_of(file).starts_with(kMagic) || file.size() < 12) return std::nullopt;
+  constexpr std::string_view kNpyMagic = "\x93NUMPY";
+  if (!text_of(file).starts_with(kNpyMagic) || file.size() < 12) return std::nullopt;
   const bool is_long = file[6] > 1;  // the version
   const std::size_t start = is_long ? 12 : 10;
   const std::size_t begin = start + little_endian_at(file, 8, is_long ? 4 : 2);
@@ -151,9 +151,9 @@ std::array<Words, 4> words_in(Bytes file) {
   std::array<Words, 4> words{};
   for (std::size_t part = 0; part < kParts; ++part) {
     const std::size_t begin = file.size() / kParts * part / 8 * 8;
-    for (std::size_t at = begin; at + 8 <= std::min(begin + kPartBytes, file.size()); at += 8) {
+    for (std::size_t position = begin; position + 8 <= std::min(begin + kPartBytes, file.size()); position += 8) {
       for (std::size_t k = 0; k < 4; ++k) {
-        const std::uint64_t word = little_endian_at(file, at + 2 * k, 2);
+        const std::uint64_t word = little_endian_at(file, position + 2 * k, 2);
         words[k].largest = std::max(words[k].largest, word);
         words[k].largest_low = std::max(words[k].largest_low, word & 0xFF);
         words[k].zeros += word == 0 ? 1 : 0;

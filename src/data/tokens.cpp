@@ -8,9 +8,9 @@
 #include <span>
 #include <string>
 
-#include "data/hash.hpp"
-#include "data/mapped_file.hpp"
-#include "data/sources.hpp"
+#include "data/source/hash.hpp"
+#include "data/source/mapped_file.hpp"
+#include "data/source/sources.hpp"
 #include "data/token_format.hpp"
 #include "data/windows.hpp"
 

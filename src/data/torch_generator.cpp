@@ -10,7 +10,7 @@ namespace lockstep::data {
 
 namespace {
 
-constexpr std::int64_t kLargest = 0xFFFFFFFF / 20;  // for more, PyTorch draws 64 bits a time
+constexpr std::int64_t kLargest = 0xFFFFFFFF / 20;  // PyTorch draws 64 bits at a time for larger sizes
 
 }  // namespace
 

@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "data/hash.hpp"
-#include "data/sources.hpp"
+#include "data/source/hash.hpp"
+#include "data/source/sources.hpp"
 
 namespace lockstep::data {
 

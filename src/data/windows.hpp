@@ -16,7 +16,7 @@ class TokenRun {
   /// @throws DataError  a token is outside the vocabulary
   virtual void read(std::int64_t begin, std::span<std::int64_t> out) const = 0;
   virtual std::uint64_t digest() const = 0;
-  virtual const std::string& path() const = 0;  ///< of the file the tokens come from
+  virtual const std::string& path() const = 0;  ///< path of the file the tokens come from
 };
 
 /// The division of a text into samples of `block` inputs, with the next token as the target of each.

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/at_level.hpp"
+#include "core/numbers/at_level.hpp"
 #include "kernels/sums.hpp"
 
 namespace lockstep::kernels {
@@ -22,7 +22,7 @@ double sum_of(const Lanes& lanes) {
   return sum;
 }
 
-/// Of one row. Adds each square to its column's sum, too.
+/// The sum of one row. Adds each square to its column's sum, too.
 template <class T>
 LOCKSTEP_INLINE double add_squares(const T* __restrict row, std::int64_t columns, double* __restrict of_columns) {
   Lanes sums{};
@@ -92,60 +92,63 @@ T inverse_root(double value) {
 
 /// Moves the mean squares of one matrix.
 template <class T>
-void learn(const AdafactorMatrices<T>& of, std::int64_t matrix, double take, std::vector<double>& sums) {
+void learn(const AdafactorMatrices<T>& matrices, std::int64_t matrix, double take, std::vector<double>& sums) {
   const auto toward = [take](T mean, double sum, std::int64_t count) {
     return static_cast<T>(static_cast<double>(mean) + take * (sum / static_cast<double>(count) - mean));
   };
   std::fill(sums.begin(), sums.end(), 0);
-  for (std::int64_t r = matrix * of.rows; r < (matrix + 1) * of.rows; ++r) {
-    const double sum = at_level<add_squares<T>>(of.gradients + r * of.columns, of.columns, sums.data());
-    of.of_rows[r] = toward(of.of_rows[r], sum, of.columns);
+  for (std::int64_t r = matrix * matrices.rows; r < (matrix + 1) * matrices.rows; ++r) {
+    const double sum =
+        at_level<add_squares<T>>(matrices.gradients + r * matrices.columns, matrices.columns, sums.data());
+    matrices.of_rows[r] = toward(matrices.of_rows[r], sum, matrices.columns);
   }
-  T* const columns = of.of_columns + matrix * of.columns;
-  for (std::int64_t c = 0; c < of.columns; ++c) columns[c] = toward(columns[c], sums[c], of.rows);
+  T* const columns = matrices.of_columns + matrix * matrices.columns;
+  for (std::int64_t c = 0; c < matrices.columns; ++c) columns[c] = toward(columns[c], sums[c], matrices.rows);
 }
 
 template <class T>
-Slowing<T> learn(const AdafactorMatrices<T>& of, const AdafactorNumbers& numbers) {
-  Slowing<T> slowing{.of_rows = std::vector<T>(of.count * of.rows),
-                     .of_columns = std::vector<T>(of.count * of.columns)};
-  std::vector<double> sums(of.columns);
-  for (std::int64_t matrix = 0; matrix < of.count; ++matrix) {
-    learn(of, matrix, numbers.take, sums);
-    const T* const rows = of.of_rows + matrix * of.rows;
+Slowing<T> learn(const AdafactorMatrices<T>& matrices, const AdafactorNumbers& numbers) {
+  Slowing<T> slowing{.of_rows = std::vector<T>(matrices.count * matrices.rows),
+                     .of_columns = std::vector<T>(matrices.count * matrices.columns)};
+  std::vector<double> sums(matrices.columns);
+  for (std::int64_t matrix = 0; matrix < matrices.count; ++matrix) {
+    learn(matrices, matrix, numbers.take, sums);
+    const T* const rows = matrices.of_rows + matrix * matrices.rows;
     double mean = 0;
-    for (std::int64_t r = 0; r < of.rows; ++r) mean += static_cast<double>(rows[r]) / static_cast<double>(of.rows);
+    for (std::int64_t r = 0; r < matrices.rows; ++r)
+      mean += static_cast<double>(rows[r]) / static_cast<double>(matrices.rows);
     mean = mean < numbers.eps1 ? numbers.eps1 : mean;  // a NaN stays
-    std::transform(rows, rows + of.rows, slowing.of_rows.begin() + matrix * of.rows,
+    std::transform(rows, rows + matrices.rows, slowing.of_rows.begin() + matrix * matrices.rows,
                    [mean](T row) { return inverse_root<T>(static_cast<double>(row) / mean); });
   }
-  std::transform(of.of_columns, of.of_columns + of.count * of.columns, slowing.of_columns.begin(),
-                 [](T column) { return inverse_root<T>(static_cast<double>(column)); });
+  std::transform(matrices.of_columns, matrices.of_columns + matrices.count * matrices.columns,
+                 slowing.of_columns.begin(), [](T column) { return inverse_root<T>(static_cast<double>(column)); });
   return slowing;
 }
 
 template <class T>
-void update(const AdafactorMatrices<T>& of, const AdafactorNumbers& numbers) {
-  const auto count = static_cast<double>(of.count * of.rows * of.columns);
-  const double size = std::sqrt(sum_of_squares(of.parameters, of.count * of.rows * of.columns) / count);
-  const Slowing<T> slowing = learn(of, numbers);
+void update(const AdafactorMatrices<T>& matrices, const AdafactorNumbers& numbers) {
+  const auto count = static_cast<double>(matrices.count * matrices.rows * matrices.columns);
+  const double size =
+      std::sqrt(sum_of_squares(matrices.parameters, matrices.count * matrices.rows * matrices.columns) / count);
+  const Slowing<T> slowing = learn(matrices, numbers);
   const auto max = static_cast<T>(1 / numbers.eps1);
   /// visit(row of all matrices, its factor, the factors of its columns)
   const auto for_each_row = [&](const auto& visit) {
-    for (std::int64_t r = 0; r < of.count * of.rows; ++r) {
-      visit(r * of.columns, slowing.of_rows[r], slowing.of_columns.data() + r / of.rows * of.columns);
+    for (std::int64_t r = 0; r < matrices.count * matrices.rows; ++r) {
+      visit(r * matrices.columns, slowing.of_rows[r], slowing.of_columns.data() + r / matrices.rows * matrices.columns);
     }
   };
   double squares = 0;
-  for_each_row([&](std::int64_t at, T of_row, const T* of_columns) {
-    squares += at_level<square_direction<T>>(of.gradients + at, of.columns, of_row, of_columns, max);
+  for_each_row([&](std::int64_t position, T of_row, const T* of_columns) {
+    squares += at_level<square_direction<T>>(matrices.gradients + position, matrices.columns, of_row, of_columns, max);
   });
   const double shorten = std::sqrt(squares / count) / numbers.d;
   const double lr = (size < numbers.eps2 ? numbers.eps2 : size) * numbers.relative_lr;
   const auto step = static_cast<T>(numbers.sign * lr / (shorten < 1 ? 1 : shorten));
-  for_each_row([&](std::int64_t at, T of_row, const T* of_columns) {
-    at_level<move_row<T>>(of.parameters + at, of.gradients + at, of.columns, of_row, of_columns, max,
-                          static_cast<T>(numbers.decay_factor), step);
+  for_each_row([&](std::int64_t position, T of_row, const T* of_columns) {
+    at_level<move_row<T>>(matrices.parameters + position, matrices.gradients + position, matrices.columns, of_row,
+                          of_columns, max, static_cast<T>(numbers.decay_factor), step);
   });
 }
 

@@ -18,9 +18,9 @@ struct AdafactorMatrices {
 };
 
 struct AdafactorNumbers {
-  double take;          ///< by how much of the way mean squares move
-  double sign;          ///< of the gradient: -1 to maximize
-  double relative_lr;   ///< of the parameter's root mean square
+  double take;          ///< fraction by which mean squares move toward the new ones
+  double sign;          ///< multiplies the gradient: 1, or -1 to maximize
+  double relative_lr;   ///< lr as a fraction of the parameter's root mean square
   double decay_factor;  ///< multiplies the parameter
   double eps1;
   double eps2;

@@ -17,10 +17,10 @@ namespace lockstep::kernels {
 
 namespace {
 
-constexpr std::int64_t kVectors = 2;  // of a row of a tile, whose sums then fill 12 of 16 registers
+constexpr std::int64_t kVectors = 2;  // vectors in a row of a tile; the sums of a tile then fill 12 of 16 registers
 constexpr std::int64_t kTileRows = 6;
 constexpr std::int64_t kPanel = kVectors * kVector;
-constexpr std::int64_t kBlockQueries = 264;  // whose weights stay in the second-level cache
+constexpr std::int64_t kBlockQueries = 264;  // block queries: whose weights stay in the second-level cache
 
 static_assert(kPanel == kAttentionFeatures);
 
@@ -47,18 +47,18 @@ struct Left {
 Left as_left(const Rows<const float>& rows) { return {rows.values, rows.stride, 1, rows.count}; }
 
 /// The rows as a right factor: [features / kPanel][rows][kPanel].
-LOCKSTEP_VECTOR_KERNEL void pack(const Rows<const float>& rows, std::int64_t features, float* to) {
+LOCKSTEP_VECTOR_KERNEL void pack(const Rows<const float>& rows, std::int64_t features, float* target) {
   for (std::int64_t e = 0; e < features; e += kPanel) {
-    for (std::int64_t i = 0; i < rows.count; ++i, to += kPanel) {
-      std::memcpy(to, rows.row(i) + e, kPanel * sizeof(float));
+    for (std::int64_t i = 0; i < rows.count; ++i, target += kPanel) {
+      std::memcpy(target, rows.row(i) + e, kPanel * sizeof(float));
     }
   }
 }
 
 /// The transposed rows as a right factor: [rows / kPanel][features][kPanel], with zeros behind the last row.
-LOCKSTEP_VECTOR_KERNEL void pack_transposed(const Rows<const float>& rows, std::int64_t features, float* to) {
+LOCKSTEP_VECTOR_KERNEL void pack_transposed(const Rows<const float>& rows, std::int64_t features, float* target) {
   for (std::int64_t first = 0; first < rows.count; first += kVector) {
-    float* const panel = to + first / kPanel * kPanel * features + first % kPanel;
+    float* const panel = target + first / kPanel * kPanel * features + first % kPanel;
     for (std::int64_t e = 0; e < features; e += kVector) {
       Vector tile[kVector];
 #pragma GCC unroll 8
@@ -71,11 +71,11 @@ LOCKSTEP_VECTOR_KERNEL void pack_transposed(const Rows<const float>& rows, std::
     }
   }
   if ((rows.count + kVector - 1) / kVector % kVectors == 0) return;
-  float* const rest = to + rows.count / kPanel * kPanel * features + kVector;
+  float* const rest = target + rows.count / kPanel * kPanel * features + kVector;
   for (std::int64_t e = 0; e < features; ++e) store(Vector{}, rest + e * kPanel);
 }
 
-/// What a product is written to.
+/// The place to which a product is written.
 struct Target {
   float* values;
   std::int64_t stride;
@@ -85,7 +85,7 @@ struct Target {
 
 template <std::int64_t kRows>
 LOCKSTEP_VECTOR_INLINE void write_tile(const Left& left, std::int64_t first, const float* panel, std::int64_t depth,
-                                       const Target& to, std::int64_t column) {
+                                       const Target& target, std::int64_t column) {
   Vector sums[kRows][kVectors] = {};
   const float* from = left.values + first * left.row_step;
   for (std::int64_t d = 0; d < depth; ++d) {
@@ -103,9 +103,9 @@ LOCKSTEP_VECTOR_INLINE void write_tile(const Left& left, std::int64_t first, con
   for (std::int64_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
-      float* const place = to.values + (first + r) * to.stride + column + v * kVector;
-      const Vector sum = to.factor * sums[r][v];
-      store(to.adds ? load(place) + sum : sum, place);
+      float* const place = target.values + (first + r) * target.stride + column + v * kVector;
+      const Vector sum = target.factor * sums[r][v];
+      store(target.adds ? load(place) + sum : sum, place);
     }
   }
 }
@@ -114,26 +114,26 @@ LOCKSTEP_VECTOR_INLINE void write_tile(const Left& left, std::int64_t first, con
 /// @param right    packed
 /// @param columns  of the right factor; a multiple of kPanel
 LOCKSTEP_VECTOR_KERNEL void multiply(const Left& left, const float* right, std::int64_t columns, std::int64_t depth,
-                                     const Target& to) {
+                                     const Target& target) {
   for (std::int64_t column = 0; column < columns; column += kPanel) {
     const float* const panel = right + column * depth;
     std::int64_t r = 0;
-    for (; r + kTileRows <= left.rows; r += kTileRows) write_tile<kTileRows>(left, r, panel, depth, to, column);
+    for (; r + kTileRows <= left.rows; r += kTileRows) write_tile<kTileRows>(left, r, panel, depth, target, column);
     switch (left.rows - r) {
       case 5:
-        write_tile<5>(left, r, panel, depth, to, column);
+        write_tile<5>(left, r, panel, depth, target, column);
         break;
       case 4:
-        write_tile<4>(left, r, panel, depth, to, column);
+        write_tile<4>(left, r, panel, depth, target, column);
         break;
       case 3:
-        write_tile<3>(left, r, panel, depth, to, column);
+        write_tile<3>(left, r, panel, depth, target, column);
         break;
       case 2:
-        write_tile<2>(left, r, panel, depth, to, column);
+        write_tile<2>(left, r, panel, depth, target, column);
         break;
       case 1:
-        write_tile<1>(left, r, panel, depth, to, column);
+        write_tile<1>(left, r, panel, depth, target, column);
         break;
       default:
         break;
@@ -204,31 +204,33 @@ class Scratch {
   std::vector<std::vector<float>> blocks_;
 };
 
-enum class Part { query, key, value };
+enum class Projection { query, key, value };
 
 /// One head of one sample.
 struct Head {
-  const SelfAttention& of;
+  const SelfAttention& attention;
   std::int64_t sample;
   std::int64_t head;
 
-  std::int64_t stride() const { return 3 * of.heads * of.features; }
+  std::int64_t stride() const { return 3 * attention.heads * attention.features; }
   template <class T>
-  Rows<T> part(T* qkv, Part part, std::int64_t count) const {
+  Rows<T> part(T* qkv, Projection part, std::int64_t count) const {
     const auto number = static_cast<std::int64_t>(part);
-    return {qkv + sample * of.tokens * stride() + (number * of.heads + head) * of.features, stride(), count};
+    return {qkv + sample * attention.tokens * stride() + (number * attention.heads + head) * attention.features,
+            stride(), count};
   }
-  Rows<const float> queries() const { return part(of.qkv, Part::query, of.queries); }
-  Rows<const float> keys() const { return part(of.qkv, Part::key, of.tokens); }
-  Rows<const float> values() const { return part(of.qkv, Part::value, of.tokens); }
-  /// Of a tensor like the output.
+  Rows<const float> queries() const { return part(attention.qkv, Projection::query, attention.queries); }
+  Rows<const float> keys() const { return part(attention.qkv, Projection::key, attention.tokens); }
+  Rows<const float> values() const { return part(attention.qkv, Projection::value, attention.tokens); }
+  /// The rows of a tensor like the output.
   template <class T>
   Rows<T> output(T* values) const {
-    return {values + (sample * of.queries * of.heads + head) * of.features, of.heads * of.features, of.queries};
+    return {values + (sample * attention.queries * attention.heads + head) * attention.features,
+            attention.heads * attention.features, attention.queries};
   }
   template <class T>
   T* log_sums(T* values) const {
-    return values + (sample * of.heads + head) * of.queries;
+    return values + (sample * attention.heads + head) * attention.queries;
   }
 };
 
@@ -237,7 +239,7 @@ Rows<T> slice(const Rows<T>& rows, std::int64_t begin, std::int64_t end) {
   return {rows.row(begin), rows.stride, end - begin};
 }
 
-float scale_of(const SelfAttention& of) { return 1.0F / std::sqrt(static_cast<float>(of.features)); }
+float scale_of(const SelfAttention& attention) { return 1.0F / std::sqrt(static_cast<float>(attention.features)); }
 
 /// Queries that are worked on together: blocks of about the same size.
 std::int64_t block_of(std::int64_t queries, std::int64_t largest) {
@@ -248,37 +250,38 @@ std::int64_t block_of(std::int64_t queries, std::int64_t largest) {
 
 class Forward {
  public:
-  explicit Forward(const SelfAttention& of)
-      : of_(of),
-        keys_(scratch_.take(padded(of.tokens) * of.features)),
-        values_(scratch_.take(of.tokens * of.features)),
-        weights_(scratch_.take(kRows * padded(of.tokens))) {}
+  explicit Forward(const SelfAttention& attention)
+      : attention_(attention),
+        keys_(scratch_.take(padded(attention.tokens) * attention.features)),
+        values_(scratch_.take(attention.tokens * attention.features)),
+        weights_(scratch_.take(kRows * padded(attention.tokens))) {}
 
   void write(const Head& head, float* output, float* log_sums) {
-    const std::int64_t all = padded(of_.tokens);
-    pack_transposed(head.keys(), of_.features, keys_);
-    pack(head.values(), of_.features, values_);
-    const Rows<float> to = head.output(output);
-    for (std::int64_t begin = 0; begin < of_.queries; begin += kRows) {
-      const std::int64_t end = std::min(of_.queries, begin + kRows);
-      multiply(as_left(slice(head.queries(), begin, end)), keys_, all, of_.features, {weights_, all});
+    const std::int64_t all = padded(attention_.tokens);
+    pack_transposed(head.keys(), attention_.features, keys_);
+    pack(head.values(), attention_.features, values_);
+    const Rows<float> target = head.output(output);
+    for (std::int64_t begin = 0; begin < attention_.queries; begin += kRows) {
+      const std::int64_t end = std::min(attention_.queries, begin + kRows);
+      multiply(as_left(slice(head.queries(), begin, end)), keys_, all, attention_.features, {weights_, all});
       for (std::int64_t i = begin; i < end; ++i) {
         float* const row = weights_ + (i - begin) * all;
-        divide(row, all, write_softmax(row, of_.tokens, scale_of(of_), head.log_sums(log_sums)[i]));
+        divide(row, all, write_softmax(row, attention_.tokens, scale_of(attention_), head.log_sums(log_sums)[i]));
       }
-      multiply({weights_, all, 1, end - begin}, values_, of_.features, of_.tokens, {to.row(begin), to.stride});
+      multiply({weights_, all, 1, end - begin}, values_, attention_.features, attention_.tokens,
+               {target.row(begin), target.stride});
     }
   }
 
  private:
-  static constexpr std::int64_t kRows = 4 * kTileRows;  // whose weights stay in the first-level cache
+  static constexpr std::int64_t kRows = 4 * kTileRows;  // rows: whose weights stay in the first-level cache
 
   LOCKSTEP_VECTOR_KERNEL static void divide(float* row, std::int64_t count, float divisor) {
     const float factor = 1.0F / divisor;
     for (std::int64_t k = 0; k < count; k += kVector) store(factor * load(row + k), row + k);
   }
 
-  const SelfAttention& of_;
+  const SelfAttention& attention_;
   Scratch scratch_;
   float* keys_;
   float* values_;
@@ -287,56 +290,56 @@ class Forward {
 
 class Backward {
  public:
-  explicit Backward(const SelfAttention& of)
-      : of_(of),
-        rows_(block_of(of.queries, kBlockQueries)),
-        keys_(scratch_.take(of.tokens * of.features)),
-        keys_transposed_(scratch_.take(padded(of.tokens) * of.features)),
-        values_transposed_(scratch_.take(padded(of.tokens) * of.features)),
-        queries_(scratch_.take(rows_ * of.features)),
-        gradients_(scratch_.take(rows_ * of.features)),
-        weights_(scratch_.take(rows_ * padded(of.tokens))),
-        weight_gradients_(scratch_.take(rows_ * padded(of.tokens))) {}
+  explicit Backward(const SelfAttention& attention)
+      : attention_(attention),
+        rows_(block_of(attention.queries, kBlockQueries)),
+        keys_(scratch_.take(attention.tokens * attention.features)),
+        keys_transposed_(scratch_.take(padded(attention.tokens) * attention.features)),
+        values_transposed_(scratch_.take(padded(attention.tokens) * attention.features)),
+        queries_(scratch_.take(rows_ * attention.features)),
+        gradients_(scratch_.take(rows_ * attention.features)),
+        weights_(scratch_.take(rows_ * padded(attention.tokens))),
+        weight_gradients_(scratch_.take(rows_ * padded(attention.tokens))) {}
 
   void write(const Head& head, const float* output, const float* log_sums, const float* gradient, float* qkv_gradient) {
-    const std::int64_t all = padded(of_.tokens);
-    const float scale = scale_of(of_);
-    pack(head.keys(), of_.features, keys_);
-    pack_transposed(head.keys(), of_.features, keys_transposed_);
-    pack_transposed(head.values(), of_.features, values_transposed_);
-    const Rows<float> to_queries = head.part(qkv_gradient, Part::query, of_.tokens);
-    const Rows<float> to_keys = head.part(qkv_gradient, Part::key, of_.tokens);
-    const Rows<float> to_values = head.part(qkv_gradient, Part::value, of_.tokens);
-    for (std::int64_t begin = 0; begin < of_.queries; begin += rows_) {
-      const std::int64_t end = std::min(of_.queries, begin + rows_);
+    const std::int64_t all = padded(attention_.tokens);
+    const float scale = scale_of(attention_);
+    pack(head.keys(), attention_.features, keys_);
+    pack_transposed(head.keys(), attention_.features, keys_transposed_);
+    pack_transposed(head.values(), attention_.features, values_transposed_);
+    const Rows<float> to_queries = head.part(qkv_gradient, Projection::query, attention_.tokens);
+    const Rows<float> to_keys = head.part(qkv_gradient, Projection::key, attention_.tokens);
+    const Rows<float> to_values = head.part(qkv_gradient, Projection::value, attention_.tokens);
+    for (std::int64_t begin = 0; begin < attention_.queries; begin += rows_) {
+      const std::int64_t end = std::min(attention_.queries, begin + rows_);
       const std::int64_t rows = end - begin;
       const Rows<const float> queries = slice(head.queries(), begin, end);
       const Rows<const float> gradients = slice(head.output(gradient), begin, end);
       const Rows<const float> outputs = slice(head.output(output), begin, end);
-      pack(queries, of_.features, queries_);
-      pack(gradients, of_.features, gradients_);
-      multiply(as_left(queries), keys_transposed_, all, of_.features, {weights_, all});
-      multiply(as_left(gradients), values_transposed_, all, of_.features, {weight_gradients_, all});
+      pack(queries, attention_.features, queries_);
+      pack(gradients, attention_.features, gradients_);
+      multiply(as_left(queries), keys_transposed_, all, attention_.features, {weights_, all});
+      multiply(as_left(gradients), values_transposed_, all, attention_.features, {weight_gradients_, all});
       for (std::int64_t i = 0; i < rows; ++i) {
-        write_weights(weights_ + i * all, of_.tokens, scale, head.log_sums(log_sums)[begin + i]);
-        const float mean = dot(gradients.row(i), outputs.row(i), of_.features);
+        write_weights(weights_ + i * all, attention_.tokens, scale, head.log_sums(log_sums)[begin + i]);
+        const float mean = dot(gradients.row(i), outputs.row(i), attention_.features);
         write_product_gradients(weights_ + i * all, mean, all, weight_gradients_ + i * all);
       }
-      multiply({weight_gradients_, all, 1, rows}, keys_, of_.features, of_.tokens,
+      multiply({weight_gradients_, all, 1, rows}, keys_, attention_.features, attention_.tokens,
                {to_queries.row(begin), to_queries.stride, scale});
       const bool adds = begin > 0;
-      multiply({weight_gradients_, 1, all, of_.tokens}, queries_, of_.features, rows,
+      multiply({weight_gradients_, 1, all, attention_.tokens}, queries_, attention_.features, rows,
                {to_keys.values, to_keys.stride, scale, adds});
-      multiply({weights_, 1, all, of_.tokens}, gradients_, of_.features, rows,
+      multiply({weights_, 1, all, attention_.tokens}, gradients_, attention_.features, rows,
                {to_values.values, to_values.stride, 1, adds});
     }
-    for (std::int64_t i = of_.queries; i < of_.tokens; ++i) {
-      std::fill(to_queries.row(i), to_queries.row(i) + of_.features, 0.0F);
+    for (std::int64_t i = attention_.queries; i < attention_.tokens; ++i) {
+      std::fill(to_queries.row(i), to_queries.row(i) + attention_.features, 0.0F);
     }
   }
 
  private:
-  const SelfAttention& of_;
+  const SelfAttention& attention_;
   std::int64_t rows_;
   Scratch scratch_;
   float* keys_;
@@ -350,18 +353,18 @@ class Backward {
 
 }  // namespace
 
-void write_self_attention(const SelfAttention& of, const HeadRange& range, float* output, float* log_sums) {
-  Forward work(of);
+void write_self_attention(const SelfAttention& attention, const HeadRange& range, float* output, float* log_sums) {
+  Forward work(attention);
   for (std::int64_t i = range.begin; i < range.end; ++i) {
-    work.write({of, i / of.heads, i % of.heads}, output, log_sums);
+    work.write({attention, i / attention.heads, i % attention.heads}, output, log_sums);
   }
 }
 
-void write_self_attention_gradient(const SelfAttention& of, const HeadRange& range, const float* output,
+void write_self_attention_gradient(const SelfAttention& attention, const HeadRange& range, const float* output,
                                    const float* log_sums, const float* gradient, float* qkv_gradient) {
-  Backward work(of);
+  Backward work(attention);
   for (std::int64_t i = range.begin; i < range.end; ++i) {
-    work.write({of, i / of.heads, i % of.heads}, output, log_sums, gradient, qkv_gradient);
+    work.write({attention, i / attention.heads, i % attention.heads}, output, log_sums, gradient, qkv_gradient);
   }
 }
 

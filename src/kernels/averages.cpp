@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "core/at_level.hpp"
-#include "core/half_format.hpp"
+#include "core/numbers/at_level.hpp"
+#include "core/numbers/half_format.hpp"
 
 namespace lockstep::kernels {
 
@@ -27,12 +27,12 @@ LOCKSTEP_INLINE void exchange_elements(T* __restrict a, T* __restrict b, std::in
 
 template <class T>
 void blend_as(std::byte* average, const std::byte* values, std::int64_t count, double weight) {
-  auto* const to = reinterpret_cast<T*>(average);
+  auto* const target = reinterpret_cast<T*>(average);
   const auto* const from = reinterpret_cast<const T*>(values);
   if (weight == 1) {
-    std::copy_n(from, count, to);
+    std::copy_n(from, count, target);
   } else {
-    at_level<blend_elements<T>>(to, from, count, static_cast<T>(weight));
+    at_level<blend_elements<T>>(target, from, count, static_cast<T>(weight));
   }
 }
 

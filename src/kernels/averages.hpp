@@ -11,11 +11,11 @@ namespace lockstep::kernels {
 /// The type of the average of values: float32 for 16-bit values, else that of the values.
 DType average_type(DType dtype);
 
-// Of `count` values of any floating-point type.
+// Operations on `count` values of any floating-point type.
 
 /// average += weight * (values - average); with weight 1 the values themselves.
 void blend(DType dtype, std::byte* average, const std::byte* values, std::int64_t count, double weight);
-/// Of float32 and float64.
+/// Functions of float32 and float64.
 void exchange(DType dtype, std::byte* a, std::byte* b, std::int64_t count);
 
 }  // namespace lockstep::kernels

@@ -5,19 +5,19 @@
 #include <cmath>
 #include <vector>
 
-#include "core/at_level.hpp"
+#include "core/numbers/at_level.hpp"
 
 namespace lockstep::kernels {
 
 namespace {
 
-constexpr std::int64_t kBlockElements = 8192;  // of rows that stay in the first-level cache between two loops
+constexpr std::int64_t kBlockElements = 8192;  // so many elements stay in the first-level cache between two loops
 
 LOCKSTEP_INLINE float load(float value) { return value; }
 LOCKSTEP_INLINE float load(BFloat16 value) { return to_float(value); }
 
-LOCKSTEP_INLINE void store(float value, float& to) { to = value; }
-LOCKSTEP_INLINE void store(float value, BFloat16& to) { to = to_bfloat16(value); }
+LOCKSTEP_INLINE void store(float value, float& target) { target = value; }
+LOCKSTEP_INLINE void store(float value, BFloat16& target) { target = to_bfloat16(value); }
 
 std::int64_t rows_of_a_block(const NormRange& range) {
   return std::max<std::int64_t>(1, kBlockElements / std::max<std::int64_t>(1, range.end - range.begin));
@@ -27,7 +27,7 @@ template <class T>
 LOCKSTEP_INLINE void statistics(const NormRange& range, const T* input, float* mean, float* variance) {
   const std::int64_t count = range.end - range.begin;
   std::vector<double> means(static_cast<std::size_t>(count));
-  std::vector<double> squares(static_cast<std::size_t>(count));  // of the distances from the mean
+  std::vector<double> squares(static_cast<std::size_t>(count));  // sums of the squared distances from the mean
   std::vector<float> sum(static_cast<std::size_t>(count));
   std::vector<float> square(static_cast<std::size_t>(count));
   const std::int64_t step = rows_of_a_block(range);
@@ -75,13 +75,13 @@ template <bool kHasResidual, bool kHasRelu, class T>
 LOCKSTEP_INLINE void output_rows(const NormRange& range, const NormFactors& factors, const T* input, const T* residual,
                                  T* output) {
   for (std::int64_t m = 0; m < range.rows; ++m) {
-    const std::int64_t at = m * range.channels;
+    const std::int64_t position = m * range.channels;
 #pragma GCC ivdep
     for (std::int64_t c = range.begin; c < range.end; ++c) {
-      float value = load(input[at + c]) * factors.scale[c] + factors.shift[c];
-      if constexpr (kHasResidual) value += load(residual[at + c]);
+      float value = load(input[position + c]) * factors.scale[c] + factors.shift[c];
+      if constexpr (kHasResidual) value += load(residual[position + c]);
       if constexpr (kHasRelu) value = value < 0 ? 0.0F : value;  // NaN stays
-      store(value, output[at + c]);
+      store(value, output[position + c]);
     }
   }
 }
@@ -113,15 +113,15 @@ LOCKSTEP_INLINE void sum_rows(const NormRange& range, const NormFactors& factors
   for (std::int64_t first = 0; first < range.rows; first += step) {
     std::fill(block.begin(), block.end(), 0.0F);
     for (std::int64_t m = first; m < std::min(range.rows, first + step); ++m) {
-      const std::int64_t at = m * range.channels + range.begin;
+      const std::int64_t position = m * range.channels + range.begin;
 #pragma GCC ivdep
       for (std::int64_t c = 0; c < count; ++c) {
-        const float x = load(input[at + c]);
-        float g = load(gradient[at + c]);
+        const float x = load(input[position + c]);
+        float g = load(gradient[position + c]);
         if constexpr (kMask == Mask::of_input) g = x * scale[c] + shift[c] <= 0 ? 0.0F : g;
         if constexpr (kMask == Mask::of_output) {
-          g = load(output[at + c]) <= 0 ? 0.0F : g;
-          store(g, inner[at + c]);
+          g = load(output[position + c]) <= 0 ? 0.0F : g;
+          store(g, inner[position + c]);
         }
         sum[c] += g;
         dot[c] += g * (x - mean[c]);
@@ -150,13 +150,13 @@ template <Mask kMask, class T>
 LOCKSTEP_INLINE void gradient_rows(const NormRange& range, const NormFactors& factors, const float* offset,
                                    const float* slope, const T* gradient, const T* input, T* input_gradient) {
   for (std::int64_t m = 0; m < range.rows; ++m) {
-    const std::int64_t at = m * range.channels;
+    const std::int64_t position = m * range.channels;
 #pragma GCC ivdep
     for (std::int64_t c = range.begin; c < range.end; ++c) {
-      const float x = load(input[at + c]);
-      float g = load(gradient[at + c]);
+      const float x = load(input[position + c]);
+      float g = load(gradient[position + c]);
       if constexpr (kMask == Mask::of_input) g = x * factors.scale[c] + factors.shift[c] <= 0 ? 0.0F : g;
-      store(factors.scale[c] * (g - offset[c] - (x - factors.mean[c]) * slope[c]), input_gradient[at + c]);
+      store(factors.scale[c] * (g - offset[c] - (x - factors.mean[c]) * slope[c]), input_gradient[position + c]);
     }
   }
 }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/bfloat16.hpp"
+#include "core/numbers/bfloat16.hpp"
 
 // Batch normalization of rows of channels, and a sum and a ReLU behind it, in as few passes over memory as it takes.
 // Sums are taken channel by channel in a fixed order: the same bits on any processor and with any number of threads.
@@ -25,7 +25,7 @@ struct NormTail {
   bool has_relu = false;
 };
 
-/// For each channel, all [channels].
+/// Factors for each channel, all [channels].
 struct NormFactors {
   const float* scale;  ///< weight / sqrt(variance + eps)
   const float* shift;  ///< bias - mean * scale

@@ -21,38 +21,39 @@ constexpr std::int64_t kTile = 6;  // pixels of a row whose sums fill 12 registe
 template <std::int64_t kChannels>
 class PaddedRows {
  public:
-  PaddedRows(const DepthwiseConvolution& of, std::int64_t channel)
-      : of_(of),
+  PaddedRows(const DepthwiseConvolution& convolution, std::int64_t channel)
+      : convolution_(convolution),
         channel_(channel),
         // The last tile reads past the pixels that it needs.
-        width_((of.out_width + kTile) * of.stride + of.kernel + of.padding),
-        values_(static_cast<std::size_t>(of.kernel * width_ * kChannels)) {}
+        width_((convolution.out_width + kTile) * convolution.stride + convolution.kernel + convolution.padding),
+        values_(static_cast<std::size_t>(convolution.kernel * width_ * kChannels)) {}
 
   /// Row `row` of the image of a sample, or zeros outside of it.
   void read(std::int64_t sample, std::int64_t row) {
-    float* const to = place(row);
-    if (row < 0 || row >= of_.height) {
-      std::fill(to, to + width_ * kChannels, 0.0F);
+    float* const target = place(row);
+    if (row < 0 || row >= convolution_.height) {
+      std::fill(target, target + width_ * kChannels, 0.0F);
       return;
     }
-    const float* from = of_.images + (sample * of_.height + row) * of_.width * of_.channels + channel_;
-    const std::int64_t count = std::min(of_.width, width_ - of_.padding);
-    for (std::int64_t w = 0; w < count; ++w, from += of_.channels) {
-      std::copy(from, from + kChannels, to + (of_.padding + w) * kChannels);
+    const float* from = convolution_.images +
+                        (sample * convolution_.height + row) * convolution_.width * convolution_.channels + channel_;
+    const std::int64_t count = std::min(convolution_.width, width_ - convolution_.padding);
+    for (std::int64_t w = 0; w < count; ++w, from += convolution_.channels) {
+      std::copy(from, from + kChannels, target + (convolution_.padding + w) * kChannels);
     }
-    // What a row of another image or zeros left behind.
-    std::fill(to, to + of_.padding * kChannels, 0.0F);
-    std::fill(to + (of_.padding + count) * kChannels, to + width_ * kChannels, 0.0F);
+    // The values that a row of another image or zeros left behind.
+    std::fill(target, target + convolution_.padding * kChannels, 0.0F);
+    std::fill(target + (convolution_.padding + count) * kChannels, target + width_ * kChannels, 0.0F);
   }
 
   const float* row(std::int64_t row) const { return const_cast<PaddedRows*>(this)->place(row); }
 
  private:
   float* place(std::int64_t row) {
-    return values_.data() + (row + of_.kernel) % of_.kernel * width_ * kChannels;  // row >= -kernel
+    return values_.data() + (row + convolution_.kernel) % convolution_.kernel * width_ * kChannels;  // row >= -kernel
   }
 
-  const DepthwiseConvolution& of_;
+  const DepthwiseConvolution& convolution_;
   std::int64_t channel_;
   std::int64_t width_;
   std::vector<float> values_;
@@ -63,7 +64,7 @@ class PaddedRows {
 /// @param bias     [channels of the block]
 template <std::int64_t kKernel, std::int64_t kStride, std::int64_t kVectors>
 LOCKSTEP_VECTOR_KERNEL void write_output_row(const float* const* rows, const float* weights, const float* bias,
-                                             std::int64_t out_width, std::int64_t channels, float* to) {
+                                             std::int64_t out_width, std::int64_t channels, float* target) {
   constexpr std::int64_t kChannels = kVectors * kVector;
   for (std::int64_t first = 0; first < out_width; first += kTile) {
     Vector sums[kTile][kVectors];
@@ -91,47 +92,48 @@ LOCKSTEP_VECTOR_KERNEL void write_output_row(const float* const* rows, const flo
     for (std::int64_t t = 0; t < count; ++t) {
 #pragma GCC unroll 8
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        store(sums[t][v], to + (first + t) * channels + v * kVector);
+        store(sums[t][v], target + (first + t) * channels + v * kVector);
       }
     }
   }
 }
 
 template <std::int64_t kKernel, std::int64_t kStride, std::int64_t kVectors>
-void write_block(const DepthwiseConvolution& of, std::int64_t sample, std::int64_t channel, float* result) {
+void write_block(const DepthwiseConvolution& convolution, std::int64_t sample, std::int64_t channel, float* result) {
   constexpr std::int64_t kChannels = kVectors * kVector;
   constexpr std::int64_t kTaps = kKernel * kKernel;
   float weights[kTaps * kChannels];
   float bias[kChannels];
   for (std::int64_t c = 0; c < kChannels; ++c) {
     for (std::int64_t k = 0; k < kTaps; ++k) {
-      weights[k * kChannels + c] = of.weight[(channel + c) * kTaps + (of.is_turned ? kTaps - 1 - k : k)];
+      weights[k * kChannels + c] =
+          convolution.weight[(channel + c) * kTaps + (convolution.is_turned ? kTaps - 1 - k : k)];
     }
-    bias[c] = of.bias == nullptr ? 0 : of.bias[channel + c];
+    bias[c] = convolution.bias == nullptr ? 0 : convolution.bias[channel + c];
   }
-  PaddedRows<kChannels> padded(of, channel);
-  std::int64_t next = -of.padding;  // row to be read
-  for (std::int64_t h = 0; h < of.out_height; ++h) {
-    const std::int64_t first = h * kStride - of.padding;
+  PaddedRows<kChannels> padded(convolution, channel);
+  std::int64_t next = -convolution.padding;  // next row to be read
+  for (std::int64_t h = 0; h < convolution.out_height; ++h) {
+    const std::int64_t first = h * kStride - convolution.padding;
     for (next = std::max(next, first); next < first + kKernel; ++next) padded.read(sample, next);
     const float* rows[kKernel];
     for (std::int64_t i = 0; i < kKernel; ++i) rows[i] = padded.row(first + i);
     write_output_row<kKernel, kStride, kVectors>(
-        rows, weights, bias, of.out_width, of.channels,
-        result + (sample * of.out_height + h) * of.out_width * of.channels + channel);
+        rows, weights, bias, convolution.out_width, convolution.channels,
+        result + (sample * convolution.out_height + h) * convolution.out_width * convolution.channels + channel);
   }
 }
 
 template <std::int64_t kKernel>
-void write_channels_of_sample(const DepthwiseConvolution& of, std::int64_t sample, std::int64_t channel,
+void write_channels_of_sample(const DepthwiseConvolution& convolution, std::int64_t sample, std::int64_t channel,
                               float* result) {
-  const bool is_pair = channel + 2 * kVector <= of.channels;
-  if (of.stride == 1) {
-    is_pair ? write_block<kKernel, 1, 2>(of, sample, channel, result)
-            : write_block<kKernel, 1, 1>(of, sample, channel, result);
+  const bool is_pair = channel + 2 * kVector <= convolution.channels;
+  if (convolution.stride == 1) {
+    is_pair ? write_block<kKernel, 1, 2>(convolution, sample, channel, result)
+            : write_block<kKernel, 1, 1>(convolution, sample, channel, result);
   } else {
-    is_pair ? write_block<kKernel, 2, 2>(of, sample, channel, result)
-            : write_block<kKernel, 2, 1>(of, sample, channel, result);
+    is_pair ? write_block<kKernel, 2, 2>(convolution, sample, channel, result)
+            : write_block<kKernel, 2, 1>(convolution, sample, channel, result);
   }
 }
 
@@ -218,20 +220,21 @@ bool is_depthwise_size(std::int64_t kernel, std::int64_t stride) {
   return (kernel == 3 || kernel == 5 || kernel == 7) && (stride == 1 || stride == 2);
 }
 
-void write_depthwise_convolution(const DepthwiseConvolution& of, std::int64_t begin, std::int64_t end, float* result) {
-  const std::int64_t blocks = depthwise_blocks(of.channels);
+void write_depthwise_convolution(const DepthwiseConvolution& convolution, std::int64_t begin, std::int64_t end,
+                                 float* result) {
+  const std::int64_t blocks = depthwise_blocks(convolution.channels);
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t sample = i / blocks;
     const std::int64_t channel = i % blocks * kDepthwiseChannels;
-    switch (of.kernel) {
+    switch (convolution.kernel) {
       case 3:
-        write_channels_of_sample<3>(of, sample, channel, result);
+        write_channels_of_sample<3>(convolution, sample, channel, result);
         break;
       case 5:
-        write_channels_of_sample<5>(of, sample, channel, result);
+        write_channels_of_sample<5>(convolution, sample, channel, result);
         break;
       default:
-        write_channels_of_sample<7>(of, sample, channel, result);
+        write_channels_of_sample<7>(convolution, sample, channel, result);
         break;
     }
   }

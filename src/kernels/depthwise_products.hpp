@@ -18,7 +18,7 @@ struct DepthwiseConvolution {
   std::int64_t height;
   std::int64_t width;
   std::int64_t channels;  ///< a multiple of kPatchChannels
-  std::int64_t kernel;    ///< as is_depthwise_size accepts it
+  std::int64_t kernel;    ///< a size that is_depthwise_size accepts
   std::int64_t out_height;
   std::int64_t out_width;
   std::int64_t stride;  ///< 1 or 2
@@ -37,7 +37,8 @@ inline std::int64_t depthwise_blocks(std::int64_t channels) {
 
 /// result [samples, out_height, out_width, channels]. Each element is summed in a fixed order.
 /// @param begin, end  blocks of channels of all samples: [0, samples * depthwise_blocks(channels)) for the whole result
-void write_depthwise_convolution(const DepthwiseConvolution& of, std::int64_t begin, std::int64_t end, float* result);
+void write_depthwise_convolution(const DepthwiseConvolution& convolution, std::int64_t begin, std::int64_t end,
+                                 float* result);
 
 /// The gradient of the weight: outputs = channels, and result [channels, kernel_height, kernel_width]. Each element is
 /// summed over the pixels in their order.

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/at_level.hpp"
+#include "core/numbers/at_level.hpp"
 
 namespace lockstep::kernels {
 
@@ -75,9 +75,9 @@ template <class Stored>
 LOCKSTEP_INLINE FiniteSums sum_plain(const std::byte* bytes, std::size_t count) {
   using Vector [[gnu::vector_size(kLanes * sizeof(Stored))]] = Stored;
   return sum_up(
-      bytes, count, sizeof(Stored), [](const std::byte* at, Lanes& lanes) __attribute__((always_inline)) {
+      bytes, count, sizeof(Stored), [](const std::byte* source, Lanes& lanes) __attribute__((always_inline)) {
         Vector values;
-        std::memcpy(&values, at, sizeof values);
+        std::memcpy(&values, source, sizeof values);
         lanes = __builtin_convertvector(values, Lanes);
       });
 }
@@ -87,9 +87,9 @@ LOCKSTEP_INLINE FiniteSums sum_bfloat16(const std::byte* bytes, std::size_t coun
   using Words [[gnu::vector_size(kLanes * sizeof(std::uint32_t))]] = std::uint32_t;
   using Floats [[gnu::vector_size(kLanes * sizeof(float))]] = float;
   return sum_up(
-      bytes, count, sizeof(std::uint16_t), [](const std::byte* at, Lanes& lanes) __attribute__((always_inline)) {
+      bytes, count, sizeof(std::uint16_t), [](const std::byte* source, Lanes& lanes) __attribute__((always_inline)) {
         Halves halves;
-        std::memcpy(&halves, at, sizeof halves);
+        std::memcpy(&halves, source, sizeof halves);
         const Words words = __builtin_convertvector(halves, Words) << 16;
         Floats floats;
         std::memcpy(&floats, &words, sizeof floats);
@@ -99,8 +99,9 @@ LOCKSTEP_INLINE FiniteSums sum_bfloat16(const std::byte* bytes, std::size_t coun
 
 FiniteSums sum_float16(const std::byte* bytes, std::size_t count) {
   return sum_up(
-      bytes, count, sizeof(std::uint16_t), [](const std::byte* at, Lanes& lanes) __attribute__((always_inline)) {
-        for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] = half_to_float(load<std::uint16_t>(at, lane));
+      bytes, count, sizeof(std::uint16_t), [](const std::byte* source, Lanes& lanes) __attribute__((always_inline)) {
+        for (std::size_t lane = 0; lane < kLanes; ++lane)
+          lanes[lane] = half_to_float(load<std::uint16_t>(source, lane));
       });
 }
 

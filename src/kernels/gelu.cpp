@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/gelu.hpp"
 
-#include "core/at_level.hpp"
+#include "core/numbers/at_level.hpp"
 #include "kernels/exponential.hpp"
 
 namespace lockstep::kernels {
@@ -11,8 +11,8 @@ namespace {
 LOCKSTEP_INLINE float value_of(float value) { return value; }
 LOCKSTEP_INLINE float value_of(BFloat16 value) { return to_float(value); }
 
-LOCKSTEP_INLINE void assign(float value, float& to) { to = value; }
-LOCKSTEP_INLINE void assign(float value, BFloat16& to) { to = to_bfloat16(value); }
+LOCKSTEP_INLINE void assign(float value, float& target) { target = value; }
+LOCKSTEP_INLINE void assign(float value, BFloat16& target) { target = to_bfloat16(value); }
 
 /// e^(-x^2 / 2)
 LOCKSTEP_INLINE float power_of(float x) {

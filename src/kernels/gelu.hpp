@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/bfloat16.hpp"
+#include "core/numbers/bfloat16.hpp"
 
 namespace lockstep::kernels {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "core/processor_level.hpp"
+#include "core/numbers/processor_level.hpp"
 
 // Which kernel computes what. Kernels are loops over plain numbers, without LibTorch. There are two kinds:
 //
@@ -22,8 +22,9 @@
 //
 // Kernels without a counterpart in these libraries are used at every level: adafactor.hpp, averages.hpp,
 // finite_sums.hpp, floats.hpp, pixels.hpp, reduction.hpp, resize.hpp, stochastic_rounding.hpp, sums.hpp. So are the
-// loops that lie next to what they belong to: those of optimizers (src/optim), of conversions (core/half_format.hpp)
-// and of synchronized batch norms (src/parallel/sync). They have the same bits at every level.
+// loops that lie next to what they belong to: those of optimizers (src/optim), of conversions
+// (core/numbers/half_format.hpp) and of synchronized batch norms (src/parallel/sync). They have the same bits at every
+// level.
 namespace lockstep::kernels {
 
 enum class Kernel {

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "core/at_level.hpp"
+#include "core/numbers/at_level.hpp"
 
 namespace lockstep::kernels {
 
@@ -16,17 +16,17 @@ constexpr std::int64_t kGrainElements = 32768;  // below it a second thread cost
 
 /// Past the caches: the result is larger than they are and is not read soon.
 template <class V>
-LOCKSTEP_INLINE void write_past_caches(const V& value, float* to) {
+LOCKSTEP_INLINE void write_past_caches(const V& value, float* target) {
 #if defined(__clang__)
-  __builtin_nontemporal_store(value, reinterpret_cast<V*>(to));
+  __builtin_nontemporal_store(value, reinterpret_cast<V*>(target));
 #elif defined(__x86_64__)
   if constexpr (sizeof(V) == 16) {
-    asm volatile("movntps %1, %0" : "=m"(*reinterpret_cast<V*>(to)) : "x"(value));
+    asm volatile("movntps %1, %0" : "=m"(*reinterpret_cast<V*>(target)) : "x"(value));
   } else {
-    asm volatile("vmovntps %1, %0" : "=m"(*reinterpret_cast<V*>(to)) : "v"(value));
+    asm volatile("vmovntps %1, %0" : "=m"(*reinterpret_cast<V*>(target)) : "v"(value));
   }
 #else
-  *reinterpret_cast<V*>(to) = value;
+  *reinterpret_cast<V*>(target) = value;
 #endif
 }
 
@@ -36,7 +36,7 @@ constexpr std::int64_t kPanelColumns = 64;
 constexpr std::int64_t kTileRows = 4;
 
 /// A part of the rows of the result.
-struct Part {
+struct RowRange {
   const OuterProduct& product;
   const float* panels;  ///< `right`, as [columns / kPanelColumns][samples][kPanelColumns]
   std::int64_t begin;
@@ -48,7 +48,7 @@ struct Part {
 /// @param factors  [samples, kRows]
 /// @param panel    [samples, kPanelColumns]
 template <class V, std::int64_t kRows, bool kIsStreamed>
-LOCKSTEP_INLINE void write_tile(const Part& part, const float* factors, const float* panel, float* to) {
+LOCKSTEP_INLINE void write_tile(const RowRange& part, const float* factors, const float* panel, float* target) {
   using Unaligned [[gnu::aligned(4), gnu::may_alias]] = V;
   constexpr auto kLength = static_cast<std::int64_t>(sizeof(V) / sizeof(float));
   constexpr std::int64_t kVectors = 4;
@@ -64,7 +64,7 @@ LOCKSTEP_INLINE void write_tile(const Part& part, const float* factors, const fl
     }
     for (std::int64_t r = 0; r < kRows; ++r) {
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        float* const place = to + r * part.product.columns + first + v * kLength;
+        float* const place = target + r * part.product.columns + first + v * kLength;
         if constexpr (kIsStreamed) {
           write_past_caches(sums[r][v], place);
         } else {
@@ -76,16 +76,16 @@ LOCKSTEP_INLINE void write_tile(const Part& part, const float* factors, const fl
 }
 
 template <class V, std::int64_t kRows, bool kIsStreamed>
-LOCKSTEP_INLINE void write_rows(const Part& part, std::int64_t row) {
+LOCKSTEP_INLINE void write_rows(const RowRange& part, std::int64_t row) {
   const OuterProduct& product = part.product;
   float factors[kMaxSamples * kRows];
   for (std::int64_t n = 0; n < product.samples; ++n) {
     for (std::int64_t r = 0; r < kRows; ++r) factors[n * kRows + r] = product.left[n * product.rows + row + r];
   }
-  float* const to = part.result + row * product.columns;
+  float* const target = part.result + row * product.columns;
   std::int64_t column = 0;
   for (; column + kPanelColumns <= product.columns; column += kPanelColumns) {
-    write_tile<V, kRows, kIsStreamed>(part, factors, part.panels + column * product.samples, to + column);
+    write_tile<V, kRows, kIsStreamed>(part, factors, part.panels + column * product.samples, target + column);
   }
   for (; column < product.columns; ++column) {
     for (std::int64_t r = 0; r < kRows; ++r) {
@@ -93,13 +93,13 @@ LOCKSTEP_INLINE void write_rows(const Part& part, std::int64_t row) {
       for (std::int64_t n = 0; n < product.samples; ++n) {
         sum += factors[n * kRows + r] * product.right[n * product.columns + column];
       }
-      to[r * product.columns + column] = sum;
+      target[r * product.columns + column] = sum;
     }
   }
 }
 
 template <std::size_t kWidth, bool kIsStreamed>
-LOCKSTEP_INLINE void write_part(const Part& part) {
+LOCKSTEP_INLINE void write_part(const RowRange& part) {
   using Vector [[gnu::vector_size(kWidth)]] = float;
   std::int64_t row = part.begin;
   for (; row + kTileRows <= part.end; row += kTileRows) write_rows<Vector, kTileRows, kIsStreamed>(part, row);
@@ -107,7 +107,7 @@ LOCKSTEP_INLINE void write_part(const Part& part) {
 }
 
 template <std::size_t kWidth>
-LOCKSTEP_INLINE void run(const Part& part) {
+LOCKSTEP_INLINE void run(const RowRange& part) {
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(part.result) % kWidth == 0 &&
                           static_cast<std::size_t>(part.product.columns) * sizeof(float) % kWidth == 0;
   if (is_aligned) {
@@ -117,10 +117,10 @@ LOCKSTEP_INLINE void run(const Part& part) {
   }
 }
 
-void run_widest(const Part& part) {
+void run_widest(const RowRange& part) {
   at_level<run<16>, run<32>, run<64>>(part);
 #if defined(__x86_64__)
-  __builtin_ia32_sfence();  // what was written past the caches is ordered like everything else
+  __builtin_ia32_sfence();  // orders what was written past the caches like everything else
 #endif
 }
 

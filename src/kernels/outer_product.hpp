@@ -7,14 +7,14 @@
 
 namespace lockstep::kernels {
 
-/// With more, general matrix products are as fast.
+/// General matrix products are as fast with more.
 inline constexpr std::int64_t kMaxSamples = 64;
 
 /// Two matrices with a row per sample, both contiguous.
 struct OuterProduct {
   const float* left;     ///< [samples, rows]
   const float* right;    ///< [samples, columns]
-  std::int64_t samples;  ///< at most kMaxSamples: so few that the product is bound by writing its result
+  std::int64_t samples;  ///< <= kMaxSamples: so few that writing the result takes most of the time
   std::int64_t rows;
   std::int64_t columns;
 };

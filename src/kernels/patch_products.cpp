@@ -14,15 +14,15 @@ namespace lockstep::kernels {
 namespace {
 
 static_assert(kVector == kPatchChannels);
-constexpr std::int64_t kVectors = 3;  // of a row of a tile, whose sums then fill 12 of 16 registers
+constexpr std::int64_t kVectors = 3;  // vectors in a row of a tile; the sums of a tile then fill 12 of 16 registers
 constexpr std::int64_t kTileRows = kPatchOutputs;
 constexpr std::int64_t kTileColumns = kVectors * kVector;
 constexpr std::int64_t kBlockPixels = 192;   // a panel of this many fits into the first-level cache
-constexpr std::int64_t kBlockColumns = 384;  // with these the packed patches fit into the second-level cache
+constexpr std::int64_t kBlockColumns = 384;  // so many columns of packed patches fit into the second-level cache
 
 struct Pixel {
-  const float* image = nullptr;  // of its sample
-  std::int64_t row = 0;          // of the image, of the upper left pixel under the kernel
+  const float* image = nullptr;  // image of the sample that contains the pixel
+  std::int64_t row = 0;          // position in the image of the upper left pixel under the kernel
   std::int64_t column = 0;
 };
 
@@ -32,23 +32,23 @@ std::int64_t columns_of(const PatchProduct& product) {
 
 /// gradients [pixels, outputs] as [outputs / kTileRows][pixels][kTileRows]
 LOCKSTEP_VECTOR_KERNEL void pack_gradients(const PatchProduct& product, std::int64_t first, std::int64_t pixels,
-                                           float* to) {
+                                           float* target) {
   for (std::int64_t o = 0; o < product.outputs; o += kTileRows) {
     const float* from = product.gradients + first * product.outputs + o;
-    for (std::int64_t m = 0; m < pixels; ++m, from += product.outputs, to += kTileRows) {
-      std::memcpy(to, from, kTileRows * sizeof(float));
+    for (std::int64_t m = 0; m < pixels; ++m, from += product.outputs, target += kTileRows) {
+      std::memcpy(target, from, kTileRows * sizeof(float));
     }
   }
 }
 
-void find_pixels(const PatchProduct& product, std::int64_t first, std::int64_t pixels, Pixel* to) {
+void find_pixels(const PatchProduct& product, std::int64_t first, std::int64_t pixels, Pixel* target) {
   std::int64_t w = first % product.out_width;
   std::int64_t h = first / product.out_width % product.out_height;
   std::int64_t n = first / product.out_width / product.out_height;
   for (std::int64_t m = 0; m < pixels; ++m) {
-    to[m] = {.image = product.images + n * product.height * product.width * product.channels,
-             .row = h * product.stride - product.padding,
-             .column = w * product.stride - product.padding};
+    target[m] = {.image = product.images + n * product.height * product.width * product.channels,
+                 .row = h * product.stride - product.padding,
+                 .column = w * product.stride - product.padding};
     if (++w < product.out_width) continue;
     w = 0;
     if (++h < product.out_height) continue;
@@ -59,11 +59,11 @@ void find_pixels(const PatchProduct& product, std::int64_t first, std::int64_t p
 
 /// The patches of these pixels as [columns / kTileColumns][pixels][kTileColumns], zeros behind the last column.
 LOCKSTEP_VECTOR_KERNEL void pack_patches(const PatchProduct& product, const Pixel* pixels, std::int64_t count,
-                                         std::int64_t begin, std::int64_t end, float* to) {
+                                         std::int64_t begin, std::int64_t end, float* target) {
   for (std::int64_t panel = begin; panel < end; panel += kTileColumns) {
     for (std::int64_t v = 0; v < kVectors; ++v) {
       const std::int64_t column = panel + v * kVector;
-      float* place = to + v * kVector;
+      float* place = target + v * kVector;
       if (column >= end) {
         for (std::int64_t m = 0; m < count; ++m, place += kTileColumns) store(Vector{}, place);
         continue;
@@ -73,19 +73,19 @@ LOCKSTEP_VECTOR_KERNEL void pack_patches(const PatchProduct& product, const Pixe
       const std::int64_t kh = column / product.channels / product.kernel_width;
       for (std::int64_t m = 0; m < count; ++m, place += kTileColumns) {
         const std::int64_t row = pixels[m].row + kh;
-        const std::int64_t at = pixels[m].column + kw;
-        const bool is_inside = row >= 0 && row < product.height && at >= 0 && at < product.width;
-        const float* const from = pixels[m].image + (row * product.width + at) * product.channels + channel;
+        const std::int64_t position = pixels[m].column + kw;
+        const bool is_inside = row >= 0 && row < product.height && position >= 0 && position < product.width;
+        const float* const from = pixels[m].image + (row * product.width + position) * product.channels + channel;
         store(is_inside ? load(from) : Vector{}, place);
       }
     }
-    to += count * kTileColumns;
+    target += count * kTileColumns;
   }
 }
 
 /// Adds kTileRows x kTileColumns of the product of two panels.
 /// @param columns  of them that exist: whole vectors
-LOCKSTEP_VECTOR_INLINE void add_tile(const float* left, const float* right, std::int64_t pixels, float* to,
+LOCKSTEP_VECTOR_INLINE void add_tile(const float* left, const float* right, std::int64_t pixels, float* target,
                                      std::int64_t stride, std::int64_t columns) {
   Vector sums[kTileRows][kVectors] = {};
   add_product(left, 1, kTileRows, right, pixels, sums);
@@ -94,17 +94,17 @@ LOCKSTEP_VECTOR_INLINE void add_tile(const float* left, const float* right, std:
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
       if (v * kVector >= columns) continue;
-      float* const place = to + r * stride + v * kVector;
+      float* const place = target + r * stride + v * kVector;
       store(load(place) + sums[r][v], place);
     }
   }
 }
 
 LOCKSTEP_VECTOR_KERNEL void add_block(const float* left, const float* right, std::int64_t pixels, std::int64_t outputs,
-                                      std::int64_t columns, float* to, std::int64_t stride) {
+                                      std::int64_t columns, float* target, std::int64_t stride) {
   for (std::int64_t c = 0; c < columns; c += kTileColumns) {
     for (std::int64_t o = 0; o < outputs; o += kTileRows) {
-      add_tile(left + o * pixels, right + c * pixels, pixels, to + o * stride + c, stride, columns - c);
+      add_tile(left + o * pixels, right + c * pixels, pixels, target + o * stride + c, stride, columns - c);
     }
   }
 }

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/at_level.hpp"
+#include "core/numbers/at_level.hpp"
 
 namespace lockstep::kernels {
 

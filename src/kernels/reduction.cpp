@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/at_level.hpp"
-#include "core/half_format.hpp"
+#include "core/numbers/at_level.hpp"
+#include "core/numbers/half_format.hpp"
 
 namespace lockstep::kernels {
 
@@ -19,7 +19,7 @@ struct Work {
   std::span<const std::byte* const> sources;
   std::span<std::byte* const> targets;
   std::size_t count;
-  Reduction reduction;
+  ElementReduction reduction;
 };
 
 /// Sums and products of integers wrap around instead of being undefined.
@@ -49,7 +49,7 @@ struct Product {
     result = static_cast<V>(result * value);
   }
 };
-struct Min {  // of a NaN and a number, the NaN
+struct Min {  // NaN if one is
   template <class V>
   LOCKSTEP_INLINE static void combine(V& result, const V& value) {
     result = (result < value) | (result != result) ? result : value;
@@ -69,9 +69,9 @@ LOCKSTEP_INLINE void read(const std::byte* from, V (&values)[kVectors]) {
 }
 
 template <class V, std::size_t kVectors>
-LOCKSTEP_INLINE void write(const V (&values)[kVectors], std::byte* to) {
+LOCKSTEP_INLINE void write(const V (&values)[kVectors], std::byte* target) {
   using Unaligned [[gnu::aligned(1), gnu::may_alias]] = V;
-  for (std::size_t i = 0; i < kVectors; ++i) reinterpret_cast<Unaligned*>(to)[i] = values[i];
+  for (std::size_t i = 0; i < kVectors; ++i) reinterpret_cast<Unaligned*>(target)[i] = values[i];
 }
 
 // Combine kVectors values of type V, numbers or vectors, that begin at byte `offset` of each source.
@@ -183,7 +183,7 @@ struct alignas(64) Line {
 void run_widened(const Work& work) {
   constexpr std::size_t kCacheElements = 4096;
   constexpr std::size_t kMinBlock = 64;
-  const Reduction& reduction = work.reduction;
+  const ElementReduction& reduction = work.reduction;
   const HalfFormat format = half_format(reduction.dtype);
   const std::size_t rows = work.sources.size() + 1;
   const std::size_t block = std::max(kCacheElements / rows / kMinBlock * kMinBlock, kMinBlock);
@@ -221,7 +221,7 @@ void run_widened(const Work& work) {
 }  // namespace
 
 void reduce(std::span<const std::byte* const> sources, std::span<std::byte* const> targets, std::size_t count,
-            const Reduction& reduction) {
+            const ElementReduction& reduction) {
   const Work work{.sources = sources, .targets = targets, .count = count, .reduction = reduction};
   if (size_of(reduction.dtype) == kHalfBytes) return run_widened(work);
   run(work);

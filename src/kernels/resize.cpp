@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/at_level.hpp"
+#include "core/numbers/at_level.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -109,9 +109,9 @@ LOCKSTEP_AVX2 void resize_rows_avx2(const std::uint8_t* in, std::size_t in_strid
       const __m128i values = _mm_srai_epi32(_mm_add_epi32(sum, half), kWeightBits);
       const __m128i words = _mm_packs_epi32(values, values);
       const int bytes = _mm_cvtsi128_si32(_mm_packus_epi16(words, words));
-      std::uint8_t* const to = out + static_cast<std::size_t>(row) * out_stride;
+      std::uint8_t* const target = out + static_cast<std::size_t>(row) * out_stride;
       // The fourth byte belongs to the next pixel of the row, which is written later.
-      x + 1 < taps.count ? __builtin_memcpy(to, &bytes, 4) : __builtin_memcpy(to, &bytes, 3);
+      x + 1 < taps.count ? __builtin_memcpy(target, &bytes, 4) : __builtin_memcpy(target, &bytes, 3);
     }
     out += 3;
   }

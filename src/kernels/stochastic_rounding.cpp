@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "core/at_level.hpp"
+#include "core/numbers/at_level.hpp"
 
 namespace lockstep::kernels {
 
@@ -19,7 +19,7 @@ inline std::uint32_t mixed(std::uint32_t x) {
   return x ^ (x >> 16);
 }
 
-LOCKSTEP_INLINE void round_elements(const float* from, std::byte* to, std::int64_t count, std::uint32_t begin,
+LOCKSTEP_INLINE void round_elements(const float* from, std::byte* target, std::int64_t count, std::uint32_t begin,
                                     RoundingKey key) {
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t position = begin + static_cast<std::uint32_t>(i);
@@ -28,14 +28,15 @@ LOCKSTEP_INLINE void round_elements(const float* from, std::byte* to, std::int64
     const bool is_finite = (bits & kExponent) != kExponent;
     const std::uint32_t is_nan = (bits & ~0x80000000U) > kExponent ? 0x40U : 0;
     const auto half = static_cast<std::uint16_t>(is_finite ? (bits + random) >> 16 : (bits >> 16) | is_nan);
-    std::memcpy(to + i * 2, &half, sizeof half);
+    std::memcpy(target + i * 2, &half, sizeof half);
   }
 }
 
 }  // namespace
 
-void round_stochastically(const float* from, std::byte* to, std::int64_t count, std::int64_t begin, RoundingKey key) {
-  at_level<round_elements>(from, to, count, static_cast<std::uint32_t>(begin), key);
+void round_stochastically(const float* from, std::byte* target, std::int64_t count, std::int64_t begin,
+                          RoundingKey key) {
+  at_level<round_elements>(from, target, count, static_cast<std::uint32_t>(begin), key);
 }
 
 }  // namespace lockstep::kernels

@@ -17,8 +17,9 @@ struct RoundingKey {
 };
 
 /// @param from   [count]
-/// @param to     [count] bfloat16; alignment is not required
+/// @param target  [count] bfloat16; alignment is not required
 /// @param begin  position of the first element in its parameter
-void round_stochastically(const float* from, std::byte* to, std::int64_t count, std::int64_t begin, RoundingKey key);
+void round_stochastically(const float* from, std::byte* target, std::int64_t count, std::int64_t begin,
+                          RoundingKey key);
 
 }  // namespace lockstep::kernels

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "core/at_level.hpp"
+#include "core/numbers/at_level.hpp"
 
 namespace lockstep::kernels {
 

@@ -5,7 +5,7 @@
 
 namespace lockstep::kernels {
 
-/// In double, with the same bits for every vector width.
+/// A sum in double, with the same bits for every vector width.
 double sum_of_products(const float* a, const float* b, std::int64_t count);
 double sum_of_products(const double* a, const double* b, std::int64_t count);
 double sum_of_squares(const float* values, std::int64_t count);

@@ -4,9 +4,10 @@
 
 #include <cstdint>
 
-#include "core/at_level.hpp"
+#include "core/numbers/at_level.hpp"
 
-/// Before a function of a kernel, and before those that it calls; those that pass vectors have the second one.
+/// An attribute before a function of a kernel, and before those that it calls; those that pass vectors have the second
+/// one.
 #if defined(__x86_64__)
 #define LOCKSTEP_VECTOR_KERNEL [[gnu::target("avx2,fma")]]
 #else
@@ -21,7 +22,7 @@ using Vector [[gnu::vector_size(32)]] = float;
 using UnalignedVector [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
 
 LOCKSTEP_VECTOR_INLINE Vector load(const float* from) { return *reinterpret_cast<const UnalignedVector*>(from); }
-LOCKSTEP_VECTOR_INLINE void store(Vector value, float* to) { *reinterpret_cast<UnalignedVector*>(to) = value; }
+LOCKSTEP_VECTOR_INLINE void store(Vector value, float* target) { *reinterpret_cast<UnalignedVector*>(target) = value; }
 
 /// Row i of the result is column i.
 LOCKSTEP_VECTOR_INLINE void transpose(Vector (&rows)[kVector]) {

@@ -15,12 +15,12 @@ namespace {
 
 constexpr std::int64_t kTaps = 9;
 constexpr std::int64_t kReach = 4;  // pixels that a tile reads, of each direction
-constexpr std::int64_t kRows = 6;   // of the left matrix in registers
+constexpr std::int64_t kRows = 6;   // rows of the left matrix that are multiplied at once
 constexpr std::int64_t kVectors = kWinogradPanel / kVector;
 constexpr std::int64_t kSummedRows = 4;  // which divides kWinogradPanel
 
 struct Tile {
-  std::int64_t sample, row, column;  // of the output, of the upper left pixel
+  std::int64_t sample, row, column;  // position in the output of the upper left pixel
 };
 
 Tile tile_of(const WinogradTask& task, std::int64_t number) {
@@ -33,8 +33,8 @@ Tile tile_of(const WinogradTask& task, std::int64_t number) {
 
 /// One kernel of each of kWinogradPanel lanes.
 /// @param taps  of the kernel, row by row: kWinogradPanel numbers each
-/// @param to    kWinogradPanel numbers of the first position; those of the next one are `stride` behind
-LOCKSTEP_VECTOR_KERNEL void transform_kernels(const float* const (&taps)[kTaps], float* to, std::int64_t stride) {
+/// @param target  kWinogradPanel numbers of the first position; those of the next one are `stride` behind
+LOCKSTEP_VECTOR_KERNEL void transform_kernels(const float* const (&taps)[kTaps], float* target, std::int64_t stride) {
   for (std::int64_t v = 0; v < kWinogradPanel; v += kVector) {
     Vector rows[kReach][3];
     for (std::int64_t k = 0; k < 3; ++k) {
@@ -46,7 +46,7 @@ LOCKSTEP_VECTOR_KERNEL void transform_kernels(const float* const (&taps)[kTaps],
       rows[3][k] = load(taps[6 + k] + v);
     }
     for (std::int64_t r = 0; r < kReach; ++r) {
-      float* const place = to + r * kReach * stride + v;
+      float* const place = target + r * kReach * stride + v;
       const Vector outer = (rows[r][0] + rows[r][2]) * 0.5F;
       const Vector inner = rows[r][1] * 0.5F;
       store(rows[r][0], place);
@@ -58,18 +58,18 @@ LOCKSTEP_VECTOR_KERNEL void transform_kernels(const float* const (&taps)[kTaps],
 }
 
 /// [8 rows][8], `stride` apart, as [8 columns][kWinogradPanel].
-LOCKSTEP_VECTOR_KERNEL void write_transposed(const float* from, std::int64_t stride, float* to) {
+LOCKSTEP_VECTOR_KERNEL void write_transposed(const float* from, std::int64_t stride, float* target) {
   Vector rows[kVector];
 #pragma GCC unroll 8
   for (std::int64_t i = 0; i < kVector; ++i) rows[i] = load(from + i * stride);
   transpose(rows);
 #pragma GCC unroll 8
-  for (std::int64_t i = 0; i < kVector; ++i) store(rows[i], to + i * kWinogradPanel);
+  for (std::int64_t i = 0; i < kVector; ++i) store(rows[i], target + i * kWinogradPanel);
 }
 
 /// @param weight  [outputs, 3, 3, channels]
 /// @param panel   number of kWinogradPanel outputs
-void write_panel(const float* weight, std::int64_t outputs, std::int64_t channels, std::int64_t panel, float* to) {
+void write_panel(const float* weight, std::int64_t outputs, std::int64_t channels, std::int64_t panel, float* target) {
   alignas(sizeof(Vector)) float transposed[kTaps][kWinogradPanel][kWinogradPanel];  // channels, outputs
   for (std::int64_t c = 0; c < channels; c += kWinogradPanel) {
     for (std::int64_t tap = 0; tap < kTaps; ++tap) {
@@ -82,7 +82,7 @@ void write_panel(const float* weight, std::int64_t outputs, std::int64_t channel
     for (std::int64_t i = 0; i < kWinogradPanel; ++i) {
       const float* taps[kTaps];
       for (std::int64_t tap = 0; tap < kTaps; ++tap) taps[tap] = transposed[tap][i];
-      transform_kernels(taps, to + (panel * channels + c + i) * kWinogradPanel, channels * outputs);
+      transform_kernels(taps, target + (panel * channels + c + i) * kWinogradPanel, channels * outputs);
     }
   }
 }
@@ -90,19 +90,19 @@ void write_panel(const float* weight, std::int64_t outputs, std::int64_t channel
 /// The same with outputs and channels exchanged and the kernel turned by 180 degrees.
 /// @param panel  number of kWinogradPanel channels
 void write_turned_panel(const float* weight, std::int64_t outputs, std::int64_t channels, std::int64_t panel,
-                        float* to) {
+                        float* target) {
   for (std::int64_t o = 0; o < outputs; ++o) {
     const float* taps[kTaps];
     for (std::int64_t tap = 0; tap < kTaps; ++tap) {
       taps[kTaps - 1 - tap] = weight + (o * kTaps + tap) * channels + panel * kWinogradPanel;
     }
-    transform_kernels(taps, to + (panel * outputs + o) * kWinogradPanel, channels * outputs);
+    transform_kernels(taps, target + (panel * outputs + o) * kWinogradPanel, channels * outputs);
   }
 }
 
 // --- a block of tiles ---
 
-/// Where the numbers of a tile and channel are: those of a panel are adjacent.
+/// The place where the numbers of a tile and channel are: those of a panel are adjacent.
 struct Layout {
   std::int64_t position, panel, tile;  // distances
 
@@ -123,7 +123,8 @@ Layout by_panels(std::int64_t channels) {
 
 /// The pixels that the tiles read, of the channels [begin, end).
 LOCKSTEP_VECTOR_KERNEL void transform_images(const WinogradTask& task, std::int64_t first, std::int64_t count,
-                                             std::int64_t begin, std::int64_t end, const Layout& layout, float* to) {
+                                             std::int64_t begin, std::int64_t end, const Layout& layout,
+                                             float* target) {
   const std::int64_t stride = layout.position;
   for (std::int64_t t = 0; t < count; ++t) {
     const Tile tile = tile_of(task, first + t);
@@ -151,7 +152,7 @@ LOCKSTEP_VECTOR_KERNEL void transform_images(const WinogradTask& task, std::int6
         rows[2][j] = column[2] - column[1];
         rows[3][j] = column[1] - column[3];
       }
-      float* place = to + layout.place(t, c - begin);
+      float* place = target + layout.place(t, c - begin);
 #pragma GCC unroll 4
       for (std::int64_t i = 0; i < kReach; ++i, place += kReach * stride) {
         store(rows[i][0] - rows[i][2], place);
@@ -166,23 +167,23 @@ LOCKSTEP_VECTOR_KERNEL void transform_images(const WinogradTask& task, std::int6
 /// kRows x kWinogradPanel of a product of matrices.
 /// @param left   kRows rows of `length` numbers
 /// @param right  [length][kWinogradPanel]
-LOCKSTEP_VECTOR_INLINE void write_product(const float* left, const float* right, std::int64_t length, float* to,
+LOCKSTEP_VECTOR_INLINE void write_product(const float* left, const float* right, std::int64_t length, float* target,
                                           std::int64_t stride) {
   Vector sums[kRows][kVectors] = {};
   add_product(left, length, 1, right, length, sums);
 #pragma GCC unroll 8
   for (std::int64_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (std::int64_t v = 0; v < kVectors; ++v) store(sums[r][v], to + r * stride + v * kVector);
+    for (std::int64_t v = 0; v < kVectors; ++v) store(sums[r][v], target + r * stride + v * kVector);
   }
 }
 
 /// The products of all positions. Rows behind the last tile, up to a multiple of kRows, are multiplied as they are.
-LOCKSTEP_VECTOR_KERNEL void multiply(const WinogradTask& task, std::int64_t count, const float* left, float* to) {
+LOCKSTEP_VECTOR_KERNEL void multiply(const WinogradTask& task, std::int64_t count, const float* left, float* target) {
   for (std::int64_t position = 0; position < kWinogradPositions; ++position) {
     const float* const rows = left + position * kWinogradTiles * task.channels;
     const float* const panels = task.weight + position * task.channels * task.outputs;
-    float* const products = to + position * kWinogradTiles * task.outputs;
+    float* const products = target + position * kWinogradTiles * task.outputs;
     for (std::int64_t o = 0; o < task.outputs; o += kWinogradPanel) {
       for (std::int64_t t = 0; t < count; t += kRows) {
         write_product(rows + t * task.channels, panels + o * task.channels, task.channels,
@@ -234,7 +235,7 @@ LOCKSTEP_VECTOR_KERNEL void transform_products(const WinogradTask& task, std::in
 
 /// The output's gradient of the tiles.
 LOCKSTEP_VECTOR_KERNEL void transform_gradients(const WinogradTask& task, const float* gradients, std::int64_t first,
-                                                std::int64_t count, const Layout& layout, float* to) {
+                                                std::int64_t count, const Layout& layout, float* target) {
   const std::int64_t stride = layout.position;
   for (std::int64_t t = 0; t < count; ++t) {
     const Tile tile = tile_of(task, first + t);
@@ -255,7 +256,7 @@ LOCKSTEP_VECTOR_KERNEL void transform_gradients(const WinogradTask& task, const 
         rows[2][j] = upper[j] - lower[j];
         rows[3][j] = -lower[j];
       }
-      float* place = to + layout.place(t, o);
+      float* place = target + layout.place(t, o);
 #pragma GCC unroll 4
       for (std::int64_t i = 0; i < kReach; ++i, place += kReach * stride) {
         store(rows[i][0], place);
@@ -269,7 +270,7 @@ LOCKSTEP_VECTOR_KERNEL void transform_gradients(const WinogradTask& task, const 
 
 /// Adds kSummedRows x kWinogradPanel of a product of matrices.
 /// @param left, right  [length][kWinogradPanel], of which the rows begin at `left`
-LOCKSTEP_VECTOR_INLINE void add_sums(const float* left, const float* right, std::int64_t length, float* to,
+LOCKSTEP_VECTOR_INLINE void add_sums(const float* left, const float* right, std::int64_t length, float* target,
                                      std::int64_t stride) {
   Vector sums[kSummedRows][kVectors] = {};
   add_product(left, 1, kWinogradPanel, right, length, sums);
@@ -277,34 +278,34 @@ LOCKSTEP_VECTOR_INLINE void add_sums(const float* left, const float* right, std:
   for (std::int64_t r = 0; r < kSummedRows; ++r) {
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
-      float* const place = to + r * stride + v * kVector;
+      float* const place = target + r * stride + v * kVector;
       store(load(place) + sums[r][v], place);
     }
   }
 }
 
-/// @param to  [kWinogradPositions][outputs][channels]
+/// @param target  [kWinogradPositions][outputs][channels]
 LOCKSTEP_VECTOR_KERNEL void add_products(std::int64_t count, std::int64_t outputs, std::int64_t channels,
-                                         const float* gradients, const float* images, float* to) {
+                                         const float* gradients, const float* images, float* target) {
   for (std::int64_t position = 0; position < kWinogradPositions; ++position) {
     for (std::int64_t c = 0; c < channels; c += kWinogradPanel) {
       const float* const right = images + (position * channels + c) * kSummedTiles;
       for (std::int64_t o = 0; o < outputs; o += kSummedRows) {
         const float* const left =
             gradients + (position * outputs + o / kWinogradPanel * kWinogradPanel) * kSummedTiles + o % kWinogradPanel;
-        add_sums(left, right, count, to + (position * outputs + o) * channels + c, channels);
+        add_sums(left, right, count, target + (position * outputs + o) * channels + c, channels);
       }
     }
   }
 }
 
-LOCKSTEP_VECTOR_KERNEL void transform_sums(const float* sums, std::int64_t outputs, std::int64_t channels, float* to,
-                                           std::int64_t stride) {
+LOCKSTEP_VECTOR_KERNEL void transform_sums(const float* sums, std::int64_t outputs, std::int64_t channels,
+                                           float* target, std::int64_t stride) {
   const std::int64_t distance = outputs * channels;
   for (std::int64_t o = 0; o < outputs; ++o) {
     for (std::int64_t c = 0; c < channels; c += kVector) {
       const float* const from = sums + o * channels + c;
-      float* const taps = to + o * kTaps * stride + c;
+      float* const taps = target + o * kTaps * stride + c;
       Vector rows[3][kReach];
       for (std::int64_t j = 0; j < kReach; ++j) {
         const Vector first_inner = load(from + (kReach + j) * distance) * 0.5F;
@@ -327,8 +328,8 @@ LOCKSTEP_VECTOR_KERNEL void transform_sums(const float* sums, std::int64_t outpu
 }  // namespace
 
 void write_winograd_panel(const float* weight, std::int64_t outputs, std::int64_t channels, std::int64_t panel,
-                          bool is_turned, float* to) {
-  (is_turned ? write_turned_panel : write_panel)(weight, outputs, channels, panel, to);
+                          bool is_turned, float* target) {
+  (is_turned ? write_turned_panel : write_panel)(weight, outputs, channels, panel, target);
 }
 
 void write_winograd_tiles(const WinogradTask& task, std::int64_t first, std::int64_t count, float* left,
@@ -345,9 +346,9 @@ void add_winograd_tiles(const WinogradTask& task, const float* gradients, std::i
   add_products(count, task.outputs, end - begin, left, right, sums);
 }
 
-void write_winograd_taps(const float* sums, std::int64_t outputs, std::int64_t channels, float* to,
+void write_winograd_taps(const float* sums, std::int64_t outputs, std::int64_t channels, float* target,
                          std::int64_t stride) {
-  transform_sums(sums, outputs, channels, to, stride);
+  transform_sums(sums, outputs, channels, target, stride);
 }
 
 }  // namespace lockstep::kernels

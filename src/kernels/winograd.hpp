@@ -25,7 +25,7 @@ struct WinogradTask {
 
 inline constexpr std::int64_t kWinogradPositions = 16;
 inline constexpr std::int64_t kWinogradPanel = 16;  // columns of a matrix; the sums then fill 12 of 16 registers
-inline constexpr std::int64_t kWinogradTiles = 48;  // in a block; their numbers of one position stay in the caches
+inline constexpr std::int64_t kWinogradTiles = 48;  // tiles in a block; those of one position stay in the caches
 inline constexpr std::int64_t kSummedTiles = 96;    // likewise, for the gradient of the weight
 
 /// kWinogradPanel columns of the weight of a task.
@@ -33,7 +33,7 @@ inline constexpr std::int64_t kSummedTiles = 96;    // likewise, for the gradien
 /// @param panel      number of kWinogradPanel outputs; turned, of channels
 /// @param is_turned  for the gradient of the input: outputs and channels change places
 void write_winograd_panel(const float* weight, std::int64_t outputs, std::int64_t channels, std::int64_t panel,
-                          bool is_turned, float* to);
+                          bool is_turned, float* target);
 
 /// The output pixels of `count` tiles, at most kWinogradTiles.
 /// @param left      memory for [kWinogradPositions][kWinogradTiles][channels]
@@ -52,8 +52,8 @@ void add_winograd_tiles(const WinogradTask& task, const float* gradients, std::i
 
 /// The gradient of the weight of some channels.
 /// @param sums    [kWinogradPositions][outputs][channels]
-/// @param to      [outputs][9], of which each is `stride` behind the one before: `channels` numbers
-void write_winograd_taps(const float* sums, std::int64_t outputs, std::int64_t channels, float* to,
+/// @param target  [outputs][9], of which each is `stride` behind the one before: `channels` numbers
+void write_winograd_taps(const float* sums, std::int64_t outputs, std::int64_t channels, float* target,
                          std::int64_t stride);
 
 }  // namespace lockstep::kernels

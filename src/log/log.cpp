@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "core/launchers.hpp"
+#include "core/system/launchers.hpp"
 #include "log/console_output.hpp"
 
 namespace lockstep::log {
@@ -32,7 +32,7 @@ using Logger = std::unique_ptr<spdlog::logger>;
 
 struct State {
   std::mutex mutex;
-  Options options;
+  LogOptions options;
   std::unique_ptr<ConsoleOutput> output;  // null without a file
   Logger out;                             // stdout, with time and level
   Logger err;                             // stderr, likewise
@@ -47,7 +47,7 @@ State& state() {
   return *the_state;
 }
 
-Logger make_logger(spdlog::sink_ptr sink, const std::string& time, const Options& options) {
+Logger make_logger(spdlog::sink_ptr sink, const std::string& time, const LogOptions& options) {
   auto logger = std::make_unique<spdlog::logger>("lockstep", std::move(sink));
   logger->set_pattern(time + " %l r" + std::to_string(options.rank) + "/" + std::to_string(options.world_size) + " %v");
   logger->set_level(level_enum::trace);
@@ -87,7 +87,7 @@ spdlog::sink_ptr output_sink(State& s) {
 
 void make_writable(const std::string& path) {
   const auto folder = std::filesystem::path(path).parent_path();
-  std::error_code ignored;  // what goes wrong here shows in open, with its reason
+  std::error_code ignored;  // ignored: what goes wrong here shows in open, with its reason
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
   const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) throw ConfigError("log file " + path + " cannot be opened for writing: " + std::strerror(errno));
@@ -171,7 +171,7 @@ void say(level_enum level, const std::string& message, bool from_any_rank = fals
 
 }  // namespace
 
-void configure(const Options& options) {
+void configure(const LogOptions& options) {
   if (!options.file.empty()) make_writable(options.file);
   State& s = state();
   const std::lock_guard lock(s.mutex);

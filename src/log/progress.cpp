@@ -5,9 +5,9 @@
 
 namespace lockstep::log {
 
-Progress::~Progress() { status(""); }
+ProgressLine::~ProgressLine() { status(""); }
 
-void Progress::show(const std::string& text) {
+void ProgressLine::show(const std::string& text) {
   if (stdout_is_terminal()) return status(text);
   const auto now = std::chrono::steady_clock::now();
   if (now - shown_ < between_) return;

@@ -9,13 +9,13 @@ namespace lockstep::log {
 /// The progress of work that can take minutes, such as the listing of a large folder: on a terminal a line that is
 /// replaced (log::status), elsewhere a line of information after each interval. Shorter work logs nothing there. Not
 /// thread-safe.
-class Progress {
+class ProgressLine {
  public:
-  explicit Progress(std::chrono::milliseconds between = std::chrono::seconds(10))
+  explicit ProgressLine(std::chrono::milliseconds between = std::chrono::seconds(10))
       : between_(between), shown_(std::chrono::steady_clock::now()) {}
-  ~Progress();  ///< erases the line on a terminal
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  ~ProgressLine();  ///< erases the line on a terminal
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
 
   void show(const std::string& text);
 

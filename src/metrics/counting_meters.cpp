@@ -2,15 +2,15 @@
 // Meters that count each sample into integers.
 #include <lockstep/core/error.hpp>
 
-#include "metrics/calibration.hpp"
-#include "metrics/confusion.hpp"
-#include "metrics/likelihood.hpp"
 #include "metrics/meter_rows.hpp"
-#include "metrics/multilabel.hpp"
-#include "metrics/precision_recall.hpp"
-#include "metrics/probability.hpp"
-#include "metrics/regression.hpp"
-#include "metrics/top_k.hpp"
+#include "metrics/numbers/calibration.hpp"
+#include "metrics/numbers/confusion.hpp"
+#include "metrics/numbers/likelihood.hpp"
+#include "metrics/numbers/multilabel.hpp"
+#include "metrics/numbers/precision_recall.hpp"
+#include "metrics/numbers/probability.hpp"
+#include "metrics/numbers/regression.hpp"
+#include "metrics/numbers/top_k.hpp"
 
 namespace lockstep::metrics {
 
@@ -125,9 +125,9 @@ Meter overlap_meter(const Section& options, std::int64_t classes) {
                      const Samples& samples, Words words) { count_confusion(samples, classes, ignored, words); },
           .read =
               [classes](ConstWords words) {
-                const Overlap of = overlap(Confusion(words, classes));
-                return Reading{{of.miou, of.macc, of.mdice, of.aacc},
-                               {row_of("iou", of.iou), row_of("acc", of.acc), row_of("dice", of.dice)}};
+                const Overlap result = overlap(Confusion(words, classes));
+                return Reading{{result.miou, result.macc, result.mdice, result.aacc},
+                               {row_of("iou", result.iou), row_of("acc", result.acc), row_of("dice", result.dice)}};
               }};
 }
 
@@ -143,8 +143,8 @@ Meter perplexity_meter(const Section& options, std::int64_t /*classes*/) {
               },
           .read =
               [](ConstWords words) {
-                const Likelihood of(words);
-                return Reading{{of.cross_entropy(), of.perplexity(), of.bits_per_token()}};
+                const Likelihood result(words);
+                return Reading{{result.cross_entropy(), result.perplexity(), result.bits_per_token()}};
               }};
 }
 
@@ -174,10 +174,12 @@ Meter multilabel_meter(const Section& options, std::int64_t classes) {
           },
       .read =
           [classes, average](ConstWords words) {
-            const Multilabel of(words, classes);
-            const PrecisionRecall mean =
-                average == "samples" ? of.over_samples() : precision_recall(of.classes(), averaging_of(average));
-            return Reading{{mean.precision, mean.recall, mean.f_score, of.subset_accuracy(), of.hamming_loss()}};
+            const Multilabel result(words, classes);
+            const PrecisionRecall mean = average == "samples"
+                                             ? result.over_samples()
+                                             : precision_recall(result.classes(), averaging_of(average));
+            return Reading{
+                {mean.precision, mean.recall, mean.f_score, result.subset_accuracy(), result.hamming_loss()}};
           }};
 }
 

@@ -5,11 +5,11 @@
 #include <array>
 #include <limits>
 
-#include "metrics/class_curves.hpp"
 #include "metrics/meter_rows.hpp"
-#include "metrics/regression.hpp"
-#include "metrics/reidentification.hpp"
-#include "metrics/reranking.hpp"
+#include "metrics/numbers/class_curves.hpp"
+#include "metrics/numbers/regression.hpp"
+#include "metrics/numbers/reidentification.hpp"
+#include "metrics/numbers/reranking.hpp"
 
 namespace lockstep::metrics {
 

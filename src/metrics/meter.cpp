@@ -5,8 +5,8 @@
 
 #include <utility>
 
-#include "core/option_list.hpp"
-#include "core/table.hpp"
+#include "core/text/option_list.hpp"
+#include "core/text/table.hpp"
 
 namespace lockstep::metrics {
 
@@ -33,12 +33,34 @@ Meter prefixed(Meter meter, const std::string& prefix) {
   return meter;
 }
 
+std::vector<ExactSum> sums_in(std::span<const std::int64_t> words) {
+  std::vector<ExactSum> sums;
+  for (; !words.empty(); words = words.subspan(ExactSum::kWords)) sums.emplace_back(words.first(ExactSum::kWords));
+  return sums;
+}
+
 }  // namespace
+
+Meter meter_of_sums(std::vector<Result> results, std::size_t sums,
+                    std::function<void(const Samples& samples, std::span<ExactSum> sums)> add,
+                    std::function<Reading(std::span<const ExactSum> sums)> read) {
+  return {.results = std::move(results),
+          .words = sums * ExactSum::kWords,
+          .add =
+              [add = std::move(add)](const Samples& samples, std::span<std::int64_t> words) {
+                std::vector<ExactSum> held = sums_in(words);
+                add(samples, held);
+                for (std::size_t i = 0; i < held.size(); ++i) {
+                  held[i].store(words.subspan(i * ExactSum::kWords, ExactSum::kWords));
+                }
+              },
+          .read = [read = std::move(read)](std::span<const std::int64_t> words) { return read(sums_in(words)); }};
+}
 
 const KeySpecs& common_meter_keys() {
   static const KeySpecs keys = {
-      keys::text("output", "", "Name of the model output to read. If empty, the main output is used"),
-      keys::text("target", "", "Name of the batch value to read as target. If empty, the first target is used"),
+      keys::text("output", "", "Name of the model output to read. If empty, that of the metric, or the main output"),
+      keys::text("target", "", "Name of the batch value to read as target. If empty, that of the metric, or the first"),
       keys::integer("classes", "0",
                     "Number of classes, or of values, of the output. 0 = the number that the task defines", 0, 1e9),
       keys::text("prefix", "", "Prefix of the metric names, to distinguish several meters of the same kind")};
@@ -61,8 +83,8 @@ Meter make_meter(const std::string& text, std::int64_t classes, const std::strin
     for (const Result& result : meter.results) {
       if (result.name.empty()) throw ConfigError("a result of the meter has no name");
     }
-    meter.reads.output = options.text("output");
-    meter.reads.target = options.text("target");
+    if (!options.text("output").empty()) meter.reads.output = options.text("output");
+    if (!options.text("target").empty()) meter.reads.target = options.text("target");
     const std::string& prefix = options.text("prefix");
     return prefix.empty() ? meter : prefixed(std::move(meter), prefix + "/");
   } catch (const ConfigError& error) {

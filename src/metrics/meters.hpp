@@ -62,7 +62,7 @@ class Meters {
   const Samples& gathered_by(const Meter& meter) const;
 
   std::vector<std::int64_t> sums_;
-  std::vector<Gathered> gathered_;  // of meters that need all samples
+  std::vector<Gathered> gathered_;  // samples for the meters that need all of them
 };
 
 }  // namespace lockstep::metrics

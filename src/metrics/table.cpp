@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kLogits = "output: C unnormalized scores, target: one class of C, or -100: not counted";
 constexpr const char* kOutputs = "output and target: the same number of values";
 
-constexpr double kLargest = 1e9;  // of integers
+constexpr double kLargest = 1e9;  // upper limit of integer options
 
 KeySpec averaging(const std::vector<std::string>& choices = {"macro", "weighted", "micro"}) {
   return keys::choice("average", "macro", "Averaging over classes", choices);

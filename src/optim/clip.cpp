@@ -11,11 +11,11 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "core/at_level.hpp"
-#include "core/half_format.hpp"
+#include "core/numbers/at_level.hpp"
+#include "core/numbers/half_format.hpp"
 #include "kernels/sums.hpp"
-#include "optim/options.hpp"
-#include "optim/piece_sums.hpp"
+#include "optim/rules/options.hpp"
+#include "optim/rules/piece_sums.hpp"
 
 namespace lockstep::optim {
 
@@ -78,7 +78,7 @@ class Norm {
   double contribution(const T* values, std::int64_t count) const {
     if (p_ == 2) return kernels::sum_of_squares(values, count);
     if (std::isinf(p_)) return largest_magnitude(values, count);
-    return sum_of_powers(values, count, p_, factor_);  // by the factor here: powers overflow
+    return sum_of_powers(values, count, p_, factor_);  // scaled before the powers are taken, because powers overflow
   }
 
   /// Leaves `contributions` changed.
@@ -89,7 +89,7 @@ class Norm {
     return p_ == 2 ? std::sqrt(sum) * factor_ : std::pow(sum, 1 / p_);
   }
 
-  /// Of every piece of every rank.
+  /// The contributions of every piece of every rank.
   std::vector<double> contributions(FlatParameters& parameters, const PieceNumbers& pieces) const {
     std::vector<double> all(pieces.count());
     visit_values(parameters, [&](const GradientPiece& piece, const auto* values) {

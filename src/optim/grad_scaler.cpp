@@ -5,7 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "optim/options.hpp"
+#include "optim/rules/options.hpp"
 
 namespace lockstep::optim {
 
@@ -15,7 +15,7 @@ void require(bool is_right, const std::string& rule) {
   if (!is_right) throw ConfigError("loss scaling: " + rule);
 }
 
-/// As float32 holds it.
+/// The value as float32 holds it.
 double narrowed(double scale) { return static_cast<double>(static_cast<float>(scale)); }
 
 }  // namespace

@@ -13,8 +13,8 @@
 #include "batch/late_values.hpp"
 #include "batch/nvtx_range.hpp"
 #include "optim/clip.hpp"
-#include "optim/live_numbers.hpp"
-#include "optim/tensor_parameters.hpp"
+#include "optim/update/live_numbers.hpp"
+#include "optim/update/tensor_parameters.hpp"
 
 namespace lockstep::optim {
 
@@ -225,19 +225,21 @@ UpdateReport OptimWrapper::take_report() {
 
 // ---- a recorded step
 
-void OptimWrapper::record_update(const Tensor& loss, double weight, LiveNumbers& live) {
-  steps_before_ = optimizer_.all_steps();
-  recorded_weight_ = weight;
-  const at::Tensor factor = live.number([this] { return recorded_weight_ * (scaler_ ? scaler_->scale() : 1); });
+void OptimWrapper::record_backward(const Tensor& loss, std::function<double()> weight, LiveNumbers& live) {
+  const at::Tensor factor =
+      live.number([this, weight = std::move(weight)] { return weight() * (scaler_ ? scaler_->scale() : 1); });
   loss.mul(factor.to(loss.scalar_type())).backward();
+}
+
+void OptimWrapper::record_update(LiveNumbers& live) {
+  steps_before_ = optimizer_.all_steps();
   recorded_facts_ = std::make_shared<at::Tensor>(queue_step_tensors(1, &live));
   parameters_->drop_gradients();
 }
 
-void OptimWrapper::count_recorded_update(double weight) {
+void OptimWrapper::count_recorded_update() {
   if (scaler_ || options_.skips_nonfinite) settle();
   steps_before_ = optimizer_.all_steps();
-  recorded_weight_ = weight;
   optimizer_.count_recorded_step();
 }
 
@@ -246,8 +248,11 @@ void OptimWrapper::uncount_recorded_update() {
 }
 
 UpdateReport OptimWrapper::read_recorded_update() {
+  const bool completes = completes_step();
+  ++done_;
+  if (!completes) return {};
+  step_begin_ = done_;
   steps_before_.clear();
-  step_begin_ = ++done_;
   const UpdateReport report = report_of(*recorded_facts_);
   if (scaler_ && !report.is_pending) scaler_->update(report.is_finite);
   return report;

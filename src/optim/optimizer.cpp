@@ -10,7 +10,7 @@ namespace lockstep::optim {
 
 namespace {
 
-void require_supported(const Rule& rule, const HalfOptions& half, const Block& block) {
+void require_supported(const Rule& rule, const HalfOptions& half, const FlatBlock& block) {
   if (block.dtype == DType::float32 || block.dtype == DType::float64) return;
   const std::string name = block.segments.empty() ? "?" : block.segments.front().name;
   const std::string fault = "parameter '" + name + "' is " + std::string(name_of(block.dtype)) + ", but ";
@@ -51,7 +51,7 @@ Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParam
     }
     for (const std::string& name : of_closure->numbers) numbers_[name] = 0;
   }
-  // On a GPU, a sum over a parameter is computed by one rank.
+  // A sum over a parameter is computed by one rank on a GPU.
   if (rule.is_whole() || (parameters.as_tensors() != nullptr && needs_sums())) parameters.own_whole_parameters();
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) allocate_state(b);
   initialize_state();
@@ -59,7 +59,7 @@ Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParam
 
 void Optimizer::assign_groups() {
   std::map<std::string, std::size_t> numbers = group_numbers(groups_);
-  for (const Block& block : parameters_->blocks()) {
+  for (const FlatBlock& block : parameters_->blocks()) {
     require_supported(*rule_, half_, block);
     std::vector<std::size_t>& group_of_segment = group_of_.emplace_back();
     for (const Segment& segment : block.segments) {

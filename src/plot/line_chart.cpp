@@ -20,7 +20,7 @@ bool is_drawable(const Point& point, bool log_y) {
   return std::abs(point.x) < kLargest && std::abs(point.y) < kLargest && (!log_y || point.y > 0);
 }
 
-/// From the ninth series on lines are dashed.
+/// Lines are dashed from the ninth series on.
 std::string stroke_of(std::size_t index) {
   const std::string dashes = index < kColors.size() ? "" : " stroke-dasharray=\"6 4\"";
   return fmt::format(
@@ -135,7 +135,7 @@ std::string line_charts(const std::vector<LineChart>& charts) {
   int height = 0;
   std::string inner;
   for (const LineChart& chart : charts) {
-    inner += fmt::format("<svg y=\"{}\"", height) + line_chart(chart).substr(4);  // after its "<svg"
+    inner += fmt::format("<svg y=\"{}\"", height) + line_chart(chart).substr(4);  // skips its "<svg"
     width = std::max(width, chart.width);
     height += chart.height;
   }

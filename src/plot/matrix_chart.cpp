@@ -14,9 +14,9 @@ namespace lockstep::plot {
 
 namespace {
 
-constexpr double kMinOpacity = 0.12;  // of a cell with any count at all
-constexpr double kDark = 0.6;         // from which opacity on texts are light
-constexpr double kLabelRoom = 24;     // between the numbers of two neighboring classes, at least
+constexpr double kMinOpacity = 0.12;  // lowest opacity of a cell whose count is not 0
+constexpr double kDark = 0.6;         // texts are light from this opacity on
+constexpr double kLabelRoom = 24;     // minimum space between the numbers of two neighboring classes
 
 struct Grid {
   double left, top, cell;

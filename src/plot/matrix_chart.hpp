@@ -12,12 +12,12 @@ namespace lockstep::plot {
 /// its count if there is space, and always in a tooltip.
 struct MatrixChart {
   std::string title;
-  std::string row_label;     ///< what a row is: "class"
-  std::string column_label;  ///< what a column is: "taken for"
+  std::string row_label;     ///< row label: what a row is: "class"
+  std::string column_label;  ///< column label: what a column is: "taken for"
   std::size_t classes = 0;
   std::vector<double> counts;           ///< [classes, classes]; what is not above 0 is not drawn
-  std::vector<std::string> names = {};  ///< of the classes, in the tooltips of the cells; empty = their numbers
-  int width = 720;                      ///< in pixels; the height follows
+  std::vector<std::string> names = {};  ///< names of the classes, in the tooltips of the cells; empty = their numbers
+  int width = 720;                      ///< width in pixels; the height follows
 };
 
 /// Draws an SVG image. The same chart gives the same bytes.

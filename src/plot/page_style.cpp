@@ -17,7 +17,7 @@ namespace {
 constexpr std::array<const char*, kColors.size()> kDarkColors = {"#6cb2f0", "#f2808f", "#63c384", "#bf9bea",
                                                                  "#f5b04c", "#4fd0dd", "#c99676", "#a3abb8"};
 
-// What charts draw texts, axes and grids with, and the page's variable for it.
+// The styles that charts draw texts, axes and grids with, and the page's variable for it.
 constexpr std::array<std::pair<const char*, const char*>, 4> kShared = {
     {{"#111827", "--ink"}, {"#374151", "--text"}, {"#6b7280", "--muted"}, {"#e5e7eb", "--line"}}};
 

@@ -46,11 +46,11 @@ std::string svg_head(int width, int height, const std::string& title, double lef
   return svg;
 }
 
-double place_x(const Ticks& ticks, const Box& box, double value) {
+double place_x(const Ticks& ticks, const PlotBox& box, double value) {
   return box.left + (value - ticks.low) / (ticks.high - ticks.low) * (box.right - box.left);
 }
 
-std::string draw_x_axis(const Ticks& ticks, const Box& box, const std::string& label) {
+std::string draw_x_axis(const Ticks& ticks, const PlotBox& box, const std::string& label) {
   const std::vector<std::string> labels = tick_labels(ticks.values);
   std::string svg;
   for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -76,7 +76,7 @@ double axis_width(const Ticks& y, const std::string& name) {
 }
 
 std::string draw_axes(const Axes& axes, const std::string& x_label, const std::string& y_label) {
-  const Box& box = axes.box;
+  const PlotBox& box = axes.box;
   const std::vector<std::string> labels = tick_labels(axes.y.values);
   std::string svg;
   for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -90,7 +90,7 @@ std::string draw_axes(const Axes& axes, const std::string& x_label, const std::s
   return svg + text_at(18, middle, turned, y_label);
 }
 
-std::vector<LegendEntry> legend_of(const std::vector<std::string>& names, const Box& room) {
+std::vector<LegendEntry> legend_of(const std::vector<std::string>& names, const PlotBox& room) {
   std::vector<LegendEntry> entries;
   double x = room.left;
   double y = room.top;

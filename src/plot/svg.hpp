@@ -17,16 +17,16 @@ inline constexpr std::array<const char*, 8> kColors = {"#1f6fb4", "#d1495b", "#2
 inline constexpr const char* kGridStroke = "stroke=\"#e5e7eb\"";
 inline constexpr double kMargin = 24;
 inline constexpr double kLegendRow = 20;
-inline constexpr double kKeyWidth = 24;  // of the key before a legend's name, with the gap behind it
+inline constexpr double kKeyWidth = 24;  // width of the key before a legend's name, with the gap behind it
 
-struct Box {
+struct PlotBox {
   double left, top, right, bottom;
 };
 
-/// In pixels, of the 12 px font, on average.
+/// A width in pixels, of the 12 px font, on average.
 double text_width(const std::string& text);
 
-/// At most two decimals, and none that say nothing.
+/// The number with at most two decimals, and none that say nothing.
 std::string number(double value);
 
 /// @param attributes  of the element, each after a blank
@@ -36,15 +36,15 @@ std::string line_between(double x1, double y1, double x2, double y2, const std::
 /// The image's beginning: size, font, white ground, and the title unless it is empty.
 std::string svg_head(int width, int height, const std::string& title, double left);
 
-double place_x(const Ticks& ticks, const Box& box, double value);
+double place_x(const Ticks& ticks, const PlotBox& box, double value);
 
 /// The line below `box` with its marks and its name.
-std::string draw_x_axis(const Ticks& ticks, const Box& box, const std::string& label);
+std::string draw_x_axis(const Ticks& ticks, const PlotBox& box, const std::string& label);
 
 /// Both axes of a chart whose vertical one may be logarithmic.
 struct Axes {
   Ticks x, y;
-  Box box;
+  PlotBox box;
   bool log_y;
 
   double place_x(double value) const { return plot::place_x(x, box, value); }
@@ -58,11 +58,11 @@ std::string draw_axes(const Axes& axes, const std::string& x_label, const std::s
 
 /// Names in rows, from the left edge of their room.
 struct LegendEntry {
-  std::size_t index;  ///< of the name
-  double x, y;        ///< where the key before the name begins, on the text's base line
+  std::size_t index;  ///< index of the name
+  double x, y;        ///< start of the key before the name, on the text's base line
 };
 
 /// Places for all names that are not empty.
-std::vector<LegendEntry> legend_of(const std::vector<std::string>& names, const Box& room);
+std::vector<LegendEntry> legend_of(const std::vector<std::string>& names, const PlotBox& room);
 
 }  // namespace lockstep::plot

@@ -82,7 +82,7 @@ bool is_even(const std::vector<double>& ticks) {
 }  // namespace
 
 Ticks linear_ticks(double low, double high, int wanted, bool is_widened) {
-  // What differs by less than rounding is one value.
+  // A value that differs by less than rounding is one value.
   const double min = 1e-9 * std::max(std::abs(low), std::abs(high));
   if (high - low <= min) {
     const double room = high == 0.0 ? 1.0 : 0.5 * std::abs(high);
@@ -90,7 +90,7 @@ Ticks linear_ticks(double low, double high, int wanted, bool is_widened) {
     high += room;
   }
   const Step step = nice_step(high - low, std::max(wanted, 1));
-  constexpr double kSlack = 1e-6;  // of a step: an end that rounding moved off its mark
+  constexpr double kSlack = 1e-6;  // part of a step by which rounding may move an end off its mark
   const double size = step.size();
   const double first = is_widened ? std::floor(low / size + kSlack) : std::ceil(low / size - kSlack);
   const double last = is_widened ? std::ceil(high / size - kSlack) : std::floor(high / size + kSlack);
@@ -114,7 +114,7 @@ Ticks log_ticks(double low, double high) {
     }
   }
   if (all.back() < high) all.push_back(Step{1, first + (last - first + every - 1) / every * every}.multiple(1));
-  // From the last mark at or below the data to the first at or above.
+  // Marks from the last mark at or below the data to the first at or above.
   const auto above = std::upper_bound(all.begin(), all.end(), low * (1 + 1e-9));
   const auto begin = above == all.begin() ? above : above - 1;
   auto end = std::lower_bound(begin, all.end(), high * (1 - 1e-9));

@@ -41,7 +41,7 @@ std::string draw_legend(const TimelineChart& chart, const std::vector<LegendEntr
 std::string timeline_chart(const TimelineChart& chart) {
   std::vector<std::string> kinds;
   for (const BarKind& kind : chart.kinds) kinds.push_back(kind.name);
-  Box box{.left = 0, .top = chart.title.empty() ? 16.0 : 44.0, .right = chart.width - kMargin, .bottom = 0};
+  PlotBox box{.left = 0, .top = chart.title.empty() ? 16.0 : 44.0, .right = chart.width - kMargin, .bottom = 0};
   for (const TimelineRow& row : chart.rows) box.left = std::max(box.left, text_width(row.name));
   box.left += 20;
   const auto legend = legend_of(kinds, {box.left, box.top + 10, box.right, 0});

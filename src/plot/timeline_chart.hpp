@@ -7,7 +7,7 @@
 
 namespace lockstep::plot {
 
-/// What a bar stands for; its color follows from its place in the chart's list.
+/// The kind of thing that a bar stands for; its color follows from its place in the chart's list.
 struct BarKind {
   std::string name;
   bool is_thin = false;  ///< drawn as a line, for what is not at work
@@ -17,7 +17,7 @@ struct BarKind {
 struct Bar {
   double begin;
   double end;
-  std::size_t kind;  ///< in TimelineChart::kinds
+  std::size_t kind;  ///< index into TimelineChart::kinds
 };
 
 struct TimelineRow {
@@ -31,7 +31,7 @@ struct TimelineChart {
   double end = 1;  ///< the horizontal axis goes from 0 to here; > 0
   std::vector<BarKind> kinds;
   std::vector<TimelineRow> rows;
-  int width = 720;  ///< in pixels; the height follows from the rows
+  int width = 720;  ///< width in pixels; the height follows from the rows
 };
 
 /// Draws an SVG image. A bar shows its part within the axis, nothing where that is empty. The same chart gives the

@@ -10,7 +10,7 @@ namespace lockstep::random {
 
 namespace {
 
-constexpr std::uint64_t kRounds = 8;
+constexpr std::uint64_t kSwapRounds = 8;
 constexpr unsigned kMinHalfBits = 4;  // fewer bits would leave some orders of a tiny set more likely than others
 
 // The finalizer of splitmix64 (Steele, Lea and Flood, OOPSLA 2014): every input bit flips every output bit half the
@@ -38,7 +38,7 @@ std::uint64_t Permutation::operator()(std::uint64_t position) const {
   do {
     std::uint64_t left = value >> half_bits_;
     std::uint64_t right = value & mask;
-    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    for (std::uint64_t round = 1; round <= kSwapRounds; ++round) {
       const std::uint64_t round_key = mix(key_ + round * 0x9E3779B97F4A7C15U);
       const std::uint64_t scrambled = (left ^ mix(round_key ^ right)) & mask;
       left = right;

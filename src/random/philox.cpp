@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/random/random.hpp>
 
+#include "random/words.hpp"
+
 namespace lockstep::random {
 
 namespace {
@@ -8,9 +10,6 @@ namespace {
 constexpr int kRounds = 10;
 constexpr std::array<std::uint64_t, 2> kMultipliers = {0xD2511F53U, 0xCD9E8D57U};
 constexpr std::array<std::uint32_t, 2> kKeySteps = {0x9E3779B9U, 0xBB67AE85U};
-
-std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
-std::uint32_t high(std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32); }
 
 }  // namespace
 

@@ -5,12 +5,12 @@
 #include <limits>
 #include <numbers>
 
+#include "random/words.hpp"
+
 namespace lockstep::random {
 
 namespace {
 
-std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
-std::uint32_t high(std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32); }
 std::uint64_t join(std::uint32_t low_word, std::uint32_t high_word) {
   return std::uint64_t{high_word} << 32 | low_word;
 }

@@ -6,22 +6,22 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 #include "schedule/curves.hpp"
 
 namespace lockstep::schedule {
 
 namespace {
 
-struct Part {
-  double begin;  // as a part of the window
+struct CurvePart {
+  double begin;  // start, as a part of the window
   double length;
   double offset;  // the inner position is offset + scale * (how far through the window)
   double scale;
-  Shape shape;
+  CurveShape shape;
 };
 
-/// What stands in one pair of parentheses around everything, or everything.
+/// The text that stands in one pair of parentheses around everything, or everything.
 std::string without_parentheses(const std::string& text) {
   const bool is_wrapped = text.size() > 1 && text.front() == '(' && text.back() == ')';
   return is_wrapped ? text.substr(1, text.size() - 2) : text;
@@ -38,7 +38,7 @@ std::vector<double> lengths_of(const Section& rule, std::size_t curves) {
   return lengths;
 }
 
-Part part_of(const std::string& curve, const std::string& scaling, Part part, const Window& window) {
+CurvePart part_of(const std::string& curve, const std::string& scaling, CurvePart part, const Window& window) {
   Window inner{.begin = 0, .end = 1, .curves = window.curves};
   if (scaling == "fixed") {
     part.offset = 0;
@@ -58,14 +58,14 @@ Part part_of(const std::string& curve, const std::string& scaling, Part part, co
   return part;
 }
 
-std::vector<Part> parts_of(const Section& rule, const Window& window) {
+std::vector<CurvePart> parts_of(const Section& rule, const Window& window) {
   const std::vector<std::string> curves = split_list(without_parentheses(rule.text("curves")), '|');
   if (curves.front().empty()) throw ConfigError("curves: set at least one, as in curves=(linear | cosine)");
   const std::vector<double> lengths = lengths_of(rule, curves.size());
   std::vector<std::string> scalings = split_list(rule.text("scaling"), '/');
   if (scalings.size() == 1) scalings.resize(curves.size(), scalings.front());
   if (scalings.size() != curves.size()) throw ConfigError("scaling: set one value, or one per curve");
-  std::vector<Part> parts;
+  std::vector<CurvePart> parts;
   double begin = 0;
   for (std::size_t i = 0; i < curves.size(); ++i) {
     parts.push_back(part_of(curves[i], scalings[i],
@@ -75,10 +75,10 @@ std::vector<Part> parts_of(const Section& rule, const Window& window) {
   return parts;
 }
 
-Shape make_composite(const Section& rule, Window window) {
-  return [parts = parts_of(rule, window), window](double at, double value) {
-    if (at < window.begin) return value;
-    const double through = progress(window, at);
+CurveShape make_composite(const Section& rule, Window window) {
+  return [parts = parts_of(rule, window), window](double position, double value) {
+    if (position < window.begin) return value;
+    const double through = progress(window, position);
     std::size_t here = 0;  // a boundary belongs to the next part
     while (here + 1 < parts.size() && through + kSlack > parts[here + 1].begin) ++here;
     return parts[here].shape(std::max(0.0, parts[here].offset + parts[here].scale * through), value);

@@ -41,43 +41,43 @@ KeySpec start_key(const std::string& default_value) { return factor_key("start_f
 
 KeySpec final_key(const std::string& help = "from end on") { return factor_key("final_factor", "0", help); }
 
-Shape make_constant(const Section& rule, Window window) {
-  return [factor = rule.real("factor"), window](double at, double value) {
-    return at < window.begin || at >= window.end ? value : value * factor;
+CurveShape make_constant(const Section& rule, Window window) {
+  return [factor = rule.real("factor"), window](double position, double value) {
+    return position < window.begin || position >= window.end ? value : value * factor;
   };
 }
 
-Shape make_linear(const Section& rule, Window window) {
-  return [start = rule.real("start_factor"), end = rule.real("end_factor"), window](double at, double value) {
-    if (at < window.begin) return value;
-    if (at >= window.end) return value * end;
-    return value * (start + (end - start) * progress(window, at));
+CurveShape make_linear(const Section& rule, Window window) {
+  return [start = rule.real("start_factor"), end = rule.real("end_factor"), window](double position, double value) {
+    if (position < window.begin) return value;
+    if (position >= window.end) return value * end;
+    return value * (start + (end - start) * progress(window, position));
   };
 }
 
-Shape make_quadratic(const Section& rule, Window window) {
-  return [start = rule.real("start_factor"), end = rule.real("end_factor"), window](double at, double value) {
-    if (at < window.begin) return value;
-    const double part = progress(window, at);
+CurveShape make_quadratic(const Section& rule, Window window) {
+  return [start = rule.real("start_factor"), end = rule.real("end_factor"), window](double position, double value) {
+    if (position < window.begin) return value;
+    const double part = progress(window, position);
     return value * (start + (end - start) * part * part);
   };
 }
 
-Shape make_exponential(const Section& rule, Window window) {
-  return [gamma = rule.real("gamma"), window](double at, double value) {
-    return at < window.begin ? value : value * std::pow(gamma, inside(window, at));
+CurveShape make_exponential(const Section& rule, Window window) {
+  return [gamma = rule.real("gamma"), window](double position, double value) {
+    return position < window.begin ? value : value * std::pow(gamma, inside(window, position));
   };
 }
 
-Shape make_step(const Section& rule, Window window) {
+CurveShape make_step(const Section& rule, Window window) {
   if (rule.is_default("size")) throw ConfigError("size: set the distance between drops");
-  return [size = rule.real("size"), gamma = rule.real("gamma"), window](double at, double value) {
-    if (at < window.begin) return value;
-    return value * std::pow(gamma, std::max(0.0, std::floor(inside_jumps(window, at) / size)));
+  return [size = rule.real("size"), gamma = rule.real("gamma"), window](double position, double value) {
+    if (position < window.begin) return value;
+    return value * std::pow(gamma, std::max(0.0, std::floor(inside_jumps(window, position) / size)));
   };
 }
 
-/// Where a multistep curve jumps: as given, or so that all values hold equally long.
+/// The positions where a multistep curve jumps: as given, or so that all values hold equally long.
 std::vector<double> milestones_of(const Section& rule, const Window& window, std::size_t values) {
   std::vector<double> milestones = rule.reals("milestones");
   if (milestones.empty()) {
@@ -100,42 +100,42 @@ std::vector<double> milestones_of(const Section& rule, const Window& window, std
   return milestones;
 }
 
-Shape make_multistep(const Section& rule, Window window) {
+CurveShape make_multistep(const Section& rule, Window window) {
   const std::vector<double> values = rule.reals("values");
   const std::vector<double> milestones = milestones_of(rule, window, values.size());
   if (!values.empty() && !rule.is_default("gamma")) throw ConfigError("values and gamma cannot be combined");
-  return [milestones, values, gamma = rule.real("gamma"), window](double at, double value) {
-    if (at < window.begin) return value;
-    const double here = inside_jumps(window, at);
+  return [milestones, values, gamma = rule.real("gamma"), window](double position, double value) {
+    if (position < window.begin) return value;
+    const double here = inside_jumps(window, position);
     const auto jumps = std::upper_bound(milestones.begin(), milestones.end(), here) - milestones.begin();
     if (!values.empty()) return value * values[static_cast<std::size_t>(jumps)];
     return value * std::pow(gamma, static_cast<double>(jumps));
   };
 }
 
-Shape make_cosine(const Section& rule, Window window) {
+CurveShape make_cosine(const Section& rule, Window window) {
   const double length = rule.is_default("length") ? window.width() : rule.real("length");
-  return [start = rule.real("start_factor"), floor = Floor(rule), length, window](double at, double value) {
-    if (at < window.begin) return value;
+  return [start = rule.real("start_factor"), floor = Floor(rule), length, window](double position, double value) {
+    if (position < window.begin) return value;
     const double low = floor.under(value);
-    return low + (value * start - low) * half_wave(inside(window, at) / length);
+    return low + (value * start - low) * half_wave(inside(window, position) / length);
   };
 }
 
-Shape make_polynomial(const Section& rule, Window window) {
-  return [power = rule.real("power"), floor = Floor(rule), window](double at, double value) {
-    if (at < window.begin) return value;
+CurveShape make_polynomial(const Section& rule, Window window) {
+  return [power = rule.real("power"), floor = Floor(rule), window](double position, double value) {
+    if (position < window.begin) return value;
     const double low = floor.under(value);
-    return low + (value - low) * std::pow(1.0 - progress(window, at), power);
+    return low + (value - low) * std::pow(1.0 - progress(window, position), power);
   };
 }
 
-Shape make_inverse_sqrt(const Section& rule, Window window) {
+CurveShape make_inverse_sqrt(const Section& rule, Window window) {
   if (rule.is_default("warmup")) throw ConfigError("warmup: set the position of the peak");
   const bool rises = rule.boolean("rise");
-  return [warmup = rule.real("warmup"), offset = rule.real("offset"), rises, window](double at, double value) {
-    if (at < window.begin) return value;
-    const double here = inside(window, at) + offset;
+  return [warmup = rule.real("warmup"), offset = rule.real("offset"), rises, window](double position, double value) {
+    if (position < window.begin) return value;
+    const double here = inside(window, position) + offset;
     if (rises && here < warmup) return value * here / warmup;
     return value * std::sqrt(here > 0 ? warmup / here : warmup);
   };

@@ -25,7 +25,7 @@ std::optional<double> given(const Section& rule, const std::string& key);
 /// The names of `numbers`, separated by commas.
 std::string joined_names(const Numbers& numbers);
 
-/// Where a curve ends: a number, or a factor on the value that it gets.
+/// The value where a curve ends: a number, or a factor on the value that it gets.
 struct Floor {
   explicit Floor(const Section& rule);  ///< @throws ConfigError  both floor and final_factor
   double under(double value) const { return level ? *level : value * factor; }
@@ -45,27 +45,27 @@ inline double inside_jumps(const Window& window, double position) {
 /// 1 to 0 along half a cosine wave while `part` goes from 0 to 1.
 double half_wave(double part);
 
-// Of curves.cpp.
+// The curves of curves.cpp.
 Curve constant_curve();      ///< `factor` from begin to end, then 1
-Curve linear_curve();        ///< from start_factor at begin to end_factor at end
+Curve linear_curve();        ///< linear curve from start_factor at begin to end_factor at end
 Curve quadratic_curve();     ///< the same along a parabola
 Curve exponential_curve();   ///< gamma^t
 Curve step_curve();          ///< gamma^floor(t / size)
 Curve multistep_curve();     ///< gamma^(number of milestones reached), or the next of `values`
-Curve cosine_curve();        ///< from start_factor at begin to its floor at begin + length
+Curve cosine_curve();        ///< cosine curve from start_factor at begin to its floor at begin + length
 Curve polynomial_curve();    ///< (1 - t / width)^power
 Curve inverse_sqrt_curve();  ///< straight up to 1 at `warmup`, then sqrt(warmup / t)
-// Of cycles.cpp.
+// The curves of cycles.cpp.
 Curve wsd_curve();             ///< warm-up, stable, decay
 Curve one_cycle_curve();       ///< up and down once
 Curve cyclic_curve();          ///< up and down forever
 Curve cosine_restart_curve();  ///< cosine waves one after another
-// Of composite.cpp and plateau.cpp.
+// The curves of composite.cpp and plateau.cpp.
 Curve composite_curve();  ///< curves one after another
 Curve plateau_curve();    ///< falls when a measured number no longer gets better
 
 /// A rule within a rule: "cosine,final_factor=0.1", in `window`.
 /// @throws ConfigError  as `parse` does, citing the inner rule
-Shape parse_inner(const std::string& rule, const Window& window);
+CurveShape parse_inner(const std::string& rule, const Window& window);
 
 }  // namespace lockstep::schedule

@@ -19,15 +19,15 @@ double root(double part) { return 1.0 - std::sqrt(part); }
 
 KeySpec length_key(const std::string& name, const std::string& help) { return keys::real(name, "0", help, 0); }
 
-Shape make_wsd(const Section& rule, Window window) {
+CurveShape make_wsd(const Section& rule, Window window) {
   const double warmup = rule.real("warmup");
   const double decay = rule.real("decay");
   if (warmup + decay > window.width() + kSlack) throw ConfigError("warmup and decay are longer than begin to end");
   const std::string& shape = rule.text("shape");
   const Blend blend = shape == "linear" ? straight : shape == "cosine" ? half_wave : root;
-  return [=, start = rule.real("start_factor"), floor = Floor(rule)](double at, double value) {
-    if (at < window.begin) return value;
-    const double here = inside(window, at);
+  return [=, start = rule.real("start_factor"), floor = Floor(rule)](double position, double value) {
+    if (position < window.begin) return value;
+    const double here = inside(window, position);
     if (here < warmup) return value * (start + (1.0 - start) * here / warmup);
     const double into_decay = here - (window.width() - decay);
     if (into_decay <= 0) return value;
@@ -38,20 +38,20 @@ Shape make_wsd(const Section& rule, Window window) {
 
 /// A turning point of one cycle, or its beginning.
 struct Turn {
-  double part;    // of the window
-  double factor;  // of the peak
+  double part;    // position, as a part of the window
+  double factor;  // multiplies the peak
 };
 
 double on_cycle(const std::vector<Turn>& turns, double part, Blend blend) {
   std::size_t next = 1;
   while (next + 1 < turns.size() && part > turns[next].part) ++next;
   const Turn& from = turns[next - 1];
-  const Turn& to = turns[next];
-  if (to.part <= from.part) return to.factor;
-  return to.factor + (from.factor - to.factor) * blend((part - from.part) / (to.part - from.part));
+  const Turn& next_turn = turns[next];
+  if (next_turn.part <= from.part) return next_turn.factor;
+  return next_turn.factor + (from.factor - next_turn.factor) * blend((part - from.part) / (next_turn.part - from.part));
 }
 
-Shape make_one_cycle(const Section& rule, Window window) {
+CurveShape make_one_cycle(const Section& rule, Window window) {
   const double rise = rule.real("rise");
   const bool three_phases = rule.boolean("three_phases");
   if (rise >= 1) throw ConfigError("rise: no time remains for the fall");
@@ -61,20 +61,20 @@ Shape make_one_cycle(const Section& rule, Window window) {
   if (three_phases) turns.push_back({2 * rise, start});
   turns.push_back({1, rule.real("final_factor")});
   const Blend blend = rule.text("shape") == "linear" ? straight : half_wave;
-  return [=](double at, double value) {
-    return at < window.begin ? value : value * on_cycle(turns, progress(window, at), blend);
+  return [=](double position, double value) {
+    return position < window.begin ? value : value * on_cycle(turns, progress(window, position), blend);
   };
 }
 
-Shape make_cyclic(const Section& rule, Window window) {
+CurveShape make_cyclic(const Section& rule, Window window) {
   if (rule.is_default("up")) throw ConfigError("up: set the length of the rise");
   const double up = rule.real("up");
   if (up < kSlack) throw ConfigError("up: the length must be positive");
   const double cycle = up + (rule.is_default("down") ? up : rule.real("down"));
   const std::string& shape = rule.text("shape");
-  return [=, gamma = rule.real("gamma"), start = rule.real("start_factor")](double at, double value) {
-    if (at < window.begin) return value;
-    const double here = inside(window, at);
+  return [=, gamma = rule.real("gamma"), start = rule.real("start_factor")](double position, double value) {
+    if (position < window.begin) return value;
+    const double here = inside(window, position);
     const double cycles = std::floor(here / cycle);
     const double into = here - cycles * cycle;
     double height = into <= up ? into / up : (cycle - into) / (cycle - up);
@@ -86,7 +86,7 @@ Shape make_cyclic(const Section& rule, Window window) {
 
 /// One wave after another.
 struct Waves {
-  std::vector<double> periods;  // of half waves
+  std::vector<double> periods;  // periods of half waves
   std::vector<double> weights;
   double grow;    // factor of each period after the last given one; 0 = none follows
   double shrink;  // the same for weights
@@ -128,7 +128,7 @@ Wave wave_at(const Waves& waves, double here) {
   }
 }
 
-/// With more of them, two would begin at nearly the same number.
+/// Two would begin at nearly the same number with more of them.
 constexpr double kMaxWaves = 1e12;
 
 Waves waves_of(const Section& rule, const Window& window) {
@@ -156,10 +156,10 @@ KeySpec periods_key() {
   return key;
 }
 
-Shape make_cosine_restart(const Section& rule, Window window) {
-  return [waves = waves_of(rule, window), floor = Floor(rule), window](double at, double value) {
-    if (at < window.begin) return value;
-    const double here = inside(window, at);
+CurveShape make_cosine_restart(const Section& rule, Window window) {
+  return [waves = waves_of(rule, window), floor = Floor(rule), window](double position, double value) {
+    if (position < window.begin) return value;
+    const double here = inside(window, position);
     const Wave wave = wave_at(waves, here);
     const double low = floor.under(value);
     double top = value * wave.weight;

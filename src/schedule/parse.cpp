@@ -7,8 +7,8 @@
 #include <limits>
 #include <optional>
 
-#include "core/option_list.hpp"
-#include "core/table.hpp"
+#include "core/text/option_list.hpp"
+#include "core/text/table.hpp"
 #include "schedule/curves.hpp"
 
 namespace lockstep::schedule {
@@ -37,9 +37,9 @@ struct RuleSettings {
   InnerSettings inner;
   std::string by;      ///< the unit of positions
   bool is_smooth;      ///< whether epochs are counted in fractions
-  std::string option;  ///< of the optimizer
-  std::string group;   ///< of parameters; empty = all
-  std::string part;    ///< of the parameters; empty = all
+  std::string option;  ///< option of the optimizer
+  std::string group;   ///< group of parameters; empty = all
+  std::string part;    ///< part of the parameters; empty = all
 
   static KeySpecs keys() {
     KeySpecs all = InnerSettings::keys();
@@ -91,21 +91,21 @@ Window window_of(const InnerSettings& settings, const Window& whole) {
                     (end < 0 ? ", the end of the run)" : ")"));
 }
 
-Shape shape_of(const Written& written, const InnerSettings& settings, const Window& window) {
+CurveShape shape_of(const Written& written, const InnerSettings& settings, const Window& window) {
   if (written.curve.make == nullptr) throw ConfigError(written.curve.name + " cannot be a part of another curve");
-  Shape shape = written.curve.make(written.options, window);
+  CurveShape shape = written.curve.make(written.options, window);
   if (!shape) throw ConfigError(written.curve.name + ": its function `make` returned nothing");
   if (!settings.base) return shape;
-  return [shape = std::move(shape), base = *settings.base, begin = window.begin](double at, double value) {
-    return at < begin ? value : shape(at, base);
+  return [shape = std::move(shape), base = *settings.base, begin = window.begin](double position, double value) {
+    return position < begin ? value : shape(position, base);
   };
 }
 
-/// What a rule counts by.
+/// The unit that a rule counts by.
 struct Unit {
-  std::function<double(std::int64_t step)> at;
-  double whole = 0;               ///< of the run
-  std::int64_t steps_in_one = 0;  ///< where the edges of a window lie at whole steps; else 0
+  std::function<double(std::int64_t step)> position;
+  double whole = 0;               ///< length of the run in this unit
+  std::int64_t steps_in_one = 0;  ///< steps in one unit, if the edges of a window lie at whole steps; else 0
 };
 
 std::int64_t known(std::int64_t number, const std::string& what) {
@@ -121,22 +121,23 @@ Unit unit_of(const RuleSettings& settings, const RunLength& length) {
     const std::int64_t steps = known(length.steps_per_epoch, "the run has no epochs");
     const auto size = static_cast<double>(steps);
     if (settings.is_smooth) {
-      return {.at = [size](std::int64_t step) { return static_cast<double>(step) / size; },
+      return {.position = [size](std::int64_t step) { return static_cast<double>(step) / size; },
               .whole = total / size,
               .steps_in_one = steps};
     }
-    return {.at = [steps](std::int64_t step) { return static_cast<double>(step / steps); }, .whole = total / size};
+    return {.position = [steps](std::int64_t step) { return static_cast<double>(step / steps); },
+            .whole = total / size};
   }
   if (by == "samples") {
     const auto samples = static_cast<double>(known(length.samples_per_step, "the run does not count samples"));
-    return {.at = [samples](std::int64_t step) { return static_cast<double>(step) * samples; },
+    return {.position = [samples](std::int64_t step) { return static_cast<double>(step) * samples; },
             .whole = total * samples};
   }
   if (by == "run") {
     known(length.total_steps, "the length of the run is unlimited");
-    return {.at = [total](std::int64_t step) { return static_cast<double>(step) / total; }, .whole = 1};
+    return {.position = [total](std::int64_t step) { return static_cast<double>(step) / total; }, .whole = 1};
   }
-  return {.at = [](std::int64_t step) { return static_cast<double>(step); }, .whole = total};
+  return {.position = [](std::int64_t step) { return static_cast<double>(step); }, .whole = total};
 }
 
 /// The last whole step at or before `position`.
@@ -153,20 +154,21 @@ std::string reason_of_no_use(const InnerSettings& settings, double whole) {
 }
 
 /// @param unused  gets a sentence if the rule has no effect
-Schedule::Rule parse_rule(const std::string& text, const RunLength& length, const std::string& place,
-                          const std::vector<Curve>& curves, std::vector<std::string>& unused) {
+Schedule::ScheduledRule parse_rule(const std::string& text, const RunLength& length, const std::string& place,
+                                   const std::vector<Curve>& curves, std::vector<std::string>& unused) {
   const Written written = read(text, RuleSettings::keys(), place, curves);
   const RuleSettings settings = RuleSettings::from(written.options);
   try {
     Unit unit = unit_of(settings, length);
-    // What answers to measurements has no shape that the run's end could be a part of, and a run may be prolonged.
+    // A rule that answers to measurements has no shape that the run's end could be a part of, and a run may be
+    // prolonged.
     if (written.curve.make_feedback != nullptr) unit.whole = std::numeric_limits<double>::infinity();
-    Schedule::Rule rule{.option = settings.option,
-                        .group = settings.group,
-                        .part = settings.part,
-                        .at = unit.at,
-                        .shape = {},
-                        .feedback = {}};
+    Schedule::ScheduledRule rule{.option = settings.option,
+                                 .group = settings.group,
+                                 .part = settings.part,
+                                 .position = unit.position,
+                                 .shape = {},
+                                 .feedback = {}};
     const std::string reason =
         written.curve.make_feedback != nullptr ? "" : reason_of_no_use(settings.inner, unit.whole);
     if (!reason.empty()) {
@@ -193,7 +195,7 @@ Schedule::Rule parse_rule(const std::string& text, const RunLength& length, cons
 
 }  // namespace
 
-Shape parse_inner(const std::string& rule, const Window& window) {
+CurveShape parse_inner(const std::string& rule, const Window& window) {
   const std::string place = "'" + rule + "'";
   const Written written = read(rule, InnerSettings::keys(), place, *window.curves);
   const InnerSettings settings = InnerSettings::from(written.options);
@@ -219,7 +221,7 @@ const std::vector<Curve>& builtin_curves() {
 
 Schedule parse(const std::vector<std::string>& rules, const RunLength& length, const std::string& origin,
                const std::vector<Curve>& curves) {
-  std::vector<Schedule::Rule> parsed;
+  std::vector<Schedule::ScheduledRule> parsed;
   std::vector<std::string> unused;
   for (const std::string& rule : rules) {
     parsed.push_back(parse_rule(rule, length, origin + ": sched.rule '" + rule + "'", curves, unused));
@@ -239,7 +241,7 @@ KeySpecs sched_keys(const std::vector<Curve>& curves) {
           joined(names_of(curves)) + ")");
   rule.parts.push_back(part("all rules", "Common options", RuleSettings::keys()));
   for (const Curve& curve : curves) rule.parts.push_back(part(curve.name, curve.help, curve.keys));
-  return {rule};
+  return keys::titled("Learning rate schedule", {rule});
 }
 
 }  // namespace lockstep::schedule

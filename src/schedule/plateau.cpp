@@ -70,7 +70,7 @@ class Plateau : public Feedback {
   }
 
  private:
-  /// By more than the threshold, which means nothing while there is no best.
+  /// Whether it differs by more than the threshold, which means nothing while there is no best.
   bool is_better(double measured) const {
     if (std::isinf(best_)) return wants_less_ ? measured < best_ : measured > best_;
     double margin = threshold_;

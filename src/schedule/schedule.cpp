@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 #include "schedule/curves.hpp"
 
 namespace lockstep::schedule {
@@ -19,7 +19,7 @@ std::string name_in(const Numbers& options, const std::string& option) {
   return option == "momentum" && options.contains("beta1") ? "beta1" : "";
 }
 
-bool concerns(const Schedule::Rule& rule, const std::string& group, const std::string& part) {
+bool concerns(const Schedule::ScheduledRule& rule, const std::string& group, const std::string& part) {
   return (rule.group.empty() || rule.group == group) && (rule.part.empty() || rule.part == part);
 }
 
@@ -38,15 +38,15 @@ std::string joined_names(const Numbers& numbers) {
 
 double Schedule::value(std::int64_t step, const Target& target) const {
   double value = target.base;
-  for (const Rule& rule : rules_) {
+  for (const ScheduledRule& rule : rules_) {
     if (rule.option != target.option || !concerns(rule, target.group, target.part)) continue;
-    value = rule.feedback ? rule.feedback->value(value) : rule.shape(rule.at(step), value);
+    value = rule.feedback ? rule.feedback->value(value) : rule.shape(rule.position(step), value);
   }
   return value;
 }
 
 void Schedule::apply(std::int64_t step, const GroupName& group, const Numbers& bases, Numbers& options) const {
-  for (const Rule& rule : rules_) {
+  for (const ScheduledRule& rule : rules_) {
     if (!concerns(rule, group.name, group.part)) continue;
     const std::string name = name_in(options, rule.option);
     if (name.empty() || !bases.contains(name)) {
@@ -60,7 +60,7 @@ void Schedule::apply(std::int64_t step, const GroupName& group, const Numbers& b
 
 std::vector<std::string> Schedule::moved(const GroupName& group, const Numbers& options) const {
   std::vector<std::string> names;
-  for (const Rule& rule : rules_) {
+  for (const ScheduledRule& rule : rules_) {
     if (!concerns(rule, group.name, group.part)) continue;
     const std::string name = name_in(options, rule.option);
     if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
@@ -73,7 +73,7 @@ void Schedule::require_groups(const std::vector<GroupName>& groups) const {
   for (const GroupName& group : groups) {
     if (!group.part.empty() && (parts.empty() || parts.back() != group.part)) parts.push_back(group.part);
   }
-  for (const Rule& rule : rules_) {
+  for (const ScheduledRule& rule : rules_) {
     if (!rule.part.empty() && parts.empty()) {
       throw ConfigError("sched.rule: part=" + rule.part + " requires parts of the parameters; set optim.part");
     }
@@ -87,12 +87,12 @@ void Schedule::require_groups(const std::vector<GroupName>& groups) const {
 }
 
 bool Schedule::has_feedback() const {
-  return std::any_of(rules_.begin(), rules_.end(), [](const Rule& rule) { return rule.feedback != nullptr; });
+  return std::any_of(rules_.begin(), rules_.end(), [](const ScheduledRule& rule) { return rule.feedback != nullptr; });
 }
 
 void Schedule::observe(std::int64_t step, const Numbers& measured) {
-  for (Rule& rule : rules_) {
-    if (rule.feedback) rule.feedback->observe(rule.at(step), measured);
+  for (ScheduledRule& rule : rules_) {
+    if (rule.feedback) rule.feedback->observe(rule.position(step), measured);
   }
 }
 

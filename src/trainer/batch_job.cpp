@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/duration.hpp"
-#include "mpi/slurm.hpp"
+#include "core/text/duration.hpp"
+#include "mpi/process/slurm.hpp"
 
 namespace lockstep::trainer {
 

@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "config/config.hpp"
-#include "engine/setup/session.hpp"
+#include "engine/session.hpp"
 
-// What a run does because a batch system started it.
+// The actions that a run does because a batch system started it.
 namespace lockstep::trainer {
 
 /// Sets resume=auto where slurm has requeued the job, unless the user gave `resume`. Collective.

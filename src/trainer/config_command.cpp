@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <set>
 
-#include "trainer/commands.hpp"
-#include "trainer/print_result.hpp"
-#include "trainer/table_text.hpp"
+#include "trainer/commands/commands.hpp"
+#include "trainer/commands/print_result.hpp"
+#include "trainer/commands/table_text.hpp"
 
 namespace lockstep::trainer {
 
@@ -14,21 +14,21 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-/// Of an option of a group; "" where the optimizer of the group does not have it.
-std::string shown_value(const engine::Plan::Group& group, const std::string& option) {
+/// The value of an option of a group; "" where the optimizer of the group does not have it.
+std::string shown_value(const engine::RunPlan::PlannedGroup& group, const std::string& option) {
   const auto found = group.options.find(option);
   return found == group.options.end() ? "" : brief(found->second);
 }
 
 /// lr, weight_decay, and every other option that is not the same in all groups.
-std::vector<std::string> shown_options(const std::vector<engine::Plan::Group>& groups) {
+std::vector<std::string> shown_options(const std::vector<engine::RunPlan::PlannedGroup>& groups) {
   std::vector<std::string> options = {"lr", "weight_decay"};
   std::set<std::string> all;
-  for (const engine::Plan::Group& group : groups) {
+  for (const engine::RunPlan::PlannedGroup& group : groups) {
     for (const auto& [option, value] : group.options) all.insert(option);
   }
   for (const std::string& option : all) {
-    const bool differs = std::any_of(groups.begin(), groups.end(), [&](const engine::Plan::Group& group) {
+    const bool differs = std::any_of(groups.begin(), groups.end(), [&](const engine::RunPlan::PlannedGroup& group) {
       const auto found = group.options.find(option);
       const auto first = groups.front().options.find(option);
       if (found == group.options.end() || first == groups.front().options.end()) return true;
@@ -41,13 +41,13 @@ std::vector<std::string> shown_options(const std::vector<engine::Plan::Group>& g
 }
 
 /// A row for each group, and with `is_verbose` one for each of its parameters below it.
-std::string groups_table(const std::vector<engine::Plan::Group>& groups, bool is_verbose) {
+std::string groups_table(const std::vector<engine::RunPlan::PlannedGroup>& groups, bool is_verbose) {
   const std::vector<std::string> options = shown_options(groups);
   Row heading = {"group"};
   heading.insert(heading.end(), options.begin(), options.end());
   heading.insert(heading.end(), {"tensors", "elements"});
   std::vector<Row> rows = {heading};
-  for (const engine::Plan::Group& group : groups) {
+  for (const engine::RunPlan::PlannedGroup& group : groups) {
     std::int64_t elements = 0;
     for (const auto& parameter : group.parameters) elements += parameter.count;
     Row row = {group.name};
@@ -67,16 +67,16 @@ std::string groups_table(const std::vector<engine::Plan::Group>& groups, bool is
 
 }  // namespace
 
-ExitCode show_config(const Job& job, const config::Invocation& invocation) {
-  const bool is_verbose = invocation.switches.contains("verbose");
-  if (!invocation.switches.contains("groups")) {
+ExitCode show_config(const CommandJob& job, const config::Invocation& invocation) {
+  const bool is_verbose = invocation.options.contains("verbose");
+  if (!invocation.options.contains("groups")) {
     job.world.all_or_throw([&] {
       if (is_verbose) throw ConfigError("command line: --verbose requires --groups");
     });
     print_result(job.world, invocation.config.explain());
     return ExitCode::done;
   }
-  const engine::Plan plan = engine::plan(job.world, invocation.config.sections(), job.registry, 2);
+  const engine::RunPlan plan = engine::plan(job.world, invocation.config.sections(), job.registry, 2);
   print_result(job.world, groups_table(plan.groups, is_verbose));
   for (const std::string& remark : plan.remarks) print_result(job.world, remark);
   return ExitCode::done;

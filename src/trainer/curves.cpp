@@ -2,8 +2,8 @@
 #include "trainer/curves.hpp"
 
 #include "plot/line_chart.hpp"
-#include "report/metrics_reader.hpp"
-#include "report/run_files.hpp"
+#include "report/files/metrics_reader.hpp"
+#include "report/files/run_files.hpp"
 
 namespace lockstep::trainer {
 

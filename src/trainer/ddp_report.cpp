@@ -2,8 +2,8 @@
 #include "trainer/ddp_report.hpp"
 
 #include "plot/timeline_chart.hpp"
-#include "report/run_files.hpp"
-#include "report/step_times.hpp"
+#include "report/files/run_files.hpp"
+#include "report/files/step_times.hpp"
 
 namespace lockstep::trainer {
 
@@ -16,7 +16,7 @@ const std::vector<plot::BarKind> kKinds = {
 
 plot::Bar bar(double begin_s, double end_s, Kind kind) { return {1000 * begin_s, 1000 * end_s, kind}; }
 
-std::vector<report::StepTimes::Part> parts_of(const parallel::StepTimeline& step) {
+std::vector<report::StepTimes::TimedPart> parts_of(const parallel::StepTimeline& step) {
   return {{"compute", 1000 * step.compute()},
           {"update", 1000 * step.update()},
           {"transfer", 1000 * step.transfer()},

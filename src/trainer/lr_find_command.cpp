@@ -7,13 +7,13 @@
 #include <cmath>
 #include <optional>
 
-#include "core/parse_value.hpp"
+#include "core/text/parse_value.hpp"
 #include "engine/measures/lr_range.hpp"
 #include "plot/line_chart.hpp"
-#include "report/run_files.hpp"
-#include "trainer/commands.hpp"
-#include "trainer/print_result.hpp"
-#include "trainer/table_text.hpp"
+#include "report/files/run_files.hpp"
+#include "trainer/commands/commands.hpp"
+#include "trainer/commands/print_result.hpp"
+#include "trainer/commands/table_text.hpp"
 #include "trainer/teacher.hpp"
 
 namespace lockstep::trainer {
@@ -23,8 +23,8 @@ namespace {
 constexpr std::size_t kLrRows = 20;
 
 double number_of(const config::Invocation& invocation, const std::string& name, double value) {
-  const auto found = invocation.switches.find(name);
-  if (found == invocation.switches.end()) return value;
+  const auto found = invocation.options.find(name);
+  if (found == invocation.options.end()) return value;
   if (const auto number = parse_real(found->second)) return *number;
   throw ConfigError("command line: --" + name + ": '" + found->second + "' is not a number");
 }
@@ -50,15 +50,16 @@ std::string points_chart(const std::vector<engine::LrPoint>& points, std::option
   }
   if (suggestion) {
     const double x = std::log10(*suggestion);
-    const auto at = std::find_if(points.begin(), points.end(), [&](const auto& p) { return p.lr == *suggestion; });
-    chart.series.push_back({"suggestion", {{x, at->smoothed}}});
+    const auto position =
+        std::find_if(points.begin(), points.end(), [&](const auto& p) { return p.lr == *suggestion; });
+    chart.series.push_back({"suggestion", {{x, position->smoothed}}});
   }
   return plot::line_chart(chart);
 }
 
 }  // namespace
 
-ExitCode find_lr(const Job& job, const config::Invocation& invocation) {
+ExitCode find_lr(const CommandJob& job, const config::Invocation& invocation) {
   engine::LrRange range;
   job.world.all_or_throw([&] {
     range.lowest = number_of(invocation, "lowest", range.lowest);
@@ -69,9 +70,9 @@ ExitCode find_lr(const Job& job, const config::Invocation& invocation) {
   settle_teacher(job, config);
   const std::vector<engine::LrPoint> points = engine::find_lr(job.world, config.sections(), job.registry, range);
   const std::optional<double> suggestion = engine::suggested_lr(points);
-  const auto curve = invocation.switches.find("curve");
+  const auto curve = invocation.options.find("curve");
   job.world.all_or_throw([&] {
-    if (curve != invocation.switches.end() && job.world.is_root()) {
+    if (curve != invocation.options.end() && job.world.is_root()) {
       report::write_text(curve->second, points_chart(points, suggestion));
     }
   });

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/foreign/foreign.hpp"
 #include "checkpoints/interop/model_description.hpp"
-#include "core/table.hpp"
+#include "core/text/table.hpp"
 #include "engine/state/init_names.hpp"
 #include "engine/state/renames.hpp"
 
@@ -31,7 +31,7 @@ bool is_default(const config::Config& config, const std::string& key) {
   return config.section(config::section_of(key)).is_default(config::key_of(key));
 }
 
-checkpoints::ModelDescription described_folder(const std::string& folder, const Job& job,
+checkpoints::ModelDescription described_folder(const std::string& folder, const CommandJob& job,
                                                const config::Config& config) {
   const Section& model = config.section("model");
   checkpoints::ModelDescription description =
@@ -67,7 +67,7 @@ checkpoints::ModelDescription identified_file(const std::string& path, const con
       .as(CheckpointFault::incompatible);
 }
 
-bool reads_images(const Job& job, const config::Config& config) {
+bool reads_images(const CommandJob& job, const config::Config& config) {
   const std::string& name = config.section("data").text("name");
   const auto source = std::find_if(job.registry.sources.begin(), job.registry.sources.end(),
                                    [&name](const data::Source& row) { return row.name == name; });
@@ -103,7 +103,7 @@ struct Expansion {
   std::string normalise;
 };
 
-Expansion expansion_of(const std::string& from, const Job& job, const config::Config& config) {
+Expansion expansion_of(const std::string& from, const CommandJob& job, const config::Config& config) {
   const bool is_folder = fs::is_directory(from) || !fs::exists(from);
   const checkpoints::ModelDescription model =
       is_folder ? described_folder(from, job, config) : identified_file(from, config);
@@ -124,7 +124,7 @@ Expansion expansion_of(const std::string& from, const Job& job, const config::Co
 
 }  // namespace
 
-std::string expand_model_from(const Job& job, config::Config& config) {
+std::string expand_model_from(const CommandJob& job, config::Config& config) {
   const std::string from = config.section("model").text("from");
   if (from.empty()) return "";
   std::string text;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "config/config.hpp"
-#include "trainer/commands.hpp"
+#include "trainer/commands/commands.hpp"
 
 namespace lockstep::trainer {
 
@@ -13,6 +13,6 @@ namespace lockstep::trainer {
 /// @return  the line `normalise` with the statistics of the folder; empty = it states none
 /// @throws ConfigError      model.name is another model; on every rank
 /// @throws CheckpointError  the folder or file is malformed, or its model is unknown; on every rank
-std::string expand_model_from(const Job& job, config::Config& config);
+std::string expand_model_from(const CommandJob& job, config::Config& config);
 
 }  // namespace lockstep::trainer

@@ -3,17 +3,17 @@
 
 #include <functional>
 
-#include "report/run_files.hpp"
-#include "report/run_page.hpp"
-#include "trainer/commands.hpp"
-#include "trainer/print_result.hpp"
+#include "report/files/run_files.hpp"
+#include "report/page/run_page.hpp"
+#include "trainer/commands/commands.hpp"
+#include "trainer/commands/print_result.hpp"
 
 namespace lockstep::trainer {
 
 namespace {
 
-/// On rank 0, for all.
-ExitCode write_page(const Job& job, const std::string& path, const std::function<std::string()>& page) {
+/// Written on rank 0, for all.
+ExitCode write_page(const CommandJob& job, const std::string& path, const std::function<std::string()>& page) {
   job.world.all_or_throw([&] {
     if (job.world.is_root()) report::write_text(path, page());
   });
@@ -23,14 +23,14 @@ ExitCode write_page(const Job& job, const std::string& path, const std::function
 
 }  // namespace
 
-ExitCode write_report(const Job& job, const config::Invocation& invocation) {
+ExitCode write_report(const CommandJob& job, const config::Invocation& invocation) {
   const std::string& folder = invocation.words.at(0);
   return write_page(job, folder + "/report.html", [&] { return report::run_page(folder); });
 }
 
-ExitCode compare_runs(const Job& job, const config::Invocation& invocation) {
-  const auto out = invocation.switches.find("out");
-  return write_page(job, out == invocation.switches.end() ? "compare.html" : out->second,
+ExitCode compare_runs(const CommandJob& job, const config::Invocation& invocation) {
+  const auto out = invocation.options.find("out");
+  return write_page(job, out == invocation.options.end() ? "compare.html" : out->second,
                     [&] { return report::comparison_page(invocation.words.at(0), invocation.words.at(1)); });
 }
 

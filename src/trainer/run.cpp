@@ -9,24 +9,24 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include "core/message.hpp"
-#include "core/out_of_memory.hpp"
-#include "core/processor_level.hpp"
-#include "engine/setup/check_registry.hpp"
-#include "mpi/process_memory.hpp"
-#include "trainer/commands.hpp"
+#include "config/help.hpp"
+#include "core/numbers/processor_level.hpp"
+#include "core/system/out_of_memory.hpp"
+#include "core/system/version.hpp"
+#include "core/text/message.hpp"
+#include "core/text/table.hpp"
+#include "engine/check_registry.hpp"
+#include "mpi/process/process_memory.hpp"
+#include "trainer/commands/commands.hpp"
+#include "trainer/commands/preset.hpp"
+#include "trainer/commands/print_result.hpp"
 #include "trainer/model_from.hpp"
-#include "trainer/predict/settings.hpp"
-#include "trainer/preset.hpp"
-#include "trainer/print_result.hpp"
 #include "trainer/run_environment.hpp"
 #include "trainer/signals.hpp"
 
 namespace lockstep::trainer {
 
 namespace {
-
-constexpr const char* kVersion = "0.1.0";
 
 /// Tensors come from a heap that keeps its memory, not from a fresh mapping at every step.
 void tune_allocator() {
@@ -37,46 +37,39 @@ void tune_allocator() {
 }
 
 KeySpecs trainer_keys(const mpi::Communicator& world, const engine::Registry& registry) {
-  const KeySpecs predict = PredictSettings::keys();
+  KeySpecs of_commands;
+  for (const TrainerCommand& command : commands()) {
+    of_commands.insert(of_commands.end(), command.keys.begin(), command.keys.end());
+  }
   if (&registry != &engine::builtin_registry()) {
-    world.all_or_throw([&] { engine::check_registry(registry, predict); });
+    world.all_or_throw([&] { engine::check_registry(registry, of_commands); });
   }
   KeySpecs keys = engine::all_keys(registry);
-  keys.insert(keys.end(), predict.begin(), predict.end());
+  keys.insert(keys.end(), of_commands.begin(), of_commands.end());
   return keys;
 }
 
-ExitCode dispatch(const Job& job) {
-  config::Invocation invocation = [&job] {
+ExitCode dispatch(const CommandJob& job) {
+  const config::Invocation invocation = [&job] {
     std::optional<config::Invocation> parsed;
-    job.world.all_or_throw([&] { parsed = config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys); });
+    job.world.all_or_throw([&] { parsed = parse_arguments(job); });
     const std::string normalise = expand_model_from(job, parsed->config);
     job.world.all_or_throw([&] { expand_preset(parsed->config, normalise); });
     return std::move(*parsed);
   }();
   if (invocation.command != "train") leave_on_signals();
   if (invocation.wants_version) {
-    print_result(job.world, std::string("lockstep ") + kVersion + "\n" + version_lines());
+    print_result(job.world, "lockstep " + version() + "\n" + version_lines());
     return ExitCode::done;
   }
   if (invocation.wants_help) {
     job.world.all_or_throw([&] {
-      log::result(invocation.help_section.empty()
-                      ? config::overview_help(job.keys, section_help())
-                      : config::section_help(invocation.help_section, job.keys, section_help()));
+      log::result(invocation.help_section.empty() ? config::overview_help(job.keys, job.commands)
+                                                  : config::section_help(invocation.help_section, job.keys));
     });
     return ExitCode::done;
   }
-  if (invocation.command == "config") return show_config(job, invocation);
-  if (invocation.command == "schedule") return show_schedule(job, invocation);
-  if (invocation.command == "lr-find") return find_lr(job, invocation);
-  if (invocation.command == "data") return describe_data(job, invocation);
-  if (invocation.command == "eval") return evaluate(job, invocation);
-  if (invocation.command == "predict") return predict(job, invocation);
-  if (invocation.command == "export") return export_model(job, invocation);
-  if (invocation.command == "report") return write_report(job, invocation);
-  if (invocation.command == "compare") return compare_runs(job, invocation);
-  return train(job, std::move(invocation));
+  return find_row(commands(), invocation.command, "command line").run(job, invocation);
 }
 
 [[noreturn]] void leave(ExitCode code) {
@@ -114,7 +107,7 @@ void run(int argc, char** argv, const engine::Registry& registry) {
       log::warning(remark);
     }
     try {
-      code = dispatch({world, arguments, registry, trainer_keys(world, registry)});
+      code = dispatch({world, arguments, registry, trainer_keys(world, registry), specs_of(commands())});
     } catch (const Error& failure) {
       code = report_failure(failure, world);
     } catch (const std::exception& failure) {
@@ -123,7 +116,7 @@ void run(int argc, char** argv, const engine::Registry& registry) {
     }
     environment.finish();
     leave(code);
-  } catch (const Error& error) {  // before MPI came up
+  } catch (const Error& error) {  // thrown before MPI came up
     log::error(error.what());
     leave(error.exit_code());
   }

@@ -9,11 +9,11 @@
 #include <string_view>
 #include <unistd.h>
 
-#include "core/processor_level.hpp"
-#include "core/text.hpp"
-#include "engine/setup/session.hpp"
-#include "mpi/gpu.hpp"
-#include "report/metrics.hpp"
+#include "core/numbers/processor_level.hpp"
+#include "core/text/text.hpp"
+#include "engine/session.hpp"
+#include "mpi/gpu/gpu.hpp"
+#include "report/files/metrics.hpp"
 
 namespace lockstep::trainer {
 

@@ -9,15 +9,15 @@
 #include <filesystem>
 #include <iomanip>
 
-#include "core/message.hpp"
-#include "core/parse_value.hpp"
-#include "core/process.hpp"
-#include "core/text_stream.hpp"
-#include "engine/setup/session.hpp"
-#include "report/console_line.hpp"
-#include "report/failure.hpp"
-#include "report/run_files.hpp"
-#include "report/run_page.hpp"
+#include "core/system/process.hpp"
+#include "core/text/message.hpp"
+#include "core/text/parse_value.hpp"
+#include "core/text/text_stream.hpp"
+#include "engine/session.hpp"
+#include "report/console/console_line.hpp"
+#include "report/files/failure.hpp"
+#include "report/files/run_files.hpp"
+#include "report/page/run_page.hpp"
 #include "trainer/curves.hpp"
 #include "trainer/ddp_report.hpp"
 
@@ -47,7 +47,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kStatusInterval{2};
 
-/// For start-up measurements: a launcher may say when it began.
+/// A line for start-up measurements: a launcher may say when it began.
 void report_start_up() {
   const char* const launch = std::getenv("LOCKSTEP_LAUNCH_TIME");
   if (launch == nullptr) return;
@@ -141,9 +141,9 @@ void RunReport::on_step(const engine::StepReport& step) {
 }
 
 /// TensorBoard's images have no captions: they are in a text next to them.
-void RunReport::print_captions(const std::vector<Image>& images) {
+void RunReport::print_captions(const std::vector<Picture>& images) {
   std::string lines;
-  for (const Image& image : images) {
+  for (const Picture& image : images) {
     if (!image.caption.empty()) lines += "| " + image.name + " | " + image.caption + " |\n";
   }
   if (!tensorboard_ || lines.empty()) return;
@@ -152,9 +152,9 @@ void RunReport::print_captions(const std::vector<Image>& images) {
 
 void RunReport::on_artifacts(engine::EventStorage& events) {
   for (Table& table : events.take_tables()) artifacts_.put(std::move(table));
-  const std::vector<Image> images = events.take_images();
+  const std::vector<Picture> images = events.take_images();
   print_captions(images);
-  for (const Image& image : images) {
+  for (const Picture& image : images) {
     const report::EncodedImage png = report::png_of(image);
     if (tensorboard_) tensorboard_->write(image.name, image.step, png);
     artifacts_.put(report::base64_image(image, png));

@@ -13,19 +13,19 @@
 #include <optional>
 #include <string>
 
-#include "report/artifacts.hpp"
-#include "report/eta.hpp"
-#include "report/metrics_writer.hpp"
-#include "report/progress_bar.hpp"
-#include "report/summary_writer.hpp"
-#include "report/tensorboard_writer.hpp"
+#include "report/console/eta.hpp"
+#include "report/console/progress_bar.hpp"
+#include "report/files/artifacts.hpp"
+#include "report/files/metrics_writer.hpp"
+#include "report/files/summary_writer.hpp"
+#include "report/tensorboard/tensorboard_writer.hpp"
 
 namespace lockstep::trainer {
 
 /// 0 if the run is complete, 75 if it can be resumed.
 ExitCode exit_code_of(engine::Outcome outcome) noexcept;
 
-/// What people and scripts see of a training run: console lines, progress bar, metrics.jsonl, summary.csv,
+/// The output that people and scripts see of a training run: console lines, progress bar, metrics.jsonl, summary.csv,
 /// tables.json, pictures.json, TensorBoard's event file, STATUS.json and the drawings. Lives on rank 0.
 class RunReport {
  public:
@@ -44,7 +44,7 @@ class RunReport {
 
  private:
   void log_progress(const std::string& line);
-  void print_captions(const std::vector<Image>& images);
+  void print_captions(const std::vector<Picture>& images);
   /// report.html; says why there is none, or "" = a run that ended well does not fail for that.
   std::string write_page() const;
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "plot/line_chart.hpp"
-#include "report/run_files.hpp"
-#include "trainer/commands.hpp"
-#include "trainer/print_result.hpp"
-#include "trainer/table_text.hpp"
+#include "report/files/run_files.hpp"
+#include "trainer/commands/commands.hpp"
+#include "trainer/commands/print_result.hpp"
+#include "trainer/commands/table_text.hpp"
 
 namespace lockstep::trainer {
 
@@ -23,9 +23,9 @@ struct Line {
   std::vector<std::pair<std::int64_t, double>> values;
 };
 
-std::vector<Line> lines_of(const std::vector<engine::Plan::Curve>& curves) {
+std::vector<Line> lines_of(const std::vector<engine::RunPlan::PlannedCurve>& curves) {
   std::vector<Line> lines;
-  for (const engine::Plan::Curve& curve : curves) {
+  for (const engine::RunPlan::PlannedCurve& curve : curves) {
     const auto same = std::find_if(lines.begin(), lines.end(), [&curve](const Line& line) {
       return line.option == curve.option && line.values == curve.values;
     });
@@ -82,10 +82,10 @@ std::string schedule_charts(const std::vector<Line>& lines) {
 
 }  // namespace
 
-ExitCode show_schedule(const Job& job, const config::Invocation& invocation) {
-  const auto plot = invocation.switches.find("plot");
-  const bool is_plotted = plot != invocation.switches.end();
-  const engine::Plan plan =
+ExitCode show_schedule(const CommandJob& job, const config::Invocation& invocation) {
+  const auto plot = invocation.options.find("plot");
+  const bool is_plotted = plot != invocation.options.end();
+  const engine::RunPlan plan =
       engine::plan(job.world, invocation.config.sections(), job.registry, is_plotted ? kPoints : kRows);
   const std::vector<Line> lines = lines_of(plan.curves);
   job.world.all_or_throw([&] {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <unistd.h>
 
-#include "core/standard_streams.hpp"
-#include "engine/setup/session.hpp"
+#include "core/system/standard_streams.hpp"
+#include "engine/session.hpp"
 
 namespace lockstep::trainer {
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kPair = 5 * kSecond;
-std::atomic<std::int64_t> interrupted_at{-kPair};  // by the monotonic clock, in ns
+std::atomic<std::int64_t> interrupted_at{-kPair};  // time on the monotonic clock, in ns
 
 // Only what is safe in a signal handler is called below.
 
@@ -33,8 +33,8 @@ extern "C" void on_interrupt(int signal) {
   on_stop_signal(signal);
   std::timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  const std::int64_t at = now.tv_sec * kSecond + now.tv_nsec;
-  if (at - interrupted_at.exchange(at) >= kPair) return;
+  const std::int64_t moment = now.tv_sec * kSecond + now.tv_nsec;
+  if (moment - interrupted_at.exchange(moment) >= kPair) return;
   constexpr std::string_view kText =
       "interrupted twice: exiting without saving; the last checkpoint is the latest state\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());

@@ -9,7 +9,7 @@ namespace lockstep::trainer {
 /// guard_standard_streams. CONT, which launchers send before TERM, does nothing. USR1 belongs to others (NCCL).
 void install_signal_handlers();
 
-/// For a command that cannot be continued: any of these signals ends it as it ends most programs.
+/// The handler for a command that cannot be continued: any of these signals ends it as it ends most programs.
 void leave_on_signals();
 
 }  // namespace lockstep::trainer

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "checkpoints/interop/foreign.hpp"
-#include "engine/setup/session.hpp"
+#include "checkpoints/foreign/foreign.hpp"
+#include "engine/session.hpp"
 #include "engine/setup/teacher.hpp"
 
 namespace lockstep::trainer {
@@ -42,7 +42,7 @@ bool is_run(const std::string& from) {
 
 }  // namespace
 
-void settle_teacher(const Job& job, config::Config& config) {
+void settle_teacher(const CommandJob& job, config::Config& config) {
   const std::string from = config.section("distill").text("from");
   bool has_configuration = false;
   job.world.all_or_throw([&] { has_configuration = engine::has_teacher(config.sections()) && is_run(from); });

@@ -10,13 +10,13 @@
 #include <thread>
 
 #include "checkpoints/store/lease.hpp"
-#include "core/out_of_memory.hpp"
+#include "core/system/out_of_memory.hpp"
 #include "engine/setup/heard_by_peers.hpp"
-#include "mpi/gpu.hpp"
-#include "mpi/topology.hpp"
-#include "report/run_files.hpp"
+#include "mpi/gpu/gpu.hpp"
+#include "mpi/process/topology.hpp"
+#include "report/files/run_files.hpp"
 #include "trainer/batch_job.hpp"
-#include "trainer/commands.hpp"
+#include "trainer/commands/commands.hpp"
 #include "trainer/run_environment.hpp"
 #include "trainer/run_report.hpp"
 #include "trainer/teacher.hpp"
@@ -54,15 +54,15 @@ void settle_folder(const mpi::Communicator& world, config::Config& config) {
   if (dir.empty()) config.set("run.dir", "runs/" + name, "derived");
 }
 
-/// What the command itself uses of the settled configuration.
-struct RunSettings {
+/// The settings that the command itself uses of the settled configuration.
+struct OutputSettings {
   std::string folder;
   std::string resume;
   bool has_tensorboard;
   double console_secs;  ///< minimum time between progress lines
   bool is_folder_new;   ///< named by the program: neither run.name nor run.dir was given
 
-  static RunSettings from(const config::Config& config) {
+  static OutputSettings from(const config::Config& config) {
     const Section& run = config.section("run");
     return {.folder = run.text("dir"),
             .resume = config.section("").text("resume"),
@@ -73,7 +73,7 @@ struct RunSettings {
 };
 
 log::Level console_level(const config::Invocation& invocation) {
-  if (invocation.switches.contains("quiet")) return log::Level::warning;
+  if (invocation.options.contains("quiet")) return log::Level::warning;
   const std::string& level = invocation.config.section("log").text("level");
   if (level == "debug") return log::Level::debug;
   if (level == "warning") return log::Level::warning;
@@ -88,7 +88,7 @@ std::string rank_file(const std::string& folder, int rank, const std::string& ki
   return folder + "/logs/" + kind + "_" + number + ending;
 }
 
-void write_run_files(const std::string& folder, const Job& job, const config::Config& config,
+void write_run_files(const std::string& folder, const CommandJob& job, const config::Config& config,
                      const std::string& environment) {
   report::write_text(folder + "/config.resolved.ini", config.to_ini());
   report::write_text(folder + "/config.resolved.json", config.to_json());
@@ -160,13 +160,13 @@ void write_memory_report(const std::string& folder, int rank) {
   }
 }
 
-/// Of a rank that is about to end the job because of a failure of its own: gives rank 0, which has heard of it, time to
-/// write failure.json, STATUS.json and report.html.
+/// The wait of a rank that is about to end the job because of a failure of its own: gives rank 0, which has heard of
+/// it, time to write failure.json, STATUS.json and report.html.
 void await_report(const std::string& folder) {
   using std::chrono::milliseconds;
   constexpr milliseconds kLimit(1000);
   constexpr milliseconds kPoll(10);
-  constexpr milliseconds kRest(250);  // from failure.json, which is the first one, to the last one
+  constexpr milliseconds kRest(250);  // time from the first file, failure.json, to the last one
   std::error_code unreadable;
   for (milliseconds waited(0); waited < kLimit; waited += kPoll) {
     if (fs::exists(folder + "/failure.json", unreadable)) return std::this_thread::sleep_for(kRest);
@@ -176,14 +176,14 @@ void await_report(const std::string& folder) {
 
 }  // namespace
 
-ExitCode train(const Job& job, config::Invocation invocation) {
+ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
   const mpi::Communicator& world = job.world;
-  config::Config& config = invocation.config;
+  config::Config config = invocation.config;
   const auto started = std::chrono::steady_clock::now();
   settle_teacher(job, config);
   resume_if_requeued(world, config);
   settle_folder(world, config);
-  const RunSettings settings = RunSettings::from(config);
+  const OutputSettings settings = OutputSettings::from(config);
   const std::string& folder = settings.folder;
   const std::string checkpoints = folder + "/ckpt";
   const std::vector<std::string> hosts = named_by_ranks(world, mpi::Topology::of(world).host_name);

@@ -75,7 +75,7 @@ class Places : public data::SampleDataset {
     const at::Tensor point =
         (torch::tensor({1.4142135623730951 * number, 1.7320508075688772 * number})).remainder(2) - 1;
     return {{"point", point},
-            // As many as there are; the others of a batch are padded with zeros.
+            // The neighbors, as many as there are; the others of a batch are padded with zeros.
             {"neighbors", batch::DataContainer(at::ones({1, 1 + draw.index % 3}), {.stack = true, .pad_dims = 1})},
             {"corner", point.prod().item<double>() > 0 ? 1 : 0},
             {"distance", point.norm().view({1})},
@@ -134,34 +134,34 @@ engine::LossStep make_calm(const Section& section) {
 
 /// The same in the explicit form, with two backwards: that of the penalty accumulates, that of the losses synchronizes.
 engine::ManualStep make_calm_twice(const Section& section) {
-  return [penalty = section.real("penalty")](engine::StepContext& at) {
-    parallel::DistributedDataParallel& wrapper = at.wrapper;
-    const bool completes_step = at.optimizer.completes_step();
-    const auto frame = wrapper.micro_batch(at.optimizer, at.reads_gradients);
-    const batch::Batch batch = wrapper.prepare(at.batch, /*is_training=*/true);
-    engine::LastBatch last{.given = &at.batch, .batch = &batch, .model = &wrapper.model()};
+  return [penalty = section.real("penalty")](engine::StepContext& step_context) {
+    parallel::DistributedDataParallel& wrapper = step_context.wrapper;
+    const bool completes_step = step_context.optimizer.completes_step();
+    const auto frame = wrapper.micro_batch(step_context.optimizer, step_context.reads_gradients);
+    const batch::Batch batch = wrapper.prepare(step_context.batch, /*is_training=*/true);
+    engine::LastBatch last{.given = &step_context.batch, .batch = &batch, .model = &wrapper.model()};
     {
       const auto only_accumulates = wrapper.no_sync();
       const at::Tensor scores = wrapper.forward(batch).main();
-      (penalty * at.weights.of_total() * scores.square().mean()).backward();
+      (penalty * step_context.weights.of_total() * scores.square().mean()).backward();
     }
     models::ParsedLosses losses;
     {
-      const auto context = wrapper.optim_context(at.optimizer);
+      const auto context = wrapper.optim_context(step_context.optimizer);
       const batch::Outputs outputs = wrapper.forward(batch);
       last.outputs = outputs.detached();
-      at.notify(engine::StepEvent::forward, last);
+      step_context.notify(engine::StepEvent::forward, last);
       losses = models::parse_losses(models::losses_of(wrapper.model(), outputs, batch));
       last.losses = losses.values;
-      at.notify(engine::StepEvent::loss, last);
+      step_context.notify(engine::StepEvent::loss, last);
     }
     parallel::StepResult result;
-    result.update = at.optimizer.update_params(losses.total, at.weights.of_total(), [&] {
-      if (at.reads_gradients) wrapper.parameters().finish_gradients();
-      at.notify(engine::StepEvent::backward, last);
+    result.update = step_context.optimizer.update_params(losses.total, step_context.weights.of_total(), [&] {
+      if (step_context.reads_gradients) wrapper.parameters().finish_gradients();
+      step_context.notify(engine::StepEvent::backward, last);
     });
-    if (completes_step) at.notify(engine::StepEvent::update, last);
-    result.read(losses, at.weights);
+    if (completes_step) step_context.notify(engine::StepEvent::update, last);
+    result.read(losses, step_context.weights);
     return result;
   };
 }

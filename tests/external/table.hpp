@@ -21,11 +21,11 @@ namespace tables {
 using namespace lockstep;
 
 /// Rows of a table in memory. The task is a regression, and a sample is [columns - 1] numbers.
-class Table : public data::Dataset {
+class NumberTable : public data::Dataset {
  public:
   /// @param inputs   [rows, inputs] float32
   /// @param targets  [rows, 1] float32
-  Table(at::Tensor inputs, at::Tensor targets, std::uint64_t digest)
+  NumberTable(at::Tensor inputs, at::Tensor targets, std::uint64_t digest)
       : inputs_(std::move(inputs)), targets_(std::move(targets)), digest_(digest) {}
 
   std::int64_t size() const override { return inputs_.size(0); }
@@ -72,7 +72,7 @@ inline data::Splits open_table(const Section& section) {
     throw ConfigError(section.cite("column") + ": the table '" + path + "' has no column of this name beside others");
   }
   const auto target = static_cast<std::size_t>(column - names.begin());
-  std::vector<float> inputs[2], targets[2];  // for training and validation
+  std::vector<float> inputs[2], targets[2];  // both for training and for validation
   std::uint64_t digest = 14695981039346656037U;
   for (std::size_t row = 0; std::getline(file, line); ++row) {
     for (const char letter : line) digest = (digest ^ static_cast<unsigned char>(letter)) * 1099511628211U;
@@ -89,8 +89,8 @@ inline data::Splits open_table(const Section& section) {
   }
   const auto split = [&](std::size_t i) {
     const auto rows = static_cast<std::int64_t>(targets[i].size());
-    return std::make_shared<Table>(torch::tensor(inputs[i]).view({rows, -1}), torch::tensor(targets[i]).view({rows, 1}),
-                                   digest + i);
+    return std::make_shared<NumberTable>(torch::tensor(inputs[i]).view({rows, -1}),
+                                         torch::tensor(targets[i]).view({rows, 1}), digest + i);
   };
   if (targets[1].empty()) throw DataError(path + ": there are fewer than five rows; add more");
   return {.train = split(0), .val = split(1)};

@@ -52,13 +52,13 @@ constexpr int kRaceExit = 70;
 [[gnu::visibility("default")]] cudaError_t enqueue_collective(cudaStream_t stream, const char* name,
                                                               std::vector<Range> ranges, Work work);
 
-/// The host reads or writes page-locked memory now, which it must not do while queued work uses it. Plain accesses of
+/// The host reads, writes or frees memory now, which it must not do while queued work uses it. Plain accesses of
 /// the host to page-locked memory are not seen: this call stands for them.
 /// @param name  of static lifetime; named where a race is reported
 [[gnu::visibility("default")]] void note_host_access(const char* name, const Range& range);
 
-/// Where the bytes of device memory are: a host access to the address that the program has faults, as on a GPU. Other
-/// addresses are returned as they are.
+/// The address where the bytes of device memory are: a host access to the address that the program has faults, as on a
+/// GPU. Other addresses are returned as they are.
 [[gnu::visibility("default")]] void* address(const void* memory);
 
 [[gnu::visibility("default")]] bool is_capturing(cudaStream_t stream);
@@ -66,7 +66,7 @@ constexpr int kRaceExit = 70;
 /// One collective without work on a stream; `enqueue_collective` counts its own. For the fake NCCL.
 [[gnu::visibility("default")]] void count_nccl_call();
 
-/// What shall go wrong, once, in this process.
+/// The fault that shall go wrong, once, in this process.
 enum class Fault {
   none,
   out_of_memory,  ///< the n-th cudaMalloc from now finds no memory, and neither does the one that repeats it
@@ -78,7 +78,7 @@ enum class Fault {
 };
 struct FaultPlan {
   Fault fault = Fault::none;
-  std::int64_t at = 0;  ///< 1 = the next
+  std::int64_t occurrence = 0;  ///< 1 = the next
   double seconds = 0;
 };
 /// Also by environment: FAKE_GPU_FAULT=out_of_memory:12, nccl_late:3:5 (5 s), and FAKE_GPU_FAULT_RANK=1, the rank of

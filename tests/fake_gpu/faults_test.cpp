@@ -9,30 +9,31 @@
 namespace lockstep {
 namespace fake_gpu_faults_test {
 
-using testing::Outcome;
+using testing::ProgramResult;
 
-Outcome run(int ranks, const std::string& variables, const std::string& arguments) {
+ProgramResult run(int ranks, const std::string& variables, const std::string& arguments) {
   const testing::TemporaryFolder folder;
   return testing::run_on_fake_gpu(ranks, testing::kFakeRun + arguments + " --run.dir=" + folder.path("run"), variables);
 }
 
 int count(const std::string& text, const std::string& part) {
   int found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  for (std::size_t position = text.find(part); position != std::string::npos; position = text.find(part, position + 1))
+    ++found;
   return found;
 }
 
 // 802 and 803 are how a driver answers that does not fit the GPU or its firmware.
 TEST(FakeGpuFaultsTest, ABrokenDriverIsNotPassedByInSilence) {
   for (const std::string code : {"802", "803", "999"}) {
-    const Outcome automatic = run(2, "FAKE_GPU_DRIVER=" + code, " --run.device=auto");
+    const ProgramResult automatic = run(2, "FAKE_GPU_DRIVER=" + code, " --run.device=auto");
     EXPECT_EQ(automatic.exit_code, 0) << automatic.output;
     EXPECT_EQ(count(automatic.output,
                     "run.device=auto selects the CPU: rank 0: the GPU driver finds no GPU (error " + code + ": "),
               1)
         << automatic.output;
   }
-  const Outcome wanted = run(1, "FAKE_GPU_DRIVER=802", " --run.device=cuda");
+  const ProgramResult wanted = run(1, "FAKE_GPU_DRIVER=802", " --run.device=cuda");
   EXPECT_EQ(wanted.exit_code, 2) << wanted.output;
   EXPECT_NE(wanted.output.find("run.device=cuda: the GPU driver finds no GPU (error 802: system not yet initialized)"),
             std::string::npos)
@@ -40,13 +41,13 @@ TEST(FakeGpuFaultsTest, ABrokenDriverIsNotPassedByInSilence) {
 }
 
 TEST(FakeGpuFaultsTest, AMachineWithoutAGpuNeedsNoRemark) {
-  const Outcome automatic = run(1, "FAKE_GPU_DRIVER=100", " --run.device=auto");
+  const ProgramResult automatic = run(1, "FAKE_GPU_DRIVER=100", " --run.device=auto");
   EXPECT_EQ(automatic.exit_code, 0) << automatic.output;
   EXPECT_EQ(automatic.output.find("selects the CPU"), std::string::npos) << automatic.output;
 }
 
 TEST(FakeGpuFaultsTest, PartsOfOneGpuAreRefused) {
-  const Outcome outcome = run(2, "FAKE_GPU_SLICES=2", " --run.device=cuda");
+  const ProgramResult outcome = run(2, "FAKE_GPU_SLICES=2", " --run.device=cuda");
   EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
   EXPECT_EQ(count(outcome.output, "ranks 0 and 1 have parts (MIG) of the same GPU ("), 1) << outcome.output;
 }
@@ -55,7 +56,7 @@ TEST(FakeGpuFaultsTest, PartsOfOneGpuAreRefused) {
 void expect_out_of_memory(int ranks, const std::string& variables, const std::string& arguments) {
   SCOPED_TRACE(variables);
   const testing::TemporaryFolder folder;
-  const Outcome outcome = testing::run_on_fake_gpu(
+  const ProgramResult outcome = testing::run_on_fake_gpu(
       ranks, testing::kFakeRun + arguments + " --run.device=cuda --run.dir=" + folder.path("run"), variables);
   EXPECT_EQ(outcome.exit_code, 7) << outcome.output;
   EXPECT_NE(outcome.output.find(" were requested"), std::string::npos) << outcome.output;
@@ -77,15 +78,15 @@ TEST(FakeGpuFaultsTest, AGpuThatIsFullIsNamed) {
 }
 
 TEST(FakeGpuFaultsTest, ARequestThatIsRefusedEndsAllRanks) {
-  for (const std::string at : {"1", "3"}) {
-    expect_out_of_memory(2, "FAKE_GPU_FAULT=out_of_memory:" + at + " FAKE_GPU_FAULT_RANK=1", "");
+  for (const std::string occurrence : {"1", "3"}) {
+    expect_out_of_memory(2, "FAKE_GPU_FAULT=out_of_memory:" + occurrence + " FAKE_GPU_FAULT_RANK=1", "");
   }
   expect_out_of_memory(1, "FAKE_GPU_FAULT=out_of_memory:2", "");
 }
 
 // The watch of NCCL learns of it, too, and must not take it for an error of the communication.
 TEST(FakeGpuFaultsTest, AKernelThatFailsIsNoErrorOfTheCommunication) {
-  const Outcome outcome = run(2, "FAKE_GPU_FAULT=sticky:100 FAKE_GPU_FAULT_RANK=1", " --run.device=cuda");
+  const ProgramResult outcome = run(2, "FAKE_GPU_FAULT=sticky:100 FAKE_GPU_FAULT_RANK=1", " --run.device=cuda");
   EXPECT_EQ(outcome.exit_code, 70) << outcome.output;
   EXPECT_NE(outcome.output.find("device-side assert triggered"), std::string::npos) << outcome.output;
 }

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <span>
 
-#include "data/image/decode.hpp"
+#include "data/codecs/decode.hpp"
 
 using namespace lockstep;
 

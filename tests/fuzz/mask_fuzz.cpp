@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "data/image/pipeline.hpp"
+#include "data/transforms/pipeline.hpp"
 
 using namespace lockstep;
 

@@ -4,8 +4,8 @@
 
 #include <zlib.h>
 
-#include "checkpoints/interop/pickle.hpp"
-#include "checkpoints/interop/pytorch.hpp"
+#include "checkpoints/foreign/pickle.hpp"
+#include "checkpoints/foreign/pytorch.hpp"
 
 using namespace lockstep::checkpoints;
 

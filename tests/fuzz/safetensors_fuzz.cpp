@@ -2,7 +2,7 @@
 // A safetensors file.
 #include <lockstep/core/error.hpp>
 
-#include "checkpoints/interop/safetensors.hpp"
+#include "checkpoints/foreign/safetensors.hpp"
 
 using namespace lockstep::checkpoints;
 

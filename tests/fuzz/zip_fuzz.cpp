@@ -2,8 +2,8 @@
 // A zip archive of PyTorch or NumPy, and a .npy header by itself.
 #include <lockstep/core/error.hpp>
 
-#include "checkpoints/interop/npz.hpp"
-#include "checkpoints/interop/pytorch.hpp"
+#include "checkpoints/foreign/npz.hpp"
+#include "checkpoints/foreign/pytorch.hpp"
 
 using namespace lockstep::checkpoints;
 

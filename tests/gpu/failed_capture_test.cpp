@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "gpu_test.hpp"
-#include "mpi/step_graph.hpp"
+#include "mpi/gpu/step_graph.hpp"
 #include "support/nccl_cases.hpp"
 
 namespace lockstep::mpi {

@@ -4,7 +4,9 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <functional>
+#include <string>
 
 #include "fake_gpu/step_counters.hpp"
 
@@ -22,6 +24,12 @@ inline Counters (*const counted)() = found<Counters()>("_ZN8lockstep8fake_gpu8co
 inline void (*const note_step)() = found<void()>("_ZN8lockstep8fake_gpu10begin_stepEv");
 
 inline bool is_here() { return counted != nullptr; }
+
+/// Whether an operation runs in the thread that queues it, which then waits for peers that stay away.
+inline bool is_eager() {
+  const char* const schedule = std::getenv("FAKE_GPU_SCHEDULE");
+  return is_here() && schedule != nullptr && std::string(schedule) == "eager";
+}
 
 /// The cost of `work`; zeros on a real GPU.
 inline Counters cost_of(const std::function<void()>& work) {

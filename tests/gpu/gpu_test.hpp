@@ -3,6 +3,7 @@
 
 #include <lockstep/core/error.hpp>
 
+#include <ATen/Context.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -11,8 +12,8 @@
 #include <string>
 
 #include "batch/libtorch_versions.hpp"
-#include "mpi/gpu.hpp"
-#include "mpi/topology.hpp"
+#include "mpi/gpu/gpu.hpp"
+#include "mpi/process/topology.hpp"
 #include "support/device.hpp"
 
 namespace lockstep {
@@ -30,13 +31,13 @@ class CudaDevice : public mpi::Device {
     auto* const begin = static_cast<std::byte*>(tensor->mutable_data_ptr());
     return {std::move(tensor), begin};
   }
-  void write(std::byte* to, const void* from, std::size_t bytes) const override {
+  void write(std::byte* target, const void* from, std::size_t bytes) const override {
     const auto count = static_cast<std::int64_t>(bytes);
-    at::from_blob(to, {count}, options()).copy_(at::from_blob(const_cast<void*>(from), {count}, at::kByte));
+    at::from_blob(target, {count}, options()).copy_(at::from_blob(const_cast<void*>(from), {count}, at::kByte));
   }
-  void read(void* to, const std::byte* from, std::size_t bytes) const override {
+  void read(void* target, const std::byte* from, std::size_t bytes) const override {
     const auto count = static_cast<std::int64_t>(bytes);
-    at::from_blob(to, {count}, at::kByte).copy_(at::from_blob(const_cast<std::byte*>(from), {count}, options()));
+    at::from_blob(target, {count}, at::kByte).copy_(at::from_blob(const_cast<std::byte*>(from), {count}, options()));
   }
 
  private:
@@ -63,6 +64,8 @@ class GpuTest : public ::testing::Test {
     }
     device_ = std::make_unique<CudaDevice>(mpi::choose_device("cuda", world_, topology.local_rank).gpu);
     for (const char* const operation : {"conv", "rnn", "matmul"}) set_cuda_float32_precision(operation, "ieee");
+    // Deterministic algorithms, which a test before this one may have asked for, also fill new memory: more launches.
+    at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false);
   }
 
   mpi::Communicator world_ = mpi::Communicator::world();

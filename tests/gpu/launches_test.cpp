@@ -10,7 +10,7 @@
 #include "fake_functions.hpp"
 #include "gpu_test.hpp"
 #include "multirank/parallel/parallel_test.hpp"
-#include "optim/tensor_parameters.hpp"
+#include "optim/update/tensor_parameters.hpp"
 #include "parallel/comm_hooks/post_local_sgd.hpp"
 #include "parallel/ddp/model_buffers.hpp"
 #include "parallel/store/parameter_store.hpp"
@@ -86,12 +86,6 @@ const std::vector<Update>& updates() {
 
 class LaunchesTest : public GpuTest {
  protected:
-  /// Deterministic algorithms, which a test before this one may have asked for, also fill new memory: more launches.
-  void SetUp() override {
-    GpuTest::SetUp();
-    at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false);
-  }
-
   struct Trained {
     std::int64_t launches = 0;  ///< those of the last update
     std::vector<at::Tensor> parameters;

@@ -3,7 +3,9 @@
 
 #include <fstream>
 
+#include "fake_functions.hpp"
 #include "gpu_test.hpp"
+#include "mpi/gpu/step_graph.hpp"
 #include "support/nccl_cases.hpp"
 
 namespace lockstep::mpi {
@@ -38,6 +40,7 @@ TEST_F(GpuNcclTest, WorkAfterTheWaitFollowsTheOperation) {
 // An operation that a peer never joins is aborted and explained, and the GPU is of use afterwards.
 TEST_F(GpuNcclTest, APeerThatStaysAwayIsNoticed) {
   if (world_.size() == 1) GTEST_SKIP() << "needs several ranks";
+  if (fake_gpu::is_eager()) GTEST_SKIP() << "the call itself would wait";
   {
     const auto collectives = make_collectives(world_, {.backend = "nccl", .timeout_s = 3, .gpu = device_->gpu()});
     const at::Tensor values = torch::ones({100}, at::TensorOptions().device(device_->torch()));
@@ -55,6 +58,36 @@ TEST_F(GpuNcclTest, APeerThatStaysAwayIsNoticed) {
       }
       EXPECT_NE(text.find("did not finish within"), std::string::npos) << text;
       EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+    }
+    world_.barrier();
+  }
+  nccl_cases::again(world_, *device_);
+}
+
+// The communicator is aborted while a graph with its operations lives, and is ended after the graph.
+TEST_F(GpuNcclTest, APeerThatStaysAwayFromACapturedStepIsNoticed) {
+  if (world_.size() == 1) GTEST_SKIP() << "needs several ranks";
+  if (fake_gpu::is_eager()) GTEST_SKIP() << "the call itself would wait";
+  StepGraph::use_stream(*device_->gpu());
+  {
+    const auto collectives = make_collectives(world_, {.backend = "nccl", .timeout_s = 3, .gpu = device_->gpu()});
+    const at::Tensor values = torch::ones({100}, at::TensorOptions().device(device_->torch()));
+    const auto reduce = [&] { collectives->all_reduce(values.mutable_data_ptr(), 100, DType::float32, ReduceOp::max); };
+    reduce();
+    StepGraph graph(device_->gpu(), *collectives);
+    EXPECT_EQ(graph.record(reduce), "");
+    graph.launch();
+    EXPECT_EQ(values.sum().item<float>(), 100);
+    if (world_.is_root()) {
+      graph.launch();
+      values.sum().item<float>();  // waits for the abort
+      std::string text;
+      try {
+        graph.launch();
+      } catch (const CommError& error) {
+        text = error.what();
+      }
+      EXPECT_NE(text.find("did not finish within"), std::string::npos) << text;
     }
     world_.barrier();
   }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/resume/run_state.hpp"
 #include "engine/state/device_copies.hpp"
-#include "engine/state/run_state.hpp"
 #include "fake_functions.hpp"
 #include "fake_gpu/fake_gpu.hpp"
 #include "gpu_test.hpp"
@@ -118,7 +118,7 @@ TEST_F(GpuSavingCostsTest, WithoutPageLockedMemoryOrdinaryMemoryIsUsed) {
   const at::Tensor large = values.repeat({32000});
   const auto plan =
       fake_gpu::found<void(const fake_gpu::FaultPlan&)>("_ZN8lockstep8fake_gpu10plan_faultERKNS0_9FaultPlanE");
-  plan({.fault = fake_gpu::Fault::host_memory, .at = 1});
+  plan({.fault = fake_gpu::Fault::host_memory, .occurrence = 1});
   const Counters before = fake_gpu::counted();
   const checkpoints::Array array = copies.queue(large, "values");
   EXPECT_EQ((fake_gpu::counted() - before).host_allocations, 0);

@@ -7,9 +7,9 @@
 #include <span>
 
 #include "checkpoints/store/store.hpp"
+#include "engine/resume/run_state.hpp"
 #include "engine/saving/replicas.hpp"
 #include "engine/state/device_copies.hpp"
-#include "engine/state/run_state.hpp"
 #include "gpu_test.hpp"
 #include "multirank/engine/small_run.hpp"
 #include "parallel/store/parameter_store.hpp"

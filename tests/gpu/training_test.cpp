@@ -7,17 +7,17 @@
 
 #include "batch/byte_values.hpp"
 #include "checkpoints/store/store.hpp"
-#include "engine/measures/averaged_weights.hpp"
+#include "engine/evaluation/averaged_weights.hpp"
+#include "engine/resume/run_state.hpp"
 #include "engine/state/average.hpp"
-#include "engine/state/run_state.hpp"
 #include "fake_functions.hpp"
 #include "gpu_test.hpp"
-#include "models/generators.hpp"
+#include "models/layers/generators.hpp"
 #include "multirank/engine/changed_digits.hpp"
 #include "multirank/engine/small_run.hpp"
 #include "multirank/parallel/parallel_test.hpp"
-#include "parallel/reducers/reducer.hpp"
 #include "parallel/store/parameter_store.hpp"
+#include "parallel/store/reducer.hpp"
 #include "support/sampling.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -344,7 +344,7 @@ TEST_F(GpuTrainingTest, ShardedStagesTrainLikeReplicas) {
   }
 }
 
-// What lies on the GPU in slices, or in the host's memory, comes to a checkpoint and back.
+// State that lies on the GPU in slices, or in the host's memory, comes to a checkpoint and back.
 TEST_F(GpuTrainingTest, ShardedCheckpointsContinueTheRunAndFitReplicas) {
   const testing::TemporaryFolder mine;
   const std::string folder = world_.broadcast(mine.path());
@@ -359,7 +359,7 @@ TEST_F(GpuTrainingTest, ShardedCheckpointsContinueTheRunAndFitReplicas) {
   for (int stage = 1; stage <= 3; ++stage) {
     for (const char* const offload : {"false", "true"}) {
       SCOPED_TRACE("stage " + std::to_string(stage) + ", offload " + offload);
-      const std::string at = folder + "/" + std::to_string(stage) + offload;
+      const std::string path = folder + "/" + std::to_string(stage) + offload;
       const Settings sharded = {
           {"strategy.name", "sharded"}, {"strategy.stage", std::to_string(stage)}, {"strategy.offload", offload}};
       const auto whole = make(sharded);
@@ -367,9 +367,9 @@ TEST_F(GpuTrainingTest, ShardedCheckpointsContinueTheRunAndFitReplicas) {
       const auto begun = make(with(sharded, {{"train.max_steps", "6"}}));
       begun->trainer.train();
       const checkpoints::Archive taken = capture(begun->trainer, "", world_.is_root());
-      if (world_.is_root()) checkpoints::write(at, 6, taken);
+      if (world_.is_root()) checkpoints::write(path, 6, taken);
       world_.barrier();
-      const checkpoints::Archive archive = checkpoints::read(checkpoints::checkpoint_of(at, 6));
+      const checkpoints::Archive archive = checkpoints::read(checkpoints::checkpoint_of(path, 6));
       for (const Settings& strategy : {sharded, Settings{{"strategy.name", "ddp"}}}) {
         const auto continued = make(strategy);
         restore(continued->trainer, archive);

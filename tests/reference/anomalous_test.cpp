@@ -78,7 +78,7 @@ at::Tensor trunk_without_gradients(const Model& model) {
   return model.trunk();
 }
 
-/// What the field `graph` says in words, by the case's name.
+/// The tensor that the field `graph` says in words, by the case's name.
 const std::map<std::string, at::Tensor (*)(const Model&)>& losses() {
   static const auto a = [](const Model& model) { return model.linear("a", model.trunk()).sum(); };
   static const auto b = [](const Model& model) { return model.linear("b", model.trunk()).sum(); };

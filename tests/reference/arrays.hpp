@@ -46,12 +46,12 @@ inline std::vector<int> npy_shape(const std::filesystem::path& path) {
   const std::vector<std::byte> bytes = read_bytes(path);
   const std::string text(reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 256));
   std::vector<int> shape;
-  std::size_t at = text.find("'shape': (") + 10;
-  while (at < text.size() && text[at] != ')') {
+  std::size_t position = text.find("'shape': (") + 10;
+  while (position < text.size() && text[position] != ')') {
     std::size_t used = 0;
-    shape.push_back(std::stoi(text.substr(at), &used));
-    at += used;
-    while (at < text.size() && (text[at] == ',' || text[at] == ' ')) ++at;
+    shape.push_back(std::stoi(text.substr(position), &used));
+    position += used;
+    while (position < text.size() && (text[position] == ',' || text[position] == ' ')) ++position;
   }
   return shape;
 }

@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "data/image/pipeline.hpp"
-#include "data/image/policies.hpp"
-#include "data/image/presets.hpp"
+#include "data/transforms/pipeline.hpp"
+#include "data/transforms/policies.hpp"
+#include "data/transforms/presets.hpp"
 #include "reference/data.hpp"
 
 namespace lockstep::testing::reference {
@@ -64,7 +64,7 @@ void check_timm_configs(const Json& configs) {
   for (const Json& entry : configs) {
     require_known_fields(entry, {"config", "layers", "ops", "probability", "magnitude", "magnitude_std",
                                  "magnitude_max", "choice_weights", "with_replacement"});
-    const data::TimmConfig config = data::parse_timm_config(entry.at("config"));
+    const data::AugmentConfig config = data::parse_timm_config(entry.at("config"));
     EXPECT_EQ(config.layers, entry.at("layers")) << entry;
     EXPECT_EQ(Json(config.ops), entry.at("ops")) << entry;
     EXPECT_EQ(config.probability, entry.at("probability")) << entry;

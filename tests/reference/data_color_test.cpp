@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "data/image/blur.hpp"
 #include "data/image/color.hpp"
-#include "data/image/jitter.hpp"
-#include "data/image/pipeline.hpp"
+#include "data/transforms/jitter.hpp"
+#include "data/transforms/pipeline.hpp"
 #include "reference/data.hpp"
 
 namespace lockstep::testing::reference {
@@ -71,7 +71,7 @@ void check_normalise() {
       line.pop_back();
     }
     const data::Pipeline pipeline({.lines = {line}});
-    const Numbers table = numbers(entry.at("table"));
+    const StoredNumbers table = numbers(entry.at("table"));
     ASSERT_TRUE(pipeline.byte_table().has_value());
     std::vector<std::uint8_t> pixels;  // [256, 1, 3]: each byte in each channel
     for (int value = 0; value < 256; ++value) pixels.insert(pixels.end(), 3, static_cast<std::uint8_t>(value));

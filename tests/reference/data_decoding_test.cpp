@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 
-#include "data/image/decode.hpp"
+#include "data/codecs/decode.hpp"
 #include "reference/data.hpp"
 
 namespace lockstep::testing::reference {

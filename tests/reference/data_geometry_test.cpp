@@ -3,10 +3,10 @@
 #include <numbers>
 
 #include "data/image/geometry.hpp"
-#include "data/image/policies.hpp"
-#include "data/image/random_box.hpp"
 #include "data/image/resize.hpp"
-#include "data/image/transforms.hpp"
+#include "data/transforms/policies.hpp"
+#include "data/transforms/random_box.hpp"
+#include "data/transforms/transforms.hpp"
 #include "reference/data.hpp"
 
 namespace lockstep::testing::reference {

@@ -16,12 +16,12 @@ namespace lockstep::testing::reference {
 namespace {
 
 std::vector<float> floats(const Json& tensor) {
-  const Numbers stored = numbers(tensor);
+  const StoredNumbers stored = numbers(tensor);
   return {stored.data.begin(), stored.data.end()};
 }
 
 at::Tensor tensor_of(const Json& stored) {
-  const Numbers values = numbers(stored);
+  const StoredNumbers values = numbers(stored);
   const at::Tensor tensor = torch::tensor(values.data, torch::kDouble).view(values.shape);
   return values.dtype == "int64" ? tensor.to(torch::kLong) : tensor;
 }
@@ -33,7 +33,7 @@ struct MixedSamples {
 };
 
 MixedSamples mix_all(const Json& document, const Json& one_case) {
-  const Numbers inputs = numbers(document.at("inputs"));
+  const StoredNumbers inputs = numbers(document.at("inputs"));
   const std::vector<float> values = floats(document.at("inputs"));
   const std::vector<double> labels = numbers(document.at("labels")).data;
   const bool is_of_timm = one_case.at("kind").get<std::string>().starts_with("timm");
@@ -65,7 +65,7 @@ MixedSamples mix_all(const Json& document, const Json& one_case) {
 
 void run_mixing_case(const Json& one_case) {
   require_known_fields(one_case, {"kind", "lam", "label_smoothing", "input", "target", "box_x1y1x2y2", "lam_adjusted"});
-  const Tolerance tolerance{.absolute = 1e-6};  // as the file states
+  const Tolerance tolerance{.absolute = 1e-6};  // stated in the file
   const MixedSamples mixed = mix_all(load("data/mixing.json"), one_case);
   expect_close({mixed.input.begin(), mixed.input.end()}, numbers(one_case.at("input")).data, tolerance, "input");
   expect_close({mixed.target.begin(), mixed.target.end()}, numbers(one_case.at("target")).data, tolerance, "target");
@@ -97,9 +97,9 @@ void check_label_smoothing() {
     Section loss = Section::with_defaults("loss", models::loss_keys());
     loss.set("name", name, "test");
     loss.set("label_smoothing", smoothing, "test");
-    return models::make_loss(loss, task)(logits, wanted, true).item<double>();
+    return models::make_loss(loss, task).value(logits, batch::Batch(logits, wanted), true).item<double>();
   };
-  const double tolerance = 1e-12;  // as the file states
+  const double tolerance = 1e-12;  // stated in the file
   for (const auto& [smoothing, expected] : stored.at("cross_entropy").items()) {
     EXPECT_NEAR(loss_of("cross_entropy", smoothing, target), expected.get<double>(), tolerance);
   }

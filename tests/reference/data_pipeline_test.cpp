@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "data/image/decode.hpp"
+#include "data/codecs/decode.hpp"
 #include "data/image/geometry.hpp"
-#include "data/image/pipeline.hpp"
-#include "data/image/policies.hpp"
 #include "data/image/resize.hpp"
+#include "data/transforms/pipeline.hpp"
+#include "data/transforms/policies.hpp"
 #include "reference/data.hpp"
 
 namespace lockstep::testing::reference {

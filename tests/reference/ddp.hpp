@@ -15,7 +15,7 @@ mpi::Collectives& world();
 
 /// A stored tensor; floating-point values as `dtype`.
 at::Tensor tensor_of(const Json& stored, at::ScalarType dtype);
-at::ScalarType dtype_of(const Json& one_case);  ///< of its field `dtype`
+at::ScalarType dtype_of(const Json& one_case);  ///< type that its field `dtype` names
 
 void expect_close(const at::Tensor& actual, const Json& expected, const Tolerance& tolerance, const std::string& what);
 

@@ -18,7 +18,7 @@ const Json& stored_model(const std::string& name);
 /// Builds mlp, conv, gpt, tied or branches in its initial state.
 std::shared_ptr<models::Model> build_model(const std::string& name, at::ScalarType dtype);
 
-/// What a rank is given in a step.
+/// The batch that a rank is given in a step.
 batch::Batch stored_batch(const std::string& model, int step, int rank, at::ScalarType dtype);
 
 /// Says which branches the model "branches" uses: some of "a", "b", "c".

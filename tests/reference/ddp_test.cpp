@@ -16,13 +16,13 @@ mpi::Collectives& world() {
 at::ScalarType dtype_of(const Json& one_case) { return one_case.at("dtype") == "float64" ? at::kDouble : at::kFloat; }
 
 at::Tensor tensor_of(const Json& stored, at::ScalarType dtype) {
-  const Numbers values = numbers(stored);
+  const StoredNumbers values = numbers(stored);
   const at::Tensor tensor = torch::tensor(values.data, at::kDouble).view(values.shape);
   return tensor.to(values.dtype == "int64" ? at::kLong : dtype);
 }
 
 void expect_close(const at::Tensor& actual, const Json& expected, const Tolerance& tolerance, const std::string& what) {
-  const Numbers values = numbers(expected);
+  const StoredNumbers values = numbers(expected);
   EXPECT_EQ(actual.sizes(), at::IntArrayRef(values.shape)) << what;
   const at::Tensor wide = actual.detach().to(at::kDouble).contiguous();
   const auto* const begin = wide.const_data_ptr<double>();

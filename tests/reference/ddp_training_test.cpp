@@ -13,7 +13,7 @@
 #include "ddp.hpp"
 #include "ddp_models.hpp"
 #include "optim/clip.hpp"
-#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/reducer.hpp"
 #include "support/optimizer.hpp"
 
 namespace lockstep::testing::reference {
@@ -28,14 +28,14 @@ const mpi::Communicator& communicator() {
   return all;
 }
 
-/// What a case asks for.
+/// The settings that a case asks for.
 struct Recipe {
   std::string model;
   at::ScalarType dtype = at::kFloat;
   OptimSettings optim;
   DdpOptions ddp;
   optim::OptimWrapper::WrapperOptions wrapper;
-  int micro_steps = 0;  // of this rank
+  int micro_steps = 0;  // number of micro steps of this rank
   bool scales_loss = true;
   bool zeroes = false;  // gradients between steps, instead of dropping them
   parallel::CommHook hook;
@@ -101,14 +101,14 @@ Recipe recipe_of(const Json& one_case) {
   return recipe;
 }
 
-/// What a run gave on this rank.
+/// The values that a run gave on this rank.
 struct Outcome {
-  std::vector<double> losses;                                 // by micro step
-  std::vector<double> norms;                                  // by update
-  std::map<std::string, at::Tensor> first_local_gradients;    // after the first micro step
-  std::map<std::string, at::Tensor> first_gradients;          // of the first update
-  std::vector<std::vector<std::string>> undefined_gradients;  // by update
-  std::vector<at::Tensor> running_means;                      // of bn1, by micro step
+  std::vector<double> losses;                                 // losses by micro step
+  std::vector<double> norms;                                  // norms by update
+  std::map<std::string, at::Tensor> first_local_gradients;    // local gradients after the first micro step
+  std::map<std::string, at::Tensor> first_gradients;          // gradients of the first update
+  std::vector<std::vector<std::string>> undefined_gradients;  // names of parameters without gradient, by update
+  std::vector<at::Tensor> running_means;                      // running means of bn1, by micro step
   std::map<std::string, at::Tensor> parameters;
   std::map<std::string, at::Tensor> buffers;
 };
@@ -143,7 +143,7 @@ class Run {
     return finish();
   }
 
-  /// By hand or by train_step, while ranks may run out of inputs.
+  /// Joined by hand or by train_step, while ranks may run out of inputs.
   Outcome joined(const parallel::JoinOptions& options, bool is_by_hand) {
     parallel::Join join(wrapper_, options);
     is_by_hand ? train_by_hand() : train_by_train_step();
@@ -391,7 +391,7 @@ void run_compression(const Json& one_case) {
   const double unit = std::ldexp(largest_local_gradient(recipe), one_case["hook"] == "bf16_compress_hook" ? -8 : -11);
   const Tolerance of_gradients{.absolute = unit / 2 * (world().world_size() + 3)};
   const Tolerance of_parameters{.absolute = unit * one_case["optimizer"]["lr"].get<double>() * recipe.micro_steps};
-  double slope = 0;  // of the loss, as all parameters change
+  double slope = 0;  // derivative of the loss, as all parameters change
   for (const auto& [name, gradient] : outcome.first_gradients) slope += gradient.abs().sum().item<double>();
   expect_close(outcome.first_gradients, one_case.at("grads_first_update"), of_gradients, "gradient of ");
   expect_close(outcome.parameters, one_case.at("final_parameters"), of_parameters, "final ");

@@ -16,7 +16,7 @@
 #include <optional>
 #include <regex>
 
-#include "core/duration.hpp"
+#include "core/text/duration.hpp"
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {
@@ -27,7 +27,7 @@ using engine::History;
 
 constexpr Tolerance kMeans{.absolute = 1e-15, .relative = 1e-12};
 
-/// What a name of the log shows.
+/// The value that a name of the log shows.
 struct Shown {
   std::string series;
   std::string method;  ///< mean, min, max, current
@@ -45,7 +45,7 @@ double answer(const History& history, const Shown& shown, std::size_t steps_of_e
   throw std::runtime_error("a method of an unknown kind: " + shown.method);
 }
 
-/// By name of the log.
+/// Values by name of the log.
 std::map<std::string, Shown> shown_by(const Json& settings, const std::vector<std::string>& series) {
   require_known_fields(settings, {"custom_cfg", "log_with_hierarchy", "num_digits", "window_size", "mean_pattern"});
   const std::regex pattern(settings.value("mean_pattern", ".*(loss|time|data_time|grad_norm).*"));

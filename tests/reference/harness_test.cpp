@@ -34,7 +34,7 @@ class ReferenceHarnessTest : public ::testing::Test {
     std::ofstream(file) << text;
   }
 
-  /// What `body` reports, skips included, one message a line.
+  /// The lines that `body` reports, skips included, one message a line.
   static std::string report_of(const std::function<void()>& body) {
     ::testing::TestPartResultArray results;
     {

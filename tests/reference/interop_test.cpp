@@ -12,7 +12,7 @@
 #include <limits>
 #include <regex>
 
-#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/foreign/foreign.hpp"
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {

@@ -4,11 +4,11 @@
 #include <limits>
 
 #include "metrics.hpp"
-#include "metrics/class_curves.hpp"
-#include "metrics/multilabel.hpp"
-#include "metrics/probability.hpp"
-#include "metrics/reidentification.hpp"
-#include "metrics/reranking.hpp"
+#include "metrics/numbers/class_curves.hpp"
+#include "metrics/numbers/multilabel.hpp"
+#include "metrics/numbers/probability.hpp"
+#include "metrics/numbers/reidentification.hpp"
+#include "metrics/numbers/reranking.hpp"
 
 namespace lockstep::testing::reference {
 
@@ -27,7 +27,7 @@ std::vector<double> list_of(const Json& list) {
 }
 
 Matrix matrix_of(const Json& tensor) {
-  const Numbers stored = numbers(tensor);
+  const StoredNumbers stored = numbers(tensor);
   return {.values = stored.data, .columns = static_cast<std::size_t>(stored.shape.at(1))};
 }
 
@@ -53,11 +53,11 @@ void run_binary(const Json& one) {
   expect_close(roc.false_positive_rate, list_of(one.at("roc_curve").at("fpr")), kDouble, "fpr");
   expect_close(roc.true_positive_rate, list_of(one.at("roc_curve").at("tpr")), kDouble, "tpr");
   expect_close(roc.thresholds, list_of(one.at("roc_curve").at("thresholds")), {}, "thresholds");
-  const metrics::PrecisionRecallCurve of = metrics::precision_recall_curve(curve);
+  const metrics::PrecisionRecallCurve result = metrics::precision_recall_curve(curve);
   const Json& stored = one.at("precision_recall_curve");
-  expect_close(of.precision, list_of(stored.at("precision")), kDouble, "precision");
-  expect_close(of.recall, list_of(stored.at("recall")), kDouble, "recall");
-  expect_close(of.thresholds, list_of(stored.at("thresholds")), {}, "thresholds of precision");
+  expect_close(result.precision, list_of(stored.at("precision")), kDouble, "precision");
+  expect_close(result.recall, list_of(stored.at("recall")), kDouble, "recall");
+  expect_close(result.thresholds, list_of(stored.at("thresholds")), {}, "thresholds of precision");
   metrics::ProbabilityScores scores;
   scores.add(samples);
   expect_number(one.at("brier"), scores.brier(), kDouble, "brier");
@@ -82,14 +82,14 @@ void expect_ranking(const Json& expected, const Found& found, std::size_t max_ra
   constexpr Tolerance kRanking = {.relative = 1e-6};
   expect_close(found.distances.values, numbers(expected.at("distances")).data, {.absolute = 1e-5, .relative = 1e-5},
                "distances");
-  const auto of = metrics::reidentification(found.distances, found.queries, found.gallery, max_rank);
-  expect_close(of.cmc, list_of(expected.at("cmc")), kRanking, "cmc");
-  expect_close(of.average_precisions, list_of(expected.at("ap_of_each_valid_query")), kRanking, "ap");
-  expect_close(of.inverse_negative_penalties, list_of(expected.at("inp_of_each_valid_query")), kRanking, "inp");
-  expect_number(expected.at("mAP"), of.map, kRanking, "mAP");
-  expect_number(expected.at("mINP"), of.minp, kRanking, "mINP");
-  expect_number(expected.at("rank1"), of.cmc.front(), kRanking, "rank 1");
-  expect_number(expected.at("metric"), (of.cmc.front() + of.map) / 2, kRanking, "metric");
+  const auto result = metrics::reidentification(found.distances, found.queries, found.gallery, max_rank);
+  expect_close(result.cmc, list_of(expected.at("cmc")), kRanking, "cmc");
+  expect_close(result.average_precisions, list_of(expected.at("ap_of_each_valid_query")), kRanking, "ap");
+  expect_close(result.inverse_negative_penalties, list_of(expected.at("inp_of_each_valid_query")), kRanking, "inp");
+  expect_number(expected.at("mAP"), result.map, kRanking, "mAP");
+  expect_number(expected.at("mINP"), result.minp, kRanking, "mINP");
+  expect_number(expected.at("rank1"), result.cmc.front(), kRanking, "rank 1");
+  expect_number(expected.at("metric"), (result.cmc.front() + result.map) / 2, kRanking, "metric");
   for (const auto& [wanted, rate] : expected.at("tpr_at_fpr").items()) {
     const std::vector<double> fpr = {std::stod(wanted)};
     expect_number(rate, metrics::tpr_at_fpr(found.distances, found.queries, found.gallery, fpr).front(), kRanking,
@@ -102,8 +102,8 @@ void expect_ranking(const Json& expected, const Found& found, std::size_t max_ra
 bool has_metrics() { return std::filesystem::is_directory(root() / "metrics"); }
 
 Samples samples_from(const Json& outputs, const Json& targets) {
-  const Numbers output = numbers(outputs);
-  const Numbers target = numbers(targets);
+  const StoredNumbers output = numbers(outputs);
+  const StoredNumbers target = numbers(targets);
   const bool is_single = output.shape.size() == 1;
   Samples samples{.indices = {}, .outputs = output.data, .targets = target.data};
   samples.output_columns = is_single ? 1 : static_cast<std::size_t>(output.shape.back());

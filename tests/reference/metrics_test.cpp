@@ -5,12 +5,12 @@
 
 #include <gtest/gtest.h>
 
-#include "metrics/calibration.hpp"
-#include "metrics/confusion.hpp"
-#include "metrics/likelihood.hpp"
-#include "metrics/precision_recall.hpp"
-#include "metrics/regression.hpp"
-#include "metrics/top_k.hpp"
+#include "metrics/numbers/calibration.hpp"
+#include "metrics/numbers/confusion.hpp"
+#include "metrics/numbers/likelihood.hpp"
+#include "metrics/numbers/precision_recall.hpp"
+#include "metrics/numbers/regression.hpp"
+#include "metrics/numbers/top_k.hpp"
 
 namespace lockstep::testing::reference {
 namespace metrics_test {
@@ -98,18 +98,18 @@ void run_segmentation(const Json& one) {
   samples.targets = numbers(one.at("target")).data;
   samples.indices.resize(samples.targets.size());
   samples.output_columns = samples.target_columns = 1;
-  const metrics::Overlap of =
+  const metrics::Overlap result =
       metrics::overlap(confusion_of(samples, one, ignored.is_null() ? metrics::kIgnored : ignored.get<std::int64_t>()));
   constexpr Tolerance kRatio = {.relative = 1e-15};
-  for (std::size_t c = 0; c < of.iou.size(); ++c) {
-    expect_number(one.at("iou_per_class")[c], of.iou[c], kRatio, "iou of " + std::to_string(c));
-    expect_number(one.at("acc_per_class")[c], of.acc[c], kRatio, "accuracy of " + std::to_string(c));
-    expect_number(one.at("dice_per_class")[c], of.dice[c], kRatio, "dice of " + std::to_string(c));
+  for (std::size_t c = 0; c < result.iou.size(); ++c) {
+    expect_number(one.at("iou_per_class")[c], result.iou[c], kRatio, "iou of " + std::to_string(c));
+    expect_number(one.at("acc_per_class")[c], result.acc[c], kRatio, "accuracy of " + std::to_string(c));
+    expect_number(one.at("dice_per_class")[c], result.dice[c], kRatio, "dice of " + std::to_string(c));
   }
-  expect_number(one.at("mIoU"), of.miou, kRatio, "mIoU");
-  expect_number(one.at("mAcc"), of.macc, kRatio, "mAcc");
-  expect_number(one.at("mDice"), of.mdice, kRatio, "mDice");
-  expect_number(one.at("aAcc"), of.aacc, kRatio, "aAcc");
+  expect_number(one.at("mIoU"), result.miou, kRatio, "mIoU");
+  expect_number(one.at("mAcc"), result.macc, kRatio, "mAcc");
+  expect_number(one.at("mDice"), result.mdice, kRatio, "mDice");
+  expect_number(one.at("aAcc"), result.aacc, kRatio, "aAcc");
 }
 
 void run_regression(const Json& one) {
@@ -117,11 +117,11 @@ void run_regression(const Json& one) {
       one, {"name", "prediction", "target", "mse", "rmse", "mae", "median_ae", "max_error", "r2", "explained_variance",
             "mape", "pearson", "spearman", "r2_uniform_average", "r2_per_output", "note"});
   const auto columns_of = [](const Json& tensor) {
-    if (tensor.is_array()) return Numbers{.dtype = "float64", .shape = {3}, .data = tensor};
+    if (tensor.is_array()) return StoredNumbers{.dtype = "float64", .shape = {3}, .data = tensor};
     return numbers(tensor);
   };
-  const Numbers prediction = columns_of(one.at("prediction"));
-  const Numbers target = columns_of(one.at("target"));
+  const StoredNumbers prediction = columns_of(one.at("prediction"));
+  const StoredNumbers target = columns_of(one.at("target"));
   const std::size_t outputs = prediction.shape.size() < 2 ? 1 : static_cast<std::size_t>(prediction.shape[1]);
   std::vector<metrics::RegressionErrors> errors(outputs);
   for (std::size_t i = 0; i < target.data.size(); ++i) errors[i % outputs].add(prediction.data[i], target.data[i]);

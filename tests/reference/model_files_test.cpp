@@ -11,9 +11,9 @@
 #include <functional>
 #include <map>
 
-#include "checkpoints/interop/foreign.hpp"
-#include "engine/state/init_from.hpp"
-#include "models/adapted_weights.hpp"
+#include "checkpoints/foreign/foreign.hpp"
+#include "engine/setup/init_from.hpp"
+#include "models/layers/adapted_weights.hpp"
 #include "multirank/engine/small_run.hpp"
 #include "reference/models_golden.hpp"
 
@@ -25,7 +25,7 @@ using engine::SmallRun;
 using engine::with;
 
 at::Tensor stored(const Json& tensor) {
-  const Numbers values = numbers(tensor);
+  const StoredNumbers values = numbers(tensor);
   const at::Tensor result = torch::tensor(values.data, at::kDouble).view(values.shape);
   return values.dtype == "int64" ? result.to(at::kLong) : result;
 }
@@ -72,7 +72,7 @@ class ModelFiles : public ::testing::Test {
     return model;
   }
 
-  /// What init.from says; on every rank the same.
+  /// The sentence that init.from says; on every rank the same.
   std::string error_of(const Settings& settings) const {
     SmallRun run(world_, settings);
     try {
@@ -129,7 +129,7 @@ Settings vit_settings(const Shapes& shapes, std::int64_t heads) {
 /// The file models/files.json.
 struct ModelFilesDocument {
   Json json = reference::load("models/files.json");
-  /// Of VisionTransformer(...) in the text of `how`.
+  /// Options of VisionTransformer(...) in the text of `how`.
   Json vit_options = [this] {
     const std::string how = json.at("how");
     const std::size_t begin = how.find("VisionTransformer(");
@@ -149,9 +149,9 @@ struct ModelFilesDocument {
     return shapes(kind).at(kind == "vit" ? "patch_embed.proj.weight" : "conv1.weight");
   }
   Shape head(const std::string& kind) const { return shapes(kind).at(kind == "vit" ? "head.weight" : "fc.weight"); }
-  /// Of one image.
+  /// The shape of one image.
   Shape sample_shape(const std::string& kind) const { return {first(kind).at(1), side(), side()}; }
-  /// Of the input of a case.
+  /// The shape of the input of a case.
   Shape input_shape(const std::string& kind) const {
     const Shape one = sample_shape(kind);
     return {json.at(kind).at("output").at("shape").at(0).get<std::int64_t>(), one[0], one[1], one[2]};
@@ -161,7 +161,7 @@ struct ModelFilesDocument {
 /// Files that are not taken as they are.
 enum class Treatment { taken, refused, needs_reset_head, needs_channels, resized };
 
-/// What the field `expect` asks for.
+/// The treatment that the field `expect` asks for.
 Treatment treatment_of(const std::string& expect) {
   const auto mentions = [&](const char* words) { return expect.find(words) != std::string::npos; };
   if (mentions("init.resize_positions")) return Treatment::resized;
@@ -181,7 +181,7 @@ std::string shape_in_file(const std::string& file, const std::string& part) {
 
 std::string bracketed(const Shape& shape) { return "[" + text_of(shape, ", ") + "]"; }
 
-/// Of the norm of the outputs; 16-bit weights are rounded ones.
+/// The tolerance of the norm of the outputs; 16-bit weights are rounded ones.
 double tolerance_of(const Json& entry) {
   const std::string dtype = entry.at("dtype");
   return dtype == "float32" ? 2e-5 : dtype == "float16" ? 2e-3 : 2e-2;
@@ -315,7 +315,7 @@ class StoredModels : public ModelFiles {
     require_known_fields(document, {"source", "how", "tolerance", "input", "target", "output", "output_eval",
                                     "output_train", "loss", "grads", "total_grad_norm", "running_stats_after", "width",
                                     "embed_dim", "num_heads", "parameter_count", "state_dict_keys"});
-    // Of float32, with products and sums in another order.
+    // Outputs of float32, with products and sums in another order.
     const Tolerance outputs{.absolute = 1e-6, .relative = 1e-5};
     // Batch norm divides by the deviations of few values, which enlarges what is rounded.
     const Json statistics = document.value("running_stats_after", Json::object());

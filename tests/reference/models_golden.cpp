@@ -17,7 +17,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "core/processor_level.hpp"
+#include "core/numbers/processor_level.hpp"
 #include "reference/sha256.hpp"
 #include "support/sampling.hpp"
 
@@ -62,15 +62,15 @@ at::Tensor state_value(const std::string& salted, const Shape& shape) {
 
 /// The number behind `phrase` in a text about tolerances.
 double number_after(const std::string& text, const std::string& begin, const std::string& phrase) {
-  const std::size_t at = text.find(begin);
-  const std::size_t found = at == std::string::npos ? at : text.find(phrase, at);
+  const std::size_t position = text.find(begin);
+  const std::size_t found = position == std::string::npos ? position : text.find(phrase, position);
   if (found == std::string::npos) throw std::runtime_error("no '" + begin + " ... " + phrase + "' in: " + text);
   return std::stod(text.substr(found + phrase.size()));
 }
 
 struct Tolerances {
-  double relative64;  ///< of the norm of a tensor, and of losses
-  double relative32;  ///< of the norm of a tensor
+  double relative64;  ///< relative, float64: the norm of a tensor, and losses
+  double relative32;  ///< relative, float32: the norm of a tensor
   double losses32;
   double noise;  ///< a gradient with a smaller norm is zero
 
@@ -195,8 +195,8 @@ namespace models_golden {
 /// A model of a case, with its state by the formula.
 struct Built {
   std::shared_ptr<models::Model> model;
-  std::vector<StateEntry> entries;          ///< of the library
-  std::map<std::string, at::Tensor> state;  ///< by the library's names, of the library's shapes
+  std::vector<StateEntry> entries;          ///< state entries of the library
+  std::map<std::string, at::Tensor> state;  ///< tensors by the library's names, with the library's shapes
   std::vector<std::string> lines;
 };
 
@@ -227,8 +227,8 @@ void ignore_pixels(at::Tensor target, const std::string& text) {
   const std::regex form(R"(rows (\d+)-(\d+), columns (\d+)-(\d+) of every picture set to (\d+))");
   std::smatch found;
   if (!std::regex_match(text, found, form)) throw std::runtime_error("no test knows how to apply: " + text);
-  const auto at = [&found](std::size_t i) { return std::stoll(found[i].str()); };
-  target.slice(1, at(1), at(2) + 1).slice(2, at(3), at(4) + 1).fill_(data::kIgnored);
+  const auto number_at = [&found](std::size_t i) { return std::stoll(found[i].str()); };
+  target.slice(1, number_at(1), number_at(2) + 1).slice(2, number_at(3), number_at(4) + 1).fill_(data::kIgnored);
 }
 
 at::Tensor target_of_case(const Json& stored, const std::string& salt) {
@@ -358,8 +358,8 @@ const std::vector<std::string>& known_fields() {
 
 /// "img_size=(32, 48), up='nearest'" of a Python call as JSON text.
 std::string json_of(std::string python) {
-  const auto replace = [&python](const char* from, const char* to) {
-    python = std::regex_replace(python, std::regex(from), to);
+  const auto replace = [&python](const char* from, const char* target) {
+    python = std::regex_replace(python, std::regex(from), target);
   };
   replace("'", "\"");
   replace("\\bTrue\\b", "true");

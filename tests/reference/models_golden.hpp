@@ -27,17 +27,17 @@ namespace lockstep::testing::reference {
 struct StateEntry {
   std::string name;
   std::vector<std::int64_t> shape;
-  std::string own_name = {};  ///< in our model; empty = the same
+  std::string own_name = {};  ///< name in our model; empty = the same
 
   const std::string& ours() const { return own_name.empty() ? name : own_name; }
 };
 
-/// From our state to that of a library, in the library's order; empty = they are the same.
+/// A mapping from our state to that of a library, in the library's order; empty = they are the same.
 using PublicState = std::function<std::vector<StateEntry>(const std::vector<StateEntry>& ours)>;
 
 /// How our program builds the model of a case.
 struct GoldenModel {
-  std::map<std::string, std::string> keys;  ///< of section `model`: {"name", "resnet50"}
+  std::map<std::string, std::string> keys;  ///< keys of section `model`: {"name", "resnet50"}
   Task task;
   PublicState public_state = {};
 };

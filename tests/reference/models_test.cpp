@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Losses and models against PyTorch, torchvision and timm.
 #include <lockstep/metrics/meter.hpp>
-#include <lockstep/models/counted_loss.hpp>
 #include <lockstep/models/loss.hpp>
 #include <lockstep/models/model.hpp>
 
@@ -16,7 +15,7 @@
 #include <vector>
 
 #include "data/mixing.hpp"
-#include "models/distillation.hpp"
+#include "models/losses/distillation.hpp"
 #include "reference/models_families.hpp"
 #include "support/reference.hpp"
 
@@ -29,7 +28,7 @@ at::Tensor formula(const Json& stored) {
 }
 
 at::Tensor doubles(const Json& stored) {
-  const Numbers values = numbers(stored);
+  const StoredNumbers values = numbers(stored);
   return torch::tensor(values.data, torch::kDouble).view(values.shape);
 }
 
@@ -98,11 +97,12 @@ std::string dice_weight_of(const Json& one_case) {
   return std::regex_search(how, found, std::regex(R"(\+ ([0-9.]+) dice)")) ? found[1].str() : "";
 }
 
-at::Tensor distilled_loss(const Json& one_case, const Section& loss, const Task& task, const at::Tensor& logits,
-                          const at::Tensor& target) {
+/// The loss of a case, with its teacher, if it has one.
+models::Loss made_loss(const Json& one_case, const Section& loss, const Task& task) {
+  if (!one_case.contains("teacher")) return models::make_loss(loss, task);
   const auto teacher = [&](const batch::Batch&) { return doubles(one_case.at("teacher")); };
-  const models::Distillation settings{.alpha = one_case.at("alpha"), .temperature = one_case.at("temperature")};
-  return models::with_teacher(loss, task, settings, teacher).of_batch(logits, batch::Batch(logits.detach(), target));
+  return models::with_teacher(loss, task, {.alpha = one_case.at("alpha"), .temperature = one_case.at("temperature")},
+                              teacher);
 }
 
 void run_loss(const Json& one_case) {
@@ -128,8 +128,8 @@ void run_loss(const Json& one_case) {
     const double smoothing = one_case.at("label_smoothing");
     target = target * (1 - smoothing) + smoothing / static_cast<double>(logits.size(1));
   }
-  const at::Tensor value = one_case.contains("teacher") ? distilled_loss(one_case, loss, task, logits, target)
-                                                        : models::make_loss(loss, task)(logits, target, true);
+  const batch::Batch batch(logits.detach(), target);
+  const at::Tensor value = made_loss(one_case, loss, task).value(logits, batch, /*is_training=*/true);
   EXPECT_NEAR(value.item<double>(), one_case.at("loss").get<double>(), 1e-12);
   value.backward();
   EXPECT_LE((logits.grad() - doubles(one_case.at("gradient"))).abs().max().item<double>(), 1e-12);
@@ -140,14 +140,14 @@ TEST(ReferenceModels, Files) {
       "models",
       {{.file = "losses.json", .extra_fields = {"salt", "formula", "mixup_targets", "segmentation"}, .run = run_loss},
        golden_models("convnets.json", convnet_model),
-       // of ModelFiles
+       // a file of ModelFiles
        {.file = "files.json",
         .extra_fields = {"salt", "files", "resnet", "vit", "image_size", "num_heads", "resized_pos_embed",
                          "adapt_first_convolution"}},
        golden_models("resnet.json", resnet_model, {"zero_init_residual"}),
-       // of ReferenceOutlines
+       // a file of ReferenceOutlines
        {.file = "state_dicts.json", .extra_fields = {"models", "listings"}},
-       // of ReferenceTorchScript
+       // a file of ReferenceTorchScript
        {.file = "torchscript.json", .extra_fields = {"salt", "input", "target", "files"}},
        golden_models("unet.json", unet_model),
        golden_models("vit.json", vit_model, {"position_embedding_resize", "drop_path"})});
@@ -187,7 +187,7 @@ TEST(ReferenceModels, SegmentationMetrics) {
   expect_close(reading.tables.at(0).values, iou, {.absolute = 1e-7}, "iou");
   expect_close(reading.tables.at(2).values, stored.at("dice_per_class"), {.absolute = 1e-7}, "dice");
   EXPECT_NEAR(reading.numbers.at(0), (iou[0] + iou[1] + iou[2]) / 3, 1e-7) << "miou";
-  // Over all classes, each wrong pixel is counted once as missing and once as too much.
+  // Each wrong pixel is counted once as missing and once as too much over all classes.
   const double right = reading.numbers.at(3);
   EXPECT_NEAR(right / (2 - right), stored.at("micro_iou").get<double>(), 1e-7);
 }

@@ -18,7 +18,7 @@ std::shared_ptr<models::Model> load_model(const std::filesystem::path& path, at:
 }
 
 at::Tensor floats(const Json& stored) {
-  const Numbers values = numbers(stored);
+  const StoredNumbers values = numbers(stored);
   return torch::tensor(values.data, torch::kDouble).view(values.shape).to(at::kFloat);
 }
 
@@ -33,7 +33,7 @@ void expect_equal(const at::Tensor& actual, const Json& stored, double tolerance
   EXPECT_LE((actual.detach() - floats(stored)).abs().max().item<double>(), tolerance) << what;
 }
 
-constexpr double kTolerance = 2e-5;  // of the file: float32, other kernels
+constexpr double kTolerance = 2e-5;  // the file was computed in float32, by other kernels
 
 void check_archive(const std::string& name, const Json& expected, const at::Tensor& input, const at::Tensor& target) {
   SCOPED_TRACE(name);

@@ -25,8 +25,8 @@ using optim::OptimWrapper;
 using optim::OptimWrapperDict;
 using Options = OptimWrapper::WrapperOptions;
 
-// What does not compile needs no error: an OptimWrapperDict has no single step or backward, and holds nothing but
-// wrappers. Its update_params, which the reference refuses, is one loss for all of them (PartsTest).
+// A program that does not compile needs no error: an OptimWrapperDict has no single step or backward, and holds nothing
+// but wrappers. Its update_params, which the reference refuses, is one loss for all of them (PartsTest).
 template <class T>
 concept Steps = requires(T all) {
   all.step();
@@ -41,7 +41,7 @@ static_assert(!Steps<OptimWrapperDict> && !TakesNumbers<OptimWrapperDict>);
 static_assert(!std::constructible_from<OptimWrapper, int, optim::FlatParameters&, Options>);
 
 at::Tensor tensor_of(const Json& stored, at::ScalarType type) {
-  const Numbers read = numbers(stored);
+  const StoredNumbers read = numbers(stored);
   return at::tensor(read.data, at::kDouble).view(read.shape).to(type);
 }
 
@@ -181,7 +181,7 @@ GradScalerOptions read_scaler(const Json& args) {
   return options;
 }
 
-/// As float32 holds it: stored decimals give the value back only then.
+/// The float32 value: stored decimals give the value back only then.
 double narrowed(const Json& scale) { return static_cast<double>(static_cast<float>(number(scale))); }
 
 void expect_state(const GradScaler& scaler, const Json& stored) {

@@ -13,7 +13,7 @@
 #include <set>
 
 #include "optim/clip.hpp"
-#include "optim/tensor_parameters.hpp"
+#include "optim/update/tensor_parameters.hpp"
 #include "support/device_parameters_double.hpp"
 #include "support/reference.hpp"
 
@@ -22,13 +22,14 @@ namespace optimizers_test {
 
 using optim::Optimizer;
 using optim::ParamGroup;
-using Settings = std::map<std::string, std::string>;  // of section `optim`, by key
+using Settings = std::map<std::string, std::string>;  // settings of section `optim`, by key
 
 /// inputs.json: where every optimizer starts and what it is given.
 struct Inputs {
   std::vector<FlatParametersDouble::Parameter> parameters;
-  std::map<std::string, Numbers> initial;
-  std::vector<std::map<std::string, Numbers>> gradients;  // by step and name; a name without gradient is missing
+  std::map<std::string, StoredNumbers> initial;
+  std::vector<std::map<std::string, StoredNumbers>>
+      gradients;  // gradients by step and name; a name without gradient is missing
 };
 
 Inputs read_inputs() {
@@ -69,7 +70,7 @@ template <class T>
 constexpr DType kDType = sizeof(T) == 4 ? DType::float32 : DType::float64;
 
 template <class T>
-void set_gradients(FlatParametersDouble& parameters, const std::map<std::string, Numbers>& gradients) {
+void set_gradients(FlatParametersDouble& parameters, const std::map<std::string, StoredNumbers>& gradients) {
   parameters.drop_gradients();
   for (const auto& [name, gradient] : gradients) parameters.set_gradient(name, narrowed<T>(gradient.data));
 }
@@ -96,7 +97,7 @@ void on_both_paths(const Run& run) {
 struct Class {
   std::string rule;
   Settings args;         ///< its arguments, each with our key of section `optim`; "=" where it is the same
-  Settings defaults;     ///< where ours differ
+  Settings defaults;     ///< its defaults that differ from ours
   Settings states = {};  ///< its states that we call otherwise; "" where ours follows from the step alone
 };
 
@@ -202,7 +203,7 @@ const optim::Options& options_of(const Optimizer& optimizer, const std::string& 
   throw std::logic_error("no group has " + parameter);
 }
 
-/// What is stored of one parameter, under the names of our states.
+/// The values that are stored of one parameter, under the names of our states.
 std::map<std::string, Json> states_of(const Json& stored, const Class& known, const std::vector<std::string>& names) {
   std::map<std::string, Json> states;
   for (const auto& [name, value] : stored.items()) {
@@ -251,7 +252,7 @@ void run_optimizer(const Json& one_case, Path path, const Tolerance& tolerance) 
   for (const auto& [name, values] : inputs().initial) parameters.set_values(name, narrowed<T>(values.data));
   const Class known = find_class(one_case.at("class"));
   Optimizer optimizer(optim::find_rule(known.rule), groups_of(one_case, known), parameters);
-  std::set<std::string> with_gradient;  // in any step so far
+  std::set<std::string> with_gradient;  // `with_gradient` in any step so far
   for (std::size_t t = 0; t < inputs().gradients.size(); ++t) {
     set_gradients<T>(parameters, inputs().gradients[t]);
     for (const auto& [name, gradient] : inputs().gradients[t]) with_gradient.insert(name);
@@ -274,19 +275,19 @@ void run_optimizers(const Json& one_case) {
   on_both_paths([&](Path path) {
     // The order of multiply-adds inside a step is free: a few ulp in each of ten steps.
     run_optimizer<float>(one_case, path, {.absolute = 2e-6, .relative = 2e-6});
-    // In double the same few ulp; the absolute part is for values that cancel to nearly nothing.
+    // The tolerance in double: the same few ulp; the absolute part is for values that cancel to nearly nothing.
     run_optimizer<double>(one_case, path, {.absolute = 1e-16, .relative = 1e-12});
   });
 }
 
 /// The gradients of a clipping case: its own `input_grad` of a parameter p, else those of inputs.json that the file
 /// names.
-std::map<std::string, Numbers> gradients_of(const Json& one_case) {
+std::map<std::string, StoredNumbers> gradients_of(const Json& one_case) {
   if (!one_case.contains("input_grad")) {
     static const std::size_t index = load("optimizers/clip_grad.json").at("gradients_index");
     return inputs().gradients.at(index);
   }
-  Numbers gradient{.dtype = one_case.at("dtype"), .shape = {}, .data = {}};
+  StoredNumbers gradient{.dtype = one_case.at("dtype"), .shape = {}, .data = {}};
   for (const Json& value : one_case.at("input_grad")) gradient.data.push_back(number(value));
   gradient.shape = {static_cast<std::int64_t>(gradient.data.size())};
   return {{"p", gradient}};
@@ -310,7 +311,7 @@ optim::Clip read_clip(const Json& one_case) {
 
 template <class T>
 void run_clip(const Json& one_case, Path path, const Tolerance& tolerance) {
-  const std::map<std::string, Numbers> gradients = gradients_of(one_case);
+  const std::map<std::string, StoredNumbers> gradients = gradients_of(one_case);
   std::vector<FlatParametersDouble::Parameter> names;
   for (const auto& [name, gradient] : gradients) names.push_back({name, gradient.shape});
   const auto owner = make_parameters(path, kDType<T>, names);
@@ -324,7 +325,7 @@ void run_clip(const Json& one_case, Path path, const Tolerance& tolerance) {
                       : norm_tensor.defined() ? norm_tensor.item<double>()
                                               : optim::gradient_norm(parameters, clip.norm_type);
   if (has_norm) expect_close({norm}, numbers(one_case.at("total_norm")).data, tolerance, "total_norm");
-  // From zero, one step of size 1 ends at the negative of what the clipped gradient is.
+  // One step of size 1 ends at the negative of what the clipped gradient is from zero.
   Section section = Section::with_defaults("optim", optim::optim_keys());
   section.set("lr", "1", "test");
   const optim::Rule& rule = optim::find_rule("sgd");
@@ -403,7 +404,7 @@ double rosenbrock(std::span<const T> x, std::span<T> gradient) {
 
 struct LbfgsStep {
   double loss = 0;
-  std::vector<double> x;  // after the step
+  std::vector<double> x;  // parameters after the step
   std::int64_t calls = 0;
 };
 
@@ -427,10 +428,10 @@ std::vector<LbfgsStep> lbfgs_steps(const Json& one_case, Path path,
     std::vector<double> losses;
     lbfgs.step_with_closure([&] {
       ++calls;
-      std::vector<T> at(x.begin(), x.end());
-      if (disturb) disturb(at);
+      std::vector<T> point(x.begin(), x.end());
+      if (disturb) disturb(point);
       std::vector<T> gradient(x.size());
-      losses.push_back(function == "q" ? quadratic<T>(at, gradient) : rosenbrock<T>(at, gradient));
+      losses.push_back(function == "q" ? quadratic<T>(point, gradient) : rosenbrock<T>(point, gradient));
       parameters.set_gradient<T>("x", gradient);
       return losses.back();
     });

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "optim/param_groups.hpp"
+#include "optim/groups/param_groups.hpp"
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {
@@ -15,9 +15,9 @@ namespace paramwise_test {
 
 constexpr Tolerance kTolerance{.absolute = 0, .relative = 1e-15};
 
-/// What is refused here though it is accepted there: a setting without effect.
+/// A setting that is refused here though it is accepted there: a setting without effect.
 const std::set<std::string> kRefusedHere = {"unknown_option", "flat_without_wd"};
-/// What is refused there and has no counterpart here: optim.lr always has a value.
+/// A setting that is refused there and has no counterpart here: optim.lr always has a value.
 const std::set<std::string> kAcceptedHere = {"no_lr_with_mult"};
 
 std::string parent_of(const std::string& name) {
@@ -98,7 +98,7 @@ void expect_groups(const optim::ParameterGroups& built, const Json& one_case) {
   for (const Json& group : one_case.at("groups")) {
     require_known_fields(group, {"params", "lr", "weight_decay", "momentum", "lr_mult", "decay_mult"});
     for (const std::string name : group.at("params")) {
-      if (frozen.contains(name)) continue;  // in no group here, whether or not there are options
+      if (frozen.contains(name)) continue;  // it is in no group here, whether or not there are options
       ++expected;
       ASSERT_TRUE(options.contains(name)) << name;
       for (const char* option : {"lr", "weight_decay", "momentum"}) {
@@ -111,7 +111,7 @@ void expect_groups(const optim::ParameterGroups& built, const Json& one_case) {
   EXPECT_EQ(options.size(), expected);
 }
 
-/// What is said of frozen and tied parameters.
+/// The remarks on frozen and tied parameters.
 void expect_remarks(const optim::ParameterGroups& built, const Json& warnings) {
   std::string all;
   for (const std::string& remark : built.remarks) all += remark + "\n";

@@ -38,7 +38,7 @@ data::OrderPtr passes(std::int64_t size, std::uint64_t seed, std::int64_t count,
   return std::make_shared<Given>(lists);
 }
 
-/// What a rank gets of `steps` steps, with one sample per rank and step.
+/// The samples that a rank gets of `steps` steps, with one sample per rank and step.
 List of_rank(const Sampler& sampler, std::int64_t rank, std::int64_t first_step, std::int64_t steps) {
   List list;
   const std::int64_t per_epoch = sampler.steps_per_epoch();
@@ -96,7 +96,7 @@ void expect_stream(const data::OrderPtr& order, const Lists& ranks) {
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const auto steps = static_cast<std::int64_t>(ranks[rank].size());
     EXPECT_EQ(of_rank(sampler, static_cast<std::int64_t>(rank), 0, steps), ranks[rank]) << "rank " << rank;
-    // From the middle: nothing but the position is needed.
+    // The rest from the middle: nothing but the position is needed.
     const List rest(ranks[rank].begin() + steps / 2, ranks[rank].end());
     EXPECT_EQ(of_rank(sampler, static_cast<std::int64_t>(rank), steps / 2, steps - steps / 2), rest);
   }

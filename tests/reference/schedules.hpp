@@ -37,8 +37,8 @@ struct Played {
   Rules rules;
   schedule::RunLength length = {.total_steps = 1'000'000'000};
   std::vector<schedule::Numbers> groups;        ///< options as configured; the groups are called "0", "1", ...
-  std::vector<std::vector<std::string>> shown;  ///< of each group and row: names of options
-  Rules monitors = {};                          ///< what the measured numbers are called
+  std::vector<std::vector<std::string>> shown;  ///< names of the options shown, by group and row
+  Rules monitors = {};                          ///< monitors: what the measured numbers are called
   std::vector<double> measured = {};            ///< measured[i - 1] comes before row i
 };
 

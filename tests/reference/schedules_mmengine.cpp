@@ -14,10 +14,10 @@ constexpr double kNoEnd = 1e9;
 
 /// A scheduler of the reference moves a value for the last time one step before its `end`, and stays there.
 struct Frame {
-  double begin;  // in steps or epochs, as given
+  double begin;  // steps or epochs, as given
   double end;
   double unit = 1;    // steps in what is counted
-  double begin_step;  // in steps
+  double begin_step;  // begin, converted to steps
   double end_step;
   std::string by;
 
@@ -54,7 +54,8 @@ class Translation {
     Rules rules = (this->*rows.at(kind_))();
     for (std::string& rule : rules) {
       if (option_ != "lr") rule += ",of=" + option_;
-      for (const auto& [key, value] : args_.items()) rule += "," + key + "=" + value.dump();  // what has no place here
+      for (const auto& [key, value] : args_.items())
+        rule += "," + key + "=" + value.dump();  // options that have no place here
     }
     return rules;
   }

@@ -49,7 +49,7 @@ void run_nanogpt(const Json& one_case) {
     expect_close(lr, one_case.at(field).get<std::vector<double>>(), tolerance, field);
   };
   check("lr", 1.0 / static_cast<double>(args.warmup_iters + 1));
-  const bool has_older = !one_case.value("lr_older_warmup", Json()).is_null();  // without a warm-up there is none
+  const bool has_older = !one_case.value("lr_older_warmup", Json()).is_null();  // there is none without a warm-up
   if (has_older) check("lr_older_warmup", 0);
 }
 
@@ -87,8 +87,8 @@ class ScheduleFacts : public ::testing::Test {
   }
 };
 
-// What Lockstep takes although the reference does not: its plateau counts in any unit, and its cycle has no lr of its
-// own that would be wrong for another option.
+// The rules that Lockstep takes although the reference does not: its plateau counts in any unit, and its cycle has no
+// lr of its own that would be wrong for another option.
 bool is_taken_here(const Json& error) {
   if (error.at("class") == "OneCycleParamScheduler") return true;
   return error.at("class") == "ReduceOnPlateauLR" && error.at("args").contains("by_epoch");
@@ -207,7 +207,7 @@ TEST_F(ScheduleFacts, TrapsAreNone) {
   const Json& overrun = misc.at("onecycle_overrun");
   const std::vector<double> lr = overrun.at("lr");
   const std::int64_t total = overrun.at("total_steps");
-  // Without the field `args`, they follow from the rates, as long as one of them is the highest of the curve.
+  // They follow from the rates, as long as one of them is the highest of the curve, without the field `args`.
   const auto peak = std::max_element(lr.begin(), lr.begin() + total);
   const double steps_up = static_cast<double>(peak - lr.begin()) + 1;
   const double last = lr.at(static_cast<std::size_t>(total) - 1);

@@ -134,8 +134,8 @@ Rules curve(const std::string& kind, const Json& args) {
   throw std::runtime_error("no test knows the class '" + kind + "'");
 }
 
-/// With `end`: a linear warm-up of `warmup` steps to the full rate, which then falls in a straight line to 0 at `end`.
-/// Without: the schedule of "Attention is all you need", min((i + 1)^-0.5, (i + 1) warmup^-1.5).
+/// The curve with `end`: a linear warm-up of `warmup` steps to the full rate, which then falls in a straight line to 0
+/// at `end`. Without: the schedule of "Attention is all you need", min((i + 1)^-0.5, (i + 1) warmup^-1.5).
 Rules lambda(const Json& args) {
   require_known_fields(args, {"warmup", "end"});
   const double warmup = number(args.at("warmup"));

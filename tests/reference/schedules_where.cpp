@@ -11,7 +11,7 @@ namespace lockstep::testing::reference {
 
 namespace {
 
-/// From one value to another as a curve with factors in [0, 1] of the larger one.
+/// A curve from one value to another as a curve with factors in [0, 1] of the larger one.
 std::string between(const std::string& curve, const std::string& last_factor, double start, double end) {
   const double max = std::max(start, end);
   const double scale = max == 0 ? 1 : max;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace lockstep::testing {
 
@@ -21,6 +22,9 @@ class CountingCollectives : public mpi::Collectives {
     int barriers = 0;
     int buckets = 0;
     int others = 0;
+    std::size_t bytes_reduced = 0;    ///< the arrays of all_reduce
+    std::size_t bytes_scattered = 0;  ///< the arrays of reduce_scatter
+    std::size_t bytes_gathered = 0;   ///< the results of all_gather
 
     int all() const {
       return all_reduces + range_reductions + waits + broadcasts + gathers + barriers + buckets + others;
@@ -46,6 +50,7 @@ class CountingCollectives : public mpi::Collectives {
   }
   mpi::Ticket start_all_reduce(void* values, std::size_t count, DType dtype, mpi::ReduceOp op) override {
     ++counts_.all_reduces;
+    counts_.bytes_reduced += count * size_of(dtype);
     if (on_start_) on_start_();
     return inner_->start_all_reduce(values, count, dtype, op);
   }
@@ -77,19 +82,23 @@ class CountingCollectives : public mpi::Collectives {
   }
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
     ++counts_.gathers;
+    counts_.bytes_gathered += all.size();
     inner_->all_gather(mine, all);
   }
   void reduce_scatter(void* values, std::size_t count, DType dtype, mpi::ReduceOp op, void* slice) override {
     ++counts_.others;
+    counts_.bytes_scattered += count * size_of(dtype);
     inner_->reduce_scatter(values, count, dtype, op, slice);
   }
   mpi::Ticket start_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
     ++counts_.gathers;
+    counts_.bytes_gathered += all.size();
     return inner_->start_all_gather(mine, all);
   }
   mpi::Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, mpi::ReduceOp op,
                                    void* slice) override {
     ++counts_.others;
+    counts_.bytes_scattered += count * size_of(dtype);
     return inner_->start_reduce_scatter(values, count, dtype, op, slice);
   }
   void barrier() override {
@@ -99,17 +108,17 @@ class CountingCollectives : public mpi::Collectives {
   std::unique_ptr<mpi::Collectives> split(int color) override {
     ++counts_.others;
     auto part = std::make_unique<CountingCollectives>(inner_->split(color));
-    last_split_ = part.get();
+    splits_.push_back(part.get());
     return part;
   }
-  /// What the last split gave, while its owner keeps it; null before.
-  CountingCollectives* last_split() const noexcept { return last_split_; }
+  /// The result of split number `i`, while its owner keeps it.
+  CountingCollectives& split_number(std::size_t i) const { return *splits_.at(i); }
 
  private:
   std::unique_ptr<mpi::Collectives> inner_;
   Counts counts_;
   std::function<void()> on_start_;
-  CountingCollectives* last_split_ = nullptr;
+  std::vector<CountingCollectives*> splits_;
 };
 
 }  // namespace lockstep::testing

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "mpi/gpu.hpp"
+#include "mpi/gpu/gpu.hpp"
 
 namespace lockstep::mpi {
 
@@ -15,8 +15,8 @@ class Device {
   virtual std::shared_ptr<const Gpu> gpu() const = 0;
   virtual std::shared_ptr<std::byte> memory(std::size_t bytes) const = 0;
   /// Both follow what was queued on the current stream, and return when they are done.
-  virtual void write(std::byte* to, const void* from, std::size_t bytes) const = 0;
-  virtual void read(void* to, const std::byte* from, std::size_t bytes) const = 0;
+  virtual void write(std::byte* target, const void* from, std::size_t bytes) const = 0;
+  virtual void read(void* target, const std::byte* from, std::size_t bytes) const = 0;
 };
 
 }  // namespace lockstep::mpi

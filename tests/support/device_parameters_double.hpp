@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "optim/scalar_type.hpp"
-#include "optim/tensor_parameters.hpp"
+#include "optim/update/scalar_type.hpp"
+#include "optim/update/tensor_parameters.hpp"
 #include "support/flat_parameters_double.hpp"
 
 namespace lockstep::testing {
@@ -20,9 +20,9 @@ class DeviceParametersDouble : public FlatParametersDouble, public optim::Tensor
     ADD_FAILURE() << "the host does not see gradients";
   }
   at::Tensor flat_parameter(std::size_t, std::size_t segment) override {
-    const optim::Block& block = blocks()[0];
-    const optim::Segment& of = block.segments[segment];
-    return over(block.parameters + static_cast<std::size_t>(of.offset) * size_of(block.dtype), of);
+    const optim::FlatBlock& block = blocks()[0];
+    const optim::Segment& part = block.segments[segment];
+    return over(block.parameters + static_cast<std::size_t>(part.offset) * size_of(block.dtype), part);
   }
   at::Tensor flat_gradient(std::size_t block, std::size_t segment) override {
     return over(const_cast<std::byte*>(gradient(block, segment)), blocks()[0].segments[segment]);

@@ -23,7 +23,7 @@ class FlatParametersDouble : public optim::FlatParameters {
 
   FlatParametersDouble(DType dtype, const std::vector<Parameter>& parameters) : gradients_(parameters.size()) {
     const auto per_line = static_cast<std::int64_t>(sizeof(Line) / size_of(dtype));
-    optim::Block block{.dtype = dtype, .parameters = nullptr, .segments = {}};
+    optim::FlatBlock block{.dtype = dtype, .parameters = nullptr, .segments = {}};
     for (const auto& [name, shape] : parameters) {
       std::int64_t count = 1;
       for (const std::int64_t size : shape) count *= size;
@@ -74,7 +74,7 @@ class FlatParametersDouble : public optim::FlatParameters {
   std::span<const std::byte> bytes() const { return std::as_bytes(std::span(lines_)); }
   std::int64_t count() const { return blocks_[0].count; }
 
-  std::span<const optim::Block> blocks() const override { return blocks_; }
+  std::span<const optim::FlatBlock> blocks() const override { return blocks_; }
   std::shared_ptr<std::byte> allocate_state(std::size_t) override {
     auto lines = std::make_shared<std::vector<Line>>(lines_.size());
     std::byte* const begin = lines->data()->bytes.data();
@@ -108,7 +108,7 @@ class FlatParametersDouble : public optim::FlatParameters {
                            longest_visit, element, visit);
     }
   }
-  std::int64_t longest_visit = optim::kPieceElements;  ///< of what gradients are handed over in
+  std::int64_t longest_visit = optim::kPieceElements;  ///< longest piece in which gradients are handed over
   virtual const std::byte* gradient(std::size_t, std::size_t segment) const {
     return gradients_[segment] ? gradients_[segment]->data() : nullptr;
   }
@@ -123,8 +123,9 @@ class FlatParametersDouble : public optim::FlatParameters {
     for (std::size_t i = 0; i < std::min(values.size(), of_others.size()); ++i) values[i] += of_others[i];
   }
 
-  int writes = 0;                      ///< calls of `write` so far
-  std::vector<double> of_others = {};  ///< what the owners of the other parts add to a sum, element by element
+  int writes = 0;  ///< calls of `write` so far
+  std::vector<double> of_others =
+      {};  ///< `of_others`: what the owners of the other parts add to a sum, element by element
 
  private:
   struct alignas(64) Line {
@@ -145,7 +146,7 @@ class FlatParametersDouble : public optim::FlatParameters {
     std::copy(numbers.begin(), numbers.end(), target.begin());
   }
 
-  std::vector<optim::Block> blocks_;
+  std::vector<optim::FlatBlock> blocks_;
   std::vector<Line> lines_;
   std::vector<std::optional<std::vector<std::byte>>> gradients_;
 };

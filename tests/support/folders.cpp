@@ -49,7 +49,7 @@ std::string read_unpacked(const fs::path& path) {
 
 bool is_packed(const fs::path& path) { return path.extension() == ".gz"; }
 
-/// What changes when the file does.
+/// The facts that change when the file does.
 std::string state_of(const fs::path& file) {
   return file.string() + " " + std::to_string(fs::file_size(file)) + " " +
          std::to_string(fs::last_write_time(file).time_since_epoch().count()) + "\n";

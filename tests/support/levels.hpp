@@ -6,7 +6,7 @@
 #include <iostream>
 #include <string>
 
-#include "core/processor_level.hpp"
+#include "core/numbers/processor_level.hpp"
 
 namespace lockstep::testing {
 

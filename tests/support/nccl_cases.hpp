@@ -24,13 +24,13 @@ inline std::unique_ptr<Collectives> make(const Communicator& world, const Device
 
 /// An array in device memory.
 template <class T>
-class Array {
+class NcclArray {
  public:
-  Array(const Device& device, std::size_t count)
+  NcclArray(const Device& device, std::size_t count)
       : device_(&device), memory_(device.memory(std::max<std::size_t>(1, count) * sizeof(T))), count_(count) {}
-  Array(const Device& device, const std::vector<T>& values) : Array(device, values.size()) { set(values); }
-  /// In a bucket.
-  Array(const Device& device, const BucketMemory& bucket)
+  NcclArray(const Device& device, const std::vector<T>& values) : NcclArray(device, values.size()) { set(values); }
+  /// The place in a bucket.
+  NcclArray(const Device& device, const BucketMemory& bucket)
       : device_(&device),
         memory_(std::shared_ptr<std::byte>(bucket.owner, bucket.bytes.data())),
         count_(bucket.bytes.size() / sizeof(T)) {}
@@ -51,7 +51,7 @@ class Array {
   std::size_t count_;
 };
 
-/// Of rank r: r + 1, r + 2, ... round at 1000.
+/// The values of rank r: r + 1, r + 2, ... round at 1000.
 template <class T>
 std::vector<T> counted(int rank, std::size_t count) {
   std::vector<T> values(count);
@@ -59,7 +59,7 @@ std::vector<T> counted(int rank, std::size_t count) {
   return values;
 }
 
-/// What their sum over `ranks` is.
+/// Their sum over `ranks`.
 template <class T>
 std::vector<T> counted_sum(int ranks, std::size_t count) {
   std::vector<T> sum(count);
@@ -76,21 +76,21 @@ inline void every_operation(const Communicator& world, const Device& device) {
   EXPECT_EQ(collectives->name(), "nccl");
   const BucketMemory bucket = collectives->allocate_bucket(1003 * sizeof(float));
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bucket.bytes.data()) % 64, 0U);
-  const Array<float> in_bucket(device, bucket);
+  const NcclArray<float> in_bucket(device, bucket);
   EXPECT_EQ(in_bucket.get(), std::vector<float>(1003));
-  for (const Array<float>& values : {in_bucket, Array<float>(device, 1003)}) {
+  for (const NcclArray<float>& values : {in_bucket, NcclArray<float>(device, 1003)}) {
     values.set(counted<float>(world.rank(), 1003));
     collectives->all_reduce(values.data(), 1003, DType::float32, ReduceOp::sum);
     EXPECT_EQ(values.get(), counted_sum<float>(ranks, 1003));
   }
   for (int root = 0; root < ranks; ++root) {
-    const Array<float> values(device, counted<float>(world.rank(), 777));
+    const NcclArray<float> values(device, counted<float>(world.rank(), 777));
     collectives->broadcast(values.bytes(), root);
     EXPECT_EQ(values.get(), counted<float>(root, 777)) << "from rank " << root;
   }
   {
-    const Array<float> mine(device, counted<float>(world.rank(), 50));
-    const Array<float> all(device, 50UL * static_cast<std::size_t>(ranks));
+    const NcclArray<float> mine(device, counted<float>(world.rank(), 50));
+    const NcclArray<float> all(device, 50UL * static_cast<std::size_t>(ranks));
     collectives->all_gather(mine.bytes(), all.bytes());
     std::vector<float> expected;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -100,9 +100,9 @@ inline void every_operation(const Communicator& world, const Device& device) {
     EXPECT_EQ(all.get(), expected);
   }
   for (const std::size_t count : {1UL, 17UL, 100UL, 4097UL}) {  // the last ranks may get nothing
-    const Array<float> values(device, counted<float>(world.rank(), count));
+    const NcclArray<float> values(device, counted<float>(world.rank(), count));
     const Slice slice = slice_of(count, world.rank(), ranks, sizeof(float));
-    const Array<float> mine(device, std::vector<float>(slice.count + 1, -7.0F));
+    const NcclArray<float> mine(device, std::vector<float>(slice.count + 1, -7.0F));
     collectives->reduce_scatter(values.data(), count, DType::float32, ReduceOp::sum, mine.data());
     const std::vector<float> sum = counted_sum<float>(ranks, count);
     const auto from = sum.begin() + static_cast<std::ptrdiff_t>(slice.begin);
@@ -119,7 +119,7 @@ void expect_reduced(const Communicator& world, const Device& device, Collectives
   T product = 1;
   for (int rank = 0; rank < ranks; ++rank) product = static_cast<T>(product * static_cast<T>(rank + 1));
   const auto expect = [&](ReduceOp op, T expected) {
-    const Array<T> values(device, std::vector<T>(33, static_cast<T>(world.rank() + 1)));
+    const NcclArray<T> values(device, std::vector<T>(33, static_cast<T>(world.rank() + 1)));
     collectives.all_reduce(values.data(), 33, dtype, op);
     EXPECT_EQ(values.get(), std::vector<T>(33, expected)) << name_of(dtype) << " " << static_cast<int>(op);
   };
@@ -141,14 +141,14 @@ inline void every_type(const Communicator& world, const Device& device) {
   expect_reduced<std::uint8_t>(world, device, *collectives, DType::uint8);
   const auto sum = static_cast<float>(ranks * (ranks + 1) / 2);
   const auto mine = static_cast<float>(world.rank() + 1);
-  const Array<std::uint16_t> halves(device, std::vector<std::uint16_t>(40, float_to_half(mine)));
+  const NcclArray<std::uint16_t> halves(device, std::vector<std::uint16_t>(40, float_to_half(mine)));
   collectives->all_reduce(halves.data(), 40, DType::float16, ReduceOp::sum);
   EXPECT_EQ(halves.get(), std::vector<std::uint16_t>(40, float_to_half(sum)));
-  const Array<std::uint16_t> brains(device, std::vector<std::uint16_t>(40, float_to_bfloat16(mine)));
+  const NcclArray<std::uint16_t> brains(device, std::vector<std::uint16_t>(40, float_to_bfloat16(mine)));
   collectives->all_reduce(brains.data(), 40, DType::bfloat16, ReduceOp::average);
   EXPECT_EQ(brains.get(), std::vector<std::uint16_t>(40, float_to_bfloat16(sum / static_cast<float>(ranks))));
   const auto is_last = static_cast<std::uint8_t>(world.rank() == ranks - 1);
-  const Array<std::uint8_t> flags(device, std::vector<std::uint8_t>(5, is_last));
+  const NcclArray<std::uint8_t> flags(device, std::vector<std::uint8_t>(5, is_last));
   collectives->all_reduce(flags.data(), 5, DType::boolean, ReduceOp::max);
   EXPECT_EQ(flags.get(), std::vector<std::uint8_t>(5, 1));
   flags.set(std::vector<std::uint8_t>(5, is_last));
@@ -160,7 +160,7 @@ inline void every_type(const Communicator& world, const Device& device) {
 inline void sizes(const Communicator& world, const Device& device) {
   const auto collectives = make(world, device);
   const std::vector<std::size_t> counts = {0, 1, 2, 3, 63, 64, 65, 4095, 4096, 4097, 70'001};
-  std::vector<Array<float>> arrays;
+  std::vector<NcclArray<float>> arrays;
   std::vector<Ticket> tickets;
   for (int round = 0; round < 3; ++round) {
     for (const std::size_t count : counts) {
@@ -171,7 +171,7 @@ inline void sizes(const Communicator& world, const Device& device) {
     }
   }
   for (const Ticket ticket : tickets) collectives->wait(ticket);
-  for (const Array<float>& array : arrays) {
+  for (const NcclArray<float>& array : arrays) {
     std::vector<float> expected = counted_sum<float>(world.size(), array.size());
     expected[0] = counted<float>(world.rank(), 1)[0];
     EXPECT_EQ(array.get(), expected) << array.size();
@@ -182,7 +182,7 @@ inline void ranges(const Communicator& world, const Device& device) {
   const auto collectives = make(world, device);
   constexpr std::size_t kCount = 3 * Collectives::kPieceElements;
   const BucketMemory bucket = collectives->allocate_bucket(kCount * sizeof(double));
-  const Array<double> values(device, bucket);
+  const NcclArray<double> values(device, bucket);
   values.set(counted<double>(world.rank(), kCount));
   const Ticket ticket = collectives->start_reduce_ranges(values.data(), kCount, DType::float64, ReduceOp::sum);
   const std::vector<double> sum = counted_sum<double>(world.size(), kCount);
@@ -208,7 +208,7 @@ inline void host_memory(const Communicator& world, const Device& device) {
   const auto collectives = make(world, device);
   const int ranks = world.size();
   for (int round = 0; round < 5; ++round) {
-    const Array<float> on_device(device, counted<float>(world.rank(), 300));
+    const NcclArray<float> on_device(device, counted<float>(world.rank(), 300));
     std::vector<float> on_host = counted<float>(world.rank(), 200);
     const Ticket first = collectives->start_all_reduce(on_device.data(), 300, DType::float32, ReduceOp::sum);
     const Ticket second = collectives->start_all_reduce(on_host.data(), 200, DType::float32, ReduceOp::sum);
@@ -234,7 +234,7 @@ inline void host_memory(const Communicator& world, const Device& device) {
 }
 
 inline void expect_sum_of_ones(Collectives& collectives, const Device& device) {
-  const Array<float> value(device, std::vector<float>{1});
+  const NcclArray<float> value(device, std::vector<float>{1});
   collectives.all_reduce(value.data(), 1, DType::float32, ReduceOp::sum);
   EXPECT_EQ(value.get()[0], static_cast<float>(collectives.world_size()));
 }

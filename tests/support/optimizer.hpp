@@ -9,7 +9,8 @@
 
 namespace lockstep::testing {
 
-using OptimSettings = std::map<std::string, std::string>;  ///< of section `optim`, by key; others as by default
+using OptimSettings =
+    std::map<std::string, std::string>;  ///< settings of section `optim`, by key; the others have their defaults
 
 /// The optimizer of a wrapper's parameters. Collective.
 inline optim::OptimWrapper make_optimizer(optim::FlatParameters& trained, const OptimSettings& settings,
@@ -18,7 +19,7 @@ inline optim::OptimWrapper make_optimizer(optim::FlatParameters& trained, const 
   for (const auto& [key, value] : settings) section.set(key, value, "test");
   const optim::Rule& rule = optim::find_rule(section.text("name"));
   std::vector<optim::ParameterInfo> infos;
-  for (const optim::Block& block : trained.blocks()) {
+  for (const optim::FlatBlock& block : trained.blocks()) {
     for (const optim::Segment& segment : block.segments) {
       infos.push_back({.name = segment.name, .dims = static_cast<std::int64_t>(segment.shape.size())});
     }

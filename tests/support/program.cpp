@@ -43,7 +43,7 @@ bool read_until(int fd, double limit_s, std::string& output) {
 
 }  // namespace
 
-Outcome run_shell(const std::string& command, double limit_s) {
+ProgramResult run_shell(const std::string& command, double limit_s) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
   const pid_t child = fork();
@@ -55,7 +55,7 @@ Outcome run_shell(const std::string& command, double limit_s) {
     _exit(127);
   }
   close(ends[1]);
-  Outcome outcome;
+  ProgramResult outcome;
   const bool is_in_time = read_until(ends[0], limit_s, outcome.output);
   close(ends[0]);
   if (!is_in_time) kill(-child, SIGKILL);
@@ -75,7 +75,7 @@ std::string mpirun_command(int ranks) {
          environment("LOCKSTEP_MPIRUN_FLAGS", "--oversubscribe --bind-to none") + " -np " + std::to_string(ranks);
 }
 
-Outcome run_ranks(int ranks, const std::string& arguments, double limit_s, const std::string& variables) {
+ProgramResult run_ranks(int ranks, const std::string& arguments, double limit_s, const std::string& variables) {
   const TemporaryFolder codes;
   // Every rank's shell notes what its trainer returned; mpirun itself tells of one rank only. Each waits for a moment
   // until all have, for mpirun ends the others when one returns an error: here at once, else two seconds later.
@@ -94,9 +94,9 @@ done
 exit $code
 )sh");
   fs::permissions(script, fs::perms::owner_all);
-  Outcome outcome = run_shell(variables + " OMPI_MCA_odls_base_sigkill_timeout=0 " + mpirun_command(ranks) + " '" +
-                                  script.string() + "' " + arguments,
-                              limit_s);
+  ProgramResult outcome = run_shell(variables + " OMPI_MCA_odls_base_sigkill_timeout=0 " + mpirun_command(ranks) +
+                                        " '" + script.string() + "' " + arguments,
+                                    limit_s);
   for (int rank = 0; rank < ranks; ++rank) {
     std::ifstream file(codes / (std::to_string(rank) + ".code"));
     int code = -1;

@@ -12,19 +12,20 @@
 
 namespace lockstep::testing {
 
-/// What a program printed and returned.
-struct Outcome {
+/// The output that a program printed and returned.
+struct ProgramResult {
   int exit_code = 0;            ///< 128 + signal when a signal ended it
   std::string output;           ///< stdout and stderr, interleaved
-  std::vector<int> rank_codes;  ///< of run_ranks: what each rank's process returned, by rank; -1 where it was killed
+  std::vector<int> rank_codes;  ///< exit codes of the processes of run_ranks, by rank; -1 where one was killed
 };
 
 /// Runs a shell command to its end, or kills its process group after `limit_s` (exit code 124).
-Outcome run_shell(const std::string& command, double limit_s = 120);
+ProgramResult run_shell(const std::string& command, double limit_s = 120);
 
 /// `mpirun -np N build/trainer <arguments>` with the flags of this build.
 /// @param environment  "NAME=value" words put before mpirun
-Outcome run_ranks(int ranks, const std::string& arguments, double limit_s = 120, const std::string& environment = "");
+ProgramResult run_ranks(int ranks, const std::string& arguments, double limit_s = 120,
+                        const std::string& environment = "");
 
 /// The trainer's path, quoted for a shell.
 std::string trainer_program();

@@ -13,7 +13,7 @@ namespace lockstep::testing {
 
 using RecordedOps = std::vector<std::function<void()>>;
 
-/// From now on, operations of this thread are done and appended to `ops`.
+/// Operations of this thread are done and appended to `ops` from now on.
 void begin_recording(RecordedOps* ops);
 void end_recording();
 /// Ends the recording and puts back what its operations have changed in place.

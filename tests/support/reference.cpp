@@ -117,7 +117,7 @@ bool is_left_out(const std::vector<PendingLine>& pending, const std::string& pat
   return is_left_out;
 }
 
-/// What is wrong with a line; empty if nothing is. A variant of the reference may leave out whole topics, and the
+/// The fault in a line; empty if nothing is. A variant of the reference may leave out whole topics, and the
 /// clone's own files come with the tests that read them.
 std::string fault_of(const PendingLine& line, const std::vector<PendingLine>& pending) {
   if (!fs::is_directory(root() / line.topic())) return "";
@@ -288,10 +288,10 @@ double number(const Json& value) {
   throw std::runtime_error("not a number: " + value.dump().substr(0, 60));
 }
 
-Numbers numbers(const Json& tensor) {
+StoredNumbers numbers(const Json& tensor) {
   if (tensor.is_number()) return {.dtype = "float64", .shape = {}, .data = {tensor.get<double>()}};
   require_known_fields(tensor, {"dtype", "shape", "data"});
-  Numbers result{.dtype = tensor.at("dtype"), .shape = tensor.at("shape"), .data = {}};
+  StoredNumbers result{.dtype = tensor.at("dtype"), .shape = tensor.at("shape"), .data = {}};
   for (const Json& value : tensor.at("data")) result.data.push_back(rounded(number(value), result.dtype));
   std::int64_t count = 1;
   for (const std::int64_t size : result.shape) count *= size;

@@ -18,7 +18,7 @@ namespace lockstep::testing::reference {
 
 using Json = nlohmann::json;
 
-/// What a test does with one file of its topic, known by its name inside the topic's folder.
+/// The function that a test does with one file of its topic, known by its name inside the topic's folder.
 struct Handler {
   std::string file;
   /// Fields beside source, how, tolerance and cases.
@@ -49,14 +49,14 @@ void check_coverage(const std::vector<std::string>& handled);
 void require_known_fields(const Json& object, const std::vector<std::string>& known);
 
 /// A stored tensor; `data` are rounded to its type.
-struct Numbers {
+struct StoredNumbers {
   std::string dtype;
   std::vector<std::int64_t> shape;
   std::vector<double> data;
 };
 /// Reads {"dtype", "shape", "data"}; a bare number is a float64 scalar.
 /// @throws std::runtime_error  malformed, or data that do not fill the shape
-Numbers numbers(const Json& tensor);
+StoredNumbers numbers(const Json& tensor);
 /// A number, or "nan", "inf", "-inf".
 double number(const Json& value);
 

@@ -25,9 +25,9 @@ inline std::uint64_t test_seed() {
   return value != nullptr ? std::strtoull(value, nullptr, 10) : 1;
 }
 
-/// Whether a case belongs to the sample, which has one of `of` cases with successive numbers.
-inline bool is_sampled(std::uint64_t number, std::uint64_t of) {
-  return is_long_run() || (number + test_seed()) % of == 0;
+/// Whether a case belongs to the sample, which has one of `period` cases with successive numbers.
+inline bool is_sampled(std::uint64_t number, std::uint64_t period) {
+  return is_long_run() || (number + test_seed()) % period == 0;
 }
 
 /// Called before a test program runs its `cases` cases. With LOCKSTEP_TEST_SAMPLE=1, which the short form of tools/test

@@ -15,9 +15,9 @@
 #include <thread>
 #include <utility>
 
-#include "mpi/call.hpp"
-#include "mpi/gpu.hpp"
-#include "mpi/reduction.hpp"
+#include "mpi/gpu/gpu.hpp"
+#include "mpi/shared/call.hpp"
+#include "mpi/shared/reduction.hpp"
 
 namespace lockstep::mpi::gpu {
 
@@ -34,14 +34,15 @@ struct Link {
   std::vector<int> world_ranks = {};
   int polls_left = 0;
   bool is_aborted = false;
-  std::function<void()> exchange = {};                                // of the operation that is under way
+  std::function<void()> exchange = {};                                // completes the operation that is under way
   std::vector<std::function<void()>> results = {};                    // not yet to be seen
   std::map<Event*, std::vector<std::function<void()>>> waiting = {};  // results that an event shows
 };
 
 struct Graph {
   std::vector<std::function<void()>> work = {};
-  bool is_done = false;  // what recording has done is not yet launched
+  bool is_done = false;  // recorded work was done and is not yet launched
+  bool was_launched = false;
 };
 
 }  // namespace lockstep::mpi::gpu
@@ -102,9 +103,9 @@ std::vector<std::vector<std::byte>> gather(const Link& link, const std::vector<s
   std::vector<std::vector<std::byte>> all(link.world_ranks.size(), std::vector<std::byte>(mine.size()));
   std::vector<MPI_Request> requests;
   for (std::size_t peer = 0; peer < all.size(); ++peer) {
-    const int at = link.world_ranks[peer];
-    MPI_Irecv(all[peer].data(), bytes, MPI_BYTE, at, link.tag, link.comm, &requests.emplace_back());
-    MPI_Isend(mine.data(), bytes, MPI_BYTE, at, link.tag, link.comm, &requests.emplace_back());
+    const int position = link.world_ranks[peer];
+    MPI_Irecv(all[peer].data(), bytes, MPI_BYTE, position, link.tag, link.comm, &requests.emplace_back());
+    MPI_Isend(mine.data(), bytes, MPI_BYTE, position, link.tag, link.comm, &requests.emplace_back());
   }
   MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
   return all;
@@ -139,8 +140,8 @@ std::vector<std::byte> reduced(const std::vector<std::vector<std::byte>>& all, D
   return result;
 }
 
-std::function<void()> show(void* to, std::vector<std::byte> values) {
-  return [to, values = std::move(values)] { std::memcpy(to, values.data(), values.size()); };
+std::function<void()> show(void* destination, std::vector<std::byte> values) {
+  return [destination, values = std::move(values)] { std::memcpy(destination, values.data(), values.size()); };
 }
 
 Fault use_device(int, mpi::gpu::DeviceFacts* facts) {
@@ -270,12 +271,12 @@ Fault broadcast(Link* link, void* memory, std::size_t bytes, int root) {
   });
 }
 
-Fault all_gather(Link* link, const void* mine, void* to, std::size_t bytes) {
+Fault all_gather(Link* link, const void* mine, void* target, std::size_t bytes) {
   return guarded([&] {
     operate(link, "all_gather", bytes_at(mine, bytes), [=](const auto& all) {
       std::vector<std::byte> combined;
       for (const auto& part : all) combined.insert(combined.end(), part.begin(), part.end());
-      return show(to, combined);
+      return show(target, combined);
     });
   });
 }
@@ -343,11 +344,14 @@ Fault follow(Link* link) {
   return guarded([&] { require_idle(*link); });
 }
 
+/// Everything that follows is done later in any case.
+Fault follow_event(Link* link, Event*) { return follow(link); }
+
 Fault use_stream(int) { return nullptr; }
 
-// What happens in a capture may destroy a link, which another thread then closes: no lock is held here.
+// Code that runs in a capture may destroy a link, which another thread then closes: no lock is held here.
 
-Fault begin_capture(int, Graph** graph) {
+Fault begin_capture(int, const Graph*, Graph** graph) {
   if (recording != nullptr) return "a capture inside a capture";
   recording = *graph = new Graph;
   ++state.graphs;
@@ -360,22 +364,20 @@ Fault end_capture(Graph* graph) {
   if (is_refused && state.on_failed_capture) state.on_failed_capture();
   if (state.on_capture) state.on_capture(false);
   recording = nullptr;
-  graph->is_done = !is_refused;
+  graph->is_done = !is_refused && !state.undoes_captures;
   return is_refused ? state.capture_fault.c_str() : nullptr;
 }
 
 Fault launch(Graph* graph) {
   return guarded([&] {
     ++state.launches;
-    if (std::exchange(graph->is_done, false)) {
-      ++state.captures;
-      return;
-    }
+    if (!std::exchange(graph->was_launched, true)) ++state.captures;
+    if (std::exchange(graph->is_done, false)) return;
     for (const auto& work : graph->work) work();
   });
 }
 
-/// What it consists of may hold the last reference to a link, which another thread then closes.
+/// A part that it consists of may hold the last reference to a link, which another thread then closes.
 Fault destroy(Graph* graph) {
   delete graph;
   return guarded([] { --state.graphs; });
@@ -429,6 +431,7 @@ const mpi::gpu::ModuleApi& stand_in_api() {
          .is_over = is_over,
          .drop = drop,
          .follow = follow,
+         .follow_event = follow_event,
          .use_stream = use_stream,
          .begin_capture = begin_capture,
          .end_capture = end_capture,

@@ -33,27 +33,28 @@ struct StandIn {
   std::string capture_fault;  ///< no capture can be ended
   /// Called when a capture begins and ends; what it adds to stand_in_recording is replayed in order.
   std::function<void(bool begins)> on_capture = {};
-  std::function<void()> on_failed_capture = {};  ///< whose work must not have been done
-  bool has_all_memory = false;  ///< all memory counts as the GPU's: tensors on the CPU stand in for a GPU's
+  std::function<void()> on_failed_capture = {};  ///< called for a capture that fails: its work must not have been done
+  bool undoes_captures = false;  ///< whether on_capture undoes the work at the end, so that the first launch does it
+  bool has_all_memory = false;   ///< all memory counts as the GPU's: tensors on the CPU stand in for a GPU's
 
   int links = 0;                   ///< alive
   int graphs = 0;                  ///< alive
   int captures = 0;                ///< graphs that were launched at least once
-  int launches = 0;                ///< of graphs
+  int launches = 0;                ///< launches of graphs
   int allocations = 0;             ///< alive
   std::vector<std::string> calls;  ///< operations, in order
 };
 
 /// Back to the defaults; call it before each test.
 void reset_stand_in();
-/// To be changed while no link lives that could look at it.
+/// Must be changed while no link lives that could look at it.
 StandIn& stand_in();
 /// NCCL's asynchronous error from now on, on every link of this process; empty = none.
 void set_stand_in_fault(const std::string& fault);
 /// Links aborted since the reset.
 int stand_in_aborts();
-/// What the graph consists of that is being recorded; null = none is. Work is done when it is recorded, which stands
-/// for the first launch, and again in each later launch.
+/// The operations of the graph that is being recorded; null = none is. Work is done when it is recorded, which stands
+/// for the first launch unless `undoes_captures`, and again in each later launch.
 std::vector<std::function<void()>>* stand_in_recording();
 const mpi::gpu::ModuleApi& stand_in_api();
 std::shared_ptr<const mpi::Gpu> stand_in_gpu();

@@ -5,14 +5,14 @@
 #include <cstdio>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
 namespace average_test {
 
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 const std::string kSmall =
@@ -36,21 +36,21 @@ class AverageRunTest : public ::testing::Test {
     return series.empty() ? -1 : series.back().second;
   }
 
-  /// What `trainer eval` prints of it.
+  /// The values that `trainer eval` prints of it.
   static double evaluated_loss(const std::string& directory, const std::string& arguments = "") {
-    const Outcome outcome = run_ranks(2, "eval --from=" + directory + " " + arguments);
+    const ProgramResult outcome = run_ranks(2, "eval --from=" + directory + " " + arguments);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     double loss = -1;
     std::sscanf(outcome.output.c_str() + outcome.output.find("val/loss"), "val/loss %lf", &loss);
     return loss;
   }
 
-  static Outcome ckpt(const std::string& arguments) {
+  static ProgramResult ckpt(const std::string& arguments) {
     return testing::run_shell(testing::ckpt_program() + " " + arguments, 60);
   }
 
   testing::TemporaryFolder folder_;
-  mutable Outcome last_;
+  mutable ProgramResult last_;
 };
 
 TEST_F(AverageRunTest, EvaluatesTheAverageAndTrainsOnAsWithoutIt) {
@@ -63,11 +63,11 @@ TEST_F(AverageRunTest, EvaluatesTheAverageAndTrainsOnAsWithoutIt) {
   EXPECT_NEAR(evaluated_loss(averaged), validation_loss(averaged), printed * validation_loss(averaged));
   EXPECT_NEAR(evaluated_loss(averaged, "--eval.weights=trained"), validation_loss(plain),
               printed * validation_loss(plain));
-  const Outcome none = run_ranks(2, "eval --eval.weights=average --from=" + plain);
+  const ProgramResult none = run_ranks(2, "eval --eval.weights=average --from=" + plain);
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_NE(none.output.find("contains no average of the weights"), std::string::npos) << none.output;
 
-  // What begins from such a run begins with the average.
+  // A run that begins from such a run begins with the average.
   const std::string begun = " --train.max_steps=1 --eval.interval=1 --optim.lr=1e-9 --init.from=" + averaged + kEnd;
   EXPECT_NEAR(validation_loss(run("begun", kSmall + begun)), validation_loss(averaged), 1e-5);
   EXPECT_NEAR(validation_loss(run("trained", kSmall + begun + " --init.weights=trained")), validation_loss(plain),
@@ -101,22 +101,22 @@ TEST_F(AverageRunTest, StartsAgainWithAWarning) {
 TEST_F(AverageRunTest, CkptShowsAndComparesTheAverage) {
   const std::string slow = run("slow", kEma + "--train.max_steps=20");
   const std::string fast = run("fast", kEma + "--train.max_steps=20 --ema.decay=0.5");
-  const Outcome shown = ckpt("show " + slow + " /ema");
+  const ProgramResult shown = ckpt("show " + slow + " /ema");
   EXPECT_EQ(shown.exit_code, 0) << shown.output;
   for (const char* words : {"kind", "ema", "decay", "0.8", "updates", "17"}) {
     EXPECT_NE(shown.output.find(words), std::string::npos) << words << " in " << shown.output;
   }
-  const Outcome array = ckpt("show " + slow + " '/ema/params/conv0.weight[0]'");
+  const ProgramResult array = ckpt("show " + slow + " '/ema/params/conv0.weight[0]'");
   EXPECT_EQ(array.exit_code, 0) << array.output;
   EXPECT_NE(array.output.find("float32 [1, 3, 3]"), std::string::npos) << array.output;
-  const Outcome diff = ckpt("diff " + slow + " " + fast);
+  const ProgramResult diff = ckpt("diff " + slow + " " + fast);
   EXPECT_EQ(diff.exit_code, 1) << diff.output;
   EXPECT_NE(diff.output.find("/ema/params/conv0.weight"), std::string::npos) << diff.output;
   EXPECT_EQ(diff.output.find("\nconv0.weight"), std::string::npos) << diff.output;  // the trained one
   EXPECT_NE(ckpt("info " + slow).output.find("ema of 17 updates"), std::string::npos);
 
   const std::string exported = folder_.path("average.safetensors");
-  const Outcome converted = ckpt("convert " + slow + " --only ema --to " + exported);
+  const ProgramResult converted = ckpt("convert " + slow + " --only ema --to " + exported);
   EXPECT_EQ(converted.exit_code, 0) << converted.output;
   const std::string begun = " --train.max_steps=1 --eval.interval=1 --optim.lr=1e-9 --init.from=" + exported;
   EXPECT_NEAR(validation_loss(run("begun", kSmall + begun)), validation_loss(slow), 1e-5);

@@ -6,14 +6,14 @@
 #include <cstdlib>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
 namespace bad_input_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 using testing::write_file;
 
@@ -52,7 +52,7 @@ class BadInputTest : public ::testing::TestWithParam<int> {
   /// The program ends with `code` on every rank, and rank 0 alone says one sentence that holds all `parts`.
   void expect_refusal(const std::string& arguments, int code, const std::vector<std::string>& parts,
                       const std::string& environment = "") {
-    const Outcome outcome = run_ranks(GetParam(), arguments, 60, environment);
+    const ProgramResult outcome = run_ranks(GetParam(), arguments, 60, environment);
     EXPECT_EQ(outcome.exit_code, code) << outcome.output;
     EXPECT_EQ(outcome.rank_codes, std::vector<int>(static_cast<std::size_t>(GetParam()), code)) << outcome.output;
     const std::vector<std::string> errors = testing::error_lines(outcome.output);
@@ -93,8 +93,8 @@ TEST_P(BadInputTest, WhatLbfgsCannotDo) {
 
 struct Misuse {
   std::string arguments;
-  std::vector<std::string> parts;  // of the sentence
-  int ranks = 1;                   // at least
+  std::vector<std::string> parts;  // parts of the expected message
+  int ranks = 1;                   // minimum number of ranks
 };
 
 TEST_P(BadInputTest, StrategiesOptimizersAndSchedules) {
@@ -241,7 +241,7 @@ TEST_P(BadInputTest, BackendThatCannotServe) {
 // Two programs that do not know of each other: srun without an MPI plug-in.
 TEST_P(BadInputTest, TasksThatMpiDoesNotSee) {
   if (GetParam() > 1) GTEST_SKIP() << "mpirun joins them";
-  const Outcome outcome = testing::run_shell(
+  const ProgramResult outcome = testing::run_shell(
       "env -u OMPI_COMM_WORLD_LOCAL_SIZE SLURM_NTASKS=2 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_STEP_ID=0 "
       "SLURM_JOB_ID=1 " +
       testing::trainer_program() + " " + run_dir());
@@ -255,7 +255,7 @@ TEST(FragileDataTest, WhatOneRankCannotReadEndsTheJobAtOnce) {
   const std::string program = std::string(binaries != nullptr ? binaries : ".") + "/tests/system/user_program";
   for (const int workers : {0, 1}) {
     const testing::TemporaryFolder folder;
-    const Outcome outcome = testing::run_shell(
+    const ProgramResult outcome = testing::run_shell(
         testing::mpirun_command(3) + " " + program + " --data.name=fragile --data.workers=" + std::to_string(workers) +
         " --data.path=" + folder.path("failed") + " --model.name=mlp --train.max_epochs=0 --train.max_steps=100000" +
         " --run.dir=" + folder.path("run") + "; code=$?; touch " + folder.path("ended") + "; exit $code");

@@ -10,7 +10,7 @@ namespace lockstep {
 namespace ckpt_damage_test {
 
 using testing::ckpt;
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::state_of;
 
 constexpr int kUsage = 2;
@@ -27,7 +27,7 @@ class CkptDamageTest : public ::testing::Test {
   void expect(const std::string& bytes, int code, const std::string& part) const {
     testing::write_file(folder_ / "x", bytes);
     for (const char* const command : {"verify", "hash", "info"}) {
-      const Outcome outcome = ckpt(command + (" " + (folder_ / "x")));
+      const ProgramResult outcome = ckpt(command + (" " + (folder_ / "x")));
       EXPECT_EQ(outcome.exit_code, code) << command << outcome.output;
       EXPECT_NE(outcome.output.find(part), std::string::npos) << part << "\n" << outcome.output;
     }
@@ -56,12 +56,12 @@ TEST_F(CkptDamageTest, OtherVersions) {
 TEST_F(CkptDamageTest, TheDamagedArrayIsNamed) {
   // 1, 2, ... 6 as float32: the values of conv.weight.
   const std::string six("\0\0\xC0\x40", 4);
-  const std::size_t at = whole_.find(std::string("\0\0\xA0\x40", 4) + six);
-  ASSERT_NE(at, std::string::npos);
-  whole_[at] ^= 1;
+  const std::size_t position = whole_.find(std::string("\0\0\xA0\x40", 4) + six);
+  ASSERT_NE(position, std::string::npos);
+  whole_[position] ^= 1;
   testing::write_file(folder_ / "x", whole_);
   for (const std::string& command : {std::string("verify "), std::string("hash "), "diff " + path_ + " "}) {
-    const Outcome outcome = ckpt(command + (folder_ / "x"));
+    const ProgramResult outcome = ckpt(command + (folder_ / "x"));
     EXPECT_EQ(outcome.exit_code, kCorrupt) << outcome.output;
     EXPECT_NE(outcome.output.find("/model/params/conv.weight"), std::string::npos) << outcome.output;
   }
@@ -74,7 +74,7 @@ TEST_F(CkptDamageTest, VerifyAllFindsTheDamagedOnes) {
   checkpoints::write(folder_ / "ckpt", 20, state_of({.step = 20}));
   whole_[5000] ^= 1;
   testing::write_file(path_, whole_);
-  const Outcome outcome = ckpt("verify --all " + (folder_ / "ckpt"));
+  const ProgramResult outcome = ckpt("verify --all " + (folder_ / "ckpt"));
   EXPECT_EQ(outcome.exit_code, kCorrupt);
   EXPECT_NE(outcome.output.find("BAD  "), std::string::npos) << outcome.output;
   EXPECT_NE(outcome.output.find("ok "), std::string::npos) << outcome.output;
@@ -95,15 +95,16 @@ TEST_F(CkptDamageTest, AnyFlippedByteIsRefused) {
   const int cases = testing::is_long_run() ? 500 : 40;
   for (int i = 0; i < cases; ++i) {
     std::string damaged = whole_;
-    const std::size_t at = random() % damaged.size();
-    damaged[at] = static_cast<char>(damaged[at] ^ static_cast<char>(1 << random() % 8));
+    const std::size_t position = random() % damaged.size();
+    damaged[position] = static_cast<char>(damaged[position] ^ static_cast<char>(1 << random() % 8));
     testing::write_file(folder_ / "x", damaged);
     const int code = ckpt("verify " + (folder_ / "x")).exit_code;
     // A flip in the magic or the version makes another kind of file of it.
-    EXPECT_TRUE(code == kCorrupt || (at < 10 && (code == kUsage || code == kIncompatible))) << at << " " << code;
+    EXPECT_TRUE(code == kCorrupt || (position < 10 && (code == kUsage || code == kIncompatible)))
+        << position << " " << code;
     for (const char* const command : {"ls ", "info ", "stat "}) {
       const int other = ckpt(command + (folder_ / "x")).exit_code;
-      EXPECT_TRUE(other == 0 || other == code) << command << at << " " << other;
+      EXPECT_TRUE(other == 0 || other == code) << command << position << " " << other;
     }
   }
 }

@@ -19,7 +19,7 @@ inline checkpoints::Array floats(std::vector<std::int64_t> shape, std::vector<fl
   return {.dtype = DType::float32, .shape = std::move(shape), .bytes = std::as_bytes(std::span(*kept)), .owner = kept};
 }
 
-/// What may differ between two checkpoints of equal runs, and what may not.
+/// The differences that are allowed between two checkpoints of equal runs, and what may not.
 struct Variant {
   std::int64_t step = 10;
   std::int64_t world_size = 1;
@@ -27,7 +27,7 @@ struct Variant {
   float weight = 1.0F;
   std::int64_t position = 320;
   bool is_reversed = false;     ///< the arrays in the opposite order
-  std::int64_t best_step = -1;  ///< of the best evaluation; -1 = none
+  std::int64_t best_step = -1;  ///< step of the best evaluation; -1 = none
 };
 
 /// A state as engine writes it, small.
@@ -60,9 +60,9 @@ inline checkpoints::Archive state_of(const Variant& variant) {
   return archive;
 }
 
-inline Outcome ckpt(const std::string& arguments) { return run_shell(ckpt_program() + " " + arguments, 60); }
+inline ProgramResult ckpt(const std::string& arguments) { return run_shell(ckpt_program() + " " + arguments, 60); }
 
-/// What `ckpt ... --json` printed, which must be one document.
+/// The document that `ckpt ... --json` printed, which must be one document.
 inline nlohmann::json json_of(const std::string& arguments) {
   return nlohmann::json::parse(ckpt(arguments + " --json").output);
 }

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "ckpt_runs.hpp"
@@ -14,7 +13,7 @@ namespace ckpt_test {
 namespace fs = std::filesystem;
 using testing::ckpt;
 using testing::json_of;
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::state_of;
 using testing::Variant;
 
@@ -29,7 +28,7 @@ class CkptTest : public ::testing::Test {
   }
 
   static void expect_refusal(const std::string& arguments, int code, const std::string& part) {
-    const Outcome outcome = ckpt(arguments);
+    const ProgramResult outcome = ckpt(arguments);
     EXPECT_EQ(outcome.exit_code, code) << arguments << "\n" << outcome.output;
     EXPECT_NE(outcome.output.find(part), std::string::npos) << part << "\n" << outcome.output;
     EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
@@ -41,12 +40,12 @@ class CkptTest : public ::testing::Test {
 };
 
 TEST_F(CkptTest, HelpOfEveryCommand) {
-  const Outcome overview = ckpt("--help");
+  const ProgramResult overview = ckpt("--help");
   EXPECT_EQ(overview.exit_code, 0);
-  for (const char* const command : {"info", "ls", "tree", "show", "stat", "hist", "verify", "diff", "hash", "plot",
-                                    "convert", "average", "cast", "edit", "doctor", "prune", "lineage"}) {
+  for (const char* const command : {"info", "ls", "tree", "show", "stat", "hist", "verify", "diff", "hash", "convert",
+                                    "average", "cast", "edit", "doctor", "prune", "lineage"}) {
     EXPECT_NE(overview.output.find(std::string("  ") + command + " "), std::string::npos) << command;
-    const Outcome help = ckpt(std::string(command) + " --help");
+    const ProgramResult help = ckpt(std::string(command) + " --help");
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_NE(help.output.find("--json"), std::string::npos) << command;
   }
@@ -110,7 +109,7 @@ TEST_F(CkptTest, HashCoversTheStateAndNothingElse) {
   std::set<std::string> others = {base, state_hash(write("d", {.step = 11})), state_hash(write("e", {.weight = 2})),
                                   state_hash(write("f", {.weight = -1})), state_hash(write("g", {.position = 352}))};
   EXPECT_EQ(others.size(), 5U);
-  const Outcome text = ckpt("hash " + (folder_ / "a"));
+  const ProgramResult text = ckpt("hash " + (folder_ / "a"));
   EXPECT_EQ(std::count(text.output.begin(), text.output.end(), '\n'), 5);  // four arrays of the state
   EXPECT_NE(text.output.find("\nstate " + base + "\n"), std::string::npos) << text.output;
 }
@@ -138,7 +137,7 @@ TEST_F(CkptTest, ConvertsAndTheNumbersStay) {
   const std::string path = write("a");
   for (const std::string suffix : {"safetensors", "pt", "npz", "h5"}) {
     const std::string file = folder_ / ("weights." + suffix);
-    const Outcome outcome = ckpt("convert " + path + " --to " + file);
+    const ProgramResult outcome = ckpt("convert " + path + " --to " + file);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_EQ(json_of("ls " + file)["count"], 3) << suffix;
     const auto own = json_of("hash " + path + " --filter '[!/]*'")["arrays"];
@@ -168,7 +167,7 @@ TEST_F(CkptTest, DiffComparesDocumentsByKey) {
                                        R"({"hosts": ["n1", "n2"], "ranks": 2})");
   const std::string b = with_documents("b", "[optim]\neps = 1\nlr = 0.01\nname = adam\n[sched]\nrule = x\nrule = z\n",
                                        R"({"ranks": 2, "hosts": ["n1", "n3"]})");
-  const Outcome outcome = ckpt("diff " + a + " " + b);
+  const ProgramResult outcome = ckpt("diff " + a + " " + b);
   EXPECT_EQ(outcome.exit_code, 1);
   for (const std::string line : {"optim.lr: 0.001 | 0.01\n", "optim.name: (not set) | adam\n", "hosts.1: n2 | n3\n",
                                  "sched.rule: x\\ny | x\\nz\n", "4 differences; "}) {
@@ -187,18 +186,18 @@ TEST_F(CkptTest, AveragesModels) {
   const std::string a = write("a", {.weight = 1.5F});
   const std::string b = write("b", {.step = 20, .weight = 4});
   const std::string before = state_hash(a);
-  const std::string to = folder_ / "mean";
-  const Outcome outcome = ckpt("average " + a + " " + b + " --to " + to);
+  const std::string target = folder_ / "mean";
+  const ProgramResult outcome = ckpt("average " + a + " " + b + " --to " + target);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
-  const std::string mean = to + "/step-000000000020";
+  const std::string mean = target + "/step-000000000020";
   EXPECT_EQ(outcome.output, mean + ": average of 2 checkpoints, verified\n");
   EXPECT_EQ(json_of("show " + mean + " conv.weight[0]")["values"].dump(), "[2.75,2.0,3.0]");
   EXPECT_EQ(json_of("info " + mean)["attributes"]["step"], 20);
   EXPECT_EQ(json_of("diff " + mean + " " + b)["count"], 1);  // nothing else differs from the last one
   EXPECT_EQ(state_hash(a), before);
-  expect_refusal("average " + a + " " + b + " --to " + to, kRefused, "the checkpoint already exists");
+  expect_refusal("average " + a + " " + b + " --to " + target, kRefused, "the checkpoint already exists");
   expect_refusal("average " + a + " " + b, kUsage, "--to DIR is missing");
-  expect_refusal("average " + a + " --to " + to, kUsage, "usage: ckpt average A B...");
+  expect_refusal("average " + a + " --to " + target, kUsage, "usage: ckpt average A B...");
 }
 
 TEST_F(CkptTest, CastsModels) {
@@ -214,33 +213,19 @@ TEST_F(CkptTest, CastsModels) {
 
 TEST_F(CkptTest, EditsAttributes) {
   const std::string a = write("a");
-  const std::string to = folder_ / "x";
-  ASSERT_EQ(ckpt("edit " + a + " --to " + to + " --set run_id=other --set /optim/0@type=sgd").exit_code, 0);
-  const auto info = json_of("info " + to);
+  const std::string target = folder_ / "x";
+  ASSERT_EQ(ckpt("edit " + a + " --to " + target + " --set run_id=other --set /optim/0@type=sgd").exit_code, 0);
+  const auto info = json_of("info " + target);
   EXPECT_EQ(info["attributes"]["run_id"], "other");
   EXPECT_EQ(info["optimizer"], "sgd");
   EXPECT_EQ(json_of("info " + a)["optimizer"], "adamw");
-  ASSERT_EQ(ckpt("edit " + a + " --to " + to + "1 --set /extra@ticket=12").exit_code, 0);
-  EXPECT_EQ(json_of("info " + to + "1")["extra"]["ticket"], "12");
-  expect_refusal("edit " + a + " --to " + to + "2 --set step=3", kUsage, "the step cannot be changed");
-  expect_refusal("edit " + a + " --to " + to + "2 --set epoch=x", kUsage, "does not have the type of the attribute");
-  expect_refusal("edit " + a + " --to " + to + "2 --set /none@x=1", kNotFound, "does not exist");
-  expect_refusal("edit " + a + " --to " + to + "2", kUsage, "edit needs --set");
-}
-
-TEST_F(CkptTest, PlotsAreImages) {
-  const std::string a = write("a");
-  const std::string b = write("a", {.step = 20, .weight = 1.01F});
-  for (const std::string& words :
-       {"hist " + a + " conv.weight", "norms " + a, "updates " + a + " " + b, "curves " + (folder_ / "a")}) {
-    const Outcome outcome = ckpt("plot " + words + " --out " + (folder_ / "x.svg"));
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-    EXPECT_EQ(folder_.read("x.svg").substr(0, 5), "<svg ") << words;
-  }
-  const auto rows = json_of("plot updates " + a + " " + b)["rows"];
-  // rms of the change 0.01 / sqrt 6, of the weight sqrt(91 / 6), over 10 steps
-  EXPECT_NEAR(rows[0]["ratio_per_step"].get<double>(), 0.01 / std::sqrt(91.0) / 10, 1e-9);
-  expect_refusal("plot pie " + a, kUsage, "choose one of: hist, norms, updates, curves");
+  ASSERT_EQ(ckpt("edit " + a + " --to " + target + "1 --set /extra@ticket=12").exit_code, 0);
+  EXPECT_EQ(json_of("info " + target + "1")["extra"]["ticket"], "12");
+  expect_refusal("edit " + a + " --to " + target + "2 --set step=3", kUsage, "the step cannot be changed");
+  expect_refusal("edit " + a + " --to " + target + "2 --set epoch=x", kUsage,
+                 "does not have the type of the attribute");
+  expect_refusal("edit " + a + " --to " + target + "2 --set /none@x=1", kNotFound, "does not exist");
+  expect_refusal("edit " + a + " --to " + target + "2", kUsage, "edit needs --set");
 }
 
 TEST_F(CkptTest, PruneAsksFirst) {

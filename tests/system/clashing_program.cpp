@@ -173,8 +173,8 @@ void add_no_training(engine::Registry& registry, const std::string& part) {
                               }});
   }
   if (part == "no_loss") {
-    registry.losses.push_back({"mine", "", {}, [](const auto&, const auto&) -> models::Loss {
-                                 return [](const auto&, const auto&, bool) { return at::Tensor(); };
+    registry.losses.push_back({"mine", "", {}, [](const auto&, const auto&) {
+                                 return models::Loss{[](const auto&, const auto&, bool) { return at::Tensor(); }};
                                }});
   }
   if (part == "no_weight") add_average(registry, "mine", std::numeric_limits<double>::quiet_NaN());
@@ -193,7 +193,7 @@ void add_no_measure(engine::Registry& registry, const std::string& part) {
   if (part == "no_results") add_meter(registry, meter("mine", 0));
   if (part == "no_curve") {
     registry.curves.push_back(
-        {"mine", "", {}, [](const Section&, lockstep::schedule::Window) { return lockstep::schedule::Shape(); }});
+        {"mine", "", {}, [](const Section&, lockstep::schedule::Window) { return lockstep::schedule::CurveShape(); }});
   }
 }
 

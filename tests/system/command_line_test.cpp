@@ -3,13 +3,14 @@
 
 #include <cstdlib>
 
-#include "core/processor_level.hpp"
+#include "core/numbers/processor_level.hpp"
+#include "core/system/version.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
 namespace command_line_test {
 
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 std::string source_file(const std::string& name) {
@@ -20,24 +21,24 @@ std::string source_file(const std::string& name) {
 // The command line is an interface that scripts rely on. When a key changes on purpose, store the new text:
 //   build/trainer config > tests/system/golden/config.txt
 TEST(CommandLineTest, TheKeysAndDefaultsAreThoseOfTheStoredTable) {
-  const Outcome outcome = testing::run_shell(testing::trainer_program() + " config");
+  const ProgramResult outcome = testing::run_shell(testing::trainer_program() + " config");
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.output, source_file("tests/system/golden/config.txt"));
 }
 
 TEST(CommandLineTest, HelpNamesCommandsSectionsAndExitCodesOnce) {
-  const Outcome outcome = run_ranks(2, "--help");
+  const ProgramResult outcome = run_ranks(2, "--help");
   EXPECT_EQ(outcome.rank_codes, (std::vector<int>{0, 0}));
   for (const char* word : {"train", "eval", "config", "optim", "Exit codes"}) {
     EXPECT_NE(outcome.output.find(word), std::string::npos) << word;
   }
   const std::size_t first = outcome.output.find("eval");
   EXPECT_NE(first, std::string::npos);
-  const Outcome section = run_ranks(1, "--help=optim");
+  const ProgramResult section = run_ranks(1, "--help=optim");
   EXPECT_NE(section.output.find("optim.momentum"), std::string::npos) << section.output;
   EXPECT_EQ(run_ranks(1, "--help=optin").exit_code, 2);
   const std::string versions = run_ranks(1, "--version", 60, "LOCKSTEP_CPU=generic").output;
-  EXPECT_TRUE(versions.starts_with("lockstep 0.1.0\n")) << versions;
+  EXPECT_TRUE(versions.starts_with("lockstep " + version() + "\n")) << versions;
   for (const char* part : {"MPI", "\nlibtorch ", "\nhdf5 ", "\nprocessor_level generic\n",
                            "\nATEN_CPU_CAPABILITY=default\n", "\nONEDNN_MAX_CPU_ISA="}) {
     EXPECT_NE(versions.find(part), std::string::npos) << part << " is missing in: " << versions;
@@ -54,11 +55,11 @@ TEST(CommandLineTest, CkptNamesTheLevelAndRefusesOthers) {
   const auto ckpt = [](const std::string& level, const std::string& arguments) {
     return testing::run_shell("LOCKSTEP_CPU=" + level + " " + testing::ckpt_program() + " " + arguments);
   };
-  const Outcome version = ckpt("generic", "--version");
-  EXPECT_EQ(version.exit_code, 0);
-  EXPECT_EQ(version.output, "ckpt 0.1.0\nprocessor_level generic\n");
+  const ProgramResult printed = ckpt("generic", "--version");
+  EXPECT_EQ(printed.exit_code, 0);
+  EXPECT_EQ(printed.output, "ckpt " + version() + "\nprocessor_level generic\n");
   for (const char* arguments : {"--version", "ls /nowhere"}) {
-    const Outcome refused = ckpt("fast", arguments);
+    const ProgramResult refused = ckpt("fast", arguments);
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
     EXPECT_TRUE(refused.output.starts_with("ckpt: LOCKSTEP_CPU=fast is unknown. Choose one of: generic"))
         << refused.output;
@@ -77,11 +78,11 @@ TEST(CommandLineTest, RanksWithDifferentProcessorLevels) {
   };
   const std::string fact = "rank 0 uses the processor level " + std::string(name_of(machine_level())) +
                            ", but rank 1 uses generic. Set LOCKSTEP_CPU to the lower level on all ranks";
-  const Outcome refused = train("--train.lanes=2");
+  const ProgramResult refused = train("--train.lanes=2");
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
   EXPECT_NE(refused.output.find("train.lanes requires one processor level"), std::string::npos) << refused.output;
   EXPECT_NE(refused.output.find(fact), std::string::npos) << refused.output;
-  const Outcome warned = train("");
+  const ProgramResult warned = train("");
   EXPECT_EQ(warned.exit_code, 0) << warned.output;
   EXPECT_NE(warned.output.find(fact), std::string::npos) << warned.output;
 }
@@ -89,20 +90,20 @@ TEST(CommandLineTest, RanksWithDifferentProcessorLevels) {
 TEST(CommandLineTest, ConfigSaysWhereAValueCameFrom) {
   const testing::TemporaryFolder folder;
   testing::write_file(folder / "a.ini", "[optim]\nlr = 0.25\nmomentum = 0.5\n");
-  const Outcome outcome = run_ranks(1, "config --config=" + folder.path("a.ini") + " --optim.lr=0.5");
+  const ProgramResult outcome = run_ranks(1, "config --config=" + folder.path("a.ini") + " --optim.lr=0.5");
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_NE(outcome.output.find("a.ini:3"), std::string::npos) << outcome.output;
   EXPECT_NE(outcome.output.find("command line"), std::string::npos) << outcome.output;
 }
 
-/// From the first place of `text` to the end of its line; "" if it occurs nowhere.
+/// The text from the first place of `text` to the end of its line; "" if it occurs nowhere.
 std::string line_of(const std::string& table, const std::string& text) {
-  const std::size_t at = table.find(text);
-  return at == std::string::npos ? "" : table.substr(at, table.find('\n', at) - at);
+  const std::size_t position = table.find(text);
+  return position == std::string::npos ? "" : table.substr(position, table.find('\n', position) - position);
 }
 
 TEST(CommandLineTest, ConfigShowsTheLinesOfAPreset) {
-  const Outcome outcome = run_ranks(
+  const ProgramResult outcome = run_ranks(
       1, "config --data.name=synthetic --data.preset=torchvision2 --data.image_size=112 --train.mix=mixup,alpha=0.5");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   for (const char* text : {"random_resized_crop,size=88", "trivial_augment_wide,filter=bilinear",
@@ -111,7 +112,7 @@ TEST(CommandLineTest, ConfigShowsTheLinesOfAPreset) {
   }
   EXPECT_NE(line_of(outcome.output, "loss.label_smoothing").find("0.1"), std::string::npos) << outcome.output;
   EXPECT_NE(line_of(outcome.output, "loss.label_smoothing").find("data.preset = torchvision2"), std::string::npos);
-  // What is set stays.
+  // A setting that is set stays.
   EXPECT_EQ(outcome.output.find("cutmix,alpha=1"), std::string::npos) << outcome.output;
   EXPECT_NE(line_of(outcome.output, "train.mix ").find("mixup,alpha=0.5"), std::string::npos) << outcome.output;
   EXPECT_EQ(run_ranks(1, "config --data.preset=imagenets").exit_code, 2);
@@ -126,9 +127,9 @@ TEST(CommandLineTest, AUsersProgramBringsItsOwnModelAndKey) {
   const testing::TemporaryFolder folder;
   const std::string run =
       testing::mpirun_command(2) + " " + user_program() + " --model.name=scaled --data.train_size=96";
-  const Outcome fine = testing::run_shell(run + " --train.max_epochs=1 --run.dir=" + folder.path("run"));
+  const ProgramResult fine = testing::run_shell(run + " --train.max_epochs=1 --run.dir=" + folder.path("run"));
   EXPECT_EQ(fine.exit_code, 0) << fine.output;
-  const Outcome refused = testing::run_shell(run + " --model.scale=big --run.dir=" + folder.path("other"));
+  const ProgramResult refused = testing::run_shell(run + " --model.scale=big --run.dir=" + folder.path("other"));
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
   EXPECT_NE(refused.output.find("model.scale: 'big' is not a number"), std::string::npos) << refused.output;
   EXPECT_EQ(run_ranks(1, "--model.name=scaled --run.dir=" + folder.path("plain")).exit_code, 2);
@@ -138,15 +139,15 @@ TEST(CommandLineTest, AUsersProgramBringsItsOwnModelAndKey) {
 TEST(CommandLineTest, AnOldNameOfAKeyIsForCheckpointsAlone) {
   const testing::TemporaryFolder folder;
   const std::string program = testing::mpirun_command(1) + " " + user_program();
-  const Outcome older = testing::run_shell("OLDER_PROGRAM=1 " + program +
-                                           " --model.name=scaled --model.factor=0.5 --data.train_size=96"
-                                           " --data.val_size=32 --train.max_epochs=1 --run.dir=" +
-                                           folder.path("run"));
+  const ProgramResult older = testing::run_shell("OLDER_PROGRAM=1 " + program +
+                                                 " --model.name=scaled --model.factor=0.5 --data.train_size=96"
+                                                 " --data.val_size=32 --train.max_epochs=1 --run.dir=" +
+                                                 folder.path("run"));
   EXPECT_EQ(older.exit_code, 0) << older.output;
-  const Outcome evaluated = testing::run_shell(program + " eval --from " + folder.path("run"));
+  const ProgramResult evaluated = testing::run_shell(program + " eval --from " + folder.path("run"));
   EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
   EXPECT_NE(evaluated.output.find("val/count 32"), std::string::npos) << evaluated.output;
-  const Outcome refused = testing::run_shell(program + " config --model.factor=0.5");
+  const ProgramResult refused = testing::run_shell(program + " config --model.factor=0.5");
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
   EXPECT_NE(refused.output.find("key 'model.factor' was renamed to 'model.scale'"), std::string::npos)
       << refused.output;

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
 namespace compiled_test {
 
-using testing::Outcome;
+using testing::ProgramResult;
 
 constexpr const char* kReason = "run.compile: steps are not captured, because ";
 
 std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  for (std::size_t position = text.find(part); position != std::string::npos; position = text.find(part, position + 1))
+    ++count;
   return count;
 }
 
@@ -22,8 +23,8 @@ TEST(CompiledRunTest, TrainsEagerlyOnCpusAndStatesTheReasonOnce) {
   const std::string common =
       "--run.device=cpu --data.train_size=120 --data.val_size=20 --model.name=mlp --train.max_epochs=0 "
       "--train.max_steps=4 --log.interval=1 --run.dir=";
-  const Outcome eager = testing::run_ranks(2, common + folder.path("eager"));
-  const Outcome compiled = testing::run_ranks(2, common + folder.path("compiled") + " --run.compile=true");
+  const ProgramResult eager = testing::run_ranks(2, common + folder.path("eager"));
+  const ProgramResult compiled = testing::run_ranks(2, common + folder.path("compiled") + " --run.compile=true");
   ASSERT_EQ(eager.exit_code, 0) << eager.output;
   ASSERT_EQ(compiled.exit_code, 0) << compiled.output;
   EXPECT_EQ(count_of(eager.output, "run.compile"), 0U) << eager.output;

@@ -15,7 +15,7 @@ namespace convert_test {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 constexpr int kUsage = 2;
@@ -84,18 +84,18 @@ class ConvertTest : public ::testing::Test {
 
   /// Trains for some steps into `run`.
   void train(const std::string& run, const std::string& more, int steps = 2, int ranks = 1) const {
-    const Outcome outcome = run_ranks(
+    const ProgramResult outcome = run_ranks(
         ranks, data() + "--train.max_steps=" + std::to_string(steps) + " --run.dir=" + path(run) + " " + more);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   }
 
-  static Outcome ckpt(const std::string& arguments) {
+  static ProgramResult ckpt(const std::string& arguments) {
     return testing::run_shell(testing::ckpt_program() + " " + arguments, 60);
   }
 
   /// The file of predictions with all probabilities.
   std::string predictions(const std::string& run, int ranks) const {
-    const Outcome outcome =
+    const ProgramResult outcome =
         run_ranks(ranks, "predict --from " + path(run) +
                              " --predict.split=train --predict.probabilities=true --predict.out=" + path("ours.jsonl"));
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -103,13 +103,13 @@ class ConvertTest : public ::testing::Test {
   }
 
   Json convert(const std::string& run, const std::string& more) const {
-    const Outcome outcome = ckpt("convert " + path(run) + " --json " + more);
+    const ProgramResult outcome = ckpt("convert " + path(run) + " --json " + more);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     return Json::parse(outcome.output, nullptr, false);
   }
 
   void expect_refusal(const std::string& arguments, int code, const std::string& part) const {
-    const Outcome outcome = ckpt("convert " + arguments);
+    const ProgramResult outcome = ckpt("convert " + arguments);
     EXPECT_EQ(outcome.exit_code, code) << arguments << "\n" << outcome.output;
     EXPECT_NE(outcome.output.find(part), std::string::npos) << part << "\n" << outcome.output;
     EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
@@ -118,7 +118,7 @@ class ConvertTest : public ::testing::Test {
   /// Runs a script with the libraries; it prints "ok" at its end.
   void expect_python(const std::string& script) const {
     testing::write_file(folder_ / "script.py", script);
-    const Outcome outcome = testing::run_shell("cd " + folder_.path(".") + " && " + python() + " script.py", 300);
+    const ProgramResult outcome = testing::run_shell("cd " + folder_.path(".") + " && " + python() + " script.py", 300);
     EXPECT_NE(outcome.output.find("ok\n"), std::string::npos) << outcome.output;
   }
 
@@ -142,7 +142,7 @@ TEST_P(ConvertFamilyTest, ReadsBackWithTheSameBits) {
     const std::string second = path("second." + library + (is_timm ? "" : ".safetensors"));
     convert("run", "--as " + library + " --to " + first);
     const std::string weights = is_timm ? "/model.safetensors" : "";
-    // On two ranks, both of which read the file.
+    // A run on two ranks, both of which read the file.
     train("again." + library,
           GetParam().model + " --init.from=" + first + weights +
               " --finetune.train=head --optim.lr=0 --optim.weight_decay=0 --run.seed=5",
@@ -162,8 +162,8 @@ TEST_P(ConvertFamilyTest, TheLibrariesComputeTheSame) {
   train("run", GetParam().model + " --optim.name=sgd --optim.lr=0.001");
   ASSERT_NE(predictions("run", 1), "");
   for (const std::string& library : GetParam().libraries) {
-    const std::string to = library == "timm" ? "timm" : "weights.pth";
-    const Json done = convert("run", "--as " + library + " --to " + path(to));
+    const std::string target = library == "timm" ? "timm" : "weights.pth";
+    const Json done = convert("run", "--as " + library + " --to " + path(target));
     const std::string call = done.at("call");
     const std::string create = library == "timm" ? "model = " + call : "model = " + call + R"(
 state = torch.load("weights.pth", weights_only=True)

@@ -19,7 +19,7 @@ namespace lockstep {
 namespace crash_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 
 constexpr int kRanks = 2;
 constexpr int kSteps = 48;
@@ -49,7 +49,7 @@ std::string arguments_of(const std::string& folder, const Kind& kind) {
 }
 
 /// Starts a run and kills one of its ranks, or all, after `seconds`.
-Outcome run_and_kill(const std::string& folder, const Kind& kind, double seconds, bool kills_all) {
+ProgramResult run_and_kill(const std::string& folder, const Kind& kind, double seconds, bool kills_all) {
   const std::string script = testing::mpirun_command(kRanks) + " " + testing::trainer_program() + " " +
                              arguments_of(folder, kind) + " & job=$!; sleep " + std::to_string(seconds) +
                              "; for p in $(pgrep -x trainer); do if grep -qa -e '--run.dir=" + folder +
@@ -99,7 +99,7 @@ TEST(CrashTest, AKilledRunContinuesBitForBit) {
   ::setenv("OMPI_MCA_btl_vader_backing_directory", segments.path().c_str(), 1);
   const std::string straight = folder.path("straight");
   const auto began = std::chrono::steady_clock::now();
-  const Outcome undisturbed = testing::run_ranks(kRanks, arguments_of(straight, kKinds[0]));
+  const ProgramResult undisturbed = testing::run_ranks(kRanks, arguments_of(straight, kKinds[0]));
   ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.output;
   const double duration = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   const checkpoints::Archive expected = checkpoints::read(checkpoints::checkpoint_of(straight + "/ckpt", kSteps));
@@ -116,9 +116,9 @@ TEST(CrashTest, AKilledRunContinuesBitForBit) {
     const std::string run = folder.path("run" + std::to_string(i));
     const std::string what =
         kind.name + (kills_all ? ", all ranks" : ", one rank") + " after " + std::to_string(seconds);
-    const Outcome killed = run_and_kill(run, kind, seconds, kills_all);
+    const ProgramResult killed = run_and_kill(run, kind, seconds, kills_all);
     killed_early += killed.exit_code == 0 ? 0 : 1;
-    const Outcome resumed = testing::run_ranks(kRanks, arguments_of(run, kind));
+    const ProgramResult resumed = testing::run_ranks(kRanks, arguments_of(run, kind));
     ASSERT_EQ(resumed.exit_code, 0) << what << "\n" << killed.output << "\n" << resumed.output;
     EXPECT_EQ(resumed.output.find("renamed to"), std::string::npos) << what << "\n" << resumed.output;
     const checkpoints::Archive reached = checkpoints::read(checkpoints::checkpoint_of(run + "/ckpt", kSteps));

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 
@@ -18,7 +18,7 @@ namespace lockstep {
 namespace damaged_images_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 double last(const std::string& run, const std::string& key) {
@@ -35,7 +35,8 @@ std::string ppm(int value, int side = 8) {
 
 std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  for (std::size_t position = text.find(part); position != std::string::npos; position = text.find(part, position + 1))
+    ++count;
   return count;
 }
 
@@ -67,7 +68,7 @@ class DamagedImagesTest : public ::testing::Test {
     return "--data.name=list --data.path=" + folder_.path("train.txt") + " ";
   }
 
-  Outcome train(int ranks, const std::string& more, const std::string& run = "run") const {
+  ProgramResult train(int ranks, const std::string& more, const std::string& run = "run") const {
     return run_ranks(ranks,
                      "--data.name=folder --data.cache=off --data.path=" + folder_.path("images") +
                          " --data.val_fraction=0.25 --model.channels=4 --model.hidden=8 --train.global_batch_size=12 "
@@ -78,8 +79,8 @@ class DamagedImagesTest : public ::testing::Test {
 
   /// Starts a run without end and calls `change` after its first steps. Where `is_done` is given, waits for it and
   /// requests the end of the run, which otherwise must end by itself.
-  Outcome change_during_the_run(const std::string& more, const std::function<void()>& change,
-                                const std::function<bool()>& is_done = nullptr) const {
+  ProgramResult change_during_the_run(const std::string& more, const std::function<void()>& change,
+                                      const std::function<bool()>& is_done = nullptr) const {
     auto job = std::async(std::launch::async, [&] {
       return train(2, "--data.val_fraction=0 --eval.when=never --train.max_epochs=1000000 --data.workers=1 " + more);
     });
@@ -99,10 +100,10 @@ class DamagedImagesTest : public ::testing::Test {
 TEST_F(DamagedImagesTest, ADamagedImageEndsTheRun) {
   folder_.write("images/a/4.ppm", "P6 8 8 255\ncut");
   folder_.write("images/b/5.ppm", "P6 8 8 255\ncut");
-  const Outcome outcome = train(2, "--data.check=full --train.max_epochs=1");
+  const ProgramResult outcome = train(2, "--data.check=full --train.max_epochs=1");
   EXPECT_EQ(outcome.rank_codes, (std::vector<int>{3, 3})) << outcome.output;
   EXPECT_NE(outcome.output.find("images/"), std::string::npos);
-  const Outcome unchecked = train(2, "--data.check=off --train.max_epochs=4");
+  const ProgramResult unchecked = train(2, "--data.check=off --train.max_epochs=4");
   EXPECT_EQ(unchecked.exit_code, 3) << unchecked.output;
   EXPECT_NE(unchecked.output.find(".ppm: "), std::string::npos) << unchecked.output;
 }
@@ -110,7 +111,7 @@ TEST_F(DamagedImagesTest, ADamagedImageEndsTheRun) {
 TEST_F(DamagedImagesTest, ADamagedImageIsReplacedAndListed) {
   folder_.write("images/a/4.ppm", "P6 8 8 255\ncut");
   folder_.write("images/b/5.ppm", "P6 8 8 255\ncut");
-  const Outcome outcome = train(2, "--data.on_error=replace --train.max_epochs=4");
+  const ProgramResult outcome = train(2, "--data.on_error=replace --train.max_epochs=4");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   const std::string bad = folder_.read("run/bad_samples.txt");
   EXPECT_NE(bad.find("a/4.ppm\n"), std::string::npos) << bad;
@@ -122,12 +123,12 @@ TEST_F(DamagedImagesTest, ADamagedImageIsReplacedAndListed) {
   EXPECT_NE(page.find("a/4.ppm"), std::string::npos);
   EXPECT_NE(page.find("b/5.ppm"), std::string::npos);
   fs::rename(folder_ / "run", folder_ / "earlier");
-  const Outcome excluded =
+  const ProgramResult excluded =
       train(1, "--data.check=full --train.max_epochs=1 --data.exclude=" + folder_.path("earlier/bad_samples.txt"));
   EXPECT_EQ(excluded.exit_code, 0) << excluded.output;
   EXPECT_EQ(folder_.read("run/report.html").find("a/4.ppm"), std::string::npos);
   fs::remove_all(folder_ / "run");
-  const Outcome limited = train(2, "--data.on_error=replace --data.max_errors=1 --train.max_epochs=4");
+  const ProgramResult limited = train(2, "--data.on_error=replace --data.max_errors=1 --train.max_epochs=4");
   EXPECT_EQ(limited.exit_code, 3) << limited.output;
   EXPECT_NE(limited.output.find("data.max_errors = 1"), std::string::npos) << limited.output;
 }
@@ -143,7 +144,7 @@ TEST_F(DamagedImagesTest, TheSameDamageGivesTheSameBits) {
                           "--train.max_epochs=0 --ckpt.keep_best=0 --data.transform=random_crop,size=8,padding=1 ";
   const std::string all = few + "--train.max_steps=10 ";  // four steps per epoch
   const std::string end = "/ckpt/step-000000000010";
-  const Outcome one = train(1, all + "--data.workers=0", "one");
+  const ProgramResult one = train(1, all + "--data.workers=0", "one");
   ASSERT_EQ(one.exit_code, 0) << one.output;
   const auto losses = report::read_series(folder_.path("one/metrics.jsonl"), "loss");
   ASSERT_EQ(losses.size(), 10U);
@@ -151,12 +152,12 @@ TEST_F(DamagedImagesTest, TheSameDamageGivesTheSameBits) {
   EXPECT_EQ(last(folder_.path("one"), "data_errors"), 4);
   for (const int ranks : {2, 3}) {
     const std::string run = "ranks" + std::to_string(ranks);
-    const Outcome outcome = train(ranks, all + "--data.workers=" + std::to_string(ranks - 2), run);
+    const ProgramResult outcome = train(ranks, all + "--data.workers=" + std::to_string(ranks - 2), run);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_EQ(count_of(folder_.read(run + "/bad_samples.txt"), "\n"), 4U) << outcome.output;
   }
   ASSERT_EQ(train(2, few + "--train.max_steps=5", "parts").exit_code, 0);
-  const Outcome resumed = train(3, all + "--resume=must", "parts");
+  const ProgramResult resumed = train(3, all + "--resume=must", "parts");
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_EQ(count_of(folder_.read("parts/bad_samples.txt"), "\n"), 4U) << folder_.read("parts/bad_samples.txt");
   for (const char* const run : {"ranks2", "ranks3", "parts"}) {
@@ -175,13 +176,13 @@ TEST_F(DamagedImagesTest, AFailedRunLeavesNoNames) {
   const std::string replace = "--data.on_error=replace --data.val_fraction=0 --eval.when=never --train.max_epochs=2 ";
   ASSERT_EQ(train(1, replace + "--data.max_errors=1").exit_code, 3);
   folder_.write(name_of(4), ppm(12));
-  const Outcome outcome = train(1, replace);
+  const ProgramResult outcome = train(1, replace);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_EQ(folder_.read("run/bad_samples.txt"), "b/5.ppm\n");
 }
 
 TEST_F(DamagedImagesTest, ImagesThatChangeDuringTheRunAreReplaced) {
-  const Outcome outcome = change_during_the_run(
+  const ProgramResult outcome = change_during_the_run(
       "--data.on_error=replace",
       [&] {
         folder_.write(name_of(4), "P6 8 8 255\ncut");
@@ -216,7 +217,7 @@ TEST_F(DamagedImagesTest, AnImageThatChangesDuringTheRunEndsIt) {
     if (!testing::is_long_run() && i != drawn) continue;
     fs::remove_all(folder_ / "run");
     const auto is_over = [&] { return fs::exists(folder_ / "run/failure.json"); };
-    const Outcome outcome = change_during_the_run(
+    const ProgramResult outcome = change_during_the_run(
         "", [&] { changes[i].apply(name_of(5)); }, is_over);
     EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
     for (const int code : outcome.rank_codes) EXPECT_TRUE(code == 3 || code == -1) << outcome.output;

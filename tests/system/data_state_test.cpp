@@ -14,7 +14,7 @@ namespace data_state_test {
 
 namespace fs = std::filesystem;
 using checkpoints::Archive;
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 /// Photographs of 8 x 8 pixels in two classes, and a run with measured statistics.
@@ -49,7 +49,7 @@ class DataStateTest : public ::testing::Test {
 
   std::string run(const std::string& name) const { return folder_.path(name); }
   /// @param name  of the run's folder
-  Outcome train(int ranks, const std::string& name, int steps, const std::string& more = "") const {
+  ProgramResult train(int ranks, const std::string& name, int steps, const std::string& more = "") const {
     const std::string transform =
         more.find("data.transform") == std::string::npos ? "--data.transform=normalise,mean=auto " : "";
     const std::string model = more.find("model.name") == std::string::npos ? "--model.name=mlp --model.hidden=16 " : "";
@@ -84,7 +84,7 @@ void expect_equal_arrays(const Archive& a, const Archive& b, const std::string& 
   EXPECT_GT(count, 0);
 }
 
-void expect_says(const Outcome& outcome, const std::string& words) {
+void expect_says(const ProgramResult& outcome, const std::string& words) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_NE(outcome.output.find(words), std::string::npos) << outcome.output;
 }
@@ -101,15 +101,15 @@ TEST_F(DataStateTest, EvaluationsAndPredictionsUseTheStatisticsOfTheCheckpoint) 
   for (int c = 0; c < 3; ++c) EXPECT_NEAR(mean[c], (40 + 3 * 11.5 + 10 * c + 10) / 255, 1e-12);
 
   const auto evaluate = [&](int ranks, const std::string& more) {
-    const Outcome outcome = testing::run_shell(testing::mpirun_command(ranks) + " " + testing::trainer_program() +
-                                               " eval --from " + run("run") + " --json " + more + " 2>/dev/null");
+    const ProgramResult outcome = testing::run_shell(testing::mpirun_command(ranks) + " " + testing::trainer_program() +
+                                                     " eval --from " + run("run") + " --json " + more + " 2>/dev/null");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     return outcome.output;
   };
   const auto predict = [&](int ranks, const std::string& more) {
     const std::string out = folder_.path("predictions.jsonl");
     fs::remove(out);
-    const Outcome outcome = run_ranks(
+    const ProgramResult outcome = run_ranks(
         ranks, "predict --from " + run("run") + " --predict.probabilities=true --predict.out=" + out + " " + more);
     expect_says(outcome, "(from the checkpoint)");
     return testing::read_file(out);
@@ -147,20 +147,20 @@ TEST_F(DataStateTest, AResumedRunUsesTheStatisticsOfTheCheckpoint) {
 
 TEST_F(DataStateTest, OtherTransformsOfAResumedRunAreStated) {
   expect_says(train(2, "run", 4), "(measured)");
-  const Outcome resumed =
+  const ProgramResult resumed =
       train(2, "run", 8, "--resume=must --data.transform=horizontal_flip,p=0.5 --data.transform=normalise,mean=auto");
   expect_says(resumed,
               "reproducibility: statistical, because data.transform is 'horizontal_flip,p=0.5; normalise,mean=auto' "
               "and was 'normalise,mean=auto'");
-  const Outcome decode = train(1, "run", 12,
-                               "--resume=must --data.decode=fast --data.transform=horizontal_flip,p=0.5 "
-                               "--data.transform=normalise,mean=auto");
+  const ProgramResult decode = train(1, "run", 12,
+                                     "--resume=must --data.decode=fast --data.transform=horizontal_flip,p=0.5 "
+                                     "--data.transform=normalise,mean=auto");
   expect_says(decode,
               "statistical, because data.transform is 'horizontal_flip,p=0.5; normalise,mean=auto; data.decode=fast' "
               "and was 'horizontal_flip,p=0.5; normalise,mean=auto'");
 }
 
-// What `ckpt convert` writes for timm has the numbers that the run measured.
+// The folder that `ckpt convert` writes for timm has the numbers that the run measured.
 TEST_F(DataStateTest, FoldersOfTimmHaveTheStatistics) {
   expect_says(train(1, "resnet", 4,
                     "--model.name=resnet18 --model.stem=imagenet --data.transform=resize,size=32 "
@@ -168,7 +168,7 @@ TEST_F(DataStateTest, FoldersOfTimmHaveTheStatistics) {
                     "--data.val_transform=normalise,mean=auto"),
               "(measured)");
   const std::string folder = folder_.path("timm");
-  const Outcome converted =
+  const ProgramResult converted =
       testing::run_shell(testing::ckpt_program() + " convert " + run("resnet") + " --as timm --to " + folder);
   EXPECT_EQ(converted.exit_code, 0) << converted.output;
   const auto json = nlohmann::json::parse(testing::read_file(folder + "/config.json"));

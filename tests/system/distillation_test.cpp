@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 
@@ -14,7 +14,7 @@ namespace lockstep {
 namespace distillation_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 class DistillationTest : public ::testing::Test {
@@ -27,11 +27,11 @@ class DistillationTest : public ::testing::Test {
   }
 
   void train(int ranks, const std::string& arguments) {
-    const Outcome outcome = run_ranks(ranks, arguments, 120);
+    const ProgramResult outcome = run_ranks(ranks, arguments, 120);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   }
 
-  /// Of digits that the students do not have.
+  /// A teacher of digits that the students do not have.
   void train_teacher(const std::string& steps) {
     train(2, run_dir("teacher") +
                  "--data.train_size=6000 --model.channels=8,16 --model.hidden=32 --train.max_epochs=0 --run.seed=2 "
@@ -64,9 +64,9 @@ TEST_F(DistillationTest, AStudentWithATeacherLearnsMore) {
 
   // Neither evaluations nor predictions need the teacher.
   fs::remove_all(folder_.path("teacher"));
-  const Outcome evaluated = run_ranks(2, "eval --from=" + folder_.path("taught"));
+  const ProgramResult evaluated = run_ranks(2, "eval --from=" + folder_.path("taught"));
   EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
-  const Outcome predicted =
+  const ProgramResult predicted =
       run_ranks(1, "predict --from=" + folder_.path("taught") + " --predict.out=" + folder_.path("all.csv"));
   EXPECT_EQ(predicted.exit_code, 0) << predicted.output;
 }
@@ -86,13 +86,13 @@ TEST_F(DistillationTest, BitsDoNotDependOnRanksResumeAndFormOfTheTeacher) {
   const std::string resolved = "--config=" + folder_.path("parts/config.resolved.ini") + " --train.max_steps=9 ";
   train(1, resolved + "--resume=must");
   EXPECT_EQ(differences("parts", "one", "09"), "");
-  const Outcome other = run_ranks(2, resolved + teacher() + "--resume=4 --resume.fork=true");
+  const ProgramResult other = run_ranks(2, resolved + teacher() + "--resume=4 --resume.fork=true");
   EXPECT_EQ(other.rank_codes, (std::vector<int>{4, 4})) << other.output;
   EXPECT_NE(other.output.find("the run had a teacher with other weights"), std::string::npos) << other.output;
 
   const std::string weights = folder_.path("teacher.safetensors");
-  const Outcome converted = testing::run_shell(testing::ckpt_program() + " convert " +
-                                               folder_.path("teacher/ckpt/step-000000000004") + " --to " + weights);
+  const ProgramResult converted = testing::run_shell(
+      testing::ckpt_program() + " convert " + folder_.path("teacher/ckpt/step-000000000004") + " --to " + weights);
   ASSERT_EQ(converted.exit_code, 0) << converted.output;
   train(2, run_dir("file") + kShort + "--train.max_steps=9 --loss.name=distill --distill.from=" + weights +
                " --distill.model=cnn,channels=8/16,hidden=32");
@@ -104,7 +104,7 @@ TEST_F(DistillationTest, TeachersThatCannotBeUsedAreRefusedOnEveryRank) {
   folder_.write("damaged.pt", "no weights");
   fs::create_directories(folder_ / "empty");
   const auto expect_refusal = [&](const std::string& arguments, int code, const std::vector<std::string>& words) {
-    const Outcome outcome = run_ranks(2, run_dir("refused") + kShort + arguments + " --train.max_steps=1");
+    const ProgramResult outcome = run_ranks(2, run_dir("refused") + kShort + arguments + " --train.max_steps=1");
     EXPECT_EQ(outcome.rank_codes, (std::vector<int>{code, code})) << arguments << outcome.output;
     const std::size_t error = outcome.output.find(" error ");
     ASSERT_NE(error, std::string::npos) << outcome.output;
@@ -131,10 +131,10 @@ TEST_F(DistillationTest, TeachersThatCannotBeUsedAreRefusedOnEveryRank) {
   const std::string images =
       "--data.name=folder --data.cache=off --data.val_fraction=0.25 --data.path=" + folder_.path("images") + " " +
       teacher();
-  const Outcome outcome = run_ranks(2, run_dir("classes") +
-                                           "--model.name=mlp --train.global_batch_size=12 --train.max_steps=1 "
-                                           "--train.max_epochs=0 " +
-                                           images);
+  const ProgramResult outcome = run_ranks(2, run_dir("classes") +
+                                                 "--model.name=mlp --train.global_batch_size=12 --train.max_steps=1 "
+                                                 "--train.max_epochs=0 " +
+                                                 images);
   EXPECT_EQ(outcome.rank_codes, (std::vector<int>{2, 2})) << outcome.output;
   EXPECT_NE(outcome.output.find("the teacher has 10 classes, but the data have 2"), std::string::npos)
       << outcome.output;

@@ -22,7 +22,7 @@ namespace lockstep {
 namespace docs_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -35,7 +35,7 @@ const std::string& source() {
 }
 
 struct Block {
-  int line = 0;  ///< of its first line, from 1
+  int line = 0;  ///< number of its first line, from 1
   std::string language;
   std::set<std::string> marks;
   std::string text;
@@ -135,7 +135,7 @@ class DocsTest : public ::testing::TestWithParam<std::string> {
                                 " && export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 "
                                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 && set -e\n" +
                                 block.text;
-    const Outcome outcome = testing::run_shell(command, 900);
+    const ProgramResult outcome = testing::run_shell(command, 900);
     const std::optional<std::string> code = block.value("exit");
     EXPECT_EQ(outcome.exit_code, code ? std::stoi(*code) : 0) << place(block) << "\n" << block.text << outcome.output;
     if (!code || next == nullptr || next->language != "text") return;
@@ -156,10 +156,10 @@ class DocsTest : public ::testing::TestWithParam<std::string> {
                             name + " " + name + ".cpp)\ntarget_link_libraries(" + name +
                             " PRIVATE lockstep::lockstep)\n");
     const std::string built = project + "/build";
-    const Outcome outcome = testing::run_shell("cmake -S " + project + " -B " + built +
-                                                   " -DLockstep_DIR=" + folder_.path("build") + " && cmake --build " +
-                                                   built + " && ln -s " + built + "/" + name + " " + folder_.path(name),
-                                               900);
+    const ProgramResult outcome = testing::run_shell(
+        "cmake -S " + project + " -B " + built + " -DLockstep_DIR=" + folder_.path("build") + " && cmake --build " +
+            built + " && ln -s " + built + "/" + name + " " + folder_.path(name),
+        900);
     ASSERT_EQ(outcome.exit_code, 0) << place(block) << "\n" << outcome.output;
   }
 
@@ -206,8 +206,9 @@ TEST_P(DocsTest, TextsAreNotCommands) {
 TEST_P(DocsTest, LinksLeadSomewhere) {
   const std::string page = prose_of(testing::read_file(source() + "/" + GetParam()));
   const fs::path folder = fs::path(source() + "/" + GetParam()).parent_path();
-  for (std::size_t at = page.find("]("); at != std::string::npos; at = page.find("](", at + 1)) {
-    const std::string target = page.substr(at + 2, page.find(')', at) - at - 2);
+  for (std::size_t position = page.find("]("); position != std::string::npos;
+       position = page.find("](", position + 1)) {
+    const std::string target = page.substr(position + 2, page.find(')', position) - position - 2);
     if (target.starts_with("http") || target.starts_with("#")) continue;
     const std::string file = target.substr(0, target.find('#'));
     EXPECT_TRUE(fs::exists(folder / file)) << GetParam() << ": " << target;
@@ -232,9 +233,9 @@ TEST(DocsProgramsTest, ReadmeShowsTheProgramOfTheDocs) {
   EXPECT_NE(program_of("README.md"), "");
 }
 
-// docs/configuration.md and the man pages are what tools/docs makes of --help.
+// docs/configuration.md is what tools/docs makes of --help.
 TEST(DocsProgramsTest, GeneratedPagesAreUpToDate) {
-  const Outcome outcome = testing::run_shell(source() + "/tools/docs --check " + variable("LOCKSTEP_BINARY_DIR"));
+  const ProgramResult outcome = testing::run_shell(source() + "/tools/docs --check " + variable("LOCKSTEP_BINARY_DIR"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 

@@ -8,14 +8,14 @@
 #include <filesystem>
 #include <fstream>
 
-#include "report/artifacts.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/artifacts.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
 namespace evaluation_test {
 
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 double last(const std::string& run, const std::string& key) {
@@ -28,8 +28,8 @@ TEST(EvaluationTest, UnfittingMetricsAreRefusedBeforeTheFirstStep) {
   const testing::TemporaryFolder folder;
   for (const std::string meter : {"probability", "regression", "regression_order", "multilabel"}) {
     for (const std::string key : {"eval.metrics", "train.metrics"}) {
-      const Outcome outcome = run_ranks(2, "--model.name=mlp --train.max_steps=2 --log.interval=1 --" + key + "=" +
-                                               meter + " --run.dir=" + folder.path("run"));
+      const ProgramResult outcome = run_ranks(2, "--model.name=mlp --train.max_steps=2 --log.interval=1 --" + key +
+                                                     "=" + meter + " --run.dir=" + folder.path("run"));
       EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
       EXPECT_NE(outcome.output.find(key), std::string::npos) << outcome.output;
       EXPECT_NE(outcome.output.find(meter + " does not fit the task, which is classification"), std::string::npos)
@@ -47,7 +47,7 @@ TEST(EvaluationTest, ValuesThatNobodyProvidesAreRefusedBeforeTheFirstStep) {
       {"regression,target=label", "errors of 10 outputs need the same number of outputs and targets, not 10 and 1"}};
   for (const auto& [metric, sentence] : metrics) {
     for (const int ranks : {1, 2}) {
-      const Outcome outcome = run_ranks(
+      const ProgramResult outcome = run_ranks(
           ranks, "--model.name=mlp --train.max_steps=2 --log.interval=1 --eval.when=end --eval.metrics=" + metric +
                      " --run.dir=" + folder.path("run"));
       EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
@@ -64,7 +64,7 @@ TEST(EvaluationTest, ValuesThatNobodyProvidesAreRefusedBeforeTheFirstStep) {
 TEST(EvaluationTest, ItsBytesDoNotDependOnTheNumberOfRanks) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");
-  const Outcome trained =
+  const ProgramResult trained =
       run_ranks(2,
                 "--model.name=resnet18 --model.width=4 --data.train_size=96 --data.val_size=50 --train.max_steps=3 "
                 "--train.max_epochs=0 --loss.name=cross_entropy --loss.class_weights=1,0.1,0.3,0.7,1,1.3,1,1,0.9,0.77 "
@@ -73,7 +73,7 @@ TEST(EvaluationTest, ItsBytesDoNotDependOnTheNumberOfRanks) {
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
   std::string expected;
   for (const int ranks : {1, 2, 3}) {
-    const Outcome evaluated =
+    const ProgramResult evaluated =
         run_ranks(ranks, "eval --json --from=" + run + " --eval.batch_size=7 --eval.metrics=confusion");
     ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
     const std::size_t begin = evaluated.output.find('{');  // behind warnings
@@ -87,13 +87,14 @@ TEST(EvaluationTest, ItsBytesDoNotDependOnTheNumberOfRanks) {
 TEST(EvaluationTest, NamesTheClasses) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");
-  const Outcome trained = run_ranks(1,
-                                    "--data.train_size=96 --data.val_size=50 --train.max_steps=2 --train.max_epochs=0 "
-                                    "--run.dir=" +
-                                        run);
+  const ProgramResult trained =
+      run_ranks(1,
+                "--data.train_size=96 --data.val_size=50 --train.max_steps=2 --train.max_epochs=0 "
+                "--run.dir=" +
+                    run);
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
   const auto numbers_of = [&](int ranks) {
-    const Outcome evaluated = run_ranks(ranks, "eval --json --eval.per_class=true --from=" + run);
+    const ProgramResult evaluated = run_ranks(ranks, "eval --json --eval.per_class=true --from=" + run);
     EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
     return nlohmann::json::parse(evaluated.output.substr(std::min(evaluated.output.find('{'), evaluated.output.size())),
                                  nullptr, /*allow_exceptions=*/false);
@@ -128,7 +129,7 @@ class RegressionTest : public ::testing::Test {
 // Inputs and targets are standardized, but errors and the chart have the unit of the targets, whose deviation is 577.
 TEST_F(RegressionTest, MetricsAndChartHaveTheUnitOfTheTargets) {
   const std::string run = folder_.path("run");
-  const Outcome outcome =
+  const ProgramResult outcome =
       run_ranks(2, "--data.name=list --data.target=real --data.path=" + folder_.path("train.txt") +
                        " --data.val_path=" + folder_.path("val.txt") +
                        " --model.name=mlp --model.hidden= --model.standardize=true --train.global_batch_size=12 "
@@ -162,9 +163,9 @@ TEST_F(RegressionTest, MetricsAndChartHaveTheUnitOfTheTargets) {
     EXPECT_NE(page.find(words), std::string::npos) << words;
   }
 
-  // From the checkpoint alone, without the training data, on any number of ranks.
-  const Outcome alone = run_ranks(1, "eval --from=" + run);
-  const Outcome three = run_ranks(3, "eval --from=" + run);
+  // Predictions from the checkpoint alone, without the training data, on any number of ranks.
+  const ProgramResult alone = run_ranks(1, "eval --from=" + run);
+  const ProgramResult three = run_ranks(3, "eval --from=" + run);
   EXPECT_EQ(alone.output,
             three.output.substr(std::min(three.output.find("step 60 "), three.output.size())));  // behind a warning
   EXPECT_NE(alone.output.find("val/rmse"), std::string::npos) << alone.output;
@@ -202,10 +203,10 @@ TEST(EvaluationTest, AFailingEvaluationDoesNotLoseTheTraining) {
   const std::string data = " --data.check=off --eval.split=val --data.val_path=" + folder.path("val");
   for (const std::string when : {"--eval.when=end", "--eval.when=regular --eval.interval=2"}) {
     std::filesystem::remove_all(folder.path("run"));
-    const Outcome failed = run_ranks(2, color_training(folder) + data + " --train.max_steps=3 " + when);
+    const ProgramResult failed = run_ranks(2, color_training(folder) + data + " --train.max_steps=3 " + when);
     EXPECT_EQ(failed.exit_code, 3) << failed.output;
     EXPECT_NE(failed.output.find("b/3.ppm"), std::string::npos) << failed.output;
-    const Outcome evaluated = run_ranks(2, "eval --from=" + folder.path("run") + " --eval.split=train");
+    const ProgramResult evaluated = run_ranks(2, "eval --from=" + folder.path("run") + " --eval.split=train");
     EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
     const std::string step = when == "--eval.when=end" ? "step 3 " : "step 2 ";
     EXPECT_NE(evaluated.output.find(step), std::string::npos) << evaluated.output;
@@ -220,20 +221,20 @@ TEST(EvaluationTest, FoldersThatACommandDoesNotUseAreNotRead) {
   std::filesystem::create_directories(folder.path("images/test"));
   folder.write("images/val/other/1.ppm", "no image");
   folder.write("images/test/1.ppm", "no image");
-  const Outcome trained = run_ranks(2, color_training(folder) + " --data.check=full --eval.when=never");
+  const ProgramResult trained = run_ranks(2, color_training(folder) + " --data.check=full --eval.when=never");
   EXPECT_EQ(trained.exit_code, 0) << trained.output;
   EXPECT_EQ(trained.output.find("images/test"), std::string::npos) << trained.output;
   const std::string from = " --from=" + folder.path("run");
   EXPECT_EQ(run_ranks(1, "eval --eval.split=train" + from).exit_code, 0);
   EXPECT_EQ(run_ranks(1, "predict --predict.split=train --predict.out=" + folder.path("p.csv") + from).exit_code, 0);
-  const Outcome used = run_ranks(1, "eval --eval.split=val" + from);
+  const ProgramResult used = run_ranks(1, "eval --eval.split=val" + from);
   EXPECT_EQ(used.exit_code, 3) << used.output;
   EXPECT_NE(used.output.find("the class 'other' does not occur in the training part"), std::string::npos)
       << used.output;
 }
 
 nlohmann::json evaluation_of(const testing::TemporaryFolder& folder) {
-  const Outcome evaluated = run_ranks(1, "eval --json --from=" + folder.path("run"));
+  const ProgramResult evaluated = run_ranks(1, "eval --json --from=" + folder.path("run"));
   EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
   const std::size_t begin = std::min(evaluated.output.find('{'), evaluated.output.size());
   return nlohmann::json::parse(evaluated.output.substr(begin), nullptr, false);
@@ -245,7 +246,8 @@ TEST(EvaluationTest, GivesTheNumbersOfATrainingWithOtherClassNames) {
     const testing::TemporaryFolder folder;
     write_colors(folder, {"a", "b", "c"}, 8);
     folder.write("names.txt", names);
-    const Outcome trained = run_ranks(1, color_training(folder) + " --data.class_names=" + folder.path("names.txt"));
+    const ProgramResult trained =
+        run_ranks(1, color_training(folder) + " --data.class_names=" + folder.path("names.txt"));
     ASSERT_EQ(trained.exit_code, 0) << trained.output;
     EXPECT_NE(trained.output.find(" val/accuracy 1.000"), std::string::npos) << trained.output;
     EXPECT_NE(evaluation_of(folder).dump().find("\"accuracy\":1.0"), std::string::npos) << evaluation_of(folder);
@@ -255,7 +257,7 @@ TEST(EvaluationTest, GivesTheNumbersOfATrainingWithOtherClassNames) {
 TEST(EvaluationTest, FindsClassesWhoseNamesAreNotUtf8) {
   const testing::TemporaryFolder folder;
   write_colors(folder, {"caf\xE8", "caf\xE9", "dog"}, 8);
-  const Outcome trained = run_ranks(1, color_training(folder));
+  const ProgramResult trained = run_ranks(1, color_training(folder));
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
   const std::string evaluated = evaluation_of(folder).dump();
   EXPECT_NE(evaluated.find("\"accuracy\":1.0"), std::string::npos) << evaluated;
@@ -267,7 +269,7 @@ TEST(EvaluationTest, RefusesImagesWithoutLabels) {
   const testing::TemporaryFolder folder;
   write_colors(folder, {"a", "b", "c"}, 8);
   ASSERT_EQ(run_ranks(1, color_training(folder)).exit_code, 0);
-  const Outcome evaluated = run_ranks(1, "eval --from=" + folder.path("run") + " --data.unlabelled=true");
+  const ProgramResult evaluated = run_ranks(1, "eval --from=" + folder.path("run") + " --data.unlabelled=true");
   EXPECT_EQ(evaluated.exit_code, 3) << evaluated.output;
   EXPECT_NE(evaluated.output.find("no sample has a target, so that there is nothing to evaluate"), std::string::npos)
       << evaluated.output;
@@ -278,7 +280,7 @@ TEST(EvaluationTest, ImagesOfAnotherSizeAreRefusedBeforeTheFirstStep) {
   const testing::TemporaryFolder folder;
   write_colors(folder, {"a", "b", "c"}, 16);
   for (const int ranks : {1, 2}) {
-    const Outcome trained =
+    const ProgramResult trained =
         run_ranks(ranks, color_training(folder, "resize,size=8/8 --data.transform=normalise") + " --eval.split=val");
     EXPECT_EQ(trained.exit_code, 2) << trained.output;
     EXPECT_NE(trained.output.find("the samples of val have the shape [3, 16, 16], those of the training [3, 8, 8], and "

@@ -17,14 +17,14 @@ namespace lockstep {
 namespace external_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
   return value != nullptr ? value : ".";
 }
 
-/// With what `cmake --install` wrote, once for all tests.
+/// The tests with what `cmake --install` wrote, once for all tests.
 class ExternalTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -32,7 +32,7 @@ class ExternalTest : public ::testing::Test {
     // So that ccache, where there is one, knows the folder again by another name.
     setenv("CCACHE_BASEDIR", folder_->path().c_str(), 1);
     setenv("CCACHE_NOHASHDIR", "true", 1);
-    const Outcome installed = testing::run_shell("cmake --install " + kBuild + " --prefix " + prefix(), 300);
+    const ProgramResult installed = testing::run_shell("cmake --install " + kBuild + " --prefix " + prefix(), 300);
     ASSERT_EQ(installed.exit_code, 0) << installed.output;
   }
   static void TearDownTestSuite() { delete folder_; }
@@ -45,8 +45,8 @@ class ExternalTest : public ::testing::Test {
     fs::copy(kSource + "/tests/external", path(name), fs::copy_options::recursive);
     return path(name);
   }
-  static Outcome succeed(const std::string& command, double limit_s = 900) {
-    const Outcome outcome = testing::run_shell(command, limit_s);
+  static ProgramResult succeed(const std::string& command, double limit_s = 900) {
+    const ProgramResult outcome = testing::run_shell(command, limit_s);
     EXPECT_EQ(outcome.exit_code, 0) << command << "\n" << outcome.output;
     return outcome;
   }
@@ -63,7 +63,7 @@ class ExternalTest : public ::testing::Test {
     EXPECT_GT(value_in(found, "val/accuracy "), 0.85);
     EXPECT_LT(value_in(found, "val/loss "), 0.5);
     expect_lowest_losses(run);
-    // Where the penalty is all that counts, scores stay at 0, and the loss at ln 2: it is this step that trains.
+    // If the penalty is all that counts, scores stay at 0, and the loss at ln 2: it is this step that trains.
     const std::string other = program + "_penalised";
     succeed(testing::mpirun_command(2) + " " + program + options(other) + " --train.penalty=1e4");
     EXPECT_GT(value_in(evaluation(program, other), "val/loss "), 0.6);
@@ -72,7 +72,7 @@ class ExternalTest : public ::testing::Test {
     EXPECT_NEAR(value_in(evaluation(program, twice), "val/loss "), value_in(found, "val/loss "), 0.02);
     expect_two_heads(program);
     expect_table(program);
-    const Outcome refused = testing::run_shell(program + " --model.bumps=0");
+    const ProgramResult refused = testing::run_shell(program + " --model.bumps=0");
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
   }
 
@@ -86,7 +86,7 @@ class ExternalTest : public ::testing::Test {
     const std::string meters =
         " --eval.metrics=top_k,k=1,output=corner,target=corner"
         " --eval.metrics=regression,output=distance,target=distance,classes=1";
-    const Outcome refused = testing::run_shell(program + settings);
+    const ProgramResult refused = testing::run_shell(program + settings);
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
     EXPECT_NE(refused.output.find("the data source has no split 'val'; choose another one, such as train, test"),
               std::string::npos)
@@ -125,13 +125,14 @@ class ExternalTest : public ::testing::Test {
     EXPECT_LT(value_in(evaluation(program, program + "_table"), "val/rmse "), 50);
     std::filesystem::remove_all(program + "_table");
     testing::write_file(file, "length,price\n1,2\n1,x\n");
-    const Outcome refused =
+    const ProgramResult refused =
         testing::run_shell(testing::mpirun_command(2) + " " + program + settings + "--data.table=" + file);
     EXPECT_EQ(refused.exit_code, 3) << refused.output;
     EXPECT_NE(refused.output.find("line 3, column price: 'x' is not a number"), std::string::npos) << refused.output;
   }
 
-  /// What the program's hook measured: in each line of the log no more than the loss, nor than in the line before.
+  /// The values that the program's hook measured: in each line of the log no more than the loss, nor than in the line
+  /// before.
   static void expect_lowest_losses(const std::string& run) {
     std::ifstream lines(run + "/metrics.jsonl");
     double before = std::numeric_limits<double>::infinity();
@@ -158,7 +159,7 @@ class ExternalTest : public ::testing::Test {
   }
   static void expect_keys(const std::string& program, const std::string& section,
                           const std::vector<std::string>& keys) {
-    const Outcome help = succeed(program + " --help=" + section);
+    const ProgramResult help = succeed(program + " --help=" + section);
     for (const std::string& key : keys) EXPECT_NE(help.output.find(key), std::string::npos) << help.output;
   }
 
@@ -183,6 +184,18 @@ std::string configure(const std::string& project, const std::string& options) {
   // No optimization: most of a build's time, and nothing here needs it.
   return "cmake -S " + project + " -B " + project + "/build -DCMAKE_CXX_FLAGS=-O0 " + options +
          " -DCMAKE_CXX_COMPILER_LAUNCHER=$(command -v ccache)";
+}
+
+TEST_F(ExternalTest, ManualPagesAreInstalled) {
+  for (const std::string name : {"trainer", "ckpt"}) {
+    const std::string page = testing::read_file(prefix() + "/share/man/man1/" + name + ".1");
+    EXPECT_NE(page.find(name + " \\- "), std::string::npos) << page;
+    EXPECT_NE(page.find("\n.SH \"Commands"), std::string::npos) << page;
+  }
+  const std::string trainer = testing::read_file(prefix() + "/share/man/man1/trainer.1");
+  EXPECT_NE(trainer.find("\n  \\-\\-optim.lr "), std::string::npos) << "the keys of every section";
+  const std::string ckpt = testing::read_file(prefix() + "/share/man/man1/ckpt.1");
+  EXPECT_NE(ckpt.find("\n.SH \"ckpt convert\"\n"), std::string::npos) << "the options of every command";
 }
 
 TEST_F(ExternalTest, APrefixHasWhatAUserNeeds) {
@@ -213,8 +226,8 @@ TEST_F(ExternalTest, AProjectFindsTheInstalledPackage) {
   succeed(configure(project, "-DCMAKE_PREFIX_PATH=" + moved));
   succeed("cmake --build " + project + "/build");
   expect_trains(project + "/build/corners");
-  const Outcome mentions = testing::run_shell("grep -rlF " + kSource + "/ " + moved + "/lib/cmake " + moved +
-                                              "/share " + moved + "/include");
+  const ProgramResult mentions = testing::run_shell("grep -rlF " + kSource + "/ " + moved + "/lib/cmake " + moved +
+                                                    "/share " + moved + "/include");
   EXPECT_EQ(mentions.output, "");
   fs::rename(moved, prefix());
 }
@@ -236,7 +249,7 @@ TEST_F(ExternalTest, AMakefileUsesTheCloneOrAPrefix) {
   const std::string make = "make -C " + project + " LOCKSTEP=" + prefix() + "/share/lockstep";
   succeed(make);
   expect_keys(project + "/corners", "model", {"model.bumps"});
-  const Outcome compiles = succeed(make + " -n -B");
+  const ProgramResult compiles = succeed(make + " -n -B");
   EXPECT_NE(compiles.output.find("-I" + prefix() + "/include"), std::string::npos) << compiles.output;
   EXPECT_EQ(compiles.output.find(kSource + "/"), std::string::npos) << compiles.output;
 }
@@ -248,7 +261,7 @@ TEST_F(ExternalTest, AnotherLibTorchIsRefused) {
   testing::write_file(torch + "/include/torch/headeronly/version.h",
                       "#define TORCH_VERSION_MAJOR 9\n#define TORCH_VERSION_MINOR 1\n");
   const std::string project = copy_of_project("of_other_torch");
-  const Outcome refused =
+  const ProgramResult refused =
       testing::run_shell(configure(project, "-DCMAKE_PREFIX_PATH=" + prefix() + " -DLOCKSTEP_TORCH_DIR=" + torch));
   EXPECT_NE(refused.exit_code, 0);
   EXPECT_NE(refused.output.find("Lockstep was built with LibTorch 2.11"), std::string::npos) << refused.output;

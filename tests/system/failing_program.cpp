@@ -39,7 +39,7 @@ void pass(const std::string& place) {
   if (variable("LOCKSTEP_FAILS") != place || std::atoi(variable("OMPI_COMM_WORLD_RANK").c_str()) != last) return;
   if (++calls != 5) return;
   std::ofstream(variable("LOCKSTEP_STAMP")).flush();
-  TORCH_CHECK(place != "hook", "the ", place, " of this test fails");  // as LibTorch does
+  TORCH_CHECK(place != "hook", "the ", place, " of this test fails");  // fails as LibTorch does
   throw std::runtime_error("the " + place + " of this test fails");
 }
 

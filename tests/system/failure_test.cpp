@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 
@@ -15,12 +15,12 @@ namespace lockstep {
 namespace failure_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 
 constexpr int kConfiguration = 2;
 constexpr int kData = 3;
 constexpr int kInternal = 70;
-constexpr double kSeconds = 5;  // of which a rank may spend one looking whether its peers are there
+constexpr double kSeconds = 5;  // limit of a failed run; one second may go into a rank's check for its peers
 
 const char* const kRun = " --model.name=failing --train.max_epochs=0 --train.max_steps=100000 --data.train_size=480";
 
@@ -31,16 +31,17 @@ std::string failing_program() {
 
 std::int64_t count(const std::string& text, const std::string& word) {
   std::int64_t found = 0;
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+  for (std::size_t position = text.find(word); position != std::string::npos; position = text.find(word, position + 1))
+    ++found;
   return found;
 }
 
-/// What fails, how the run is asked to meet it, and how it ends.
+/// The call that fails, how the run is asked to meet it, and how it ends.
 struct Failure {
   const char* place;
   const char* options;
   int exit_code = kInternal;
-  const char* sentence = "";  // by default "the `place` of this test fails"
+  const char* sentence = "";  // empty = "the `place` of this test fails"
 };
 
 const char* const kSamples = "--data.name=samples --eval.when=never";
@@ -50,7 +51,7 @@ class FailureTest : public ::testing::TestWithParam<Failure> {};
 TEST_P(FailureTest, OfOneRankEndsAll) {
   const auto& [place, more, exit_code, sentence] = GetParam();
   const testing::TemporaryFolder folder;
-  const Outcome outcome = testing::run_shell(
+  const ProgramResult outcome = testing::run_shell(
       std::string("LOCKSTEP_FAILS=") + place + " LOCKSTEP_STAMP=" + folder.path("failed") + " " +
       testing::mpirun_command(3) + " " + failing_program() + kRun + " " + more + " --run.dir=" + folder.path("run") +
       "; code=$?; touch " + folder.path("ended") + "; exit $code");
@@ -58,7 +59,7 @@ TEST_P(FailureTest, OfOneRankEndsAll) {
   const std::string told = *sentence != '\0' ? sentence : std::string("the ") + place + " of this test fails";
   EXPECT_EQ(count(outcome.output, told), 1) << outcome.output;
   EXPECT_EQ(count(outcome.output, " error r"), 1) << outcome.output;  // peers know that it is not theirs
-  EXPECT_EQ(count(outcome.output, "frame #"), 0) << outcome.output;   // of a stack
+  EXPECT_EQ(count(outcome.output, "frame #"), 0) << outcome.output;   // a line of a stack
   ASSERT_TRUE(fs::exists(folder / "failed")) << outcome.output;
   const auto took = fs::last_write_time(folder / "ended") - fs::last_write_time(folder / "failed");
   EXPECT_LT(std::chrono::duration<double>(took).count(), kSeconds) << outcome.output;
@@ -95,9 +96,9 @@ TEST(FailureInTestPhaseTest, ResumesBitForBit) {
                               folder.path(name));
   };
   EXPECT_EQ(run("", "whole").exit_code, 0);
-  const Outcome broken = run("LOCKSTEP_FAILS=metric LOCKSTEP_STAMP=" + folder.path("failed") + " ", "parts");
+  const ProgramResult broken = run("LOCKSTEP_FAILS=metric LOCKSTEP_STAMP=" + folder.path("failed") + " ", "parts");
   EXPECT_EQ(broken.exit_code, kInternal) << broken.output;
-  const Outcome resumed = run("", "parts");
+  const ProgramResult resumed = run("", "parts");
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_NE(resumed.output.find("resumed at step 5"), std::string::npos) << resumed.output;
   const std::string end = "/ckpt/" + checkpoints::folder_name(12);
@@ -112,7 +113,7 @@ TEST(FailureInTestPhaseTest, ResumesBitForBit) {
 // Files of rank 0 may not grow any more: it alone writes metrics, and its peers train on.
 TEST(WriterFailureTest, EndsAll) {
   const testing::TemporaryFolder folder;
-  const Outcome outcome = testing::run_shell(
+  const ProgramResult outcome = testing::run_shell(
       testing::mpirun_command(3) + " sh -c 'test \"$OMPI_COMM_WORLD_RANK\" != 0 || prlimit --pid $$ --fsize=65536; " +
           "exec \"$0\" \"$@\"' " + testing::trainer_program() +
           " --model.name=mlp --train.max_epochs=0 --train.max_steps=100000 --data.train_size=480 --log.interval=1 "

@@ -8,7 +8,7 @@
 #include <iostream>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/folders.hpp"
 #include "support/program.hpp"
@@ -17,7 +17,7 @@ namespace lockstep {
 namespace finetune_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 class FinetuneTest : public ::testing::Test {
@@ -65,7 +65,7 @@ class FinetuneTest : public ::testing::Test {
   }
 
   void train(int ranks, const std::string& arguments) {
-    const Outcome outcome = run_ranks(ranks, arguments, 300);
+    const ProgramResult outcome = run_ranks(ranks, arguments, 300);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   }
 
@@ -101,7 +101,7 @@ TEST_F(FinetuneTest, FrozenBatchNormAndLayerwiseRatesResumeBitForBit) {
   EXPECT_TRUE(is_equal("/model/params/layer2.0.conv1.weight"));
   EXPECT_FALSE(is_equal("/model/params/layer3.0.conv1.weight")) << "it joined after step 6";
   EXPECT_FALSE(is_equal("/model/params/layer4.0.conv1.weight"));
-  const Outcome groups =
+  const ProgramResult groups =
       run_ranks(1, "config --groups " + arguments("other", "none", resnet) + tuning + "--train.max_steps=9");
   EXPECT_EQ(groups.exit_code, 0) << groups.output;
 }

@@ -18,7 +18,8 @@ namespace {
 namespace optim = lockstep::optim;
 
 constexpr std::int64_t kStep = 3;
-constexpr std::uint32_t kBit = 1U << 12U;  // of 23 bits of the mantissa: the change survives the rounding of the update
+constexpr std::uint32_t kBit =
+    1U << 12U;  // one of the mantissa's 23 bits: the change survives the rounding of the update
 
 bool is_first_rank() {
   const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");

@@ -36,7 +36,7 @@ TEST(FullDiskTest, TheRunContinuesAndSavesAgain) {
   if (testing::run_shell(unshare + " true").exit_code != 0) GTEST_SKIP() << "no private mount is allowed here";
   const testing::TemporaryFolder folder;
   testing::write_file(folder / "script.sh", kScript);
-  const testing::Outcome outcome = testing::run_shell(
+  const testing::ProgramResult outcome = testing::run_shell(
       "run='" + (folder / "run") + "' ckpt=" + testing::ckpt_program() +
           " OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " + unshare + " bash '" + (folder / "script.sh") +
           "' " + testing::mpirun_command(2) + " " + testing::trainer_program() +

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A user's program that trains a generator and a discriminator of digits with the trainer: two parts of the parameters
-// with optimizers of their own, a step that updates them in turn, and a hook that shows generated images.
+// with optimizers of their own, a step that updates them in turn, a hook that shows generated images, and a meter of
+// the discriminator.
 //
 // With KILL_AT=N in the environment, rank 0 is killed after step N.
 #include <lockstep/engine/registry.hpp>
@@ -25,14 +26,17 @@ class Network : public models::Block {
  public:
   Network(std::int64_t features, std::int64_t hidden, std::int64_t result)
       : first_(register_module("first", std::make_shared<models::Linear>(features, hidden))),
-        second_(register_module("second", std::make_shared<models::Linear>(hidden, result))) {}
+        second_(register_module("second", std::make_shared<models::Linear>(hidden, result))),
+        seen_(register_buffer("seen", torch::zeros({1}, at::kLong))) {}
   at::Tensor forward(const at::Tensor& input) override {
+    if (is_training()) seen_ += 1;
     return models::run(*second_, at::leaky_relu(models::run(*first_, input), 0.2));
   }
 
  private:
   std::shared_ptr<models::Linear> first_;
   std::shared_ptr<models::Linear> second_;
+  at::Tensor seen_;  // number of forwards in training
 };
 
 class Gan : public models::Model {
@@ -49,8 +53,8 @@ class Gan : public models::Model {
     return {{"loss", loss_of(scores, /*should_be_real=*/true)}};
   }
   static at::Tensor loss_of(const at::Tensor& scores, bool should_be_real) {
-    return at::binary_cross_entropy_with_logits(scores, at::full_like(scores, should_be_real ? 1 : 0), {}, {},
-                                                at::Reduction::Mean);
+    const at::Tensor wanted = at::full(scores.sizes(), should_be_real ? 1.0 : 0.0, scores.options().dtype(at::kFloat));
+    return at::binary_cross_entropy_with_logits(scores.to(at::kFloat), wanted, {}, {}, at::Reduction::Mean);
   }
 
  private:
@@ -59,23 +63,23 @@ class Gan : public models::Model {
 };
 
 /// First the discriminator learns to tell real and generated images apart, then the generator to deceive it.
-parallel::StepResult train_in_turn(engine::StepContext& at) {
-  auto& gan = dynamic_cast<Gan&>(at.wrapper.model());
-  const auto frame = at.wrapper.micro_batch(at.optimizer, at.reads_gradients);
-  const batch::Batch real = at.wrapper.prepare(at.batch, /*is_training=*/true);
+parallel::StepResult train_in_turn(engine::StepContext& step) {
+  auto& gan = dynamic_cast<Gan&>(step.wrapper.model());
+  const auto frame = step.wrapper.micro_batch(step.optimizer, step.reads_gradients);
+  const batch::Batch real = step.wrapper.prepare(step.batch, /*is_training=*/true);
   const at::Tensor noise = at::randn({real.input().size(0), kNoise}, real.input().options());
-  // In the context of a part, the parameters of the other part require no gradients.
+  parallel::StepResult result;
+  // The parameters of the other part require no gradients in the context of a part.
   const auto update = [&](const std::string& part, const auto& loss_of) {
-    optim::OptimWrapper& optimizer = at.parts.at(part);
+    optim::OptimWrapper& optimizer = step.parts.at(part);
     at::Tensor loss;
     {
-      const auto context = at.wrapper.optim_context(optimizer);
-      loss = at.wrapper.run(loss_of);
+      const auto context = step.wrapper.optim_context(optimizer);
+      loss = step.wrapper.run(loss_of);
     }
-    optimizer.update_params(loss, at.weights.of_total());
+    result.update = optimizer.update_params(loss, step.weights.of_total());
     return loss.item<double>();
   };
-  parallel::StepResult result;
   const double judged = update("discriminator", [&] {
     return Gan::loss_of(gan.forward(real.input()), true) + Gan::loss_of(gan.forward(gan.generate(noise)), false);
   });
@@ -102,13 +106,28 @@ class GeneratedImages : public engine::Hook {
     const at::Tensor gray = gan.generate(noise).add(1).mul(127.5).to(at::kByte).flatten();
     const at::Tensor pixels = gray.unsqueeze(1).expand({kPixels, 3}).contiguous();
     const auto* const begin = pixels.const_data_ptr<std::uint8_t>();
-    run.events.put(Image{.name = "generated",
-                         .height = 28,
-                         .width = 28,
-                         .pixels = {begin, begin + pixels.numel()},
-                         .caption = "generated"});
+    run.events.put(Picture{.name = "generated",
+                           .height = 28,
+                           .width = 28,
+                           .pixels = {begin, begin + pixels.numel()},
+                           .caption = "generated"});
   }
 };
+
+/// The fraction of the digits that the discriminator predicts as real.
+metrics::Meter real_meter(const Section&, std::int64_t) {
+  return {.results = {{.name = "predicted_as_real"}},
+          .words = 2,
+          .add =
+              [](const metrics::Samples& samples, std::span<std::int64_t> words) {
+                for (const double score : samples.outputs) words[0] += score > 0 ? 1 : 0;
+                words[1] += std::ssize(samples.outputs);
+              },
+          .read =
+              [](std::span<const std::int64_t> words) {
+                return metrics::Reading{.numbers = {static_cast<double>(words[0]) / static_cast<double>(words[1])}};
+              }};
+}
 
 std::shared_ptr<models::Model> make_gan(const Section&, const Task&) { return std::make_shared<Gan>(); }
 
@@ -125,5 +144,10 @@ int main(int argc, char** argv) {
       {.name = "generated", .help = "shows generated images", .keys = {}, .make = [](const auto&, const auto&) {
          return std::make_unique<GeneratedImages>();
        }});
+  registry.meters.push_back({.name = "predicted_as_real",
+                             .help = "fraction of the digits that the discriminator predicts as real",
+                             .needs = "one score per sample",
+                             .keys = {},
+                             .make = real_meter});
   trainer::run(argc, argv, registry);
 }

@@ -7,14 +7,14 @@
 #include <set>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
 namespace hooks_test {
 
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 const std::string kSmall =
@@ -22,7 +22,7 @@ const std::string kSmall =
     "false ";
 
 TEST(HooksTest, HelpShowsEachWithItsOptions) {
-  const Outcome help = run_ranks(1, "--help=train");
+  const ProgramResult help = run_ranks(1, "--help=train");
   EXPECT_EQ(help.exit_code, 0);
   for (const char* const words : {"--train.hooks", "train.hooks, early_stopping: ", "train.hooks, profiler: ",
                                   "patience", "every_epochs", "from_step", "priority"}) {
@@ -32,7 +32,7 @@ TEST(HooksTest, HelpShowsEachWithItsOptions) {
 
 TEST(HooksTest, AnUnknownOneIsRefused) {
   const testing::TemporaryFolder folder;
-  const Outcome refused = run_ranks(2, "--train.hooks=memery --run.dir=" + folder.path("run") + kSmall);
+  const ProgramResult refused = run_ranks(2, "--train.hooks=memery --run.dir=" + folder.path("run") + kSmall);
   EXPECT_EQ(refused.rank_codes, (std::vector<int>{2, 2})) << refused.output;
   EXPECT_NE(refused.output.find("'memery' is unknown"), std::string::npos) << refused.output;
   EXPECT_NE(refused.output.find("did you mean 'memory'?"), std::string::npos) << refused.output;
@@ -41,11 +41,12 @@ TEST(HooksTest, AnUnknownOneIsRefused) {
 TEST(HooksTest, MeasurementsAndATraceAreInTheRunsFolder) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");
-  const Outcome outcome = run_ranks(2,
-                                    "--train.hooks=memory,interval=2 --train.hooks=parameter_statistics,interval=2 "
-                                    "--train.hooks=profiler,from_step=1,steps=2 --train.hooks=run_time "
-                                    "--train.max_steps=6 --train.max_epochs=0 --run.dir=" +
-                                        run + kSmall);
+  const ProgramResult outcome =
+      run_ranks(2,
+                "--train.hooks=memory,interval=2 --train.hooks=parameter_statistics,interval=2 "
+                "--train.hooks=profiler,from_step=1,steps=2 --train.hooks=run_time "
+                "--train.max_steps=6 --train.max_epochs=0 --run.dir=" +
+                    run + kSmall);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   const auto rss = report::read_series(run + "/metrics.jsonl", "memory/rss_mb");
   ASSERT_EQ(rss.size(), 3U);
@@ -70,12 +71,12 @@ TEST(HooksTest, ARunThatEndsEarlyIsDoneAndSaved) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");
   const std::string common = kNoProgress + " --run.dir=" + run + kSmall;
-  const Outcome outcome = run_ranks(2, common);
+  const ProgramResult outcome = run_ranks(2, common);
   EXPECT_EQ(outcome.rank_codes, (std::vector<int>{0, 0})) << outcome.output;
   EXPECT_NE(outcome.output.find("the run ends after step 15"), std::string::npos) << outcome.output;
   EXPECT_EQ(report::read_series(run + "/metrics.jsonl", "loss").size(), 15U);
   EXPECT_EQ(checkpoints::list(run + "/ckpt").back(), 15);
-  const Outcome again = run_ranks(2, common + " --resume=must");
+  const ProgramResult again = run_ranks(2, common + " --resume=must");
   EXPECT_EQ(again.exit_code, 0) << again.output;
   EXPECT_EQ(report::read_series(run + "/metrics.jsonl", "loss").size(), 15U);
 }
@@ -84,11 +85,10 @@ TEST(HooksTest, AnInterruptedRunEndsAtTheSameStepWithTheSameBits) {
   const testing::TemporaryFolder folder;
   const std::string straight = folder.path("straight");
   const std::string halves = folder.path("halves");
-  const std::string common =
-      kNoProgress + " --train.hooks=freeze,names=hidden0,until=12 --optim.name=adamw" + kSmall + "--run.dir=";
+  const std::string common = kNoProgress + " --finetune.unfreeze=hidden0@12 --optim.name=adamw" + kSmall + "--run.dir=";
   ASSERT_EQ(run_ranks(2, common + straight).exit_code, 0);
   ASSERT_EQ(run_ranks(2, common + halves + " --train.max_steps=10").exit_code, 0);
-  const Outcome second = run_ranks(2, common + halves + " --resume=must");
+  const ProgramResult second = run_ranks(2, common + halves + " --resume=must");
   ASSERT_EQ(second.exit_code, 0) << second.output;
   const std::string end = "/ckpt/" + checkpoints::folder_name(15);
   EXPECT_EQ(testing::differences(checkpoints::read(halves + end), checkpoints::read(straight + end)), "");

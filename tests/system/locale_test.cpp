@@ -13,7 +13,7 @@ namespace lockstep {
 namespace locale_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 
 std::string user_program() {
   const char* const binaries = std::getenv("LOCKSTEP_BINARY_DIR");
@@ -36,13 +36,14 @@ class LocaleTest : public ::testing::Test {
 
   std::string run(const std::string& locale, const std::string& arguments) const {
     const std::string environment = locale.empty() ? "" : "LOCKSTEP_TEST_LOCALE=" + locale + " ";
-    const Outcome outcome = testing::run_shell("LOCPATH=" + folder_.path("locales") + " " + environment +
-                                               testing::mpirun_command(1) + " " + user_program() + " " + arguments);
+    const ProgramResult outcome =
+        testing::run_shell("LOCPATH=" + folder_.path("locales") + " " + environment + testing::mpirun_command(1) + " " +
+                           user_program() + " " + arguments);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     return outcome.output;
   }
 
-  /// What a training, an evaluation and predictions write.
+  /// The files that a training, an evaluation and predictions write.
   std::string results(const std::string& locale) const {
     const std::string folder = folder_.path("run_" + locale);
     run(locale,
@@ -68,7 +69,7 @@ TEST_F(LocaleTest, ADecimalCommaOfTheCppLocaleChangesNothing) { EXPECT_EQ(result
 
 TEST_F(LocaleTest, ADecimalCommaOfTheCLocaleChangesNothing) {
   fs::create_directories(folder_ / "locales");
-  const Outcome made =
+  const ProgramResult made =
       testing::run_shell("localedef -i de_DE -f UTF-8 " + folder_.path("locales/de_DE.UTF-8") + " 2>&1");
   if (made.exit_code != 0) GTEST_SKIP() << "localedef cannot make de_DE.UTF-8: " << made.output;
   EXPECT_EQ(results("de_DE.UTF-8"), results(""));

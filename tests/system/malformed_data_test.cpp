@@ -17,22 +17,22 @@ namespace lockstep {
 namespace malformed_data_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 using testing::write_file;
 
 constexpr int kData = 3;
 constexpr double kLimit_s = 60;
 
-enum class Verdict { refuse, accept, either };
+enum class DamageResult { refuse, accept, either };
 
 /// Data under which the program is run.
 struct Case {
   std::string name;
   std::string arguments;
   std::string file;                // that the sentence names
-  std::vector<std::string> words;  // of the sentence
-  Verdict verdict = Verdict::refuse;
+  std::vector<std::string> words;  // words of the sentence
+  DamageResult verdict = DamageResult::refuse;
 };
 
 std::string ppm(int value, int side = 8) {
@@ -280,7 +280,7 @@ class CaseWriter {
 
   /// A folder with good images and one other, in the class b.
   void image(const std::string& name, const std::string& file, const std::string& bytes, std::vector<std::string> words,
-             Verdict verdict = Verdict::refuse) {
+             DamageResult verdict = DamageResult::refuse) {
     const std::string folder = new_folder("image");
     write(folder + "/b/" + file, bytes);
     add(name, "folder", folder, "--data.transform=resize,size=8/8 --data.transform=normalise", folder + "/b/" + file,
@@ -314,7 +314,7 @@ class CaseWriter {
           {"8 bits", "convert"});
     image("text", "x.jpg", "This is no image.", {"not an image of a supported format", "exclude"});
     image("one byte", "x.png", "\x89", {"not an image"});
-    image("a good image", "x.ppm", ppm(7), {}, Verdict::accept);
+    image("a good image", "x.ppm", ppm(7), {}, DamageResult::accept);
   }
 
   /// The golden files with a verdict, and good golden images that are damaged by drawn numbers.
@@ -340,9 +340,9 @@ class CaseWriter {
       }
       if (cases_.size() == before) continue;  // another source
       cases_.back().name += entry.at("file");
-      cases_.back().verdict = verdict == "accept"   ? Verdict::accept
-                              : verdict == "either" ? Verdict::either
-                                                    : Verdict::refuse;
+      cases_.back().verdict = verdict == "accept"   ? DamageResult::accept
+                              : verdict == "either" ? DamageResult::either
+                                                    : DamageResult::refuse;
     }
     write_damaged(testing::golden("data/images"));
   }
@@ -365,7 +365,8 @@ class CaseWriter {
       } else {
         for (std::size_t i = below(8) + 1; i > 0; --i) bytes[below(bytes.size())] = static_cast<char>(below(256));
       }
-      image((is_cut ? "cut: " : "changed: ") + file.filename().string(), file.filename(), bytes, {}, Verdict::either);
+      image((is_cut ? "cut: " : "changed: ") + file.filename().string(), file.filename(), bytes, {},
+            DamageResult::either);
     }
   }
 
@@ -386,16 +387,17 @@ class MalformedDataTest : public ::testing::TestWithParam<int> {
     SCOPED_TRACE(one.name + "\n" + one.arguments);
     fs::remove_all(folder_ / "run");
     // The limit of 8 GB makes a large request for memory fail; LibTorch reserves addresses, too.
-    const Outcome outcome = run_ranks(GetParam(),
-                                      "--data.val_fraction=0 --eval.when=never --data.workers=0 --model.channels=4 "
-                                      "--model.hidden=8 --train.global_batch_size=2 --train.max_epochs=0 "
-                                      "--train.max_steps=1 --run.dir=" +
-                                          folder_.path("run") + " " + one.arguments,
-                                      kLimit_s, "ulimit -v 8000000;");
+    const ProgramResult outcome =
+        run_ranks(GetParam(),
+                  "--data.val_fraction=0 --eval.when=never --data.workers=0 --model.channels=4 "
+                  "--model.hidden=8 --train.global_batch_size=2 --train.max_epochs=0 "
+                  "--train.max_steps=1 --run.dir=" +
+                      folder_.path("run") + " " + one.arguments,
+                  kLimit_s, "ulimit -v 8000000;");
     const auto count = static_cast<std::size_t>(GetParam());
     const std::vector<std::string> errors = testing::error_lines(outcome.output);
-    const bool is_accepted = outcome.exit_code == 0 && one.verdict != Verdict::refuse;
-    if (is_accepted || one.verdict == Verdict::accept) {
+    const bool is_accepted = outcome.exit_code == 0 && one.verdict != DamageResult::refuse;
+    if (is_accepted || one.verdict == DamageResult::accept) {
       EXPECT_EQ(outcome.rank_codes, std::vector<int>(count, 0)) << outcome.output;
       EXPECT_TRUE(errors.empty()) << outcome.output;
       return;

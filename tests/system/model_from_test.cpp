@@ -11,7 +11,7 @@
 #include <sstream>
 #include <tuple>
 
-#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/foreign/foreign.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -20,7 +20,7 @@ namespace model_from_test {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Shape = std::vector<std::int64_t>;
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 constexpr int kCheckpoint = 4;
@@ -140,8 +140,8 @@ class ModelFromTest : public ::testing::Test {
   /// The predictions of all images, as text.
   std::string predict(int ranks, const std::string& arguments) {
     const std::string out = folder_.path("out" + std::to_string(++count_) + ".jsonl");
-    const Outcome outcome = run_ranks(ranks, "predict --eval.batch_size=4 --predict.probabilities=true " + images() +
-                                                 arguments + " --predict.out=" + out);
+    const ProgramResult outcome = run_ranks(ranks, "predict --eval.batch_size=4 --predict.probabilities=true " +
+                                                       images() + arguments + " --predict.out=" + out);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     return outcome.exit_code == 0 ? testing::read_file(out) : outcome.output;
   }
@@ -168,7 +168,7 @@ TEST_F(ModelFromTest, FolderStandsForItsKeys) {
   const std::vector<Json> expected = lines_of(predict(1, keys));
   ASSERT_EQ(lines.size(), 12U);
   ASSERT_EQ(expected.size(), 12U);
-  const std::vector<std::string> names = {"red", "green", "blue"};  // in this order, not in that of the folders
+  const std::vector<std::string> names = {"red", "green", "blue"};  // names in this order, not in that of the folders
   bool is_spread = false;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     EXPECT_EQ(lines[i]["probabilities"], expected[i]["probabilities"]);
@@ -192,7 +192,7 @@ TEST_F(ModelFromTest, UnlabelledImagesAndGivenKeys) {
   EXPECT_EQ(lines_of(found).front()["top"][0].count("class"), 1U);
   const std::string squashed = from("model") + "--data.val_transform=resize,size=16,mode=squash ";
   EXPECT_NE(predict(1, squashed), predict(1, from("model")));
-  const Outcome config = testing::run_shell(testing::trainer_program() + " config " + images() + squashed);
+  const ProgramResult config = testing::run_shell(testing::trainer_program() + " config " + images() + squashed);
   EXPECT_EQ(config.exit_code, 0) << config.output;
   EXPECT_NE(config.output.find("resize,size=16,mode=squash"), std::string::npos) << config.output;
   EXPECT_EQ(config.output.find("center_crop,size=16"), std::string::npos) << config.output;
@@ -209,7 +209,7 @@ TEST_F(ModelFromTest, PyTorchWeightsInAFolder) {
 
 TEST_F(ModelFromTest, FineTuningKeepsTransformsAndClasses) {
   const std::string run = folder_.path("run");
-  const Outcome outcome =
+  const ProgramResult outcome =
       run_ranks(2, images() + from("model") + "--train.global_batch_size=6 --train.max_steps=2 --optim.lr=0.001 " +
                        "--eval.when=never --run.dir=" + run);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -222,7 +222,7 @@ TEST_F(ModelFromTest, FineTuningKeepsTransformsAndClasses) {
   // The folder is not needed any more.
   fs::rename(folder_ / "model", folder_ / "elsewhere");
   const std::string out = folder_.path("trained.jsonl");
-  const Outcome predicted = run_ranks(2, "predict --from " + run + " --predict.out=" + out);
+  const ProgramResult predicted = run_ranks(2, "predict --from " + run + " --predict.out=" + out);
   ASSERT_EQ(predicted.exit_code, 0) << predicted.output;
   for (const Json& line : lines_of(testing::read_file(out))) {
     const std::string id = line["id"];
@@ -268,7 +268,7 @@ TEST_F(ModelFromTest, FilesAreKnownByTheirTensors) {
   const std::string expected = predict(1, sizes + keys + folder_.path("resnet.safetensors"));
   EXPECT_EQ(predict(2, sizes + from("resnet.safetensors")), expected);
   EXPECT_EQ(predict(1, sizes + from("wrapped.pth")), expected);
-  const Outcome config =
+  const ProgramResult config =
       testing::run_shell(testing::trainer_program() + " config " + images() + from("resnet.safetensors"));
   EXPECT_NE(config.output.find("resnet18"), std::string::npos) << config.output;
   const std::string unlabelled = predict(1, sizes + from("resnet.safetensors") + "--data.unlabelled=true");
@@ -306,7 +306,7 @@ TEST_F(ModelFromTest, MalformedFoldersHaveOneSentence) {
        {"library transformers"}},
   };
   const auto expect_refusal = [this](const std::string& name, const std::vector<std::string>& parts, int code) {
-    const Outcome outcome =
+    const ProgramResult outcome =
         run_ranks(2, "predict " + images() + from(name) + "--predict.out=" + folder_.path(name + ".jsonl"));
     EXPECT_EQ(outcome.exit_code, code) << name << outcome.output;
     EXPECT_EQ(outcome.rank_codes, std::vector<int>(2, code)) << name << outcome.output;
@@ -338,7 +338,7 @@ TEST_F(ModelFromTest, MalformedFoldersHaveOneSentence) {
 }
 
 TEST_F(ModelFromTest, AnotherModelNameIsRefused) {
-  const Outcome outcome = run_ranks(
+  const ProgramResult outcome = run_ranks(
       2, "predict " + images() + from("model") + "--model.name=resnet50 --predict.out=" + folder_.path("x.csv"));
   EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
   EXPECT_NE(outcome.output.find("contains a model vit_tiny_patch16_224; remove model.name"), std::string::npos)
@@ -386,8 +386,8 @@ for name, (architecture, args, cfg) in cases.items():
             rows.append([os.path.relpath(os.path.join(place, file), images), out.tolist()])
     json.dump(rows, open(folder + '/' + name + '.json', 'w'))
 )");
-  const Outcome peer = testing::run_shell(std::string(python) + " " + folder_.path("peer.py") + " " +
-                                          folder_.path(".") + " " + folder_.path("images"));
+  const ProgramResult peer = testing::run_shell(std::string(python) + " " + folder_.path("peer.py") + " " +
+                                                folder_.path(".") + " " + folder_.path("images"));
   if (peer.exit_code == 77) GTEST_SKIP() << "LOCKSTEP_PEER_PYTHON has no timm";
   ASSERT_EQ(peer.exit_code, 0) << peer.output;
   for (const char* const name : {"vit", "pooled", "convnext", "resnet"}) {

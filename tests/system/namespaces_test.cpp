@@ -6,14 +6,14 @@
 #include <string>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
 namespace namespaces_test {
 
-using testing::Outcome;
+using testing::ProgramResult;
 
 constexpr int kNotPermitted = 77;
 
@@ -23,8 +23,8 @@ std::string two_hosts(const std::string& folder, const std::string& arguments) {
   return std::string(source != nullptr ? source : ".") + "/tests/system/two_hosts.sh '" + folder + "' " + arguments;
 }
 
-/// What still uses a namespace that the script noted in `folder`, or is mounted from there, two seconds later; a
-/// process that was killed may take a moment.
+/// Everything that still uses a namespace that the script noted in `folder`, or is mounted from there, two seconds
+/// later; a process that was killed may take a moment.
 std::string left_behind(const std::string& folder) {
   return testing::run_shell("for i in $(seq 40); do left=$(readlink /proc/[0-9]*/ns/* | sort -u | grep -Fxf '" +
                             folder + "/namespaces'; grep -F '" + folder +
@@ -39,7 +39,7 @@ TEST(NamespacesTest, TwoHostsTrainAsOneDoesAndLeaveNothingBehind) {
   const std::string arguments =
       " --data.train_size=480 --data.val_size=96 --model.channels=4,8 --model.hidden=16 --log.interval=1"
       " --train.max_epochs=0 --train.max_steps=30 --run.threads=1 --run.dir=";
-  const Outcome apart =
+  const ProgramResult apart =
       testing::run_shell(two_hosts(folder.path(), "2 " + testing::trainer_program() + " --comm.backend=hierarchical" +
                                                       arguments + folder.path("2")),
                          300);
@@ -64,7 +64,7 @@ TEST(NamespacesTest, TwoHostsTrainAsOneDoesAndLeaveNothingBehind) {
 TEST(NamespacesTest, AKilledRunLeavesNothingBehind) {
   const testing::TemporaryFolder folder;
   const std::string is_up = "[ -e '" + folder.path() + "/running' ]";
-  const Outcome killed =
+  const ProgramResult killed =
       testing::run_shell(two_hosts(folder.path(), "1 bash -c \"touch '" + folder.path() + "/running'; sleep 60\"") +
                          " & job=$!; until " + is_up +
                          " || ! kill -0 $job 2>/dev/null; do sleep 0.05; done;"
@@ -73,6 +73,26 @@ TEST(NamespacesTest, AKilledRunLeavesNothingBehind) {
   EXPECT_EQ(killed.exit_code, 128 + 9) << killed.output;
   EXPECT_NE(testing::read_file(folder / "namespaces"), "");
   EXPECT_EQ(left_behind(folder.path()), "");
+}
+
+// Each host has a copy of the state: hosts that are tried on one host give the same bits.
+TEST(NamespacesTest, TwoHostsHoldACopyEachAsTriedOnOne) {
+  const testing::TemporaryFolder folder;
+  const std::string arguments =
+      " --data.train_size=480 --data.val_size=96 --model.name=mlp --model.hidden=16 --train.max_epochs=0"
+      " --train.max_steps=10 --train.clip_grad=norm:1 --run.threads=1 --strategy.name=sharded"
+      " --strategy.shard_within=host --run.dir=";
+  const ProgramResult apart = testing::run_shell(
+      two_hosts(folder.path(), "2 " + testing::trainer_program() + arguments + folder.path("2")), 300);
+  if (apart.exit_code == kNotPermitted) GTEST_SKIP() << apart.output;
+  ASSERT_EQ(apart.exit_code, 0) << apart.output;
+  const ProgramResult tried = testing::run_ranks(4, "--comm.hosts=2" + arguments + folder.path("1"));
+  ASSERT_EQ(tried.exit_code, 0) << tried.output;
+  const auto end_of = [&](const std::string& run) {
+    return checkpoints::read(folder.path(run) + "/ckpt/" + checkpoints::folder_name(10));
+  };
+  EXPECT_EQ(testing::differences(end_of("2"), end_of("1")), "");
+  EXPECT_EQ(end_of("2").integer("/", "shard_copies"), 2);
 }
 
 }  // namespace namespaces_test

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/folders.hpp"
 #include "support/program.hpp"
 
@@ -17,7 +17,7 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 
 constexpr std::int64_t kStoredStep = 10;
 constexpr std::int64_t kLastStep = 14;
@@ -27,7 +27,7 @@ constexpr double kTolerance = 1e-4;
 
 fs::path data_folder() { return testing::source_root() / "tests/data/checkpoints"; }
 
-/// What expected.txt says.
+/// The content of expected.txt.
 struct Expected {
   int ranks = 0;
   std::string state;
@@ -62,7 +62,7 @@ class OldCheckpointsTest : public ::testing::TestWithParam<std::string> {
   }
 
   /// Goes on from the stored checkpoint in a new run folder.
-  Outcome resume(const std::string& run, std::int64_t last_step, const std::string& more) const {
+  ProgramResult resume(const std::string& run, std::int64_t last_step, const std::string& more) const {
     std::string arguments = "train --config='" + (stored_ / "config.ini").string() + "' --run.dir=" + run +
                             " --resume=" + checkpoint_ + " --log.interval=1 --log.tensorboard=false" +
                             " --train.max_steps=" + std::to_string(last_step) + more;
@@ -79,7 +79,7 @@ class OldCheckpointsTest : public ::testing::TestWithParam<std::string> {
 TEST_P(OldCheckpointsTest, IsReadFromTheShell) {
   ASSERT_NE(checkpoint_, "");
   const auto ckpt = [this](const std::string& command) {
-    const Outcome outcome = testing::run_shell(testing::ckpt_program() + " " + command + " " + checkpoint_);
+    const ProgramResult outcome = testing::run_shell(testing::ckpt_program() + " " + command + " " + checkpoint_);
     EXPECT_EQ(outcome.exit_code, 0) << command << ": " << outcome.output;
     return outcome.output;
   };
@@ -91,7 +91,7 @@ TEST_P(OldCheckpointsTest, IsReadFromTheShell) {
 
 TEST_P(OldCheckpointsTest, ResumesWithTheRecordedLosses) {
   const std::string run = folder_.path("run");
-  const Outcome outcome = resume(run, kLastStep, "");
+  const ProgramResult outcome = resume(run, kLastStep, "");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   ASSERT_EQ(expected_.losses["loss"].size(), static_cast<std::size_t>(kLastStep - kStoredStep));
   ASSERT_EQ(expected_.losses["val/loss"].size(), 1U);
@@ -107,10 +107,18 @@ TEST_P(OldCheckpointsTest, ResumesWithTheRecordedLosses) {
   }
 }
 
+// Its configuration has keys that do not exist any more.
+TEST_P(OldCheckpointsTest, IsEvaluatedWithTheConfigurationThatItContains) {
+  std::string arguments = "eval --from=" + folder_.path();
+  if (GetParam().starts_with("gpt_")) arguments += " --data.path='" + (data_folder() / "text.txt").string() + "'";
+  const ProgramResult outcome = testing::run_ranks(1, arguments);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
 // With a learning rate of 0 a step leaves the parameters as they were loaded.
 TEST_P(OldCheckpointsTest, LoadsTheParametersBitForBit) {
   const std::string run = folder_.path("run");
-  const Outcome outcome = resume(run, kStoredStep + 1, " --optim.lr=0");
+  const ProgramResult outcome = resume(run, kStoredStep + 1, " --optim.lr=0");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   const auto diff = [&](const std::string& filter) {
     return testing::run_shell(testing::ckpt_program() + " diff " + checkpoint_ + " " + run + " --filter '" + filter +

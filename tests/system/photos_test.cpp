@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/folders.hpp"
 #include "support/program.hpp"
@@ -16,7 +16,7 @@ namespace lockstep {
 namespace photos_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 std::string recipe() {
@@ -56,7 +56,7 @@ TEST_F(PhotosTest, TheRecipeLearns) {
   const std::vector<std::string> seeds =
       is_long ? std::vector<std::string>{"1", "2", "3"} : std::vector<std::string>{"1"};
   for (const std::string& seed : seeds) {
-    const Outcome outcome = run_ranks(
+    const ProgramResult outcome = run_ranks(
         2, with_photos() + run_dir(seed) + "--run.seed=" + seed + (is_long ? "" : " --train.max_epochs=8"), 600);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_NE(outcome.output.find("12 classes: astronaut, brick"), std::string::npos) << outcome.output;
@@ -74,7 +74,7 @@ const std::string kEnd = "/ckpt/step-000000000035";
 
 TEST_F(PhotosTest, BitsDoNotDependOnRanksSourceAndResume) {
   const std::string straight = folder_.path("straight");
-  const Outcome first = run_ranks(1, with_photos() + run_dir("straight") + kShort, 120);
+  const ProgramResult first = run_ranks(1, with_photos() + run_dir("straight") + kShort, 120);
   ASSERT_EQ(first.exit_code, 0) << first.output;
   const auto losses = report::read_series(straight + "/metrics.jsonl", "loss");
   ASSERT_EQ(losses.size(), 35U);
@@ -85,7 +85,7 @@ TEST_F(PhotosTest, BitsDoNotDependOnRanksSourceAndResume) {
   for (const int ranks : {2, 3}) {
     const std::string name = "ranks" + std::to_string(ranks);
     const std::string workers = "--data.workers=" + std::to_string(ranks - 2) + " ";
-    const Outcome outcome = run_ranks(ranks, with_photos() + run_dir(name) + kShort + workers, 120);
+    const ProgramResult outcome = run_ranks(ranks, with_photos() + run_dir(name) + kShort + workers, 120);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     expect_equal(name);
     EXPECT_EQ(differences(folder_.path(name) + kEnd, straight + kEnd), "");
@@ -106,7 +106,7 @@ TEST_F(PhotosTest, BitsDoNotDependOnRanksSourceAndResume) {
       for (const std::string& file : files) list << file << "\t" << label << "\n";
     }
   }
-  const Outcome listed =
+  const ProgramResult listed =
       run_ranks(2,
                 recipe() + run_dir("listed") + kShort + "--data.name=list --data.path=" + folder_.path("train.txt") +
                     " --data.val_path=" + folder_.path("val.txt"),
@@ -122,7 +122,7 @@ TEST_F(PhotosTest, BitsDoNotDependOnRanksSourceAndResume) {
                              "for p in $(pgrep -x trainer); do if grep -qa -e '--run.dir=" + killed +
                              "' /proc/$p/cmdline; then kill -9 $p; fi; done; wait $job";
   EXPECT_NE(testing::run_shell(script, 120).exit_code, 0);
-  const Outcome resumed = run_ranks(3, with_photos() + run_dir("killed") + kShort + "--resume=auto", 120);
+  const ProgramResult resumed = run_ranks(3, with_photos() + run_dir("killed") + kShort + "--resume=auto", 120);
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_NE(resumed.output.find("resumed at step"), std::string::npos) << resumed.output;
   expect_equal("killed");

@@ -18,7 +18,7 @@ namespace predict_test {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 /// A PPM file of one color.
@@ -83,7 +83,7 @@ class PredictTest : public ::testing::Test {
 
   std::string run() const { return folder_.path("run"); }
   void train(const std::string& data) {
-    const Outcome outcome = run_ranks(
+    const ProgramResult outcome = run_ranks(
         2, data +
                " --data.val_fraction=0 --eval.when=never --model.name=mlp --model.hidden=16 "
                "--train.global_batch_size=6 --train.max_epochs=30 --optim.name=adam --optim.lr=0.01 --run.dir=" +
@@ -93,7 +93,7 @@ class PredictTest : public ::testing::Test {
   void train_on_folders() { train("--data.name=folder --data.cache=off --data.path=" + folder_.path("images")); }
 
   /// @param more  arguments after --from
-  Outcome predict(int ranks, const std::string& more) const {
+  ProgramResult predict(int ranks, const std::string& more) const {
     return run_ranks(ranks, "predict --from " + run() + " --eval.batch_size=4 " + more);
   }
 
@@ -103,7 +103,7 @@ class PredictTest : public ::testing::Test {
     std::string first;
     for (const int ranks : {1, 2, 3}) {
       const std::string out = folder_.path(std::to_string(ranks) + ending);
-      const Outcome outcome =
+      const ProgramResult outcome =
           predict(ranks, more + " --data.workers=" + std::to_string(ranks - 1) + " --predict.out=" + out);
       EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
       const std::string bytes = testing::read_file(out);
@@ -158,9 +158,10 @@ TEST_F(PredictTest, ThePageShowsTheLargestErrorsFirst) {
   write("mixed/green/good.ppm", ppm(0, 160, 0));
   std::string first;
   for (const int ranks : {1, 2, 3}) {
-    const Outcome outcome = predict(ranks, "--eval.batch_size=1 --data.path=" + folder_.path("mixed") +
-                                               " --predict.html_samples=2 --predict.html=" + folder_.path("page.html") +
-                                               " --predict.out=" + folder_.path("page.jsonl"));
+    const ProgramResult outcome =
+        predict(ranks, "--eval.batch_size=1 --data.path=" + folder_.path("mixed") +
+                           " --predict.html_samples=2 --predict.html=" + folder_.path("page.html") +
+                           " --predict.out=" + folder_.path("page.jsonl"));
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     const std::string page = testing::read_file(folder_ / "page.html");
     if (ranks == 1) first = page;
@@ -172,7 +173,9 @@ TEST_F(PredictTest, ThePageShowsTheLargestErrorsFirst) {
   EXPECT_NE(first.find("red/w&lt;rong.ppm<br/>target red<br/>green "), std::string::npos);  // the lines of the caption
   EXPECT_EQ(first.find("<figure"), first.rfind("<figure", wrong));
   std::size_t figures = 0;
-  for (std::size_t at = first.find("<img"); at != std::string::npos; at = first.find("<img", at + 1)) ++figures;
+  for (std::size_t position = first.find("<img"); position != std::string::npos;
+       position = first.find("<img", position + 1))
+    ++figures;
   EXPECT_EQ(figures, 2U);
   EXPECT_EQ(first.find("http://"), std::string::npos);
   EXPECT_EQ(first.find("https://"), std::string::npos);
@@ -202,7 +205,7 @@ TEST_F(PredictTest, FoldersWithoutLabelsAndWeightsOfAFile) {
 
   write("names.txt", "blue\ngreen\nred\n");
   const std::string out = folder_.path("file.jsonl");
-  const Outcome outcome =
+  const ProgramResult outcome =
       run_ranks(2, "predict --init.from=" + run() + "/ckpt/" + names_in(run() + "/ckpt", "step-").at(0) +
                        " --data.name=folder --data.cache=off --model.name=mlp --model.hidden=16 --data.class_names=" +
                        folder_.path("names.txt") + " " + data + " --predict.out=" + out);
@@ -246,7 +249,7 @@ TEST_F(PredictTest, Numbers) {
 TEST_F(PredictTest, EvaluationsPrintJsonAndWriteThePredictions) {
   train_on_folders();
   const std::string out = folder_.path("eval.jsonl");
-  const Outcome outcome =
+  const ProgramResult outcome =
       run_ranks(2, "eval --json --from " + run() + " --eval.split=train --eval.batch_size=4 --predictions=" + out);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   const std::size_t begin = outcome.output.find("{\"from\"");
@@ -258,7 +261,7 @@ TEST_F(PredictTest, EvaluationsPrintJsonAndWriteThePredictions) {
   EXPECT_EQ(json["weights"], "trained");
   EXPECT_EQ(json["metrics"]["accuracy"], 1.0);
   EXPECT_EQ(testing::read_file(out), testing::read_file(expect_equal(".jsonl", "--predict.split=train")));
-  const Outcome nothing = run_ranks(2, "eval");
+  const ProgramResult nothing = run_ranks(2, "eval");
   EXPECT_EQ(nothing.rank_codes, (std::vector<int>{2, 2})) << nothing.output;
   EXPECT_NE(nothing.output.find("eval needs --from PATH"), std::string::npos) << nothing.output;
 }
@@ -285,7 +288,7 @@ TEST_F(PredictTest, UnetAndListsWithMasks) {
     list += "scenes/" + name + ".ppm scenes/" + name + ".pgm\n";
   }
   write("list.txt", list);
-  const Outcome trained = run_ranks(
+  const ProgramResult trained = run_ranks(
       2, "--data.name=list --data.target=mask --data.val_fraction=0 --eval.when=never --data.path=" +
              folder_.path("list.txt") + " --model.name=unet --model.width=8 --model.depth=1 --model.norm=group " +
              "--train.global_batch_size=4 --train.max_epochs=25 --optim.name=adam --optim.lr=0.01 --run.dir=" + run());
@@ -308,7 +311,7 @@ TEST_F(PredictTest, UnetAndListsWithMasks) {
     const auto begin = array.begin() + static_cast<std::ptrdiff_t>(128 + 256 * i);
     EXPECT_EQ(std::count(begin, begin + 256, 1), lines[i]["counts"][1].get<std::int64_t>());
   }
-  const Outcome page =
+  const ProgramResult page =
       predict(2, "--predict.out=" + folder_.path("m.csv") + masks + " --predict.html=" + folder_.path("m.html"));
   ASSERT_EQ(page.exit_code, 0) << page.output;
   EXPECT_EQ(names_in(folder_ / "masks", "").size(), 13U);
@@ -318,7 +321,7 @@ TEST_F(PredictTest, UnetAndListsWithMasks) {
   for (int i = 0; i < 13; ++i) images += "scenes/square" + std::to_string(i) + ".ppm\n";
   write("images.txt", images);
   const std::string out = folder_.path("new.jsonl");
-  const Outcome unlabelled =
+  const ProgramResult unlabelled =
       predict(2, "--data.path=" + folder_.path("images.txt") + " --data.unlabelled=true --predict.out=" + out);
   ASSERT_EQ(unlabelled.exit_code, 0) << unlabelled.output;
   EXPECT_EQ(lines_of(out), lines);
@@ -360,7 +363,7 @@ TEST_F(PredictTest, BadInputHasOneSentence) {
       {from + out + " --model.hidden=8", 4, "does not fit"},
   };
   for (const Case& c : cases) {
-    const Outcome outcome = run_ranks(2, "predict " + c.arguments);
+    const ProgramResult outcome = run_ranks(2, "predict " + c.arguments);
     EXPECT_EQ(outcome.rank_codes, (std::vector<int>{c.code, c.code})) << c.arguments << "\n" << outcome.output;
     const std::size_t error = outcome.output.find(" error ");
     ASSERT_NE(error, std::string::npos) << c.arguments << "\n" << outcome.output;
@@ -374,15 +377,15 @@ TEST_F(PredictTest, BadInputHasOneSentence) {
 /// The program with masks and fields.
 class PredictImagesTest : public ::testing::Test {
  protected:
-  Outcome run(int ranks, const std::string& arguments, const std::string& environment = "") const {
+  ProgramResult run(int ranks, const std::string& arguments, const std::string& environment = "") const {
     return testing::run_shell(environment + " " + testing::mpirun_command(ranks) + " " + PREDICT_PROGRAM + " " +
                               arguments + " --eval.batch_size=5");
   }
   void train(const std::string& source) {
-    const Outcome outcome = run(2, "--data.name=" + source +
-                                       " --model.name=pixels --train.global_batch_size=16 --train.max_epochs=60 "
-                                       "--optim.name=adam --optim.lr=0.1 --eval.when=never --run.dir=" +
-                                       folder_.path("run"));
+    const ProgramResult outcome = run(2, "--data.name=" + source +
+                                             " --model.name=pixels --train.global_batch_size=16 --train.max_epochs=60 "
+                                             "--optim.name=adam --optim.lr=0.1 --eval.when=never --run.dir=" +
+                                             folder_.path("run"));
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   }
   std::string from() const { return "predict --from " + folder_.path("run") + " --predict.out="; }
@@ -395,11 +398,11 @@ TEST_F(PredictImagesTest, MasksAreWrittenAsPngAndArray) {
   std::vector<std::string> first;
   for (const int ranks : {1, 2, 3}) {
     const std::string n = std::to_string(ranks);
-    const Outcome outcome =
+    const ProgramResult outcome =
         run(ranks, from() + folder_.path(n + ".jsonl") + " --predict.masks=" + folder_.path("m" + n) +
                        " --predict.html=" + folder_.path(n + ".html"));
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
-    const Outcome array = run(ranks, from() + folder_.path(n + ".npy"));
+    const ProgramResult array = run(ranks, from() + folder_.path(n + ".npy"));
     ASSERT_EQ(array.exit_code, 0) << array.output;
     std::vector<std::string> all = {testing::read_file(folder_ / (n + ".jsonl")),
                                     testing::read_file(folder_ / (n + ".html")),
@@ -431,20 +434,20 @@ TEST_F(PredictImagesTest, MasksAreWrittenAsPngAndArray) {
       ASSERT_EQ(array[128 + 64 * i + p], p / 8 < i % 8 && p % 8 < 2 ? 1 : 0) << i << " " << p;
     }
   }
-  const Outcome table = run(1, from() + folder_.path("t.csv"));
+  const ProgramResult table = run(1, from() + folder_.path("t.csv"));
   EXPECT_EQ(text_lines(folder_.path("t.csv"))[0], "index,id,pixels of ground,\"pixels of square, bright\"");
 }
 
 TEST_F(PredictImagesTest, FieldsAndFeaturesAreArrays) {
   train("fields");
-  const Outcome fields = run(3, from() + folder_.path("a.npy"));
+  const ProgramResult fields = run(3, from() + folder_.path("a.npy"));
   ASSERT_EQ(fields.exit_code, 0) << fields.output;
   const std::string array = testing::read_file(folder_ / "a.npy");
   EXPECT_NE(array.find("'shape': (43, 1, 8, 8), }"), std::string::npos);
   EXPECT_EQ(array.size(), 128U + 43 * 64 * 4);
   for (const int ranks : {1, 3}) {
     const std::string out = folder_.path("f" + std::to_string(ranks) + ".npy");
-    const Outcome features = run(ranks, from() + out + " --predict.output=features");
+    const ProgramResult features = run(ranks, from() + out + " --predict.output=features");
     ASSERT_EQ(features.exit_code, 0) << features.output;
   }
   const std::string features = testing::read_file(folder_ / "f1.npy");
@@ -471,14 +474,14 @@ TEST_F(PredictImagesTest, AKilledRunLeavesNoFileThatLooksComplete) {
   EXPECT_FALSE(fs::exists(out));
   EXPECT_FALSE(fs::exists(masks));
   EXPECT_EQ(names_in(folder_.path("."), "k.jsonl.part-").size(), 2U);
-  const Outcome again = run(1, arguments);
+  const ProgramResult again = run(1, arguments);
   EXPECT_EQ(again.exit_code, 0) << again.output;
   EXPECT_EQ(names_in(folder_.path("."), "k").size(), 2U);  // the file and the folder
   EXPECT_EQ(lines_of(out).size(), 43U);
   EXPECT_EQ(names_in(masks, "").size(), 43U);
 }
 
-// On a tmpfs of 16 kB that only this shell sees.
+// A disk on a tmpfs of 16 kB that only this shell sees.
 TEST_F(PredictImagesTest, AFullDiskIsASentence) {
   const std::string unshare = ::geteuid() == 0 ? "unshare -m" : "unshare -rm";
   if (testing::run_shell(unshare + " true").exit_code != 0) GTEST_SKIP() << "no private mount is allowed here";
@@ -488,7 +491,7 @@ TEST_F(PredictImagesTest, AFullDiskIsASentence) {
   folder_.write("script.sh", "mount -t tmpfs -o size=16k none " + disk + " || exit 99\n\"$@\"\ncode=$?\nls -A " + disk +
                                  "\nexit $code\n");
   for (const int ranks : {1, 2, 3}) {
-    const Outcome outcome =
+    const ProgramResult outcome =
         testing::run_shell("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " + unshare + " bash " +
                            folder_.path("script.sh") + " " + testing::mpirun_command(ranks) + " " + PREDICT_PROGRAM +
                            " " + from() + disk + "/a.npy --eval.batch_size=5 --predict.html=" + disk + "/a.html");

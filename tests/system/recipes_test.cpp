@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/folders.hpp"
 #include "support/program.hpp"
 
@@ -36,7 +36,7 @@ TEST(RecipesTest, TakeTwoStepsOnPhotographs) {
   for (const std::string& recipe : recipes) {
     SCOPED_TRACE(recipe);
     const std::string run = folder.path(fs::path(recipe).stem());
-    const testing::Outcome outcome = testing::run_ranks(
+    const testing::ProgramResult outcome = testing::run_ranks(
         2,
         "--config=" + recipe + " --data.path=" + photos.string() + " --data.cache=" + folder.path("cache") +
             " --train.max_epochs=0 --train.max_steps=2 --train.global_batch_size=16 --log.interval=1 --run.dir=" + run,

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
-#include "report/event_frame.hpp"
+#include "report/tensorboard/event_frame.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
 namespace report_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 const std::string kSmall =
@@ -21,7 +21,9 @@ bool has(const std::string& text, const std::string& words) { return text.find(w
 
 std::size_t count_of(const std::string& text, const std::string& words) {
   std::size_t count = 0;
-  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++count;
+  for (std::size_t position = text.find(words); position != std::string::npos;
+       position = text.find(words, position + 1))
+    ++count;
   return count;
 }
 
@@ -53,7 +55,7 @@ TEST(ReportTest, ARunLeavesAPageAndAnEventFileForEachStart) {
   const testing::TemporaryFolder folder;
   const fs::path run = folder / "run";
   const std::string arguments = kSmall + "--ddp.report=true --run.dir=" + run.string();
-  const Outcome first = run_ranks(2, arguments + " --train.max_epochs=2");
+  const ProgramResult first = run_ranks(2, arguments + " --train.max_epochs=2");
   ASSERT_EQ(first.exit_code, 0) << first.output;
   EXPECT_FALSE(has(first.output, "warning")) << first.output;
   const std::string page = testing::read_file(run / "report.html");
@@ -71,7 +73,7 @@ TEST(ReportTest, ARunLeavesAPageAndAnEventFileForEachStart) {
   EXPECT_EQ(records.size(), 2U + 4U * 2U + 2U * (1U + 16U + 1U));
   EXPECT_TRUE(has(records.at(2), "loss"));
 
-  const Outcome resumed = run_ranks(2, arguments + " --train.max_epochs=3 --resume=must");
+  const ProgramResult resumed = run_ranks(2, arguments + " --train.max_epochs=3 --resume=must");
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
   ASSERT_EQ(event_files(run).size(), 2U);
   const std::vector<std::string> later = records_of(event_files(run)[1]);
@@ -79,13 +81,13 @@ TEST(ReportTest, ARunLeavesAPageAndAnEventFileForEachStart) {
   for (std::size_t i = 1; i < 3; ++i) EXPECT_EQ(later[i].substr(9, 2), "\x10\x05") << "step 5, record " << i;
 
   fs::remove(run / "report.html");
-  const Outcome on_demand = run_ranks(2, "report " + run.string());
+  const ProgramResult on_demand = run_ranks(2, "report " + run.string());
   EXPECT_EQ(on_demand.exit_code, 0) << on_demand.output;
   EXPECT_TRUE(has(on_demand.output, (run / "report.html").string())) << on_demand.output;
   EXPECT_TRUE(has(testing::read_file(run / "report.html"), "<th>step</th><td>6</td>"));
 
   const std::string out = folder.path("both.html");
-  const Outcome compared = run_ranks(1, "compare " + run.string() + " " + run.string() + " --out " + out);
+  const ProgramResult compared = run_ranks(1, "compare " + run.string() + " " + run.string() + " --out " + out);
   EXPECT_EQ(compared.exit_code, 0) << compared.output;
   EXPECT_TRUE(has(testing::read_file(out), ">run (B), training<"));
 }
@@ -94,7 +96,7 @@ TEST(ReportTest, TablesAndPicturesOfAResumedRunAreThoseOfOneWithoutAStop) {
   const testing::TemporaryFolder folder;
   const std::string arguments = kSmall + "--log.pictures=5 --eval.metrics=overlap --ckpt.every_steps=3 ";
   const auto train = [&](const std::string& run, const std::string& more) {
-    const Outcome outcome = run_ranks(2, arguments + "--run.dir=" + folder.path(run) + more);
+    const ProgramResult outcome = run_ranks(2, arguments + "--run.dir=" + folder.path(run) + more);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   };
   train("whole", " --train.max_epochs=3");
@@ -118,7 +120,7 @@ TEST(ReportTest, TablesAndPicturesOfAResumedRunAreThoseOfOneWithoutAStop) {
 TEST(ReportTest, APageThatCannotBeWrittenIsAWarning) {
   const testing::TemporaryFolder folder;
   fs::create_directories(folder / "run/report.html/in-the-way");
-  const Outcome outcome =
+  const ProgramResult outcome =
       run_ranks(2, kSmall + "--train.max_epochs=1 --log.tensorboard=false --run.dir=" + folder.path("run"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_TRUE(has(outcome.output, "warning r0/2 report.html could not be written: ")) << outcome.output;
@@ -146,7 +148,7 @@ TEST(ReportTest, BadInputGetsOneSentenceAndItsCode) {
       {"compare " + folder.path("none") + " " + folder.path("torn"), 2, folder.path("none") + " is not a folder"},
   };
   for (const Row& row : rows) {
-    const Outcome outcome = run_ranks(2, row.arguments);
+    const ProgramResult outcome = run_ranks(2, row.arguments);
     EXPECT_EQ(outcome.rank_codes, std::vector<int>(2, row.code)) << row.arguments;
     const std::size_t first = outcome.output.find(" error ");
     EXPECT_EQ(outcome.output.find(" error ", first + 1), std::string::npos) << "one sentence: " << outcome.output;

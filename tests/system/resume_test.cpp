@@ -6,14 +6,14 @@
 #include <map>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
 namespace resume_test {
 
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 const std::string kSmall =
@@ -40,16 +40,16 @@ TEST_P(ResumeTest, ContinuesBitForBit) {
   const std::string halves = folder.path("halves");
   const std::string common = kSmall + " " + c.options + " --train.max_epochs=0";
 
-  const Outcome whole = run_ranks(c.ranks, "train --run.dir=" + straight + common + " --train.max_steps=100");
+  const ProgramResult whole = run_ranks(c.ranks, "train --run.dir=" + straight + common + " --train.max_steps=100");
   ASSERT_EQ(whole.exit_code, 0) << whole.output;
   const std::string total = " --train.max_steps=100";
-  const Outcome first =
+  const ProgramResult first =
       run_ranks(c.ranks, "train --run.dir=" + halves + common + " --train.max_steps=" + std::to_string(c.stop_at));
   ASSERT_EQ(first.exit_code, 0) << first.output;
   const std::string midway = halves + "/ckpt/" + checkpoints::folder_name(c.stop_at);
   const std::string end = "/ckpt/" + checkpoints::folder_name(100);
   EXPECT_NE(differences(midway, straight + end), "");  // the comparison can fail
-  const Outcome second = run_ranks(c.ranks, "train --resume=auto --run.dir=" + halves + common + total);
+  const ProgramResult second = run_ranks(c.ranks, "train --resume=auto --run.dir=" + halves + common + total);
   ASSERT_EQ(second.exit_code, 0) << second.output;
   EXPECT_NE(second.output.find("resumed at step " + std::to_string(c.stop_at)), std::string::npos) << second.output;
 
@@ -87,7 +87,7 @@ TEST(ResumeElsewhereTest, AnotherNumberOfRanksContinuesInTheSameOrder) {
   const std::string moved = folder.path("moved");
   ASSERT_EQ(run_ranks(2, "--run.dir=" + straight + common + "--train.max_steps=30").exit_code, 0);
   ASSERT_EQ(run_ranks(2, "--run.dir=" + moved + common + "--train.max_steps=13").exit_code, 0);
-  const Outcome resumed = run_ranks(3, "--resume=auto --run.dir=" + moved + common + "--train.max_steps=30");
+  const ProgramResult resumed = run_ranks(3, "--resume=auto --run.dir=" + moved + common + "--train.max_steps=30");
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
   const auto expected = report::read_series(straight + "/metrics.jsonl", "loss");
   const auto losses = report::read_series(moved + "/metrics.jsonl", "loss");
@@ -118,7 +118,7 @@ TEST(ResumeElsewhereTest, WithLanesAnyNumberOfRanksContinuesBitForBit) {
             report::read_series(straight + "/metrics.jsonl", "val/loss").back());
 }
 
-// Without dropout and batch norm, lanes change only the rounding of sums.
+// Lanes change only the rounding of sums without dropout and batch norm.
 TEST(ResumeElsewhereTest, WithLanesARunContinuesWithoutThemAndBack) {
   const testing::TemporaryFolder folder;
   const std::string common = kSmall + " --train.precision=fp64 --train.max_epochs=0 ";
@@ -127,10 +127,10 @@ TEST(ResumeElsewhereTest, WithLanesARunContinuesWithoutThemAndBack) {
   ASSERT_EQ(run_ranks(2, "--run.dir=" + straight + common + "--train.max_steps=18").exit_code, 0);
   ASSERT_EQ(run_ranks(2, "--run.dir=" + changed + common + "--train.lanes=8 --train.max_steps=6").exit_code, 0);
   const std::string resume = "--resume=must --run.dir=" + changed + common;
-  const Outcome without = run_ranks(2, resume + "--train.max_steps=12");
+  const ProgramResult without = run_ranks(2, resume + "--train.max_steps=12");
   EXPECT_EQ(without.exit_code, 0) << without.output;
   EXPECT_NE(without.output.find("statistical, because train.lanes is 0 and was 8"), std::string::npos);
-  const Outcome back = run_ranks(2, resume + "--train.lanes=8 --train.max_steps=18");
+  const ProgramResult back = run_ranks(2, resume + "--train.lanes=8 --train.max_steps=18");
   EXPECT_EQ(back.exit_code, 0) << back.output;
   const auto expected = report::read_series(straight + "/metrics.jsonl", "loss");
   const auto losses = report::read_series(changed + "/metrics.jsonl", "loss");
@@ -146,11 +146,11 @@ TEST(ResumeChoiceTest, AStepOrAPathNamesTheCheckpoint) {
   const std::string common = kSmall + " --train.max_steps=9";
   ASSERT_EQ(run_ranks(1, "--run.dir=" + run + common + " --ckpt.every_steps=3").exit_code, 0);
   EXPECT_EQ(checkpoints::list(run + "/ckpt"), (std::vector<std::int64_t>{3, 6, 9}));
-  const Outcome by_step = run_ranks(1, "--run.dir=" + run + common + " --resume=6");
+  const ProgramResult by_step = run_ranks(1, "--run.dir=" + run + common + " --resume=6");
   EXPECT_EQ(by_step.exit_code, 0) << by_step.output;
   EXPECT_NE(by_step.output.find("resumed at step 6"), std::string::npos) << by_step.output;
   const std::string path = run + "/ckpt/" + checkpoints::folder_name(3);
-  const Outcome by_path = run_ranks(1, "--run.dir=" + folder.path("other") + common + " --resume=" + path);
+  const ProgramResult by_path = run_ranks(1, "--run.dir=" + folder.path("other") + common + " --resume=" + path);
   EXPECT_EQ(by_path.exit_code, 0) << by_path.output;
   EXPECT_NE(by_path.output.find("resumed at step 3"), std::string::npos) << by_path.output;
 }
@@ -164,14 +164,14 @@ TEST(ResumeChoiceTest, DataOfTheUserStayWithTheRun) {
     for (const auto& [name, value] : archive.attributes_of("/extra")) texts[name] = std::get<std::string>(value);
     return texts;
   };
-  const Outcome first = run_ranks(2, run + " --train.max_steps=3 --run.extra=ticket=12 --run.extra=note=a=b");
+  const ProgramResult first = run_ranks(2, run + " --train.max_steps=3 --run.extra=ticket=12 --run.extra=note=a=b");
   ASSERT_EQ(first.exit_code, 0) << first.output;
   EXPECT_EQ(extra(3), (std::map<std::string, std::string>{{"note", "a=b"}, {"ticket", "12"}}));
-  const Outcome second = run_ranks(2, run + " --train.max_steps=6 --resume=auto --run.extra=ticket=13");
+  const ProgramResult second = run_ranks(2, run + " --train.max_steps=6 --resume=auto --run.extra=ticket=13");
   ASSERT_EQ(second.exit_code, 0) << second.output;
   EXPECT_EQ(extra(6), (std::map<std::string, std::string>{{"note", "a=b"}, {"ticket", "13"}}));
   for (const char* const bad : {"x", "=1", "a/b=1"}) {
-    const Outcome refused = run_ranks(2, run + " --resume=auto --run.extra=" + std::string(bad));
+    const ProgramResult refused = run_ranks(2, run + " --resume=auto --run.extra=" + std::string(bad));
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
     EXPECT_NE(refused.output.find("is not NAME=VALUE"), std::string::npos) << refused.output;
   }
@@ -183,7 +183,7 @@ TEST(ResumeChoiceTest, AnotherBatchSizeContinuesInTheEpoch) {
   const testing::TemporaryFolder folder;
   const std::string run = " --run.dir=" + (folder / "run") + kSmall + " --train.max_epochs=0";
   ASSERT_EQ(run_ranks(2, "train" + run + " --train.max_steps=3").exit_code, 0);
-  const Outcome resumed =
+  const ProgramResult resumed =
       run_ranks(2, "train" + run + " --train.max_steps=9 --resume=must --train.global_batch_size=64");
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
   for (const char* const words : {"sample 144 of its epoch, which is not a multiple of train.global_batch_size = 64: "
@@ -211,11 +211,11 @@ TEST(ResumeChoiceTest, ACheckpointCanOmitOptimizerAndSchedule) {
   EXPECT_EQ(std::count(hooks.begin(), hooks.end(), "schedule"), 0);
 
   const std::string longer = "train" + run + " --train.max_steps=12 --resume=must";
-  const Outcome refused = run_ranks(2, longer);
+  const ProgramResult refused = run_ranks(2, longer);
   EXPECT_EQ(refused.exit_code, 4) << refused.output;
   EXPECT_NE(refused.output.find("it does not contain the state of the optimizer"), std::string::npos) << refused.output;
   EXPECT_NE(refused.output.find("resume.reset=optim"), std::string::npos) << refused.output;
-  const Outcome resumed = run_ranks(2, longer + " --resume.reset=optim");
+  const ProgramResult resumed = run_ranks(2, longer + " --resume.reset=optim");
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_EQ(checkpoints::list(folder / "run/ckpt").back(), 12);
 }

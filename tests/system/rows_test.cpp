@@ -27,7 +27,8 @@ struct Clash {
 
 std::int64_t count(const std::string& text, const std::string& word) {
   std::int64_t found = 0;
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+  for (std::size_t position = text.find(word); position != std::string::npos; position = text.find(word, position + 1))
+    ++found;
   return found;
 }
 
@@ -40,7 +41,7 @@ const char* const kRun =
     " --data.name=points --model.name=line --train.max_epochs=0 --train.max_steps=2 --train.global_batch_size=8 "
     "--log.interval=1 --ckpt.keep_best=0 ";
 
-testing::Outcome run(const std::string& part, const std::string& options) {
+testing::ProgramResult run(const std::string& part, const std::string& options) {
   return testing::run_shell("LOCKSTEP_PART='" + part + "' " + testing::mpirun_command(2) + " " + program() + options,
                             kSeconds);
 }
@@ -51,7 +52,7 @@ class RowsTest : public ::testing::TestWithParam<Clash> {};
 TEST_P(RowsTest, AreRefusedOnceForAllRanks) {
   const Clash& clash = GetParam();
   const testing::TemporaryFolder folder;
-  const testing::Outcome outcome =
+  const testing::ProgramResult outcome =
       run(clash.part, kRun + std::string(clash.options) + " --run.dir=" + folder.path("a"));
   EXPECT_EQ(outcome.exit_code, clash.exit_code) << outcome.output;
   EXPECT_EQ(count(outcome.output, clash.sentence), 1) << outcome.output;
@@ -64,7 +65,7 @@ class StepsTest : public ::testing::TestWithParam<Clash> {};
 TEST_P(StepsTest, EndAllRanksWithOneSentence) {
   const Clash& clash = GetParam();
   const testing::TemporaryFolder folder;
-  const testing::Outcome outcome =
+  const testing::ProgramResult outcome =
       run(clash.part, kRun + std::string(clash.options) + " --run.dir=" + folder.path("a"));
   EXPECT_EQ(outcome.exit_code, clash.exit_code) << outcome.output;
   EXPECT_GE(count(outcome.output, clash.sentence), 1) << outcome.output;
@@ -75,7 +76,7 @@ const auto kName = [](const auto& test) { return std::string(test.param.name); }
 
 TEST(NoClashTest, TrainsTheProgram) {
   const testing::TemporaryFolder folder;
-  const testing::Outcome outcome =
+  const testing::ProgramResult outcome =
       run("put:mine", kRun + std::string("--train.hooks=mine --run.dir=") + folder.path("a"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
@@ -156,12 +157,12 @@ TEST(PredictionsTest, KeepTheirNames) {
   std::uint64_t number = 0;
   for (const char* const name : {"top", "index", "target"}) {
     if (!testing::is_sampled(number++, 3)) continue;
-    const testing::Outcome outcome = predict(name, "jsonl");
+    const testing::ProgramResult outcome = predict(name, "jsonl");
     EXPECT_EQ(outcome.exit_code, kConfiguration) << outcome.output;
     EXPECT_EQ(count(outcome.output, "have a value named '" + std::string(name) + "', which is the name of"), 1)
         << outcome.output;
   }
-  const testing::Outcome column = predict("class_2", "csv");
+  const testing::ProgramResult column = predict("class_2", "csv");
   EXPECT_EQ(column.exit_code, kConfiguration) << column.output;
   EXPECT_EQ(count(column.output, "have a value named 'class_2', which is the name of another column"), 1)
       << column.output;

@@ -12,7 +12,7 @@ namespace lockstep {
 namespace run_folder_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 
 const std::string kModel =
     " --data.val_size=96 --model.name=mlp --model.hidden=8 --log.interval=1 --train.max_epochs=0 --eval.when=never";
@@ -33,8 +33,8 @@ std::string start(const testing::TemporaryFolder& folder, const std::string& pre
 
 TEST(RunFolderTest, RunsThatStartInOneSecondHaveFoldersOfTheirOwn) {
   const testing::TemporaryFolder folder;
-  const Outcome all = testing::run_shell("cd " + folder.path() + " && for i in 1 2 3 4 5 6 7 8; do " +
-                                         testing::trainer_program() + kShort + " || echo failed & done; wait");
+  const ProgramResult all = testing::run_shell("cd " + folder.path() + " && for i in 1 2 3 4 5 6 7 8; do " +
+                                               testing::trainer_program() + kShort + " || echo failed & done; wait");
   EXPECT_EQ(all.output.find("failed"), std::string::npos) << all.output;
   std::int64_t runs = 0;
   for (const auto& run : fs::directory_iterator(folder / "runs")) {
@@ -52,7 +52,7 @@ TEST(RunFolderTest, ASecondRunIsRefusedBeforeItWritesAnything) {
       if (!testing::is_sampled(number++, 4)) continue;
       const testing::TemporaryFolder folder;
       const std::string records = "(cd " + folder.path("run") + " && md5sum config.resolved.* argv.txt env.json) ";
-      const Outcome outcome = testing::run_shell(
+      const ProgramResult outcome = testing::run_shell(
           start(folder, slurm) + records + "> " + folder.path("before") + "; " + slurm +
           testing::mpirun_command(ranks) + " " + testing::trainer_program() +
           " --optim.lr=0.5 --run.dir=" + folder.path("run") + kShort + "; echo second $?; " + records + "| diff " +
@@ -74,12 +74,12 @@ TEST(RunFolderTest, AFinishedRunSaysSoAndChangesNothing) {
     ASSERT_EQ(testing::run_ranks(ranks, arguments).exit_code, 0);
     const std::string before = digests(folder);
     for (const std::string resume : {"auto", "must", "20"}) {
-      const Outcome again = testing::run_ranks(ranks, "--resume=" + resume + " " + arguments);
+      const ProgramResult again = testing::run_ranks(ranks, "--resume=" + resume + " " + arguments);
       EXPECT_EQ(again.exit_code, 0) << again.output;
       EXPECT_NE(again.output.find("the run is finished"), std::string::npos) << again.output;
       EXPECT_EQ(digests(folder), before) << resume;
     }
-    const Outcome longer = testing::run_ranks(ranks, "--resume=auto " + arguments + " --train.max_steps=30");
+    const ProgramResult longer = testing::run_ranks(ranks, "--resume=auto " + arguments + " --train.max_steps=30");
     EXPECT_EQ(longer.exit_code, 0) << longer.output;
     EXPECT_NE(longer.output.find("resumed at step 20"), std::string::npos) << longer.output;
   }
@@ -95,13 +95,13 @@ TEST(RunFolderTest, ARunThatStoppedEarlyIsFinished) {
     const std::string patience = "--train.hooks=early_stopping,patience=";
     ASSERT_EQ(testing::run_ranks(ranks, arguments + patience + "2").exit_code, 0);
     const std::string before = digests(folder);
-    const Outcome again = testing::run_ranks(ranks, "--resume=auto " + arguments + patience + "2");
+    const ProgramResult again = testing::run_ranks(ranks, "--resume=auto " + arguments + patience + "2");
     EXPECT_EQ(again.exit_code, 0) << again.output;
     EXPECT_NE(again.output.find("ckpt/step-000000000015 is at step 15, and early_stopping: val/loss has not improved"),
               std::string::npos)
         << again.output;
     EXPECT_EQ(digests(folder), before);
-    const Outcome longer = testing::run_ranks(ranks, "--resume=auto " + arguments + patience + "3");
+    const ProgramResult longer = testing::run_ranks(ranks, "--resume=auto " + arguments + patience + "3");
     EXPECT_EQ(longer.exit_code, 0) << longer.output;
     EXPECT_NE(longer.output.find("the run ends after step 20"), std::string::npos) << longer.output;
   }
@@ -109,7 +109,7 @@ TEST(RunFolderTest, ARunThatStoppedEarlyIsFinished) {
 
 TEST(RunFolderTest, ARunThatLosesItsLeaseEndsWithoutWritingToTheFolder) {
   const testing::TemporaryFolder folder;
-  const Outcome outcome =
+  const ProgramResult outcome =
       testing::run_shell(start(folder, "", " --ckpt.every_steps=50") + "printf 'host n1\\nprocess 7\\n' > " +
                          folder.path("run/ckpt/LEASE") + "; wait $job; echo first $?");
   EXPECT_NE(outcome.output.find("first 4"), std::string::npos) << outcome.output;
@@ -121,7 +121,7 @@ TEST(RunFolderTest, ARunThatLosesItsLeaseEndsWithoutWritingToTheFolder) {
 
 TEST(RunFolderTest, AClosedPipeEndsNeitherTheRunNorItsLog) {
   const testing::TemporaryFolder folder;
-  const Outcome outcome =
+  const ProgramResult outcome =
       testing::run_shell(testing::trainer_program() + " --log.console_secs=0 --run.dir=" + folder.path("run") + kShort +
                          " | head -n 1; echo ${PIPESTATUS[0]}");
   EXPECT_NE(outcome.output.find("\n0\n"), std::string::npos) << outcome.output;
@@ -130,10 +130,10 @@ TEST(RunFolderTest, AClosedPipeEndsNeitherTheRunNorItsLog) {
   EXPECT_NE(log.find("standard output cannot be written any more; the log continues in"), std::string::npos) << log;
 }
 
-// What Ctrl-C does to a pipeline: the terminal sends INT to the trainer and to tee.
+// Ctrl-C in a pipeline: the terminal sends INT to the trainer and to tee.
 TEST(RunFolderTest, AnInterruptedPipelineSavesAndReturns75) {
   const testing::TemporaryFolder folder;
-  const Outcome outcome = testing::run_shell(
+  const ProgramResult outcome = testing::run_shell(
       start(folder, "",
             "; echo trainer $? > " + folder.path("code") + ") 2>&1 | (tee " + folder.path("tee.log") + " > /dev/null") +
       "kill -INT -- -$(ps -o pgid= $job | tr -d ' '); for i in $(seq 200); do [ -s " + folder.path("code") +
@@ -144,12 +144,13 @@ TEST(RunFolderTest, AnInterruptedPipelineSavesAndReturns75) {
 
 TEST(RunFolderTest, HangUpSavesUnlessItIsIgnored) {
   const testing::TemporaryFolder folder;
-  const Outcome one = testing::run_shell(start(folder, "exec ") + "kill -HUP $job; wait $job; echo code $?");
+  const ProgramResult one = testing::run_shell(start(folder, "exec ") + "kill -HUP $job; wait $job; echo code $?");
   EXPECT_NE(one.output.find("code 75"), std::string::npos) << one.output;
   const testing::TemporaryFolder other;
-  const Outcome ignored = testing::run_shell(start(other, "exec nohup ") +
-                                             "kill -HUP $job; sleep 0.5; kill -0 $job && echo alive; kill -USR2 $job; "
-                                             "wait $job; echo code $?");
+  const ProgramResult ignored =
+      testing::run_shell(start(other, "exec nohup ") +
+                         "kill -HUP $job; sleep 0.5; kill -0 $job && echo alive; kill -USR2 $job; "
+                         "wait $job; echo code $?");
   EXPECT_NE(ignored.output.find("alive"), std::string::npos) << ignored.output;
   EXPECT_NE(ignored.output.find("code 75"), std::string::npos) << ignored.output;
 }
@@ -162,8 +163,9 @@ std::string last_rank(const testing::TemporaryFolder& folder) {
 TEST(RunFolderTest, ASignalToOneOfTwoRanksSavesOnBoth) {
   for (const std::string signal : {"HUP", "USR1", "INT"}) {
     const testing::TemporaryFolder folder;
-    const Outcome outcome = testing::run_shell(start(folder, "exec " + testing::mpirun_command(2) + " ") + "kill -" +
-                                               signal + " " + last_rank(folder) + "; wait $job; echo code $?");
+    const ProgramResult outcome =
+        testing::run_shell(start(folder, "exec " + testing::mpirun_command(2) + " ") + "kill -" + signal + " " +
+                           last_rank(folder) + "; wait $job; echo code $?");
     EXPECT_NE(outcome.output.find("code 75"), std::string::npos) << signal << outcome.output;
     EXPECT_EQ(checkpoints::list(folder.path("run/ckpt")).size(), 1U) << signal << outcome.output;
     EXPECT_NE(testing::read_file(folder / "run/STATUS.json").find("\"stopped\""), std::string::npos) << signal;
@@ -177,7 +179,7 @@ TEST(RunFolderTest, APipelineOfTwoRanksSaves) {
     const testing::TemporaryFolder folder;
     const std::string pipe = reader == "tee" ? "tee " + folder.path("tee.log") + " > /dev/null" : "head -n 1";
     const std::string end = reader == "tee" ? "kill -INT -- -$(ps -o pgid= $job | tr -d ' '); " : "";
-    const Outcome outcome = testing::run_shell(
+    const ProgramResult outcome = testing::run_shell(
         start(folder, "export OMPI_MCA_odls_base_sigkill_timeout=3; " + testing::mpirun_command(2) + " ",
               " --log.console_secs=0) 2>&1 | (" + pipe) +
         end + "for i in $(seq 200); do grep -q stopped " + folder.path("run/STATUS.json") +
@@ -201,7 +203,7 @@ TEST(RunFolderTest, AResultThatCannotBeWrittenIsAnError) {
     for (const std::string out : {" > /dev/full", " >&-", ") | true; exit ${PIPESTATUS[0]}"}) {
       if (!testing::is_sampled(number++, 4)) continue;
       const std::string begin = out.starts_with(")") ? "(sleep 0.3; " : "";  // the reader ends first
-      const Outcome outcome = testing::run_shell(begin + command + out);
+      const ProgramResult outcome = testing::run_shell(begin + command + out);
       EXPECT_EQ(outcome.exit_code, 3) << command << out << "\n" << outcome.output;
       EXPECT_NE(outcome.output.find("could not be written"), std::string::npos) << command << out;
     }
@@ -210,7 +212,7 @@ TEST(RunFolderTest, AResultThatCannotBeWrittenIsAnError) {
 
 TEST(RunFolderTest, LackOfMemoryStatesWhatWasRequested) {
   const testing::TemporaryFolder folder;
-  const Outcome outcome =
+  const ProgramResult outcome =
       testing::run_shell("ulimit -v 1500000; " + testing::trainer_program() + " --run.dir=" + folder.path("run") +
                          kShort + " --model.hidden=16384,16384");
   EXPECT_EQ(outcome.exit_code, 7) << outcome.output;
@@ -230,7 +232,7 @@ TEST(RunFolderTest, TheHomeFolderIsFoundInEveryPath) {
         trainer + " '--init.from=~/run' '--run.dir=~/other'" + kShort,
         program + testing::ckpt_program() + " info '~/run'",
         program + testing::ckpt_program() + " convert '~/run' '--to=~/weights.npz'"}) {
-    const Outcome outcome = testing::run_shell(command);
+    const ProgramResult outcome = testing::run_shell(command);
     EXPECT_EQ(outcome.exit_code, 0) << command << "\n" << outcome.output;
   }
   EXPECT_TRUE(fs::exists(folder / "weights.npz"));

@@ -6,13 +6,13 @@
 #include <filesystem>
 #include <sstream>
 
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
 namespace schedule_test {
 
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 const std::string kSmall = " --data.train_size=96 --data.val_size=48 --model.channels=2,2 --model.hidden=4";
@@ -23,13 +23,14 @@ using Series = std::vector<std::pair<std::int64_t, double>>;
 class EditedScheduleTest : public ::testing::Test {
  protected:
   EditedScheduleTest() {
-    const Outcome first =
+    const ProgramResult first =
         run_ranks(2, "--run.dir=" + run_ + kRun + " --train.max_steps=6 --sched.rule=cosine,floor=0.0001");
     EXPECT_EQ(first.exit_code, 0) << first.output;
   }
   /// Goes on to step 12; the lr of every step.
   Series go_on(const std::string& options, const std::string& expected_words) {
-    const Outcome outcome = run_ranks(2, "--run.dir=" + run_ + kRun + " --train.max_steps=12 --resume=must " + options);
+    const ProgramResult outcome =
+        run_ranks(2, "--run.dir=" + run_ + kRun + " --train.max_steps=12 --resume=must " + options);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_NE(outcome.output.find(expected_words), std::string::npos) << outcome.output;
     return report::read_series(run_ + "/metrics.jsonl", "lr");
@@ -89,13 +90,13 @@ TEST(PlanTest, GroupsArePrinted) {
   const std::string words =
       "config --groups --optim.weight_decay=0.1 --optim.no_decay=norms_biases"
       " --optim.paramwise=custom:conv,lr_mult=0.5,momentum=0.5 --optim.name=sgd";
-  const Outcome outcome = run_ranks(2, words + kSmall);
+  const ProgramResult outcome = run_ranks(2, words + kSmall);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_EQ(rows_of(outcome.output), (Rows{{"group", "lr", "weight_decay", "momentum", "tensors", "elements"},
                                            {"decay", "0.001", "0.1", "0", "2", "432"},
                                            {"lr*0.5+momentum=0.5", "0.0005", "0.1", "0.5", "4", "58"},
                                            {"no_decay", "0.001", "0", "0", "2", "14"}}));
-  const Outcome verbose = run_ranks(1, words + " --verbose" + kSmall);
+  const ProgramResult verbose = run_ranks(1, words + " --verbose" + kSmall);
   EXPECT_EQ(rows_of(verbose.output).at(2), (std::vector<std::string>{"classifier.hidden0.weight", "392"}));
   EXPECT_EQ(rows_of(verbose.output).size(), 4U + 8U);
   EXPECT_EQ(run_ranks(1, "config --verbose").exit_code, 2);
@@ -109,7 +110,7 @@ TEST(PlanTest, ScheduleIsPrintedOrDrawn) {
       "schedule --train.max_epochs=3 --optim.lr=0.5 --sched.rule=step,by=epoch,size=1,gamma=0.5"
       " --sched.rule=linear,of=momentum,start_factor=0.5,end=2" +
       kSmall;
-  const Outcome outcome = run_ranks(2, words);
+  const ProgramResult outcome = run_ranks(2, words);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_EQ(rows_of(outcome.output), (Rows{{"step", "lr", "beta1"},
                                            {"0", "0.5", "0.45"},
@@ -119,14 +120,14 @@ TEST(PlanTest, ScheduleIsPrintedOrDrawn) {
                                            {"4", "0.125", "0.9"},
                                            {"5", "0.125", "0.9"}}));
   const std::string file = folder.path("out.svg");
-  const Outcome drawn = run_ranks(2, words + " --plot " + file);
+  const ProgramResult drawn = run_ranks(2, words + " --plot " + file);
   EXPECT_EQ(drawn.exit_code, 0) << drawn.output;
   EXPECT_EQ(drawn.output, file + ": 2 curves over 6 steps\n");
   const std::string svg = testing::read_file(file);
   for (const char* word : {"<svg ", ">lr<", ">beta1<", "<path "}) EXPECT_NE(svg.find(word), std::string::npos) << word;
   EXPECT_EQ(run_ranks(1, "schedule --sched.rule=cosin" + kSmall).exit_code, 2);
   EXPECT_EQ(run_ranks(1, "schedule --sched.rule=cosine,group=backbone" + kSmall).exit_code, 2);
-  const Outcome refused = run_ranks(2, "schedule --sched.rule=cosine,floor=-1" + kSmall);
+  const ProgramResult refused = run_ranks(2, "schedule --sched.rule=cosine,floor=-1" + kSmall);
   EXPECT_EQ(refused.rank_codes, (std::vector<int>{2, 2}));
   EXPECT_NE(refused.output.find("group 'all' lr would be -"), std::string::npos) << refused.output;
 }
@@ -147,7 +148,7 @@ TEST(ShortRecipeTest, ARuleThatBeginsAfterTheEndIsReportedAndNotUsed) {
   const std::string recipe = "--config=" + std::string(source != nullptr ? source : ".") +
                              "/tools/configs/gpt-char.ini --train.max_steps=3 --data.path=" + (folder / "input.txt") +
                              " --model.features=16 --run.dir=" + (folder / "run");
-  const Outcome outcome = run_ranks(2, recipe);
+  const ProgramResult outcome = run_ranks(2, recipe);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_NE(
       outcome.output.find("'cosine,begin=100,final_factor=0.1': not used: begin (100) is not less than the end of "
@@ -162,18 +163,18 @@ TEST(LrFindTest, SuggestsARateAndWritesOnlyThePlot) {
       "cd " + folder.path() + " && " + testing::mpirun_command(2) + " " + testing::trainer_program();
   const std::string options =
       " lr-find --model.name=mlp --data.train_size=960 --optim.name=sgd --lowest=1e-3 --steps=60 --curve=lr.svg";
-  const Outcome found = testing::run_shell(find + options);
+  const ProgramResult found = testing::run_shell(find + options);
   EXPECT_EQ(found.exit_code, 0) << found.output;
   const std::string label = "the loss decreases fastest with --optim.lr=";
-  const std::size_t at = found.output.find(label);
-  ASSERT_NE(at, std::string::npos) << found.output;
-  const double rate = std::stod(found.output.substr(at + label.size()));
+  const std::size_t position = found.output.find(label);
+  ASSERT_NE(position, std::string::npos) << found.output;
+  const double rate = std::stod(found.output.substr(position + label.size()));
   EXPECT_GT(rate, 1e-3);
   EXPECT_LT(rate, 10);
   EXPECT_NE(testing::read_file(folder.path("lr.svg")).find("Suggested learning rate"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder.path("runs")));
   for (const char* const bad : {"--steps=1", "--lowest=0", "--highest=1e-9", "--lowest=x", "--optim.lr=0"}) {
-    const Outcome refused = run_ranks(2, "lr-find " + std::string(bad));
+    const ProgramResult refused = run_ranks(2, "lr-find " + std::string(bad));
     EXPECT_EQ(refused.exit_code, 2) << bad << refused.output;
   }
 }

@@ -7,14 +7,14 @@
 #include <random>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
 namespace segmentation_test {
 
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 constexpr int kSide = 40;
@@ -67,7 +67,7 @@ class SegmentationTest : public ::testing::Test {
 
 // Without any learning, the best constant answer (background) has a mean IoU of less than 0.3.
 TEST_F(SegmentationTest, TheRecipeFindsTheObjects) {
-  const Outcome outcome = run_ranks(2, arguments("learned"), 300);
+  const ProgramResult outcome = run_ranks(2, arguments("learned"), 300);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   const auto iou = report::read_series(folder_.path("learned") + "/metrics.jsonl", "val/miou");
   ASSERT_FALSE(iou.empty()) << outcome.output;
@@ -80,10 +80,10 @@ TEST_F(SegmentationTest, BitsDoNotDependOnRanksAndResume) {
       "--sched.rule=constant ";
   const std::string end = "/ckpt/step-000000000009";
   ASSERT_EQ(run_ranks(1, arguments("one") + few + "--train.max_steps=9", 120).exit_code, 0);
-  const Outcome two = run_ranks(2, arguments("two") + few + "--train.max_steps=9 --data.workers=1", 120);
+  const ProgramResult two = run_ranks(2, arguments("two") + few + "--train.max_steps=9 --data.workers=1", 120);
   ASSERT_EQ(two.exit_code, 0) << two.output;
   ASSERT_EQ(run_ranks(2, arguments("parts") + few + "--train.max_steps=4", 120).exit_code, 0);
-  const Outcome resumed = run_ranks(1, arguments("parts") + few + "--train.max_steps=9 --resume=auto", 120);
+  const ProgramResult resumed = run_ranks(1, arguments("parts") + few + "--train.max_steps=9 --resume=auto", 120);
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
   for (const char* const run : {"two", "parts"}) {
     EXPECT_EQ(

@@ -6,14 +6,14 @@
 #include <string>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
 namespace slurm_test {
 
-using testing::Outcome;
+using testing::ProgramResult;
 
 constexpr int kNotPermitted = 77;
 constexpr std::int64_t kSteps = 3000;
@@ -24,8 +24,8 @@ const std::string kRun =
     " --train.max_steps=" +
     std::to_string(kSteps);
 
-/// What happens beside slurm: submits a job, sends USR2 once it has told of some steps, and says each state of it. The
-/// ranks are held until the signal has come, however long slurm takes.
+/// The commands that run beside slurm: submits a job, sends USR2 once it has told of some steps, and says each state of
+/// it. The ranks are held until the signal has come, however long slurm takes.
 constexpr const char* kSubmitAndSignal = R"(#!/bin/bash
 # usage: FOLDER JOB_SCRIPT OPTION_OF_SCANCEL ARGUMENT...
 cd "$1" || exit
@@ -58,7 +58,8 @@ std::string source_folder() {
 }
 
 /// Runs a job script of tools/slurm, which is stopped by USR2 and requeues itself, in `folder`.
-Outcome run_job(const testing::TemporaryFolder& folder, const std::string& script, const std::string& scancel_option) {
+ProgramResult run_job(const testing::TemporaryFolder& folder, const std::string& script,
+                      const std::string& scancel_option) {
   const std::string driver = folder.path("submit_and_signal");
   testing::write_file(driver, kSubmitAndSignal);
   return testing::run_shell("export LOCKSTEP_TRAINER=" + testing::trainer_program() +
@@ -70,7 +71,7 @@ Outcome run_job(const testing::TemporaryFolder& folder, const std::string& scrip
 }
 
 /// A requeued job ends with the bits of a run that nobody disturbed.
-void expect_undisturbed(const testing::TemporaryFolder& folder, const Outcome& job) {
+void expect_undisturbed(const testing::TemporaryFolder& folder, const ProgramResult& job) {
   EXPECT_NE(job.output.find("JobState=COMPLETED Restarts=1 ExitCode=0:0"), std::string::npos) << job.output;
   EXPECT_NE(job.output.find("Slurm's time limit ends this run in"), std::string::npos) << job.output;
   EXPECT_NE(job.output.find("Slurm job 1, restart 1"), std::string::npos) << job.output;
@@ -80,7 +81,7 @@ void expect_undisturbed(const testing::TemporaryFolder& folder, const Outcome& j
   ASSERT_EQ(steps.size(), 2U) << job.output;
   EXPECT_LT(steps[0], kSteps);
 
-  const Outcome straight = testing::run_ranks(2, "--run.dir=" + folder.path("straight") + kRun);
+  const ProgramResult straight = testing::run_ranks(2, "--run.dir=" + folder.path("straight") + kRun);
   ASSERT_EQ(straight.exit_code, 0) << straight.output;
   const auto expected = checkpoints::read(folder.path("straight/ckpt/") + checkpoints::folder_name(kSteps));
   EXPECT_EQ(testing::differences(checkpoints::read(checkpoints + checkpoints::folder_name(kSteps)), expected), "");
@@ -92,14 +93,14 @@ void expect_undisturbed(const testing::TemporaryFolder& folder, const Outcome& j
 
 TEST(SlurmTest, AJobOfSrunThatUsr2StopsRequeuesItselfAndEndsAsIfUndisturbed) {
   const testing::TemporaryFolder folder;
-  const Outcome job = run_job(folder, "train.sbatch", "");
+  const ProgramResult job = run_job(folder, "train.sbatch", "");
   if (job.exit_code == kNotPermitted) GTEST_SKIP() << job.output;
   expect_undisturbed(folder, job);
 }
 
 TEST(SlurmTest, AJobOfMpirunDoesTheSame) {
   const testing::TemporaryFolder folder;
-  const Outcome job = run_job(folder, "train-mpirun.sbatch", "--batch");
+  const ProgramResult job = run_job(folder, "train-mpirun.sbatch", "--batch");
   if (job.exit_code == kNotPermitted) GTEST_SKIP() << job.output;
   expect_undisturbed(folder, job);
 }

@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
 namespace stop_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 
 const std::string kData =
     " --data.val_size=96 --model.name=mlp --log.interval=1 --train.max_epochs=0 --ckpt.keep_best=0";
@@ -28,7 +28,8 @@ const std::string kSlow =
 
 /// Starts a command, does something to it once it has told of some steps, and waits for its end.
 /// @param action  of a shell, where $job is the command's process
-Outcome run_and_act(const std::string& command, const std::string& metrics, const std::string& action, int lines = 20) {
+ProgramResult run_and_act(const std::string& command, const std::string& metrics, const std::string& action,
+                          int lines = 20) {
   return testing::run_shell(command + " & job=$!; for i in $(seq 400); do [ $(cat " + metrics +
                             " 2>/dev/null | wc -l) -ge " + std::to_string(lines) + " ] && break; sleep 0.05; done; " +
                             action + "; wait $job");
@@ -42,7 +43,7 @@ struct TrainingRun {
     return testing::mpirun_command(ranks) + " " + (environment.empty() ? "" : "env " + environment + " ") +
            testing::trainer_program() + " --run.dir=" + directory + arguments;
   }
-  Outcome act(const std::string& arguments, const std::string& action, int lines = 20) const {
+  ProgramResult act(const std::string& arguments, const std::string& action, int lines = 20) const {
     return run_and_act(command(arguments), directory + "/metrics.jsonl", action, lines);
   }
   std::vector<std::int64_t> saved() const { return checkpoints::list(directory + "/ckpt"); }
@@ -63,14 +64,14 @@ const std::string kRank = "rank=$(tr ' ' '\\n' < /proc/$job/task/$job/children |
 TEST(StopTest, Usr2ToMpirunSavesAndReturns75) {
   for (const int ranks : rank_counts()) {
     const TrainingRun run(ranks);
-    const Outcome stopped = run.act(kRun, "kill -USR2 $job");
+    const ProgramResult stopped = run.act(kRun, "kill -USR2 $job");
     EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
     ASSERT_EQ(run.saved().size(), 1U) << stopped.output;
     EXPECT_LT(run.saved()[0], 3000);
     EXPECT_NE(run.status().find("\"stopped\""), std::string::npos);
 
     const std::string straight = run.folder.path("straight");
-    const Outcome resumed = testing::run_ranks(ranks, "--resume=auto --run.dir=" + run.directory + kRun);
+    const ProgramResult resumed = testing::run_ranks(ranks, "--resume=auto --run.dir=" + run.directory + kRun);
     EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
     EXPECT_EQ(testing::run_ranks(ranks, "--run.dir=" + straight + kRun).exit_code, 0);
     EXPECT_EQ(report::read_series(run.directory + "/metrics.jsonl", "loss"),
@@ -78,7 +79,7 @@ TEST(StopTest, Usr2ToMpirunSavesAndReturns75) {
   }
 }
 
-// What Ctrl-C does: the terminal sends INT to the whole group.
+// Ctrl-C: the terminal sends INT to the whole group.
 TEST(StopTest, ToolsTrainTurnsTermAndTheFirstInterruptIntoARequest) {
   const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
   for (const std::string signal : {"INT", "TERM"}) {
@@ -87,7 +88,7 @@ TEST(StopTest, ToolsTrainTurnsTermAndTheFirstInterruptIntoARequest) {
     const std::string train =
         std::string(source != nullptr ? source : ".") + "/tools/train -np 2 --run.dir=" + folder.path("run") + kRun;
     // Without job control bash lets its background jobs ignore INT, so the group gets it from a shell that has it.
-    const Outcome stopped =
+    const ProgramResult stopped =
         run_and_act("set -m; " + train, folder.path("run/metrics.jsonl"), "kill -" + signal + " $job");
     EXPECT_EQ(stopped.exit_code, 75) << signal << "\n" << stopped.output;
     EXPECT_EQ(checkpoints::list(folder.path("run/ckpt")).size(), 1U) << signal;
@@ -101,7 +102,7 @@ TEST(StopTest, SignalsToOneRankStopAllHoweverOftenTheyCome) {
                                        Case(2, "XCPU"), Case(2, "INT")}) {
     const TrainingRun run(ranks);
     const std::string send = kRank + "for s in " + signals + "; do kill -$s $rank 2>/dev/null; sleep 0.001; done";
-    const Outcome stopped = run.act(kEndless, send);
+    const ProgramResult stopped = run.act(kEndless, send);
     EXPECT_EQ(stopped.exit_code, 75) << ranks << " " << signals << "\n" << stopped.output;
     EXPECT_EQ(run.saved().size(), 1U) << ranks << " " << signals;
   }
@@ -109,8 +110,8 @@ TEST(StopTest, SignalsToOneRankStopAllHoweverOftenTheyCome) {
 
 TEST(StopTest, WithoutALauncherTermDoesTheSame) {
   const testing::TemporaryFolder folder;
-  const Outcome stopped = run_and_act(testing::trainer_program() + " --run.dir=" + folder.path("run") + kEndless,
-                                      folder.path("run/metrics.jsonl"), "kill -TERM $job");
+  const ProgramResult stopped = run_and_act(testing::trainer_program() + " --run.dir=" + folder.path("run") + kEndless,
+                                            folder.path("run/metrics.jsonl"), "kill -TERM $job");
   EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
   EXPECT_EQ(checkpoints::list(folder.path("run/ckpt")).size(), 1U);
 }
@@ -118,7 +119,7 @@ TEST(StopTest, WithoutALauncherTermDoesTheSame) {
 TEST(StopTest, ASecondInterruptWithinFiveSecondsLeavesAtOnce) {
   for (const int ranks : rank_counts()) {
     const TrainingRun run(ranks);
-    const Outcome left = run.act(kSlow, kRank + "kill -INT $rank; sleep 0.02; kill -INT $rank", 1);
+    const ProgramResult left = run.act(kSlow, kRank + "kill -INT $rank; sleep 0.02; kill -INT $rank", 1);
     EXPECT_EQ(left.exit_code, 130) << left.output;
     EXPECT_NE(left.output.find("interrupted twice"), std::string::npos) << left.output;
     EXPECT_TRUE(run.saved().empty());
@@ -131,7 +132,7 @@ TEST(StopTest, TheNextStartTakesWhatAKilledOneLeftHalfWritten) {
   const std::string left = run.directory + "/ckpt/.tmp-step-000000000007.999999999." + host;
   fs::create_directories(left);
   testing::write_file(left + "/state.h5", "half");
-  const Outcome stopped = run.act(kEndless, "[ -e '" + left + "' ] && echo still there; kill -USR2 $job");
+  const ProgramResult stopped = run.act(kEndless, "[ -e '" + left + "' ] && echo still there; kill -USR2 $job");
   EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
   EXPECT_EQ(stopped.output.find("still there"), std::string::npos);
 }
@@ -141,11 +142,11 @@ TEST(StopTest, AfterTermToMpirunTheLastCheckpointCounts) {
   for (const int ranks : rank_counts()) {
     const TrainingRun run(ranks);
     const std::string arguments = kRun + " --ckpt.every_steps=100";
-    const Outcome ended = run.act(arguments, "kill -TERM $job", 150);
+    const ProgramResult ended = run.act(arguments, "kill -TERM $job", 150);
     EXPECT_NE(ended.exit_code, 0) << ended.output;
     ASSERT_FALSE(run.saved().empty()) << ended.output;
     EXPECT_LT(run.saved().back(), 3000);
-    const Outcome resumed = testing::run_ranks(ranks, "--resume=auto --run.dir=" + run.directory + arguments);
+    const ProgramResult resumed = testing::run_ranks(ranks, "--resume=auto --run.dir=" + run.directory + arguments);
     EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
     EXPECT_EQ(run.saved().back(), 3000);
   }
@@ -154,7 +155,7 @@ TEST(StopTest, AfterTermToMpirunTheLastCheckpointCounts) {
 TEST(StopTest, FileStopSavesAndReturns0) {
   for (const int ranks : rank_counts()) {
     const TrainingRun run(ranks);
-    const Outcome ended = run.act(kEndless, "touch " + run.directory + "/STOP");
+    const ProgramResult ended = run.act(kEndless, "touch " + run.directory + "/STOP");
     EXPECT_EQ(ended.exit_code, 0) << ended.output;
     EXPECT_EQ(run.saved().size(), 1U);
     EXPECT_FALSE(run.has("STOP"));
@@ -169,7 +170,7 @@ TEST(StopTest, FileSaveSavesAndContinues) {
     const std::string save = run.directory + "/SAVE";
     const std::string ask = "touch " + save + "; for i in $(seq 200); do [ -e " + save +
                             " ] || break; sleep 0.05; done; ls -d " + run.directory + "/ckpt/step-*; ";
-    const Outcome stopped = run.act(kEndless, ask + ask + "kill -USR2 $job");
+    const ProgramResult stopped = run.act(kEndless, ask + ask + "kill -USR2 $job");
     EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
     EXPECT_FALSE(run.has("SAVE"));
     ASSERT_EQ(run.saved().size(), 3U) << stopped.output;
@@ -177,7 +178,8 @@ TEST(StopTest, FileSaveSavesAndContinues) {
     for (const auto& [index, times] : {std::pair(0U, 2), {1U, 1}, {2U, 0}}) {
       const std::string line = "/ckpt/" + checkpoints::folder_name(run.saved()[index]) + "\n";
       int found = 0;
-      for (std::size_t at = 0; (at = stopped.output.find(line, at)) != std::string::npos; ++at) ++found;
+      for (std::size_t position = 0; (position = stopped.output.find(line, position)) != std::string::npos; ++position)
+        ++found;
       EXPECT_EQ(found, times) << line << stopped.output;
     }
   }
@@ -187,7 +189,7 @@ TEST(StopTest, FilesFromBeforeTheStartAreRemovedAndNotFollowed) {
   const TrainingRun run(1);
   fs::create_directories(run.directory);
   for (const char* name : {"/STOP", "/SAVE"}) testing::write_file(run.directory + name, "");
-  const Outcome done =
+  const ProgramResult done =
       testing::run_ranks(1, "--run.dir=" + run.directory + kData + " --data.train_size=480 --train.max_steps=300");
   EXPECT_EQ(done.exit_code, 0) << done.output;
   EXPECT_EQ(run.saved(), std::vector<std::int64_t>{300});
@@ -206,7 +208,7 @@ double seconds_to_checkpoint(const TrainingRun& run) {
 TEST(StopTest, SavesBeforeTheTimeLimit) {
   for (const int ranks : rank_counts()) {
     const TrainingRun run(ranks);
-    const Outcome stopped = testing::run_shell(run.command(kEndless + " --train.time_limit=0:00:04"));
+    const ProgramResult stopped = testing::run_shell(run.command(kEndless + " --train.time_limit=0:00:04"));
     EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
     ASSERT_EQ(run.saved().size(), 1U) << stopped.output;
     EXPECT_LT(seconds_to_checkpoint(run), 4.0);
@@ -217,7 +219,7 @@ TEST(StopTest, SavesBeforeTheTimeLimit) {
 // A step that could not be saved in time is not begun.
 TEST(StopTest, ReckonsWithTheLongestStepAndSave) {
   const TrainingRun run(1);
-  const Outcome stopped = testing::run_shell(run.command(kSlow + " --ckpt.every_steps=1 --train.time_limit=10"));
+  const ProgramResult stopped = testing::run_shell(run.command(kSlow + " --ckpt.every_steps=1 --train.time_limit=10"));
   EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
   ASSERT_FALSE(run.saved().empty()) << stopped.output;
   EXPECT_LT(seconds_to_checkpoint(run), 10.0);
@@ -226,8 +228,8 @@ TEST(StopTest, ReckonsWithTheLongestStepAndSave) {
 TEST(StopTest, ATimeLimitThatIsNoneIsRefused) {
   const testing::TemporaryFolder folder;
   for (const char* limit : {"soon", "0", "-5", "1:70:00"}) {
-    const Outcome refused = testing::run_shell(testing::trainer_program() + " --run.dir=" + folder.path("run") +
-                                               " --train.time_limit=" + limit);
+    const ProgramResult refused = testing::run_shell(testing::trainer_program() + " --run.dir=" + folder.path("run") +
+                                                     " --train.time_limit=" + limit);
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
     EXPECT_NE(refused.output.find("train.time_limit (command line): '" + std::string(limit) + "' is not a duration"),
               std::string::npos)
@@ -245,7 +247,7 @@ std::string slurm_like(const testing::TemporaryFolder& folder, const std::string
 TEST(StopTest, SlurmsTimeLimitCountsWhereNoneIsGiven) {
   const TrainingRun run(2);
   const std::string slurm = slurm_like(run.folder, "0:04");
-  const Outcome stopped = testing::run_shell(run.command(kEndless, slurm));
+  const ProgramResult stopped = testing::run_shell(run.command(kEndless, slurm));
   EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
   EXPECT_EQ(run.saved().size(), 1U) << stopped.output;
   EXPECT_NE(stopped.output.find("Slurm's time limit ends this run in"), std::string::npos) << stopped.output;
@@ -255,18 +257,18 @@ TEST(StopTest, SlurmsTimeLimitCountsWhereNoneIsGiven) {
   const std::string few = " --data.train_size=480 --train.max_steps=20" + kData;
   const std::string end = slurm + "LOCKSTEP_SIGNALS_FORWARDED=1 SLURM_JOB_END_TIME=$(($(date +%s) + 9000))";
   const std::string other = " --run.dir=" + run.folder.path("other");
-  const Outcome told = testing::run_shell("env " + end + " " + testing::trainer_program() + other + few);
+  const ProgramResult told = testing::run_shell("env " + end + " " + testing::trainer_program() + other + few);
   EXPECT_EQ(told.exit_code, 0) << told.output;
   EXPECT_NE(told.output.find("Slurm's time limit ends this run in 89"), std::string::npos) << told.output;
   EXPECT_EQ(told.output.find("the ranks were not started by srun"), std::string::npos) << told.output;
-  const Outcome given = testing::run_shell("env " + end + " " + testing::trainer_program() + other + few +
-                                           " --train.time_limit=500 --train.max_steps=30 --resume=auto");
+  const ProgramResult given = testing::run_shell("env " + end + " " + testing::trainer_program() + other + few +
+                                                 " --train.time_limit=500 --train.max_steps=30 --resume=auto");
   EXPECT_NE(given.output.find("train.time_limit ends this run in"), std::string::npos) << given.output;
 }
 
 TEST(StopTest, AnUnknownTimeLimitIsSaidOnce) {
   const TrainingRun run(2);
-  const Outcome done = testing::run_shell(
+  const ProgramResult done = testing::run_shell(
       run.command(" --data.train_size=480 --train.max_steps=20" + kData, slurm_like(run.folder, "INVALID")));
   EXPECT_EQ(done.exit_code, 0) << done.output;
   const std::string sentence = "the end time of Slurm job 7 is unknown";
@@ -283,7 +285,7 @@ TEST(StopTest, ARequeuedJobResumesUnlessReportedOtherwise) {
   ASSERT_EQ(testing::run_shell(run.command(few, slurm)).exit_code, 0);
   EXPECT_EQ(testing::run_shell(run.command(more, slurm + "SLURM_RESTART_COUNT=0")).exit_code, 2);
   EXPECT_EQ(testing::run_shell(run.command(more + " --resume=none", slurm + "SLURM_RESTART_COUNT=2")).exit_code, 2);
-  const Outcome resumed = testing::run_shell(run.command(more, slurm + "SLURM_RESTART_COUNT=2"));
+  const ProgramResult resumed = testing::run_shell(run.command(more, slurm + "SLURM_RESTART_COUNT=2"));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_NE(resumed.output.find("Slurm job 7, restart 2"), std::string::npos) << resumed.output;
   EXPECT_NE(resumed.output.find("resumed at step 20"), std::string::npos) << resumed.output;
@@ -296,12 +298,12 @@ TEST(StopTest, AJobThatNeverGetsOnIsGivenUp) {
   const std::string slurm = slurm_like(run.folder, "INVALID");
   fs::create_directories(run.directory + "/ckpt");
   testing::write_file(run.directory + "/ckpt/STARTS", "step 0\ncount 3\n");
-  const Outcome given_up = testing::run_shell(run.command(few, slurm + "SLURM_RESTART_COUNT=3"));
+  const ProgramResult given_up = testing::run_shell(run.command(few, slurm + "SLURM_RESTART_COUNT=3"));
   EXPECT_EQ(given_up.exit_code, 4) << given_up.output;
   EXPECT_NE(given_up.output.find("the last 3 starts of this job resumed from step 0"), std::string::npos)
       << given_up.output;
   EXPECT_NE(given_up.output.find("resume.max_starts"), std::string::npos) << given_up.output;
-  const Outcome by_hand = testing::run_shell(run.command(few));
+  const ProgramResult by_hand = testing::run_shell(run.command(few));
   EXPECT_EQ(by_hand.exit_code, 0) << by_hand.output;
 }
 

@@ -9,14 +9,14 @@
 #include <random>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
 namespace targets_test {
 
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 using testing::write_file;
 
@@ -82,8 +82,8 @@ class TargetsTest : public ::testing::Test {
            "\ntransform = random_crop,size=16,padding=1\ntransform = normalise\n";
   }
 
-  Outcome train(int ranks, const std::string& run, const std::string& more = "") const {
-    const Outcome outcome =
+  ProgramResult train(int ranks, const std::string& run, const std::string& more = "") const {
+    const ProgramResult outcome =
         run_ranks(ranks, "--config=" + folder_.path("run.ini") + " --run.dir=" + folder_.path(run) + " " + more, 200);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     return outcome;
@@ -102,7 +102,7 @@ class TargetsTest : public ::testing::Test {
   }
 
   void expect_that_the_loss_falls(double factor) {
-    const Outcome outcome = train(2, "learned");
+    const ProgramResult outcome = train(2, "learned");
     const std::vector<double> losses = series("learned", "loss");
     ASSERT_GT(losses.size(), 6U) << outcome.output;
     EXPECT_LT(losses.back(), factor * losses.front()) << outcome.output;

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "checkpoints/store/store.hpp"
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 #include "support/folders.hpp"
 #include "support/program.hpp"
 
@@ -12,7 +12,7 @@ namespace lockstep {
 namespace train_test {
 
 namespace fs = std::filesystem;
-using testing::Outcome;
+using testing::ProgramResult;
 using testing::run_ranks;
 
 double last(const fs::path& run, const std::string& key) {
@@ -27,10 +27,10 @@ std::string config(const std::string& name) {
 
 TEST(TrainTest, TheDefaultRunPasses98PercentAndALinearModelStaysBelow93) {
   const testing::TemporaryFolder folder;
-  const Outcome cnn = run_ranks(2, "--run.dir=" + folder.path("cnn"), 300);
+  const ProgramResult cnn = run_ranks(2, "--run.dir=" + folder.path("cnn"), 300);
   ASSERT_EQ(cnn.exit_code, 0) << cnn.output;
   EXPECT_GE(last(folder / "cnn", "val/accuracy"), 0.98);
-  const Outcome linear = run_ranks(2, "--model.name=mlp --model.hidden= --run.dir=" + folder.path("linear"), 300);
+  const ProgramResult linear = run_ranks(2, "--model.name=mlp --model.hidden= --run.dir=" + folder.path("linear"), 300);
   ASSERT_EQ(linear.exit_code, 0) << linear.output;
   EXPECT_LT(last(folder / "linear", "val/accuracy"), 0.93);
   EXPECT_GT(last(folder / "linear", "val/accuracy"), 0.5);
@@ -40,12 +40,13 @@ TEST(TrainTest, TheDefaultRunPasses98PercentAndALinearModelStaysBelow93) {
 // metrics tells how often it was evaluated.
 TEST(TrainTest, LbfgsLearnsDigits) {
   const testing::TemporaryFolder folder;
-  const Outcome outcome = run_ranks(2,
-                                    "--model.name=mlp --model.hidden= --optim.name=lbfgs --optim.lr=1 "
-                                    "--optim.line_search_fn=strong_wolfe --data.train_size=2400 "
-                                    "--train.global_batch_size=2400 --train.max_epochs=3 --log.interval=1 --run.dir=" +
-                                        folder.path("run"),
-                                    300);
+  const ProgramResult outcome =
+      run_ranks(2,
+                "--model.name=mlp --model.hidden= --optim.name=lbfgs --optim.lr=1 "
+                "--optim.line_search_fn=strong_wolfe --data.train_size=2400 "
+                "--train.global_batch_size=2400 --train.max_epochs=3 --log.interval=1 --run.dir=" +
+                    folder.path("run"),
+                300);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_GT(last(folder / "run", "val/accuracy"), 0.75);
   const auto losses = report::read_series(folder.path("run/metrics.jsonl"), "loss");
@@ -60,12 +61,12 @@ TEST(TrainTest, LbfgsLearnsDigits) {
 TEST(TrainTest, DigitsAreLearnedFromMixedBatches) {
   for (const char* loss : {"auto", "bce"}) {
     const testing::TemporaryFolder folder;
-    const Outcome outcome = run_ranks(2,
-                                      "--train.max_epochs=6 --data.train_size=6000 --train.mix=mixup "
-                                      "--train.mix=cutmix --loss.label_smoothing=0.1 --train.metrics=top_k,k=1 "
-                                      "--train.mix_until=0.9 --loss.name=" +
-                                          std::string(loss) + " --run.dir=" + folder.path("run"),
-                                      300);
+    const ProgramResult outcome = run_ranks(2,
+                                            "--train.max_epochs=6 --data.train_size=6000 --train.mix=mixup "
+                                            "--train.mix=cutmix --loss.label_smoothing=0.1 --train.metrics=top_k,k=1 "
+                                            "--train.mix_until=0.9 --loss.name=" +
+                                                std::string(loss) + " --run.dir=" + folder.path("run"),
+                                            300);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_GE(last(folder / "run", "val/accuracy"), 0.98) << loss;
     EXPECT_GT(last(folder / "run", "train/top_1_accuracy"), 0.7) << loss;
@@ -75,10 +76,11 @@ TEST(TrainTest, DigitsAreLearnedFromMixedBatches) {
 TEST(TrainTest, ARunLeavesTheFilesThatTheReadmeLists) {
   const testing::TemporaryFolder folder;
   const fs::path run = folder / "run";
-  const Outcome outcome = run_ranks(2,
-                                    "--data.train_size=480 --data.val_size=50 --model.name=mlp --train.max_epochs=2 "
-                                    "--run.dir=" +
-                                        run.string());
+  const ProgramResult outcome =
+      run_ranks(2,
+                "--data.train_size=480 --data.val_size=50 --model.name=mlp --train.max_epochs=2 "
+                "--run.dir=" +
+                    run.string());
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   for (const char* name : {"config.resolved.ini", "config.resolved.json", "argv.txt", "env.json", "train.log",
                            "logs/rank_00000.log", "logs/rank_00001.log", "metrics.jsonl", "summary.csv", "STATUS.json",
@@ -93,13 +95,13 @@ TEST(TrainTest, ARunLeavesTheFilesThatTheReadmeLists) {
   EXPECT_NE(outcome.output.find("r0/2"), std::string::npos) << outcome.output;
 
   // The resolved configuration is a configuration: run again from it, it gives the same losses.
-  const Outcome again =
+  const ProgramResult again =
       run_ranks(2, "--config=" + (run / "config.resolved.ini").string() + " --run.dir=" + folder.path("again"));
   ASSERT_EQ(again.exit_code, 0) << again.output;
   EXPECT_EQ(report::read_series(folder.path("again/metrics.jsonl"), "loss"),
             report::read_series((run / "metrics.jsonl").string(), "loss"));
 
-  const Outcome eval = run_ranks(2, "eval --from=" + run.string());
+  const ProgramResult eval = run_ranks(2, "eval --from=" + run.string());
   EXPECT_EQ(eval.exit_code, 0) << eval.output;
   EXPECT_NE(eval.output.find("step 20 "), std::string::npos) << eval.output;
   EXPECT_NE(eval.output.find("val/count 50"), std::string::npos) << eval.output;
@@ -108,7 +110,7 @@ TEST(TrainTest, ARunLeavesTheFilesThatTheReadmeLists) {
 TEST(TrainTest, AReportSaysWhatBoundsAStepAndDrawsIt) {
   const testing::TemporaryFolder folder;
   const std::string run = "--data.train_size=480 --train.max_epochs=1 --ddp.report=true --ddp.check_writes=true ";
-  const Outcome combined =
+  const ProgramResult combined =
       run_ranks(2, run + "--ddp.bucket_bytes=4000 --ddp.last_bucket_bytes=0 --run.dir=" + folder.path("together"));
   ASSERT_EQ(combined.exit_code, 0) << combined.output;
   for (const char* words : {", the slowest of 2: a median step of the last ",
@@ -120,7 +122,7 @@ TEST(TrainTest, AReportSaysWhatBoundsAStepAndDrawsIt) {
   for (const char* words : {"<svg ", ", the slowest</text>", ">bucket 1</text>", ">compute</text>", "</svg>\n"}) {
     EXPECT_NE(drawing.find(words), std::string::npos) << words;
   }
-  const Outcome alone = run_ranks(1, run + "--run.dir=" + folder.path("alone"));
+  const ProgramResult alone = run_ranks(1, run + "--run.dir=" + folder.path("alone"));
   ASSERT_EQ(alone.exit_code, 0) << alone.output;
   EXPECT_NE(alone.output.find("ddp.report: one rank: no communication"), std::string::npos) << alone.output;
   EXPECT_FALSE(fs::exists(folder / "alone/ddp.svg"));
@@ -150,12 +152,12 @@ TEST(TrainTest, H5lsAndH5pyReadACheckpoint) {
             0);
   const std::string state = folder.path("run/ckpt/step-000000000002/state.h5");
   if (testing::run_shell("command -v h5ls").exit_code != 0) GTEST_SKIP() << "h5ls is not installed";
-  const Outcome listing = testing::run_shell("h5ls -r " + state);
+  const ProgramResult listing = testing::run_shell("h5ls -r " + state);
   EXPECT_NE(listing.output.find("/model/params/hidden0.weight Dataset {128, 784}"), std::string::npos)
       << listing.output;
   const std::string python = "/usr/bin/python3";
   if (testing::run_shell(python + " -c 'import h5py'").exit_code != 0) GTEST_SKIP() << "h5py is not installed";
-  const Outcome read =
+  const ProgramResult read =
       testing::run_shell(python + " -c \"import h5py; f = h5py.File('" + state +
                          "'); w = f['model/params/head.bias']; print(w.shape, w.dtype, f.attrs['step'])\"");
   EXPECT_EQ(read.output, "(10,) float32 2\n");
@@ -166,7 +168,7 @@ TEST(TrainTest, MnistFromIdxFiles) {
   if (!fs::exists(data)) GTEST_SKIP() << "there is no " << data;
   const testing::TemporaryFolder folder;
   const std::string epochs = testing::is_long_run() ? "" : "--train.max_epochs=2 ";
-  const Outcome outcome = run_ranks(
+  const ProgramResult outcome = run_ranks(
       2, config("mnist.ini") + epochs + "--data.path=" + data.string() + " --run.dir=" + folder.path("run"), 600);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_EQ(last(folder / "run", "val/count"), 2000);
@@ -183,7 +185,7 @@ TEST(TrainTest, GptOnTinyShakespeare) {
   for (const int seed : seeds) {
     for (const int ranks : is_long ? std::vector<int>{1, 2} : std::vector<int>{2}) {
       const std::string run = folder.path("run" + std::to_string(seed) + "-" + std::to_string(ranks));
-      const Outcome outcome =
+      const ProgramResult outcome =
           run_ranks(ranks,
                     config("gpt-char.ini") + "--data.path=" + text.string() + " --run.seed=" + std::to_string(seed) +
                         (is_long ? "" : " --train.max_steps=150") + " --run.dir=" + run,

@@ -19,10 +19,10 @@
 #include "checkpoints/store/store.hpp"
 #include "config/config.hpp"
 #include "engine/loop/trainer.hpp"
+#include "engine/resume/run_state.hpp"
 #include "engine/saving/checkpoint_saver.hpp"
-#include "engine/setup/session.hpp"
+#include "engine/session.hpp"
 #include "engine/setup/strategy.hpp"
-#include "engine/state/run_state.hpp"
 #include "timing.hpp"
 
 namespace {
@@ -52,10 +52,10 @@ config::Config settings(const engine::Registry& registry, int hidden_layers) {
 /// A file of `bytes`, written in one piece.
 void write_plainly(const std::string& path, std::span<const std::byte> bytes) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0640);
-  for (std::size_t at = 0; at < bytes.size();) {
-    const ssize_t written = ::write(file, bytes.data() + at, bytes.size() - at);
+  for (std::size_t position = 0; position < bytes.size();) {
+    const ssize_t written = ::write(file, bytes.data() + position, bytes.size() - position);
     if (written <= 0) std::perror("write"), std::exit(1);
-    at += static_cast<std::size_t>(written);
+    position += static_cast<std::size_t>(written);
   }
   if (::fsync(file) != 0) std::perror("fsync"), std::exit(1);
   ::close(file);
@@ -63,10 +63,10 @@ void write_plainly(const std::string& path, std::span<const std::byte> bytes) {
 
 void read_plainly(const std::string& path, std::span<std::byte> bytes) {
   const int file = ::open(path.c_str(), O_RDONLY);
-  for (std::size_t at = 0; at < bytes.size();) {
-    const ssize_t count = ::read(file, bytes.data() + at, bytes.size() - at);
+  for (std::size_t position = 0; position < bytes.size();) {
+    const ssize_t count = ::read(file, bytes.data() + position, bytes.size() - position);
     if (count <= 0) std::perror("read"), std::exit(1);
-    at += static_cast<std::size_t>(count);
+    position += static_cast<std::size_t>(count);
   }
   ::close(file);
 }

@@ -21,10 +21,10 @@
 #include <string>
 #include <vector>
 
-#include "data/image/decode.hpp"
-#include "data/image/presets.hpp"
+#include "data/codecs/decode.hpp"
 #include "data/image/resize.hpp"
 #include "data/mixing.hpp"
+#include "data/transforms/presets.hpp"
 #include "timing.hpp"
 #include "unit/data/jpeg_writer.hpp"
 
@@ -110,8 +110,9 @@ void run_passes(const std::string& folder, const Recipe& recipe, int workers) {
   if (!recipe.mix.empty()) {
     Section train = Section::with_defaults("train", data::MixSettings::keys());
     for (const std::string& line : recipe.mix) train.set("mix", line, "bench");
-    mixing.emplace(data::Mixing::Options{.settings = data::MixSettings::from(train), .smoothing = 0.1, .seed = kSeed},
-                   dataset->task(), dataset->roles());
+    mixing.emplace(
+        data::Mixing::MixingOptions{.settings = data::MixSettings::from(train), .smoothing = 0.1, .seed = kSeed},
+        dataset->task(), dataset->roles());
   }
   data::LoaderOptions options{.workers = workers};
   const auto draws_of = [&](std::int64_t k) {
@@ -156,7 +157,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);  // as trainer::run
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);  // the same as trainer::run
   mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
   try {
     return lockstep::bench::run({argv + 1, argv + argc});

@@ -17,8 +17,8 @@
 #include <span>
 #include <sstream>
 
-#include "core/process.hpp"
-#include "core/table.hpp"
+#include "core/system/process.hpp"
+#include "core/text/table.hpp"
 #include "mlp6.hpp"
 #include "timing.hpp"
 
@@ -163,7 +163,7 @@ class Timed : public models::Model {
 void initialize_as_peers(models::Model& model) {
   const torch::NoGradGuard no_grad;
   at::manual_seed(bench::kPeerSeed);
-  double bound = 0;  // of the layer at hand; 0: its values are constants
+  double bound = 0;  // bound of the layer at hand; 0: its values are constants
   for (auto& item : model.named_parameters()) {
     at::Tensor& parameter = item.value();
     if (parameter.dim() > 1) {

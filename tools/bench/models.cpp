@@ -29,7 +29,8 @@
 #include <vector>
 
 #include "config/config.hpp"
-#include "engine/measures/evaluation_mode.hpp"
+#include "engine/evaluation/evaluation_mode.hpp"
+#include "engine/session.hpp"
 #include "engine/setup/strategy.hpp"
 
 namespace {
@@ -168,7 +169,7 @@ void serve(const Work& work, Contender& contender, int rank) {
   }
 }
 
-/// As the trainer does: freed memory is used again instead of being returned to the system.
+/// Works as the trainer does: freed memory is used again instead of being returned to the system.
 void keep_memory() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
@@ -194,8 +195,8 @@ int main(int argc, char** argv) {
                   .is_of_pixels = arguments[4] == "PIXELS"};
   config::Config config(engine::all_keys(engine::builtin_registry()));
   for (const std::string& setting : std::span(arguments).subspan(5)) {
-    const std::size_t at = setting.find('=');
-    config.set(setting.substr(0, at), setting.substr(at + 1), "bench");
+    const std::size_t position = setting.find('=');
+    config.set(setting.substr(0, position), setting.substr(position + 1), "bench");
   }
   Contender contender(work, config.sections(), world);
   serve(work, contender, world.rank());

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "parallel/store/parameter_store.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace {
 
@@ -27,10 +27,10 @@ using namespace lockstep;
 constexpr std::uint64_t kSeed = 1337;      // the peer's: both draw the same numbers in the same order
 constexpr std::size_t kCount = 2'500'000;  // parameters in a tensor of each shape
 
-/// With gradients in memory of a bucket, as in a training.
+/// Parameters with gradients in memory of a bucket, as in a training.
 std::vector<parallel::NamedParameter> make_parameters(mpi::Collectives& collectives) {
   const char* const given = std::getenv("OPTIMIZERS_TENSORS");
-  const int tensors = given != nullptr ? std::atoi(given) : 50;  // of each shape
+  const int tensors = given != nullptr ? std::atoi(given) : 50;  // tensors of each shape
   const mpi::BucketMemory bucket =
       collectives.allocate_bucket(static_cast<std::size_t>(tensors) * kCount * sizeof(float));
   std::byte* place = bucket.bytes.data();
@@ -70,7 +70,7 @@ double mean_square(const parallel::ParameterStore& store) {
   return sum / count;
 }
 
-/// Of this process. Does not run on while another one has the core.
+/// The time of this process. Does not run on while another one has the core.
 double processor_ms() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "config/config.hpp"
+#include "engine/session.hpp"
 #include "engine/setup/strategy.hpp"
 #include "timing.hpp"
 

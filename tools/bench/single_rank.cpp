@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "config/config.hpp"
+#include "engine/session.hpp"
 #include "engine/setup/strategy.hpp"
 #include "mlp6.hpp"
 #include "timing.hpp"
@@ -53,7 +54,7 @@ class Wrapped {
   std::unique_ptr<engine::Strategy> strategy_;
 };
 
-/// What one would write without the wrapper.
+/// The code that one would write without the wrapper.
 class Plain {
  public:
   explicit Plain(models::Model& like) {
@@ -83,8 +84,8 @@ class Plain {
 };
 
 struct BlockResult {
-  double milliseconds;  // of a step, the median
-  double loss;          // of the last step
+  double milliseconds;  // milliseconds of a step, the median
+  double loss;          // loss of the last step
 };
 
 template <class Loop>

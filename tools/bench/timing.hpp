@@ -14,7 +14,7 @@ inline double milliseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-/// Of an even number of values the mean of the two in the middle. `values` must not be empty.
+/// The median: of an even number of values the mean of the two in the middle. `values` must not be empty.
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t middle = values.size() / 2;

@@ -32,7 +32,11 @@ configure_file(tools/cmake/LockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/Lockste
 set(package_modules \${CMAKE_CURRENT_LIST_DIR})
 configure_file(tools/cmake/LockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/install/LockstepConfig.cmake @ONLY)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES docs/trainer.1 docs/ckpt.1 DESTINATION share/man/man1)
+# The manual pages, from the help of the programs.
+install(CODE "set(programs \"${PROJECT_BINARY_DIR}\")
+              set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/share/man/man1\")
+              execute_process(COMMAND \"${PROJECT_SOURCE_DIR}/tools/docs\" --man \"\${folder}\" \"\${programs}\"
+                              COMMAND_ERROR_IS_FATAL ANY)")
 install(FILES ${PROJECT_BINARY_DIR}/install/LockstepConfig.cmake ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
               ${modules_of_package} DESTINATION ${package})
 

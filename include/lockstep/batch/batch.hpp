@@ -26,7 +26,7 @@ struct Roles {
   bool operator==(const Roles&) const = default;
 };
 
-/// By the name of a uint8 value [N, C, H, W]: the float32 number of each byte of each channel, [C, 256].
+/// The tables by the name of a uint8 value [N, C, H, W]: the float32 number of each byte of each channel, [C, 256].
 using ByteTables = std::map<std::string, at::Tensor>;
 
 /// The samples of one forward pass, as values by name. Most values are tensors [N, ...] with one row per sample; others

@@ -98,7 +98,7 @@ class Archive {
   std::vector<std::string> array_paths_;
   std::vector<std::string> group_paths_;
   std::map<std::string, Array> arrays_;
-  std::map<std::string, std::string> first_paths_;  // of links
+  std::map<std::string, std::string> first_paths_;  // first path of the array, by path of a link
   std::map<std::string, std::map<std::string, Attribute>> attributes_;
   std::function<void()> arrival_;
 };

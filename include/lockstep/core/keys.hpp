@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -9,6 +10,17 @@ namespace lockstep {
 
 enum class KeyType { boolean, integer, real, text, choice, integers, reals, texts };
 
+/// A setting of earlier versions that a key replaces. In a user's configuration, it is an error that states the new
+/// setting. In the configuration of a checkpoint, it is translated.
+struct FormerSetting {
+  std::string key;        ///< "section.key"
+  std::string word = "";  ///< first word of the former value, if the key still exists; "" = any value
+  /// The new value. `current` is the value that the new key has so far; "" if it is the default. Returns "" if no value
+  /// of the new key means the same: then a checkpoint is read without the setting.
+  std::function<std::string(const std::string& former, const std::string& current)> translate = {};
+  std::string hint = "";  ///< advice in the error message if no new value means the same
+};
+
 /// Declares one configuration key. Each module lists its keys; module config collects the lists.
 ///
 /// The name is used on the command line (`--optim.lr=0.1`) and, split at the dot, in an INI file. `integers` and
@@ -16,17 +28,19 @@ enum class KeyType { boolean, integer, real, text, choice, integers, reals, text
 struct KeySpec {
   std::string name;           ///< "section.key"; a key without a dot is at the top of a file
   KeyType type;               ///< type of the value; selects the getter of Section
-  std::string default_value;  ///< as a user would write it
+  std::string default_value;  ///< default value as a user would write it
   std::string help;           ///< one line: meaning and unit
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   bool min_is_exclusive = false;
   std::vector<std::string> choices = {};  ///< accepted values of a key of type `choice`
-  /// For the help of a text that contains options: the possible forms, each with its options as `parts`.
+  /// Only for the help of a text that contains options: the possible forms, each with its options as `parts`.
   std::vector<KeySpec> parts = {};
   /// Former names ("section.key") of this key. In a user's configuration, a former name is an error that states the new
   /// name. In the configuration of a checkpoint, it is translated.
   std::vector<std::string> old_names = {};
+  std::string section_title = {};            ///< one line of help for the section of the key, see keys::titled
+  std::vector<FormerSetting> replaces = {};  ///< settings of earlier versions with values of another form
 };
 
 using KeySpecs = std::vector<KeySpec>;
@@ -74,5 +88,10 @@ KeySpec texts(const std::string& name, const std::string& default_value, const s
 
 /// The key with a former name, see KeySpec::old_names.
 KeySpec renamed(KeySpec key, const std::string& old_name);
+
+/// The keys of a section with its title. In help, the first key with a title counts.
+KeySpecs titled(const std::string& section_title, KeySpecs keys);
+/// The key that replaces a former setting, see KeySpec::replaces.
+KeySpec replacing(KeySpec key, FormerSetting former);
 
 }  // namespace lockstep::keys

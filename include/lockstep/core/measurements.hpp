@@ -25,7 +25,6 @@ std::optional<double> number_in(const NamedValue& value);
 
 /// The measurements at one step: one line of the metrics files. The step itself is the value "step".
 struct Record {
-  using Value = NamedValue;
   std::string kind = {};  ///< "train", "eval", ...
   NamedValues values = {};
 
@@ -63,7 +62,7 @@ struct Histogram {
 Histogram histogram_of(std::span<const float> values, std::size_t bins);
 
 /// An image, such as a sample of the data set.
-struct Image {
+struct Picture {
   std::string name = {};
   std::int64_t step = 0;
   std::int64_t height = 0;

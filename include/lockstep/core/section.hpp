@@ -13,7 +13,7 @@ namespace lockstep {
 /// The value of a key and its origin.
 struct KeyValue {
   KeySpec spec;
-  std::vector<std::string> texts;  ///< as written; one element, unless the key can be repeated
+  std::vector<std::string> texts;  ///< texts as written; one element, unless the key can be repeated
   std::string origin;              ///< "default", "file.ini:12", "command line", or another origin
 };
 

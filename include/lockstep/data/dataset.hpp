@@ -149,14 +149,14 @@ class OpenFunction {
 struct Source {
   std::string name;
   std::string help;
-  KeySpecs keys;  ///< of section `data`, in addition to the common ones
+  KeySpecs keys;  ///< keys of section `data`, in addition to the common ones
   /// @throws DataError, ConfigError  not collective: each rank opens the data independently
   OpenFunction<Splits> open = {};
-  /// For sources of images: the lines `data.transform` convert the images to tensors. `keys` should contain
+  /// Sources of images: the lines `data.transform` convert the images to tensors. `keys` should contain
   /// image_keys(). A source without `val` and `test` is divided as `data.val_fraction` states. If `open` is given as
   /// well, it is used while the keys of image_keys() have their defaults.
   OpenFunction<ImageSplits> open_images = {};
-  /// For sources of images: the line that converts to float32 where data.transform has none. If empty, lines without a
+  /// Sources of images: the line that converts to float32 where data.transform has none. If empty, lines without a
   /// conversion give values in [0, 1], and without any lines the images are normalized as those of ImageNet.
   std::string normalise = {};
 };

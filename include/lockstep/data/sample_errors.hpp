@@ -11,7 +11,7 @@ namespace lockstep::data {
 
 /// A sample that could not be read and was replaced by another one.
 struct BadSample {
-  std::string name;    ///< as ImageStore::name gives it
+  std::string name;    ///< result of ImageStore::name
   std::string reason;  ///< message of the error
 };
 

@@ -153,7 +153,7 @@ class Sampler {
   /// The same sampler with the order repeated_order. One repetition changes nothing.
   Sampler with_repeats(std::int64_t repeats) const;
 
-  /// With Remainder::carry: the number of complete batches in the length of an epoch, at least 1.
+  /// Remainder::carry: the number of complete batches in the length of an epoch, at least 1.
   std::int64_t steps_per_epoch() const noexcept;
   std::int64_t global_batch_size() const noexcept { return global_batch_size_; }
   /// The name of the order. A run cannot resume with another algorithm, because positions have another meaning there.
@@ -182,7 +182,7 @@ struct SamplerRequest {
 struct SamplerRow {
   std::string name;
   std::string help;
-  KeySpecs keys;  ///< of section `data`, in addition to the common ones
+  KeySpecs keys;  ///< keys of section `data`, in addition to the common ones
   /// @throws ConfigError, DataError  not collective: each rank creates the same sampler
   std::function<Sampler(const Section& data, const SamplerRequest& request)> make;
 };

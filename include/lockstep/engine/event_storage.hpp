@@ -18,7 +18,7 @@ namespace lockstep::engine {
 /// number of latest values; if there are fewer, all are used.
 class History {
  public:
-  struct Entry {
+  struct HistoryEntry {
     double value = 0;  ///< sum over `count` samples
     std::int64_t step = 0;
     std::int64_t count = 1;
@@ -29,16 +29,16 @@ class History {
   explicit History(std::size_t longest = 1'000'000);
 
   /// @throws std::invalid_argument  count < 1
-  void add(const Entry& entry);
+  void add(const HistoryEntry& entry);
 
   std::size_t size() const noexcept { return entries_.size(); }  ///< number of stored values
   /// The i-th stored value, oldest first.
   /// @throws std::out_of_range  i >= size()
-  const Entry& at(std::size_t i) const;
-  const Entry& latest() const { return at(size() - 1); }
+  const HistoryEntry& at(std::size_t i) const;
+  const HistoryEntry& latest() const { return at(size() - 1); }
 
   // All of these throw std::out_of_range if there are no values, and std::invalid_argument for a window of 0.
-  double median(std::size_t window) const;  ///< for an even number of values, the mean of the middle two
+  double median(std::size_t window) const;  ///< the mean of the middle two if their number is even
   double mean(std::size_t window) const;    ///< mean over samples: sum of values / sum of counts
   double min(std::size_t window) const;
   double max(std::size_t window) const;
@@ -52,7 +52,7 @@ class History {
   std::vector<double> values(std::size_t window) const;
 
   std::size_t longest_;
-  std::vector<Entry> entries_;  // a ring buffer when it is full
+  std::vector<HistoryEntry> entries_;  // a ring buffer when it is full
   std::size_t oldest_ = 0;
   double sum_ = 0;
   double lost_ = 0;  // compensation of rounding errors in sum_
@@ -94,13 +94,13 @@ class EventStorage {
   /// The mean of each such value since the previous call, in order of first use; only values that were put since then.
   std::vector<std::pair<std::string, double>> take_rank_means();
   /// Images and tables are stored only if a writer has called keep_pictures.
-  void put(Image image);
+  void put(Picture image);
   void put(Histogram histogram);
   void put(Table table);
   /// @param max  maximum number of each kind between two calls of take_*; older ones are discarded
   void keep_pictures(std::size_t max) noexcept { max_pictures_ = max; }
   bool keeps_pictures() const noexcept { return max_pictures_ > 0; }
-  std::vector<Image> take_images() { return std::exchange(images_, {}); }
+  std::vector<Picture> take_images() { return std::exchange(images_, {}); }
   std::vector<Table> take_tables() { return std::exchange(tables_, {}); }
   std::vector<Histogram> take_histograms() { return std::exchange(histograms_, {}); }
 
@@ -116,7 +116,7 @@ class EventStorage {
     Scope(EventStorage& storage, const std::string& name);
 
     EventStorage* storage_;
-    std::size_t length_;  // of the prefix before
+    std::size_t length_;  // length of the prefix before this scope
   };
   [[nodiscard]] Scope scope(const std::string& name) { return {*this, name}; }
 
@@ -130,7 +130,7 @@ class EventStorage {
   std::vector<Scalar> updates_since(std::size_t& cursor, std::int64_t window) const;
 
  private:
-  struct Series {
+  struct ValueSeries {
     std::string name;
     std::string owner;
     bool is_smoothed = true;
@@ -142,7 +142,7 @@ class EventStorage {
   std::int64_t step_ = 0;
   std::string prefix_;
   std::size_t puts_ = 0;
-  std::vector<Series> series_;
+  std::vector<ValueSeries> series_;
   std::map<std::string, std::size_t> index_;
   struct Mean {
     std::string name;
@@ -152,7 +152,7 @@ class EventStorage {
   };
   std::vector<Mean> rank_means_;
   std::size_t max_pictures_ = 0;
-  std::vector<Image> images_;
+  std::vector<Picture> images_;
   std::vector<Histogram> histograms_;
   std::vector<Table> tables_;
 };

@@ -48,11 +48,11 @@ struct Progress {
 
 /// The result of one step, equal on every rank except for the times.
 struct StepReport {
-  Progress progress;                 ///< after the step
+  Progress progress;                 ///< progress after the step
   bool is_measured = true;           ///< false = a GPU still computes the step; loss, grad_norm, is_skipped and
                                      ///< skipped_steps are not known yet, see Hook::reads_report
   double loss = 0;                   ///< mean over the samples of the global batch
-  std::optional<double> grad_norm;   ///< before clipping; none for a skipped step
+  std::optional<double> grad_norm;   ///< norm of the gradients before clipping; none for a skipped step
   double lr = 0;                     ///< learning rate of the first parameter group
   std::int64_t samples = 0;          ///< global_batch_size
   double seconds = 0;                ///< wall time of this rank; on a GPU with the wait for an earlier step
@@ -124,11 +124,11 @@ enum class Priority : int {
 ///     after_train
 ///
 /// The host does not wait for a GPU in a step with a report that no hook reads (reads_report): the values of that step
-/// are known when the next one is queued. In a captured step (run.compile), on_forward to on_update are called after
-/// the update, with tensors that the next step overwrites. When a run returns to a checkpoint, before_roll_back and
-/// after_roll_back replace the events after before_agreement. Every rank calls every hook in the same order, so a hook
-/// can use collectives. If a hook can throw on one rank only, use mpi::Communicator::all_or_throw; otherwise the
-/// exception ends the job as the failure of one rank.
+/// are known when the next one is queued. In a captured step (run.compile), on_forward to on_update are called when all
+/// work of their micro-batch is queued, with tensors that the next micro-batch overwrites. When a run returns to a
+/// checkpoint, before_roll_back and after_roll_back replace the events after before_agreement. Every rank calls every
+/// hook in the same order, so a hook can use collectives. If a hook can throw on one rank only, use
+/// mpi::Communicator::all_or_throw; otherwise the exception ends the job as the failure of one rank.
 class Hook {
  public:
   virtual ~Hook() = default;
@@ -139,8 +139,8 @@ class Hook {
   virtual void on_forward(RunView&, const LastBatch&) {}
   /// Like on_forward, after the losses are computed.
   virtual void on_loss(RunView&, const LastBatch&) {}
-  /// Before the update. If reads_gradients is true, the gradients are available: averaged over ranks, not clipped, and
-  /// multiplied by LastBatch::loss_scale.
+  /// Called before the update. If reads_gradients is true, the gradients are available: averaged over ranks, not
+  /// clipped, and multiplied by LastBatch::loss_scale.
   virtual void on_backward(RunView&, const LastBatch&) {}
   virtual void on_update(RunView&, const LastBatch&) {}
   /// Called when a step was computed or, on a GPU, queued. All ranks learn of requests made here in the same step.
@@ -203,8 +203,8 @@ struct HookRow {
   std::function<std::unique_ptr<Hook>(const Section& options, const HookContext& context)> make;
 };
 
-/// early_stopping, precise_bn, sync_buffers, freeze, memory, profiler, parameter_statistics, nan_output,
-/// empty_cache, run_time.
+/// early_stopping, precise_bn, sync_buffers, memory, profiler, parameter_statistics, nan_output, empty_cache,
+/// run_time.
 const std::vector<HookRow>& builtin_hooks();
 
 /// The option that every hook has, without its default, which is the priority of the row.

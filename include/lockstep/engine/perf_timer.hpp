@@ -65,23 +65,23 @@ std::unique_ptr<DeviceClock> make_device_clock(const c10::Device& device);
 /// two events.
 class PerfStats {
  public:
-  struct Section {
+  struct TimedSection {
     PerfMetric host_ms;
-    PerfMetric device_ms;  ///< of the intervals that the device has finished
+    PerfMetric device_ms;  ///< only the intervals that the device has finished
   };
-  using Sections = std::map<std::string, Section, std::less<>>;
+  using TimedSections = std::map<std::string, TimedSection, std::less<>>;
   /// Seconds since any fixed time.
-  using Clock = std::function<double()>;
+  using TimeFunction = std::function<double()>;
 
   /// Maximum number of intervals that wait for the device; the device times of further intervals are lost.
   static constexpr std::size_t kMaxPending = 1000;
 
   /// @param device  null = host times only
   /// @param clock   clock of the host; default: the steady clock
-  explicit PerfStats(std::unique_ptr<DeviceClock> device = nullptr, Clock clock = {});
+  explicit PerfStats(std::unique_ptr<DeviceClock> device = nullptr, TimeFunction clock = {});
 
   /// The measured sections. Does not wait.
-  const Sections& sections() const noexcept { return sections_; }
+  const TimedSections& sections() const noexcept { return sections_; }
   std::int64_t pending() const noexcept { return static_cast<std::int64_t>(pending_.size()); }
   std::int64_t lost() const noexcept { return lost_; }  ///< device times that were dropped
   /// Reads the device times of finished intervals, in order.
@@ -97,16 +97,16 @@ class PerfStats {
  private:
   friend class PerfTimer;
   struct Pending {
-    Section* section;
+    TimedSection* section;
     DeviceClock::Mark begin;
     DeviceClock::Mark end;
   };
-  Section& section(std::string_view name);
+  TimedSection& section(std::string_view name);
   void await_device(Pending interval);
 
   std::unique_ptr<DeviceClock> device_;
-  Clock clock_;
-  Sections sections_;
+  TimeFunction clock_;
+  TimedSections sections_;
   std::deque<Pending> pending_;
   std::int64_t lost_ = 0;
 };
@@ -128,7 +128,7 @@ class PerfTimer {
 
  private:
   PerfStats* stats_;
-  PerfStats::Section* section_ = nullptr;
+  PerfStats::TimedSection* section_ = nullptr;
   bool is_running_ = false;
   bool has_interval_ = false;
   double begin_s_ = 0;

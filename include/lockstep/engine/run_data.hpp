@@ -48,7 +48,7 @@ class RunData {
   const data::Splits& splits() const noexcept { return splits_; }
   const data::Sampler& sampler() const noexcept { return sampler_; }
   const BatchLayout& layout() const noexcept { return layout_; }
-  int loader_threads() const noexcept { return loader_.workers; }  ///< on this rank
+  int loader_threads() const noexcept { return loader_.workers; }  ///< loader threads on this rank
   int processors() const noexcept { return processors_; }          ///< that this rank can use
 
   /// The training samples of one micro-batch of this rank.

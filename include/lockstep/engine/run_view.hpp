@@ -89,7 +89,7 @@ struct RunView {
   const mpi::Communicator& world;  ///< all ranks
   mpi::Collectives& collectives;
   parallel::DistributedDataParallel& wrapper;  ///< wrapper of the model
-  optim::OptimWrapper& optimizer;              ///< of several parts, the first by name
+  optim::OptimWrapper& optimizer;              ///< if there are several parts, the optimizer of the first by name
   optim::OptimWrapperDict& parts;              ///< the optimizer of each part; without parts, one that is named ""
   optim::ModelAverage* average;                ///< average of the weights; null = none
   const c10::Device& device;                   ///< device of this rank

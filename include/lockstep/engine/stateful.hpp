@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
+#include <lockstep/core/renames.hpp>
 #include <lockstep/core/tensor_fwd.hpp>
 
 #include <ATen/core/Tensor.h>
@@ -17,9 +18,6 @@
 // The components of a checkpoint, and the differences between a checkpoint and a run that resumes from it.
 // checkpoints/FORMAT.md lists every path.
 namespace lockstep::engine {
-
-/// Rules FROM, TO that rename stored names, see core/renames.hpp; they apply one after another.
-using Renames = std::vector<std::pair<std::string, std::string>>;
 
 /// Differences that are allowed between a checkpoint and the run that resumes from it. By default none.
 struct RestoreOptions {
@@ -53,10 +51,8 @@ bool fits(const checkpoints::Array& saved, const Tensor& live);
 /// All differences between a checkpoint and a run, for one error message.
 class CompatibilityReport {
  public:
-  /// @param archive          outlives the report
-  /// @param offers_remedies  false = the message does not state settings
-  explicit CompatibilityReport(const checkpoints::Archive& archive, bool offers_remedies = true)
-      : archive_(&archive), offers_remedies_(offers_remedies) {}
+  /// @param archive  outlives the report
+  explicit CompatibilityReport(const checkpoints::Archive& archive) : archive_(&archive) {}
 
   void add(Mismatch mismatch);
   /// Adds a mismatch unless the archive has an array that fits a tensor of the run.
@@ -64,7 +60,7 @@ class CompatibilityReport {
   void expect_array(MismatchKind kind, const std::string& path, const Tensor& live,
                     const std::vector<Remedy>& remedies = {}, const std::vector<std::string>& unused = {});
 
-  /// In the order of their kinds, and of one kind in the order in which they were added.
+  /// All mismatches, in the order of their kinds, and of one kind in the order in which they were added.
   const std::vector<Mismatch>& mismatches() const noexcept { return mismatches_; }
   /// Removes the mismatches of one kind: the run resumes despite them.
   /// @return  their texts, for the log
@@ -79,18 +75,17 @@ class CompatibilityReport {
   [[noreturn]] void refuse(const std::vector<Mismatch>& mismatches) const;
 
   const checkpoints::Archive* archive_;
-  bool offers_remedies_;
   std::vector<Mismatch> mismatches_;
 };
 
 /// How exactly a resumed run reproduces the results of the uninterrupted run.
 struct Reproducibility {
-  enum class Level {
+  enum class Degree {
     bitwise,      ///< every bit
     order,        ///< the same samples in the same order; sums are rounded differently
     statistical,  ///< results of the same kind
   };
-  Level level = Level::bitwise;
+  Degree level = Degree::bitwise;
   std::string reason = {};  ///< reason why it is not bitwise
 
   /// "bitwise", or "order, because <reason>": for the log.
@@ -145,9 +140,9 @@ class StateWriter {
 struct LocalState {
   std::string path;              ///< path of the array
   at::Tensor tensor;             ///< the live values; of a part, a meta tensor with the shape of the whole array
-  std::int64_t begin = 0;        ///< for a part: its first element, in the order of the strides
-  std::span<std::byte> bytes{};  ///< for a part: its values
-  at::Device device = at::kCPU;  ///< for a part: device of these values
+  std::int64_t begin = 0;        ///< first element of a part, in the order of the strides
+  std::span<std::byte> bytes{};  ///< values of a part
+  at::Device device = at::kCPU;  ///< device of a part's values
   bool is_own = false;           ///< no other rank of this node uses the same memory
 
   bool is_whole() const { return !tensor.is_meta(); }

@@ -27,7 +27,7 @@ struct LastBatch {
   const batch::Batch* given = nullptr;  ///< the batch of the data set
   const batch::Batch* batch = nullptr;  ///< the batch of the model: on the device and preprocessed
   batch::Outputs outputs = {};          ///< outputs of the model
-  /// From on_loss on: [] scalars by name; the first is "loss", which is trained.
+  /// Set from on_loss on: [] scalars by name; the first is "loss", which is trained.
   std::vector<std::pair<std::string, at::Tensor>> losses = {};
   double loss_scale = 1;  ///< factor on the gradients from on_backward until the update
   const models::Model* model = nullptr;
@@ -87,7 +87,7 @@ struct StepRow {
   /// must define exactly these. Empty = the step updates StepContext::optimizer, whatever the parts.
   std::vector<std::string> parts = {};
   bool measures_sections = false;  ///< also if log.sections is false
-  /// With run.compile, the losses of the step that is captured in its place; none = the step is not captured.
+  /// The losses, if run.compile is set, of the step that is captured in its place; none = the step is not captured.
   std::optional<models::LossSum> captured_losses = {};
   /// Whether a ManualStep observes StepContext::reads_late, and the report of an update may be pending (see
   /// optim::OptimWrapper::set_late_reports). On a GPU, the host then queues a step before it knows the loss of the

@@ -13,7 +13,7 @@ namespace lockstep::log {
 
 enum class Level { debug, info, warning, error };
 
-struct Options {
+struct LogOptions {
   int rank = 0;
   int world_size = 1;
   std::string file = {};   ///< log file of this rank, which is appended to; its folder is created; empty = none
@@ -24,7 +24,7 @@ struct Options {
 /// Before the first call, messages are written to stderr. Can be called again, for example when the output folder is
 /// known.
 /// @throws ConfigError  the file cannot be opened
-void configure(const Options& options);
+void configure(const LogOptions& options);
 
 /// The run is about to end: from now on, lines that are in a file as well wait only briefly for a reader of standard
 /// output. Safe in a signal handler.

@@ -5,6 +5,7 @@
 #include <lockstep/core/measurements.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/core/tensor_fwd.hpp>
+#include <lockstep/metrics/exact_sum.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -66,9 +67,9 @@ int label_of(double value);
 /// The class with the highest score; the first of equal ones. NaN is lower than any number.
 std::size_t best_class(std::span<const double> scores);
 
-/// The rank of class `of`: the number of classes with a higher score, or an equal score and a lower number. NaN is
+/// The rank of class `wanted`: the number of classes with a higher score, or an equal score and a lower number. NaN is
 /// lower than any number.
-std::size_t place_of(std::span<const double> scores, std::size_t of);
+std::size_t place_of(std::span<const double> scores, std::size_t wanted);
 
 /// Converts unnormalized scores to probabilities.
 void softmax(std::span<double> scores);
@@ -99,8 +100,8 @@ struct Reading {
 
 /// The names of the model output and of the values of the batch that a meter reads.
 struct Reads {
-  std::string output = "";  ///< if empty, the main output
-  std::string target = "";  ///< if empty, the first target
+  std::string output = "";  ///< [N, ...], see samples_of; if empty, the main output
+  std::string target = "";  ///< [N, ...] any value of the batch; if empty, the first target
   /// Further values of the batch, with one number or text per sample; see Samples::values.
   std::vector<std::string> values = {};
 
@@ -108,19 +109,31 @@ struct Reads {
 };
 
 /// A measurement over samples, defined by a few functions without state. Most meters accumulate each sample in integers
-/// that are summed over batches and ranks. Others need all samples at once, in the order of their indices. In both
-/// cases, the result does not depend on the distribution of samples to ranks.
+/// that are summed over batches and ranks; meter_of_sums accumulates real numbers in this way. Others need all samples
+/// at once, in the order of their indices. In all cases, the result does not depend on the distribution of samples to
+/// ranks.
+///
+/// The functions are not collective; the engine sums and gathers. An error in one of them ends the run on all ranks.
 struct Meter {
   std::vector<Result> results;
   std::size_t words = 0;  ///< number of integers to accumulate in; 0 = needs all samples
-  /// Accumulates samples. Throws DataError if they do not match the meter.
+  /// Adds samples to the words, which begin with 0. Throws DataError if the samples do not match the meter.
   std::function<void(const Samples&, std::span<std::int64_t> words)> add = {};
   std::function<Reading(std::span<const std::int64_t> words)> read = {};
   /// The result of a meter that needs all samples. Throws DataError if they do not match the meter.
   std::function<Reading(const Samples&)> read_all = {};
-  /// A row sets only `values`; the options `output` and `target` set the others.
+  /// The values to read. The options `output` and `target` of a configuration replace those that the row sets.
   Reads reads = {};
 };
+
+/// A meter that accumulates sums of real numbers. Nothing is rounded before `read`, so that the results have the same
+/// bits for every order of the samples and every division into batches and ranks. A sum takes 568 bytes on each rank.
+/// @param sums  number of sums, which begin with 0; >= 1
+/// @param add   adds samples to the sums. Throws DataError if the samples do not match the meter
+/// @param read  computes the results from the sums over all samples; ExactSum::value rounds each once
+Meter meter_of_sums(std::vector<Result> results, std::size_t sums,
+                    std::function<void(const Samples& samples, std::span<ExactSum> sums)> add,
+                    std::function<Reading(std::span<const ExactSum> sums)> read);
 
 /// A row of the table of meters. A program can append rows to engine::Registry::meters.
 struct MeterRow {
@@ -141,8 +154,8 @@ const std::vector<MeterRow>& builtin_meters();
 const KeySpecs& common_meter_keys();
 
 /// Creates a meter from its text in a configuration: "confusion", "top_k,k=3". Every meter also has the options
-/// `output` and `target` (see Reads), `classes` (instead of the number of the task), and `prefix` (names become
-/// "prefix/name").
+/// `output` and `target` (see Reads; if empty, those that the row sets), `classes` (instead of the number of the task),
+/// and `prefix` (names become "prefix/name").
 /// @param place  start of messages
 /// @throws ConfigError  the name or an option is unknown (the message states similar names), or the row rejects a value
 Meter make_meter(const std::string& text, std::int64_t classes, const std::string& place,

@@ -24,7 +24,7 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::T
 /// @return        [..., features]
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight);
 
-/// Of a convolution, in both directions.
+/// The sizes of a convolution, in both directions.
 struct Convolution {
   std::int64_t stride = 1;
   std::int64_t padding = 0;  ///< zeros at each border
@@ -38,7 +38,7 @@ struct Convolution {
 /// @param bias    [out], or undefined
 /// @return        [N, out, H', W']
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                       const Convolution& of);
+                       const Convolution& geometry);
 
 /// x Phi(x), with the normal distribution Phi.
 at::Tensor gelu(const at::Tensor& input);

@@ -89,6 +89,7 @@ class BatchNorm : public Block {
   /// Replaces the normalization of training batches, for example by statistics over all ranks. An empty function
   /// restores the default.
   void train_by(Training training) { training_ = std::move(training); }
+  const Training& trained_by() const noexcept { return training_; }  ///< empty = the default
 
   at::Tensor weight;               ///< [C], ones, or undefined
   at::Tensor bias;                 ///< [C], zeros, or undefined
@@ -149,8 +150,8 @@ class GroupNorm : public Block {
   double eps_;
 };
 
-/// In training mode, sets each element to zero with the given probability and scales the others by 1 / (1 -
-/// probability).
+/// Sets each element to zero with the given probability and scales the others by 1 / (1 - probability) in training
+/// mode.
 class Dropout : public Block {
  public:
   explicit Dropout(double probability) : probability_(probability) {}
@@ -160,8 +161,8 @@ class Dropout : public Block {
   double probability_;
 };
 
-/// In training mode, sets whole samples of a residual branch to zero with the given probability and scales the others
-/// by 1 / (1 - probability). Source: Huang et al., "Deep networks with stochastic depth", 2016.
+/// Sets whole samples of a residual branch to zero with the given probability and scales the others by 1 / (1 -
+/// probability) in training mode. Source: Huang et al., "Deep networks with stochastic depth", 2016.
 class DropPath : public Block {
  public:
   explicit DropPath(double probability) : probability_(probability) {}

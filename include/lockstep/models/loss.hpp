@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/batch/batch.hpp>
+#include <lockstep/batch/outputs.hpp>
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -14,20 +17,46 @@
 // N samples, C classes.
 namespace lockstep::models {
 
-/// A loss as a mean over the micro-batch.
-/// @param output       the main output of the model
-/// @param target       the target of the batch. With train.mix, the targets of training batches are float32 [N, C]:
-///                     probabilities of the classes, smoothed by loss.label_smoothing
-/// @param is_training  false in evaluations
-/// @return             [] scalar
-using Loss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target, bool is_training)>;
+/// The classes that integer targets can state.
+struct ClassRange {
+  std::int64_t classes = 0;     ///< targets are in [0, classes); 0 = unknown, or the targets are not classes
+  std::int64_t ignored = -100;  ///< also accepted as a target, as -100 always is
+};
+
+/// A loss, as a mean over the micro-batch. Not collective: each rank computes it for its own samples.
+struct Loss {
+  /// Computes the mean, a scalar [].
+  /// @param outputs      all outputs of the model
+  /// @param batch        the preprocessed batch on the device of the model, with its targets and all other values. With
+  ///                     train.mix, the targets of training batches are float32 [N, C]: probabilities of the classes,
+  ///                     smoothed by loss.label_smoothing
+  /// @param is_training  false in evaluations
+  /// @throws any exception, such as ConfigError of Outputs::tensor for an unknown name: the run ends on all ranks
+  std::function<at::Tensor(const batch::Outputs& outputs, const batch::Batch& batch, bool is_training)> value = {};
+  /// The number of items, or the sum of their weights, by which the mean over this batch is divided; >= 0.
+  /// Micro-batches, lanes and ranks then weigh as much as they count, so that a step trains the mean over its global
+  /// batch. Empty = the number of samples. A micro-batch that counts 0 gets the factor 0, so its gradients must be
+  /// finite: divide by `sum.clamp_min(1e-12)`.
+  /// @param batch  the batch of the data set, before it is preprocessed
+  std::function<double(const batch::Batch& batch)> count = {};
+  ClassRange targets = {};  ///< integer targets that `value` accepts
+
+  explicit operator bool() const noexcept { return bool(value); }
+};
+
+/// The value of a loss of the main output and the first target: [N, ...] both.
+using TargetLoss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target, bool is_training)>;
+/// A loss that reads only these two.
+/// @param count  see Loss::count
+Loss loss_of_target(TargetLoss value, std::function<double(const at::Tensor& target)> count = {},
+                    ClassRange targets = {});
 
 /// A row of the table of losses. A program can append rows to engine::Registry::losses.
 struct LossRow {
   std::string name;
   std::string help;
-  KeySpecs keys;  ///< of section `loss`, in addition to the common ones
-  /// An empty function = the losses of the model.
+  KeySpecs keys;  ///< keys of section `loss`, in addition to the common ones
+  /// Creates the loss; it must have a `value`. Only the built-in row `auto` returns none: the losses of the model.
   /// @throws ConfigError  the options contradict each other or the task
   std::function<Loss(const Section& loss, const Task& task)> make;
 };

@@ -149,7 +149,7 @@ class Model : public Block {
   /// two dimensions. The default is empty.
   virtual std::vector<std::string> undecayed() const { return {}; }
 
-  /// Where public weights may be adapted to this model. The default names no place.
+  /// The places where public weights may be adapted to this model. The default names no place.
   virtual Anatomy anatomy() const { return {}; }
 
   /// Whether `forward` is faster if the channels of each pixel of an input [N, C, H, W] are adjacent in memory

@@ -99,7 +99,8 @@ class Collectives {
   /// @throws std::logic_error  kMaxRangeTickets were started and nothing else since
   virtual Ticket start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) = 0;
   /// Computes the result for the elements of `range` only, bitwise equal to all_reduce, and passes it to `consume` in
-  /// consecutive pieces of at most kPieceElements while they are in the first-level cache; device memory as one piece.
+  /// consecutive pieces of kPieceElements while they are in the first-level cache, the last of which can be shorter;
+  /// device memory as one piece.
   /// Waits until all ranks have started this ticket and all earlier ones.
   ///
   /// Each rank chooses its ranges; they can overlap those of other ranks. Tickets can be used in any order and any
@@ -146,16 +147,19 @@ class Collectives {
   virtual Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) = 0;
   virtual void barrier() = 0;
 
-  /// Between these calls, operations on device memory are recorded in a graph of the current stream and not done. All
-  /// ranks record the same operations and then call `replay` with the same graph.
+  /// Operations on device memory are recorded in a graph of the current stream and not done between these calls, also
+  /// those of objects that were split from this one. All ranks record the same operations and then call `replay` with
+  /// the same graph.
   virtual void begin_capture() {}
   virtual void end_capture() {}
+  /// Not collective.
+  virtual bool is_capturing() const noexcept { return false; }
   /// @param launch  queues the recorded graph on the current stream
   virtual void replay(const std::function<void()>& launch) { launch(); }
 
   /// Reports that this rank has failed: peers on this host throw an error of class `code` that names this rank instead
-  /// of waiting for it (Error::is_remote). Ranks of other hosts detect that this rank has ended. Returns at once. Not
-  /// collective.
+  /// of waiting for it (Error::is_remote), here or in objects that were split from this one. Ranks of other hosts
+  /// detect that this rank has ended. Returns at once. Not collective.
   virtual void give_up(ExitCode, const std::string& /*sentence*/) noexcept {}
 
   /// Whether operations on device memory were given up because a peer or the network failed. The device goes on with

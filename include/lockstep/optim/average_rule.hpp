@@ -18,7 +18,7 @@ struct AverageOptions {
   std::vector<std::string> names = {};  ///< patterns of the parameters and buffers that are averaged; empty = all
   bool averages_buffers = false;        ///< floating-point buffers are averaged; false = they are those of the model
 
-  /// From section `ema`.
+  /// Reads section `ema`.
   /// @throws ConfigError  a decay outside of (0, 1)
   static AverageOptions from(const Section& ema);
 };

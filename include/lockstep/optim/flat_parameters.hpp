@@ -24,7 +24,7 @@ inline constexpr std::int64_t kPieceElements = 4096;
 struct Segment {
   std::string name;  ///< dotted name in the model, such as "conv1.weight"
   std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides;  ///< in elements, dense in memory; empty = row-major
+  std::vector<std::int64_t> strides;  ///< strides in elements, dense in memory; empty = row-major
   std::int64_t offset = 0;            ///< first element in the block; negative if the slice starts later
   std::int64_t count = 0;             ///< elements
   std::int64_t own_begin = 0;         ///< this rank updates elements
@@ -32,11 +32,11 @@ struct Segment {
 };
 
 /// A flat buffer of parameters of one dtype.
-struct Block {
+struct FlatBlock {
   DType dtype = DType::float32;
-  std::byte* parameters = nullptr;  ///< on a GPU if FlatParameters::as_tensors is not null
+  std::byte* parameters = nullptr;  ///< GPU memory if FlatParameters::as_tensors is not null
   std::int64_t count = 0;           ///< elements, padding included
-  std::vector<Segment> segments;    ///< in ascending order of offset
+  std::vector<Segment> segments;    ///< segments in ascending order of offset
 
   bool is_half() const noexcept { return dtype == DType::float16 || dtype == DType::bfloat16; }
 };
@@ -54,11 +54,11 @@ struct GradientPiece {
 /// @param element_bytes  bytes per element
 template <class Visit>
 void for_each_part(const GradientPiece& given, std::int64_t longest, std::size_t element_bytes, const Visit& visit) {
-  for (std::int64_t at = 0; at < given.count; at += longest) {
+  for (std::int64_t position = 0; position < given.count; position += longest) {
     GradientPiece part = given;
-    part.begin += at;
-    part.count = std::min(longest, given.count - at);
-    part.values += static_cast<std::size_t>(at) * element_bytes;
+    part.begin += position;
+    part.count = std::min(longest, given.count - position);
+    part.values += static_cast<std::size_t>(position) * element_bytes;
     visit(part);
   }
 }
@@ -70,7 +70,7 @@ class FlatParameters {
  public:
   virtual ~FlatParameters() = default;
 
-  virtual std::span<const Block> blocks() const = 0;
+  virtual std::span<const FlatBlock> blocks() const = 0;
 
   /// Allocates zero-initialized memory with one value per element of a block, in the same layout. Ranks that share the
   /// parameters share it; each writes its own parts. Collective over these ranks.
@@ -95,7 +95,7 @@ class FlatParameters {
   /// after finish_gradients. Not collective.
   /// @param is_last  whether this is the last visit in this step
   virtual void visit_gradients(const std::function<void(const GradientPiece&)>& visit, bool is_last) = 0;
-  /// On a GPU: the parameters and gradients as complete tensors, used by updates instead of visit_gradients. This rank
+  /// GPUs only: the parameters and gradients as complete tensors, used by updates instead of visit_gradients. This rank
   /// then owns every parameter completely. On the CPU: null.
   virtual TensorParameters* as_tensors() noexcept { return nullptr; }
   /// Makes all gradients undefined.

@@ -9,11 +9,11 @@ namespace lockstep::optim {
 struct GradScalerOptions {
   double init_scale = 65536;    ///< > 0
   double growth_factor = 2;     ///< > 1: factor on the scale after growth_interval finite steps
-  double backoff_factor = 0.5;  ///< in (0, 1): factor on the scale after a step that is not finite
+  double backoff_factor = 0.5;  ///< > 0 and < 1: factor on the scale after a step that is not finite
   std::int64_t growth_interval = 2000;
   bool is_dynamic = true;  ///< false = constant scale; steps that are not finite are still skipped
 
-  /// From "dynamic", or from a number, which is the constant scale.
+  /// Reads "dynamic", or a number, which is the constant scale.
   /// @throws ConfigError  the text is invalid; the message states `origin`
   static GradScalerOptions parse(const std::string& loss_scale, const std::string& origin);
 };

@@ -30,7 +30,7 @@ struct Clip {
   double max_value = 0;      ///< elements are clamped to [-max_value, max_value]; 0 = off
   bool is_by_group = false;  ///< the norm of each parameter group instead of the norm of all gradients
 
-  /// From "norm:1.0", "norm:1.0:p=1", "norm:1.0:p=inf", "value:0.5" or "" (off).
+  /// Reads "norm:1.0", "norm:1.0:p=1", "norm:1.0:p=inf", "value:0.5" or "" (off).
   /// @throws ConfigError  the text is invalid; the message states `origin`
   static Clip parse(const std::string& text, const std::string& origin);
 };
@@ -38,7 +38,7 @@ struct Clip {
 /// The result of update_params.
 struct UpdateReport {
   bool updated = false;             ///< false = the micro-batch was only accumulated, or a value was not finite
-  std::optional<double> grad_norm;  ///< before clipping and without the loss scale, if computed
+  std::optional<double> grad_norm;  ///< norm of the gradients before clipping, without the loss scale, if computed
   bool is_finite = true;            ///< false = the norm, or with a scaler a gradient, was not finite; gradients were
                                     ///< dropped, nothing was updated or counted
   std::int64_t evaluations = 1;     ///< evaluations of the loss in the step
@@ -121,15 +121,20 @@ class OptimWrapper : public BaseOptimWrapper {
   /// Discards pending reports: the state of an earlier step was restored.
   void drop_reports() noexcept;
 
-  /// update_params of a step of one micro-batch, recorded by mpi::StepGraph: no work is done, the step is counted.
-  /// @param weight  as in update_params
+  // The parts of update_params, recorded by mpi::StepGraph: no work is done.
+
+  /// The backward pass of a micro-batch.
+  /// @param weight  as in update_params, of the micro-batch at hand
+  void record_backward(const Tensor& loss, std::function<double()> weight, LiveNumbers& live);
+  /// The update, called after the backward pass of the micro-batch that completes a step. The step is counted.
   /// @throws std::runtime_error  the step cannot be recorded
-  void record_update(const Tensor& loss, double weight, LiveNumbers& live);
+  void record_update(LiveNumbers& live);
   /// Counts the recorded step, before LiveNumbers::refresh and its next launch.
-  void count_recorded_update(double weight);
+  void count_recorded_update();
   /// Reverts record_update, wherever it failed, or count_recorded_update: the work was not launched.
   void uncount_recorded_update();
-  /// The report of the launch of a recorded step. The host waits for it, or the report is pending as in update_params.
+  /// The report of the launch of a recorded micro-batch. Where it completes its step, the host waits for it, or the
+  /// report is pending as in update_params.
   UpdateReport read_recorded_update();
 
   /// If true, call update_with_closure instead of update_params.
@@ -182,14 +187,13 @@ class OptimWrapper : public BaseOptimWrapper {
   std::optional<GradScaler> scaler_;
   std::int64_t done_ = 0;        // micro_batches
   std::int64_t step_begin_ = 0;  // `done_` when the step at hand began
-  std::int64_t total_ = 0;       // of the whole training; 0 = unknown
+  std::int64_t total_ = 0;       // micro-batches of the whole training; 0 = unknown
   bool is_in_closure_ = false;
   bool skips_update_ = false;
-  bool are_late_ = false;                                // reports of updates on a GPU
+  bool are_late_ = false;                                // whether updates on a GPU are reported later
   std::deque<LateUpdate> late_updates_;                  // the oldest first
   std::shared_ptr<batch::LatePlaces> late_places_;       // null = none was needed
-  std::shared_ptr<Tensor> recorded_facts_;               // of a recorded step: where a launch leaves them
-  double recorded_weight_ = 1;                           // of the loss in the recorded step at hand
+  std::shared_ptr<Tensor> recorded_facts_;               // results of the latest launch of a recorded step
   std::vector<std::vector<std::int64_t>> steps_before_;  // counts before the recorded step at hand
 };
 

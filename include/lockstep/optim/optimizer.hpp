@@ -42,7 +42,7 @@ struct ParameterInfo {
   bool is_frozen = false;         ///< not trained; belongs to no group
   std::string same_as = {};       ///< earlier name of the same tensor; empty = none
   std::int64_t layers_after = 0;  ///< number of layers between its layer and the output
-  bool is_undecayed = false;      ///< without weight decay under optim.no_decay=norms_biases, whatever its shape
+  bool is_undecayed = false;      ///< optim.no_decay=norms_biases excludes it from weight decay, whatever its shape
 };
 
 /// The groups of a ParamGroupBuilder, without its messages.
@@ -62,7 +62,7 @@ struct StateArray {
   std::byte* values;
   DType dtype;
   Shape shape;
-  Shape strides;  ///< as Segment::strides
+  Shape strides;  ///< same meaning as Segment::strides
 };
 
 /// The result of a step of a closure rule, equal on every rank.
@@ -76,10 +76,10 @@ struct HalfOptions {
   /// Keep the float32 value of each parameter in a state array "master". The parameter is this value, rounded to
   /// nearest even. If false, the float32 value exists only during an update.
   bool has_masters = true;
-  /// Without masters, for bfloat16: round each value up or down at random, so that small updates have an effect on
-  /// average. If false, round to nearest even.
+  /// If there are no masters, for bfloat16: round each value up or down at random, so that small updates have an effect
+  /// on average. If false, round to nearest even.
   bool rounds_stochastically = false;
-  std::uint64_t seed = 0;  ///< of stochastic rounding
+  std::uint64_t seed = 0;  ///< seed of stochastic rounding
 };
 
 struct TensorChange;
@@ -144,7 +144,7 @@ class Optimizer {
   std::any& memo() noexcept { return memo_; }
 
  private:
-  using Changes = std::span<const GradientChange>;  // by group
+  using Changes = std::span<const GradientChange>;  // one element per group
   static constexpr std::size_t kMaxStates = 8;
 
   // optimizer.cpp
@@ -177,8 +177,8 @@ class Optimizer {
   void visit_ranges(Changes changes, bool is_last, const Visit& visit);
   template <class T, class Visit>
   void visit_range(const GradientPiece& piece, const GradientChange& change, bool is_last, const Visit& visit);
-  void widen_parameter(const std::byte* from, float* to, const GradientPiece& piece) const;
-  void round_parameter(const float* from, std::byte* to, const GradientPiece& piece) const;
+  void widen_parameter(const std::byte* from, float* target, const GradientPiece& piece) const;
+  void round_parameter(const float* from, std::byte* target, const GradientPiece& piece) const;
 
   // tensor_steps.cpp
   struct StateViews;
@@ -204,7 +204,7 @@ class Optimizer {
   FlatParameters* parameters_;
   HalfOptions half_;
   std::vector<std::string> state_names_;
-  std::size_t rule_states_ = 0;  // of state_names_; then comes the master of 16-bit parameters, if there is one
+  std::size_t rule_states_ = 0;  // number of the rule's states; the master of 16-bit parameters, if any, follows
   std::vector<std::vector<std::size_t>> group_of_;                   // [block][segment]
   std::vector<std::vector<std::int64_t>> steps_;                     // [block][segment]
   std::vector<std::vector<Coefficients>> coefficients_;              // [block][segment], of the step at hand

@@ -60,11 +60,11 @@ struct ElementRange {
   T* parameter;
   const T* gradient;
   T* const* state;     ///< one pointer per state array of the rule
-  std::int64_t count;  ///< at most kPieceElements for a TensorRule
+  std::int64_t count;  ///< a TensorRule gets no more than kPieceElements
 };
 
-struct TensorUpdate;  // in tensor_update.hpp
-class ClosureStep;    // in closure_step.hpp
+struct TensorUpdate;  // defined in tensor_update.hpp
+class ClosureStep;    // defined in closure_step.hpp
 
 /// Updates whole tensors.
 using TensorForm = void (*)(const TensorUpdate& update);

@@ -25,7 +25,8 @@ struct TensorUpdate {
   at::Tensor is_void;     ///< [] float32: 1 = do not change anything; undefined = 0
   /// [] float64: the 2-norm of all gradients as one vector, over all ranks; undefined unless Needs::gradient_norm.
   at::Tensor gradient_norm = {};
-  /// In a captured step, what gives the numbers that change from step to step; null = `options` and `step` do.
+  /// The functions of a captured step that give the numbers that change from step to step; null = `options` and `step`
+  /// do.
   const LiveUpdate* live = nullptr;
 };
 

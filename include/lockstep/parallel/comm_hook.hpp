@@ -71,6 +71,14 @@ class HookMemory {
   /// Restores a state of the same rank and number of ranks; without `tensors`, of any rank. Not collective.
   /// @throws CheckpointError  the state is from another kind of hook
   virtual void load_state(const HookState& state) = 0;
+
+  // Captured steps (run.compile) record the work of the hook and do not call it. They need this:
+
+  /// A number for what the hook does in the next step. While the number is the same, so is the work that it queues, in
+  /// the same memory. A step with another number than the step before is run without a recording.
+  virtual std::int64_t work() const { return 0; }
+  /// The number of steps that have begun, which a captured step increases; null = the hook does not count.
+  virtual std::int64_t* step_count() { return nullptr; }
 };
 
 /// The hook that a row of the table creates.
@@ -83,6 +91,9 @@ struct ChosenHook {
   /// The type of fp16_hook or bf16_hook, if the hook is one of them: a reducer of slices then rounds to this type
   /// itself instead of calling the hook. Stages 2 and 3 of Sharding require it.
   std::optional<at::ScalarType> rounding = {};
+  /// The hook and its completions only queue work on the device, which depends on nothing but HookMemory::work: steps
+  /// can be captured (run.compile).
+  bool is_recordable = false;
 };
 
 /// A row of the table of communication hooks. A program can append rows to engine::Registry::comm_hooks.

@@ -20,8 +20,8 @@ namespace lockstep::parallel {
 struct BucketLimits {
   /// Sizes of the buckets in the order of reduction; the last size is repeated.
   std::vector<std::int64_t> bucket_bytes = {25 << 20};
-  /// With a single bucket_bytes: size of the bucket that is reduced last, which does not overlap with computation. 0 =
-  /// like the others.
+  /// Only with a single bucket_bytes: size of the bucket that is reduced last, which does not overlap with computation.
+  /// 0 = like the others.
   std::int64_t last_bucket_bytes = 1 << 20;
 };
 
@@ -51,11 +51,14 @@ struct Sharding {
   /// parameters are gathered for the whole forward and backward. Empty = the outermost blocks that consist of blocks.
   std::vector<std::string> blocks = {};
   bool prefetches = true;  ///< stage 3: gather the parameters of the next block during the computation of a block
-  /// On a GPU: keep the optimizer state in host memory and update there.
+  /// GPUs only: keep the optimizer state in host memory and update there.
   bool offloads = false;
+  /// The ranks of each host divide a copy of their own, and gradients are averaged over the copies, too. Every host has
+  /// the same number of ranks. False = all ranks divide one copy.
+  bool is_within_hosts = false;
   /// Each parameter is in the slice of one rank, as rules that update whole parameters require.
   bool owns_whole_parameters = false;
-  bool is_as_on_gpu = false;  ///< for tests: use the code for GPUs on the CPU
+  bool is_as_on_gpu = false;  ///< only for tests: use the code for GPUs on the CPU
 };
 
 struct DdpOptions {

@@ -12,11 +12,11 @@ namespace lockstep::parallel {
 struct BucketTimes {
   double ready = 0;        ///< time when its last gradient was complete
   double launched = 0;     ///< time when its reduction was started; buckets are launched in order
-  double wait_begin = 0;   ///< from here
-  double wait_end = 0;     ///<   to here this rank did nothing but wait for it. Where gradients are reduced whole, or
-                           ///<   travel as messages, that happens meanwhile
-  double visit_begin = 0;  ///< from here
-  double visit_end = 0;    ///<   to here this rank's part was reduced and applied, piece by piece
+  double wait_begin = 0;   ///< start of the time in which this rank only waited for the reduction
+  double wait_end = 0;     ///< end of that time. Where gradients are reduced
+                           ///< whole, or travel as messages, that happens meanwhile
+  double visit_begin = 0;  ///< start of the time in which this rank's part was reduced
+  double visit_end = 0;    ///< end of that time; the part was also applied, piece by piece
   double transfer = 0;     ///< seconds in which it read and reduced the peers' memory for that
   double update = 0;       ///< seconds in which the optimizer used the result: norm and rule
 };
@@ -25,8 +25,8 @@ struct BucketTimes {
 /// between forwards, in seconds since the start of the step.
 struct StepTimeline {
   double backward_end = 0;   ///< moment
-  double meeting_begin = 0;  ///< from here
-  double meeting_end = 0;    ///<   to here it waited last until all others had come, usually with their updates
+  double meeting_begin = 0;  ///< start of the last wait for all other ranks
+  double meeting_end = 0;    ///< end of that wait, usually for the others' updates
   double end = 0;            ///< moment
   double meetings = 0;       ///< seconds of all such waits, and of the buffers' synchronization
   /// Seconds of the update that are not divided by buckets: all of them on a GPU, where BucketTimes::update and

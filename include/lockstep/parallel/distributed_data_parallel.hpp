@@ -33,6 +33,7 @@ class BlockGathering;
 class ModelBuffers;
 class ParameterStore;
 class Reducer;
+class ShardRanks;
 class StepRecorder;
 struct NamedParameter;
 
@@ -67,7 +68,7 @@ struct StepObserver {
   /// @param batch  a result of `prepare`
   std::function<void(const batch::Batch& batch, const batch::Outputs& outputs)> on_forward = {};
   std::function<void(const models::ParsedLosses&)> on_loss = {};
-  std::function<void()> on_backward = {};  ///< before the update of the micro-batch that completes a step
+  std::function<void()> on_backward = {};  ///< `on_backward` before the update of the micro-batch that completes a step
   /// Whether on_backward reads gradients; they are then averaged and complete on every rank.
   bool reads_gradients = false;
   /// Whether the result is completed later, by StepResult::finish: on a GPU, train_step does not wait for the losses.
@@ -252,12 +253,14 @@ class DistributedDataParallel {
   /// Broadcasts the parameters and buffers of one rank. Collective.
   void broadcast_state(int root);
 
-  /// Where the time of train_step goes, with reports_times. One rank has no communication, so no times either.
+  /// The parts of the time of train_step, with reports_times. One rank has no communication, so no times either.
   /// Collective.
   DdpReport report() const;
 
   /// The state of the communication hook; null = none.
   HookMemory* hook_memory() noexcept { return hook_memory_.get(); }
+  /// Whether the communication hook is not in the way of captured steps, see ChosenHook::is_recordable.
+  bool has_recordable_hook() const noexcept { return has_recordable_hook_; }
 
   /// Reports now what the next forwards would report about the steps so far, for which the host waits for the GPU.
   /// @throws ConfigError  a parameter had no gradient; on every rank
@@ -280,7 +283,7 @@ class DistributedDataParallel {
   mpi::Collectives& collectives() noexcept { return *collectives_; }
   const DdpOptions& options() const noexcept { return options_; }
 
-  // For the modules of Lockstep.
+  // Used by the modules of Lockstep.
   ParameterStore& store() noexcept { return *store_; }
   Reducer& reducer() noexcept { return *reducer_; }
 
@@ -313,23 +316,25 @@ class DistributedDataParallel {
   mpi::Collectives* collectives_;
   DdpOptions options_;
   std::unique_ptr<StepRecorder> recorder_;
+  std::unique_ptr<ShardRanks> shard_ranks_;  // null = training is not sharded
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<ModelBuffers> buffers_;
   std::unique_ptr<Reducer> reducer_;
-  std::unique_ptr<BlockGathering> gathering_;  // of parameters that are freed between their uses
+  std::unique_ptr<BlockGathering> gathering_;  // gathers parameters that are freed between their uses
   std::shared_ptr<HookMemory> hook_memory_;
+  bool has_recordable_hook_ = true;                 // or none
   std::unique_ptr<batch::LatePlaces> late_places_;  // those of losses
   std::unique_ptr<BatchCopies> copies_;
-  at::ScalarType dtype_;          // of inputs: that of the parameters, or float32 with autocast
-  at::Device device_ = at::kCPU;  // of the parameters: batches are moved there
+  at::ScalarType dtype_;          // dtype of inputs: that of the parameters, or float32 with autocast
+  at::Device device_ = at::kCPU;  // device of the parameters: batches are moved there
   bool slices_fit_ = false;       // whether visitors of slices of a reduction find them
   bool synchronizes_ = true;
   std::optional<models::Tap> recompute_;
   bool has_named_anomalous_ = false;
   bool may_slice_ = false;                  // the step at hand is updated by an OptimWrapper
-  std::function<void()> before_forward_;    // of a Join
-  std::optional<std::size_t> active_part_;  // of an OptimContext
-  int buffer_root_ = 0;                     // whose buffers are broadcast
+  std::function<void()> before_forward_;    // `before_forward` of a Join
+  std::optional<std::size_t> active_part_;  // part of the active OptimContext
+  int buffer_root_ = 0;                     // buffer root: whose buffers are broadcast
 };
 
 /// Throws the same ConfigError on every rank, with the first difference, if the models of the ranks differ. Collective.

@@ -3,7 +3,7 @@
 
 namespace lockstep::parallel {
 
-/// What is discarded after an exception.
+/// The state that is discarded after an exception.
 enum class GivenUp {
   step,       ///< Its operations are under way: ranks that came to different ones take all of them to their end.
   recording,  ///< Its operations were recorded in a graph and never ran: there is nothing to communicate.

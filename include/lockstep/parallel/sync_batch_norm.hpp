@@ -36,6 +36,11 @@ std::vector<std::pair<std::string, models::BatchNorm*>> batch_norms_of(const mod
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
 std::size_t convert_to_sync_batch_norm(models::Model& model, mpi::Collectives& collectives);
 
+/// Checks the last forward, whose errors the next one would report on a GPU, and a captured step that was launched. The
+/// host waits for the GPU.
+/// @throws ConfigError  as a forward
+void check_last_batch(const models::Model& model);
+
 /// Makes the layers use the statistics of this rank again. Not collective.
 void revert_sync_batch_norm(models::Model& model);
 

@@ -35,16 +35,16 @@ class Sequence {
   Sequence(std::uint64_t seed, Stream stream, std::uint64_t a, std::uint64_t b = 0, std::uint64_t first = 0);
 
   std::uint64_t next_bits();
-  double uniform();                          ///< in [0, 1), 53 random bits
-  double uniform(double low, double high);   ///< in [low, high)
+  double uniform();                          ///< a number in [0, 1), 53 random bits
+  double uniform(double low, double high);   ///< a number in [low, high)
   double normal();                           ///< mean 0, variance 1 (Box and Muller)
-  std::uint64_t below(std::uint64_t bound);  ///< in [0, bound), unbiased; bound >= 1
+  std::uint64_t below(std::uint64_t bound);  ///< an integer in [0, bound), unbiased; bound >= 1
   std::uint64_t at(std::uint64_t i);         ///< number i, without changing the position
 
  private:
   std::array<std::uint32_t, 2> key_;
   std::array<std::uint32_t, 2> upper_;    // half of the counter; the other half counts blocks of two numbers
-  std::array<std::uint32_t, 4> words_{};  // of block_
+  std::array<std::uint32_t, 4> words_{};  // random words of block_
   std::uint64_t block_ = 0;
   bool has_words_ = false;
   std::uint64_t i_ = 0;

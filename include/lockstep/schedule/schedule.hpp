@@ -16,7 +16,7 @@ namespace lockstep::schedule {
 
 /// The function of a curve: a pure function of the position, in the unit of the rule, and of the value after the
 /// previous rules.
-using Shape = std::function<double(double position, double value)>;
+using CurveShape = std::function<double(double position, double value)>;
 
 /// Numbers by name: measured values, such as "val/loss", or the state of a curve.
 using Numbers = std::map<std::string, double>;
@@ -39,7 +39,7 @@ struct Curve;
 struct Window {
   double begin = 0;
   double end = 0;
-  const std::vector<Curve>* curves = nullptr;  ///< for curves that consist of other curves
+  const std::vector<Curve>* curves = nullptr;  ///< table of curves, used by curves that consist of other curves
 
   double width() const { return end - begin; }
 };
@@ -50,7 +50,7 @@ struct Curve {
   std::string help;
   KeySpecs keys;  ///< keys of the options of the rule, without a section, in addition to the common ones
   /// @throws ConfigError  the options contradict each other; `parse` adds rule and origin to the message
-  Shape (*make)(const Section& rule, Window window);
+  CurveShape (*make)(const Section& rule, Window window);
   /// Instead of `make`, for a curve that depends on measurements.
   std::unique_ptr<Feedback> (*make_feedback)(const Section& rule, Window window) = nullptr;
 };
@@ -65,8 +65,8 @@ const KeySpecs& common_curve_keys();
 /// The length of a run. 0 = unknown; rules that need the value are then rejected.
 struct RunLength {
   std::int64_t total_steps = 0;       ///< optimizer steps of the whole run
-  std::int64_t steps_per_epoch = 0;   ///< for rules with by=epoch
-  std::int64_t samples_per_step = 0;  ///< for rules with by=samples
+  std::int64_t steps_per_epoch = 0;   ///< used by rules with by=epoch
+  std::int64_t samples_per_step = 0;  ///< used by rules with by=samples
 };
 
 /// One option of a parameter group.
@@ -82,26 +82,27 @@ struct GroupName {
   std::string name;
   std::string part = {};  ///< see optim.part; empty = the run has no parts
 
-  GroupName(std::string group, std::string of = {}) : name(std::move(group)), part(std::move(of)) {}  // NOLINT
-  GroupName(const char* group) : name(group) {}                                                       // NOLINT
+  GroupName(std::string group, std::string part_name = {})
+      : name(std::move(group)), part(std::move(part_name)) {}  // NOLINT
+  GroupName(const char* group) : name(group) {}                // NOLINT
 };
 
 /// A schedule: the values of the options of parameter groups as a function of the step and, for some rules, of
 /// measurements. It is defined by a list of rules. A resumed run needs the step and `state`.
 class Schedule {
  public:
-  struct Rule {
-    std::string option;                      ///< option that it changes
-    std::string group;                       ///< group of the option; empty = all groups
-    std::string part = {};                   ///< part of the group; empty = all parts
-    std::function<double(std::int64_t)> at;  ///< position at an optimizer step
-    Shape shape;                             ///< or
+  struct ScheduledRule {
+    std::string option;                            ///< option that it changes
+    std::string group;                             ///< parameter group; empty = all groups
+    std::string part = {};                         ///< part of the model; empty = all parts
+    std::function<double(std::int64_t)> position;  ///< position at an optimizer step
+    CurveShape shape;                              ///< or
     std::unique_ptr<Feedback> feedback;
   };
 
   Schedule() = default;
   /// @param unused  sentences about rules that begin after the end of the run
-  explicit Schedule(std::vector<Rule> rules, std::vector<std::string> unused = {})
+  explicit Schedule(std::vector<ScheduledRule> rules, std::vector<std::string> unused = {})
       : rules_(std::move(rules)), unused_(std::move(unused)) {}
 
   /// The value in the update after `step` updates. Each rule is applied to the result of the previous rules.
@@ -131,7 +132,7 @@ class Schedule {
   void load_state(const Numbers& state);
 
  private:
-  std::vector<Rule> rules_;
+  std::vector<ScheduledRule> rules_;
   std::vector<std::string> unused_;
 };
 

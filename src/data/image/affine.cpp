@@ -14,11 +14,12 @@ namespace lockstep::data {
 namespace {
 
 template <int kChannels>
-void copy_pixel(const std::uint8_t* from, std::uint8_t* to) {
-  for (int c = 0; c < kChannels; ++c) to[c] = from[c];
+void copy_pixel(const std::uint8_t* from, std::uint8_t* target) {
+  for (int c = 0; c < kChannels; ++c) target[c] = from[c];
 }
 
-/// Without rotation and shear: the positions of rows and columns are independent. As in Pillow, they are sums.
+/// If there is no rotation and no shear, the positions of rows and columns are independent. As in Pillow, they are
+/// sums.
 template <int kChannels>
 void affine_nearest_straight(const Image& in, const AffineMatrix& m, const Color& fill, Image& out) {
   const auto positions = [](double start, double step, int count, int size) {
@@ -32,13 +33,13 @@ void affine_nearest_straight(const Image& in, const AffineMatrix& m, const Color
   };
   const std::vector<int> columns = positions(m[2], m[0], out.width, in.width);
   const std::vector<int> rows = positions(m[5], m[4], out.height, in.height);
-  std::uint8_t* to = out.pixels.data();
+  std::uint8_t* target = out.pixels.data();
   for (const int row : rows) {
     for (const int column : columns) {
       const bool is_outside = row < 0 || column < 0;
       copy_pixel<kChannels>(is_outside ? fill.data() : in.row(row) + static_cast<std::ptrdiff_t>(column) * kChannels,
-                            to);
-      to += kChannels;
+                            target);
+      target += kChannels;
     }
   }
 }
@@ -51,15 +52,15 @@ void affine_nearest(const Image& in, const AffineMatrix& m, const Color& fill, I
   const std::int64_t step_y = fixed(m[3]);
   std::int64_t row_x = fixed(m[2] + m[0] * 0.5 + m[1] * 0.5);
   std::int64_t row_y = fixed(m[5] + m[3] * 0.5 + m[4] * 0.5);
-  std::uint8_t* to = out.pixels.data();
+  std::uint8_t* target = out.pixels.data();
   for (int y = 0; y < out.height; ++y, row_x += fixed(m[1]), row_y += fixed(m[4])) {
     std::int64_t x_in = row_x;
     std::int64_t y_in = row_y;
-    for (int x = 0; x < out.width; ++x, x_in += step_x, y_in += step_y, to += kChannels) {
+    for (int x = 0; x < out.width; ++x, x_in += step_x, y_in += step_y, target += kChannels) {
       const std::int64_t column = x_in >> 16;
       const std::int64_t row = y_in >> 16;
       const bool is_outside = column < 0 || column >= in.width || row < 0 || row >= in.height;
-      copy_pixel<kChannels>(is_outside ? fill.data() : in.row(static_cast<int>(row)) + column * kChannels, to);
+      copy_pixel<kChannels>(is_outside ? fill.data() : in.row(static_cast<int>(row)) + column * kChannels, target);
     }
   }
 }
@@ -71,7 +72,7 @@ struct SourcePoint {
 };
 
 template <int kChannels>
-void bilinear_pixel(const Image& in, const SourcePoint& p, std::uint8_t* to) {
+void bilinear_pixel(const Image& in, const SourcePoint& p, std::uint8_t* target) {
   const int left = std::max(p.x, 0) * kChannels;
   const int right = std::min(p.x + 1, in.width - 1) * kChannels;
   const std::uint8_t* const upper = in.row(std::max(p.y, 0));
@@ -79,7 +80,7 @@ void bilinear_pixel(const Image& in, const SourcePoint& p, std::uint8_t* to) {
   for (int c = 0; c < kChannels; ++c) {
     const double above = upper[left + c] + (upper[right + c] - upper[left + c]) * p.dx;
     const double below = lower[left + c] + (lower[right + c] - lower[left + c]) * p.dx;
-    to[c] = static_cast<std::uint8_t>(above + (below - above) * p.dy);
+    target[c] = static_cast<std::uint8_t>(above + (below - above) * p.dy);
   }
 }
 
@@ -91,7 +92,7 @@ double cubic(double v1, double v2, double v3, double v4, double t) {
 }
 
 template <int kChannels>
-void bicubic_pixel(const Image& in, const SourcePoint& p, std::uint8_t* to) {
+void bicubic_pixel(const Image& in, const SourcePoint& p, std::uint8_t* target) {
   int columns[4];
   const std::uint8_t* rows[4];
   for (int i = 0; i < 4; ++i) {
@@ -105,27 +106,27 @@ void bicubic_pixel(const Image& in, const SourcePoint& p, std::uint8_t* to) {
       v[i] = cubic(row[columns[0]], row[columns[1]], row[columns[2]], row[columns[3]], p.dx);
     }
     const double value = cubic(v[0], v[1], v[2], v[3], p.dy);
-    to[c] = value <= 0 ? 0 : value >= 255 ? 255 : static_cast<std::uint8_t>(value);
+    target[c] = value <= 0 ? 0 : value >= 255 ? 255 : static_cast<std::uint8_t>(value);
   }
 }
 
 template <int kChannels, class Pixel>
 void affine_filtered(const Image& in, const AffineMatrix& m, const Color& fill, Image& out, Pixel pixel) {
-  std::uint8_t* to = out.pixels.data();
+  std::uint8_t* target = out.pixels.data();
   for (int y = 0; y < out.height; ++y) {
-    for (int x = 0; x < out.width; ++x, to += kChannels) {
+    for (int x = 0; x < out.width; ++x, target += kChannels) {
       const double center_x = x + 0.5;
       const double center_y = y + 0.5;
       const double x_in = m[0] * center_x + m[1] * center_y + m[2];
       const double y_in = m[3] * center_x + m[4] * center_y + m[5];
       if (!(x_in >= 0 && x_in < in.width && y_in >= 0 && y_in < in.height)) {
-        copy_pixel<kChannels>(fill.data(), to);
+        copy_pixel<kChannels>(fill.data(), target);
         continue;
       }
       // Positions are at least -0.5, so that the conversion of a number that is 1 larger is a floor.
       const int column = static_cast<int>(x_in + 0.5) - 1;
       const int row = static_cast<int>(y_in + 0.5) - 1;
-      pixel(in, SourcePoint{column, row, x_in - 0.5 - column, y_in - 0.5 - row}, to);
+      pixel(in, SourcePoint{column, row, x_in - 0.5 - column, y_in - 0.5 - row}, target);
     }
   }
 }
@@ -145,7 +146,7 @@ void affine_channels(const Image& in, const AffineMatrix& m, ResizeFilter filter
 
 /// Python's round(value, 15).
 double rounded_to_15_decimals(double value) {
-  std::array<char, 350> text{};  // of the largest number
+  std::array<char, 350> text{};  // large enough for any double
   const auto written = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, 15);
   double rounded = value;
   std::from_chars(text.data(), written.ptr, rounded);

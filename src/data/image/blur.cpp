@@ -39,15 +39,15 @@ struct BoxBlur {
 
   /// @param step  bytes from a pixel of the line to the next
   void run(const std::uint8_t* in, int count, std::size_t step, std::uint8_t* out) const {
-    const auto at = [&](int i) -> std::uint32_t {
+    const auto pixel_at = [&](int i) -> std::uint32_t {
       return in[static_cast<std::size_t>(std::clamp(i, 0, count - 1)) * step];
     };
     std::uint32_t sum = 0;
-    for (int i = -reach; i <= reach; ++i) sum += at(i);
+    for (int i = -reach; i <= reach; ++i) sum += pixel_at(i);
     for (int i = 0; i < count; ++i) {
-      const std::uint32_t edges = at(i - reach - 1) + at(i + reach + 1);
+      const std::uint32_t edges = pixel_at(i - reach - 1) + pixel_at(i + reach + 1);
       out[i] = static_cast<std::uint8_t>((sum * weight + edges * edge_weight + (1U << 23)) >> 24);
-      sum += at(i + reach + 1) - at(i - reach);
+      sum += pixel_at(i + reach + 1) - pixel_at(i - reach);
     }
   }
 

@@ -29,7 +29,7 @@ int half_to_even(int value) { return static_cast<int>(std::nearbyint(value / 2.0
 
 struct Turn {
   bool swaps_axes;
-  bool reverses_rows;  ///< of the input
+  bool reverses_rows;  ///< refers to the rows of the input
   bool reverses_columns;
 };
 

@@ -137,7 +137,7 @@ kernels::AxisTaps axis_taps(const Axis& axis, AxisRange part, AxisRange given, B
   std::memset(weights, 0, all * sizeof(std::int32_t));
   for (int i = 0; i < part.count; ++i) {
     const AxisRange inputs = axis.inputs(part.first + i);
-    // At the end, leading zeros replace trailing ones, so that no pixels beyond the end are read.
+    // Leading zeros replace trailing ones, so that no pixels beyond the end are read, at the end.
     starts[i] = std::min(inputs.first - given.first, std::max(0, given.count - used_taps));
     std::int32_t* const own = weights + static_cast<std::ptrdiff_t>(i) * used_taps;
     axis.write_weights(part.first + i, inputs, own + (inputs.first - given.first - starts[i]));
@@ -181,9 +181,9 @@ void resize_nearest(Patch& patch, ImageSize out, const Box& part, Workspace& wor
   const auto channels = static_cast<std::size_t>(image.channels);
   for (int y = 0; y < part.height; ++y) {
     const std::uint8_t* const row = image.row(rows[y]);
-    std::uint8_t* to = result.row(y);
-    for (int x = 0; x < part.width; ++x, to += channels) {
-      std::memcpy(to, row + static_cast<std::size_t>(columns[x]) * channels, channels);
+    std::uint8_t* target = result.row(y);
+    for (int x = 0; x < part.width; ++x, target += channels) {
+      std::memcpy(target, row + static_cast<std::size_t>(columns[x]) * channels, channels);
     }
   }
   patch.image.swap(result);

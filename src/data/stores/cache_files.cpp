@@ -9,7 +9,7 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "data/hash.hpp"
+#include "data/source/hash.hpp"
 
 namespace lockstep::data {
 

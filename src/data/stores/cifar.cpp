@@ -11,9 +11,9 @@
 #include <mutex>
 #include <system_error>
 
-#include "data/hash.hpp"
-#include "data/mapped_file.hpp"
-#include "data/sources.hpp"
+#include "data/source/hash.hpp"
+#include "data/source/mapped_file.hpp"
+#include "data/source/sources.hpp"
 #include "data/stores/class_names.hpp"
 
 namespace lockstep::data {
@@ -33,7 +33,7 @@ struct CifarKind {
   std::vector<std::string> train_files;
   std::string test_file;
   std::string names_file;
-  std::size_t label_bytes;  ///< before the pixels
+  std::size_t label_bytes;  ///< number of label bytes before the pixels
   std::size_t label_byte;   ///< position of the label in use
   std::int64_t classes;
   std::string pickle;  ///< file of the Python version
@@ -148,7 +148,7 @@ class CifarStore : public ImageStore {
   CifarKind kind_;
   std::vector<std::string> class_names_;
   std::vector<std::unique_ptr<const MappedFile>> files_;
-  std::vector<std::uint8_t> labels_;  // at the start
+  std::vector<std::uint8_t> labels_;  // labels as they were when the files were opened
   std::vector<std::int64_t> ends_;    // number of records up to the end of each file
   mutable std::once_flag digested_;
   mutable std::uint64_t digest_ = 0;

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "core/plain_text.hpp"
-#include "core/text.hpp"
-#include "data/mapped_file.hpp"
+#include "core/text/plain_text.hpp"
+#include "core/text/text.hpp"
+#include "data/source/mapped_file.hpp"
 
 namespace lockstep::data {
 

@@ -5,14 +5,14 @@
 
 #include <algorithm>
 
-#include "data/hash.hpp"
+#include "data/source/hash.hpp"
 #include "data/stores/file_reader.hpp"
 
 namespace lockstep::data {
 
 namespace {
 
-constexpr std::int64_t kFiles = 16;  // whose content is part of the digest
+constexpr std::int64_t kFiles = 16;  // files: whose content is part of the digest
 
 }  // namespace
 
@@ -44,7 +44,7 @@ StoredImage FileStore::read_mask(std::int64_t index, ReadBuffer& buffer) const {
 
 StoredImage FileStore::read_path(const std::string& path, ReadBuffer& buffer) const {
   const auto bytes = read_file(path, options_.max_file_bytes, buffer.bytes);
-  // Without bytes, `file` would mean that pixels are given.
+  // A file without bytes would mean that pixels are given.
   if (bytes.empty()) throw DataError(path, "the file is empty; replace the file or exclude it");
   return {.file = bytes};
 }
@@ -71,7 +71,7 @@ std::uint64_t FileStore::digest() const {
     for (std::int64_t i = 0; i < std::min(kFiles, size()); ++i) {
       const std::int64_t index = size() <= kFiles ? i : (size() - 1) / (kFiles - 1) * i;
       const auto add_file = [&](const std::string& path) {
-        std::uint64_t content = 0;  // of a file that cannot be read
+        std::uint64_t content = 0;  // stays 0 if the file cannot be read
         try {
           const auto bytes = read_file(path, options_.max_file_bytes, buffer.bytes);
           content = sampled_hash_of({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});

@@ -15,7 +15,7 @@ namespace lockstep::data {
 /// The image files of a list.
 class FileStore : public ImageStore {
  public:
-  struct Options {
+  struct FileStoreOptions {
     std::string root;  ///< folder to which the paths of the list are relative
     std::int64_t classes = 0;
     std::vector<std::string> class_names = {};
@@ -23,7 +23,7 @@ class FileStore : public ImageStore {
     bool has_label_sets = false;  ///< images can have several classes
   };
 
-  FileStore(std::unique_ptr<const ListLines> lines, Options options)
+  FileStore(std::unique_ptr<const ListLines> lines, FileStoreOptions options)
       : lines_(std::move(lines)), options_(std::move(options)) {}
 
   std::int64_t size() const override { return lines_->size(); }
@@ -46,7 +46,7 @@ class FileStore : public ImageStore {
   StoredImage read_path(const std::string& path, ReadBuffer& buffer) const;
 
   std::unique_ptr<const ListLines> lines_;
-  Options options_;
+  FileStoreOptions options_;
   mutable std::once_flag digested_;
   mutable std::uint64_t digest_ = 0;
 };

@@ -7,8 +7,8 @@
 #include <set>
 #include <system_error>
 
-#include "core/text.hpp"
-#include "data/sources.hpp"
+#include "core/text/text.hpp"
+#include "data/source/sources.hpp"
 #include "data/stores/cache_files.hpp"
 #include "data/stores/file_store.hpp"
 #include "data/stores/folder_listing.hpp"
@@ -29,7 +29,7 @@ bool is_folder(const std::string& path) {
 class FolderStore : public FileStore {
  public:
   /// @param numbers  class number in the training split for each number in the list
-  FolderStore(std::unique_ptr<const ListLines> lines, Options options, std::vector<std::int64_t> numbers)
+  FolderStore(std::unique_ptr<const ListLines> lines, FileStoreOptions options, std::vector<std::int64_t> numbers)
       : FileStore(std::move(lines), std::move(options)), numbers_(std::move(numbers)) {}
 
   std::int64_t label(std::int64_t index) const override {
@@ -65,7 +65,7 @@ std::unique_ptr<const ListLines> lines_of(FolderList& list, const std::string& r
   }
   return std::make_unique<const ListLines>(
       std::move(list.text),
-      ListLines::Options{
+      ListLines::ListOptions{
           .classes = static_cast<std::int64_t>(list.classes.size()), .rule = "class folders", .cache = cache});
 }
 
@@ -99,10 +99,10 @@ OpenedFolder open_folder_split(const std::string& root, const std::vector<std::s
     if (!std::binary_search(list.classes.begin(), list.classes.end(), name)) missing.push_back(name);
   }
   if (!missing.empty()) opened.notes.push_back(root + ": has no images of the classes " + joined(missing));
-  const FileStore::Options options{.root = root,
-                                   .classes = static_cast<std::int64_t>(all.size()),
-                                   .class_names = utf8_names(all),
-                                   .max_file_bytes = request.max_file_bytes};
+  const FileStore::FileStoreOptions options{.root = root,
+                                            .classes = static_cast<std::int64_t>(all.size()),
+                                            .class_names = utf8_names(all),
+                                            .max_file_bytes = request.max_file_bytes};
   opened.classes = all;
   opened.store = std::make_shared<FolderStore>(lines_of(list, root, request.cache), options, std::move(numbers));
   return opened;
@@ -140,9 +140,9 @@ ImageSplits open_unlabelled(const Section& data) {
   if (!is_folder(path)) throw DataError(path, "is not a folder that can be read; check data.path");
   FolderListing listing = list_images(path);
   auto lines = std::make_unique<const ListLines>(ListText(std::move(listing.lines), path),
-                                                 ListLines::Options{.target = ListTarget::none});
+                                                 ListLines::ListOptions{.target = ListTarget::none});
   const auto store = std::make_shared<FileStore>(
-      std::move(lines), FileStore::Options{.root = path, .max_file_bytes = data.integer("max_image_bytes")});
+      std::move(lines), FileStore::FileStoreOptions{.root = path, .max_file_bytes = data.integer("max_image_bytes")});
   ImageSplits splits{.train = store, .val = store, .test = store};
   if (listing.passed_over_count > 0) {
     std::string name = listing.passed_over.front();

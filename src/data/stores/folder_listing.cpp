@@ -18,8 +18,8 @@
 #include <thread>
 #include <utility>
 
-#include "core/clock.hpp"
-#include "data/image/codecs.hpp"
+#include "core/system/clock.hpp"
+#include "data/codecs/codecs.hpp"
 #include "log/progress.hpp"
 
 namespace lockstep::data {
@@ -165,7 +165,7 @@ std::vector<ClassListing> list_classes(const std::string& root, const std::vecto
   std::atomic<std::int64_t> count = 0;
   std::atomic<std::size_t> running = 0;
   const auto begin = std::chrono::steady_clock::now();
-  log::Progress progress;
+  log::ProgressLine progress;
   {
     std::vector<std::jthread> threads;
     const std::size_t thread_count = std::min(kThreads, classes.size());

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <thread>
 
-#include "core/processors.hpp"
+#include "core/system/processors.hpp"
 #include "log/progress.hpp"
 
 namespace lockstep::data {
@@ -38,7 +38,7 @@ void check_all(const ImageDataset& dataset, const std::string& name) {
   std::mutex mutex;
   std::map<std::int64_t, std::string> faults;
   std::exception_ptr failure;
-  log::Progress progress;
+  log::ProgressLine progress;
   {
     std::vector<std::jthread> threads;
     const unsigned count = static_cast<unsigned>(usable_processors());

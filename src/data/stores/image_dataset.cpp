@@ -14,10 +14,10 @@
 #include <span>
 #include <utility>
 
-#include "core/clock.hpp"
-#include "data/hash.hpp"
-#include "data/image/decode.hpp"
+#include "core/system/clock.hpp"
+#include "data/codecs/decode.hpp"
 #include "data/image/geometry.hpp"
+#include "data/source/hash.hpp"
 
 namespace lockstep::data {
 
@@ -29,7 +29,8 @@ constexpr int kMaxReplacements = 16;
 constexpr std::uint64_t kMeasuredEvery = 64;
 constexpr std::uint64_t kFirstMeasured = 7;  // the first samples of a thread allocate its memory
 
-Task image_task(const ImageStore& store, const ImageDataset::Options& options, int channels, ImageSize size) {
+Task image_task(const ImageStore& store, const ImageDataset::ImageDatasetOptions& options, int channels,
+                ImageSize size) {
   Task task{.sample_shape = {channels, size.height, size.width},
             .classes = options.classes,
             .class_names = options.class_names,
@@ -71,9 +72,9 @@ std::string crop_name(int crop) { return crop == 0 ? "data" : "crop" + std::to_s
 struct ImageDataset::Scratch {
   Workspace workspace;
   ReadBuffer buffer;
-  std::vector<float> values;  // where a tensor is not contiguous
+  std::vector<float> values;  // only used if a tensor is not contiguous
   std::uint64_t samples = 0;  // that the thread has loaded
-  LoadTimes times;            // of the sample that is measured
+  LoadTimes times;            // times of the measured sample
 };
 
 ImageDataset::Scratch& ImageDataset::scratch() {
@@ -81,7 +82,7 @@ ImageDataset::Scratch& ImageDataset::scratch() {
   return scratch;
 }
 
-ImageDataset::ImageDataset(std::shared_ptr<const ImageStore> store, Options options)
+ImageDataset::ImageDataset(std::shared_ptr<const ImageStore> store, ImageDatasetOptions options)
     : store_(std::move(store)),
       errors_(std::move(options.errors)),
       max_bytes_(options.pipeline.max_bytes),
@@ -237,7 +238,7 @@ void ImageDataset::fill_image(const StoredImage& stored, const batch::Draw& draw
   if (!has_planes) memory.values.resize(count);
   float* const out = has_planes ? tensor.mutable_data_ptr<float>() : memory.values.data();
   pipeline_.write_planes({out, count}, workspace);
-  if (!has_planes) tensor.copy_(at::from_blob(memory.values.data(), tensor.sizes()));  // in another layout
+  if (!has_planes) tensor.copy_(at::from_blob(memory.values.data(), tensor.sizes()));  // it has another layout
 }
 
 void ImageDataset::check_size(int crop, ImageSize size) const {

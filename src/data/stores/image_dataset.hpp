@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "data/image/pipeline.hpp"
+#include "data/transforms/pipeline.hpp"
 
 namespace lockstep::data {
 
@@ -17,7 +17,7 @@ namespace lockstep::data {
 enum class PixelOutput {
   floats,
   bytes,
-  either  ///< as the loader chooses: SampleDataset::byte_layout is there if the transforms allow it
+  either  ///< the loader chooses; there is a SampleDataset::byte_layout if the transforms allow it
 };
 
 /// The images of a store as float32 tensors [C, H, W], which a pipeline writes in place. The values of a sample are
@@ -26,7 +26,7 @@ enum class PixelOutput {
 /// images are uint8 tensors with adjacent channels.
 class ImageDataset : public SampleDataset {
  public:
-  struct Options {
+  struct ImageDatasetOptions {
     PipelineOptions pipeline;
     const std::vector<TransformRow>* rows = &builtin_transforms();
     std::shared_ptr<SampleErrors> errors = nullptr;  ///< replaced samples; null = errors are thrown
@@ -36,10 +36,10 @@ class ImageDataset : public SampleDataset {
     PixelOutput output = PixelOutput::either;
   };
 
-  /// Where the size of the results depends on the images, the first image defines it.
+  /// If the size of the results depends on the images, the first image defines it.
   /// @throws ConfigError  a line is malformed, or changes float32 values although the output is bytes
   /// @throws DataError    the store is empty, or the first image cannot be read
-  ImageDataset(std::shared_ptr<const ImageStore> store, Options options);
+  ImageDataset(std::shared_ptr<const ImageStore> store, ImageDatasetOptions options);
 
   std::int64_t size() const override { return store_->size(); }
   Task task() const override { return task_; }
@@ -86,7 +86,7 @@ class ImageDataset : public SampleDataset {
   std::vector<Field> fields_;
   std::vector<Field> byte_fields_;  // empty = pixels are float32 only
   std::shared_ptr<const batch::ByteTables> byte_tables_;
-  std::vector<ImageSize> sizes_;  // of each crop
+  std::vector<ImageSize> sizes_;  // size of each crop
   Task task_;
   mutable std::array<std::atomic<std::int64_t>, 4> times_ = {};  // samples, and nanoseconds as in LoadTimes
 };

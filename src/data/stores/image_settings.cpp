@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
-#include "core/table.hpp"
-#include "core/text.hpp"
-#include "data/image/presets.hpp"
+#include "core/text/table.hpp"
+#include "core/text/text.hpp"
+#include "data/transforms/presets.hpp"
 
 namespace lockstep::data {
 

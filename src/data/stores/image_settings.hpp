@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "data/image/pipeline.hpp"
+#include "data/transforms/pipeline.hpp"
 
 namespace lockstep::data {
 

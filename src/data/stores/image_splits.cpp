@@ -8,9 +8,9 @@
 #include <memory>
 #include <utility>
 
-#include "core/text.hpp"
-#include "data/roles.hpp"
-#include "data/settings.hpp"
+#include "core/text/text.hpp"
+#include "data/source/roles.hpp"
+#include "data/source/settings.hpp"
 #include "data/stores/class_names.hpp"
 #include "data/stores/image_check.hpp"
 #include "data/stores/image_dataset.hpp"
@@ -262,13 +262,13 @@ Splits with_pipelines(const ImageSplits& given, const Section& data, const OpenO
     PipelineOptions pipeline = pipeline_options(data, *store, options.seed, is_training);
     pipeline.lines = is_training ? lines.train : lines.val;
     pipeline.statistics = statistics;
-    return std::make_shared<ImageDataset>(store, ImageDataset::Options{.pipeline = std::move(pipeline),
-                                                                       .rows = &rows,
-                                                                       .errors = splits.errors,
-                                                                       .classes = classes.count,
-                                                                       .class_names = classes.names,
-                                                                       .class_ids = classes.ids,
-                                                                       .output = pixel_output(data)});
+    return std::make_shared<ImageDataset>(store, ImageDataset::ImageDatasetOptions{.pipeline = std::move(pipeline),
+                                                                                   .rows = &rows,
+                                                                                   .errors = splits.errors,
+                                                                                   .classes = classes.count,
+                                                                                   .class_names = classes.names,
+                                                                                   .class_ids = classes.ids,
+                                                                                   .output = pixel_output(data)});
   };
   splits.train = dataset(stores.train, !options.is_evaluation);
   splits.val = dataset(stores.val, false);

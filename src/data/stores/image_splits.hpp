@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "data/given_statistics.hpp"
+#include "data/source/given_statistics.hpp"
 
 namespace lockstep::data {
 

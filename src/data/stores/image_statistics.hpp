@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/image/pipeline.hpp"
+#include "data/transforms/pipeline.hpp"
 
 namespace lockstep::data {
 

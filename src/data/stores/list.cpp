@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "data/sources.hpp"
+#include "data/source/sources.hpp"
 #include "data/stores/cache_files.hpp"
 #include "data/stores/class_names.hpp"
 #include "data/stores/file_store.hpp"
@@ -18,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The number of classes that is known before the list is read; 0 = unknown.
-ListLines::Options list_options(const Section& data) {
-  ListLines::Options options{.cache = cache_folder(data.text("cache"))};
+ListLines::ListOptions list_options(const Section& data) {
+  ListLines::ListOptions options{.cache = cache_folder(data.text("cache"))};
   if (data.boolean("unlabelled")) {
     if (data.text("target") != "class") {
       throw ConfigError(data.cite("unlabelled") + " and data.target = " + data.text("target") +
@@ -49,7 +49,7 @@ std::string root_of(const Section& data, const std::string& path, std::string_vi
 
 /// @param train  the training split; null = this is the training split
 std::shared_ptr<const FileStore> open_list_split(const Section& data, const std::string& path, const FileStore* train) {
-  ListLines::Options options = list_options(data);
+  ListLines::ListOptions options = list_options(data);
   if (options.classes == 0 && train != nullptr) {
     options.classes = train->classes();
     options.rule = "classes of the training part";
@@ -59,10 +59,10 @@ std::shared_ptr<const FileStore> open_list_split(const Section& data, const std:
   if (lines->has_several() && !is_multilabel) {
     throw DataError(path, "has several labels per image, but the training part has one; use the same kind of labels");
   }
-  const FileStore::Options store{.root = root_of(data, path, lines->text()),
-                                 .classes = lines->classes(),
-                                 .max_file_bytes = data.integer("max_image_bytes"),
-                                 .has_label_sets = is_multilabel};
+  const FileStore::FileStoreOptions store{.root = root_of(data, path, lines->text()),
+                                          .classes = lines->classes(),
+                                          .max_file_bytes = data.integer("max_image_bytes"),
+                                          .has_label_sets = is_multilabel};
   return std::make_shared<FileStore>(std::move(lines), store);
 }
 

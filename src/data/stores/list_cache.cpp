@@ -9,7 +9,7 @@
 #include <optional>
 #include <system_error>
 
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 #include "data/stores/cache_files.hpp"
 #include "data/stores/folder_listing.hpp"
 #include "data/stores/list_index.hpp"
@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "lockstep-list 2 ";
-constexpr std::string_view kOldMagic = "lockstep-list 1 ";  // with hidden files
+constexpr std::string_view kOldMagic = "lockstep-list 1 ";  // former version, which includes hidden files
 constexpr std::string_view kFolder = "folder ";
 constexpr std::string_view kEmpty = "empty ";
 constexpr std::string_view kPassedOver = "skipped ";

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "data/hash.hpp"
+#include "data/source/hash.hpp"
 #include "data/stores/cache_files.hpp"
 
 namespace lockstep::data {
@@ -32,12 +32,12 @@ struct Header {
   std::uint64_t lines_digest = 0;
   TextDigest text;
   std::uint64_t starts_digest = 0;
-  std::uint64_t own_digest = 0;  ///< of the header before it
+  std::uint64_t own_digest = 0;  ///< digest of the header up to here
 };
 static_assert(sizeof(Header) == 16 * sizeof(std::uint64_t), "without gaps");
 
 std::string path_of(const ListIndexKey& key) {
-  std::error_code error;  // of a list that cannot be examined: its path is used as it is
+  std::error_code error;  // if it is set, the path of the list is used unchanged
   const std::string canonical = std::filesystem::weakly_canonical(key.list, error).string();
   const std::string& list = error ? key.list : canonical;
   return cache_path(key.cache, list + "\n" + std::to_string(static_cast<int>(key.target)), ".lines");

@@ -6,12 +6,12 @@
 #include <span>
 #include <string>
 
-#include "data/mapped_file.hpp"
+#include "data/source/mapped_file.hpp"
 #include "data/stores/list_text.hpp"
 
 namespace lockstep::data {
 
-/// What a list is read as, and the state of its file.
+/// The facts that a list is read as, and the state of its file.
 struct ListIndexKey {
   std::string cache;  ///< folder of the indices
   std::string list;   ///< path of the list

@@ -10,9 +10,9 @@
 #include <optional>
 #include <stdexcept>
 
-#include "core/plain_text.hpp"
-#include "core/text.hpp"
-#include "data/hash.hpp"
+#include "core/text/plain_text.hpp"
+#include "core/text/text.hpp"
+#include "data/source/hash.hpp"
 #include "data/stores/cache_files.hpp"
 #include "data/stores/list_index.hpp"
 
@@ -115,10 +115,10 @@ TextDigest digest_of(std::string_view text) {
   return {.first = hash_of_text(first), .rest = hash_of_text(rest)};
 }
 
-ListLines::ListLines(ListText text, const Options& options) : text_(std::move(text)), options_(options) {
+ListLines::ListLines(ListText text, const ListOptions& options) : text_(std::move(text)), options_(options) {
   const std::optional<ListIndexKey> key = index_key();
   if (key && take_index(*key)) return;
-  facts_.text = text_.digest();  // before the lines, so that a change while they are read is noticed
+  facts_.text = text_.digest();  // read before the lines, so that a change while they are read is noticed
   read_lines();
   if (!key) return;
   facts_.classes = classes();

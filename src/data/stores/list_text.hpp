@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/mapped_file.hpp"
+#include "data/source/mapped_file.hpp"
 
 namespace lockstep::data {
 
@@ -51,7 +51,7 @@ class ListText {
  private:
   std::unique_ptr<const MappedFile> file_;
   std::optional<FileStamp> stamp_;
-  std::unique_ptr<std::atomic<std::int64_t>> modified_ns_;  // of the content with this digest
+  std::unique_ptr<std::atomic<std::int64_t>> modified_ns_;  // latest time stamp with this digest
   std::optional<TextDigest> digest_;
   std::string memory_;
   std::string name_;
@@ -88,7 +88,7 @@ struct ListIndexKey;
 /// processes of a host share. All members are thread-safe.
 class ListLines {
  public:
-  struct Options {
+  struct ListOptions {
     ListTarget target = ListTarget::classes;
     std::int64_t classes = 0;  ///< labels must be less than this; 0 = unlimited
     std::string rule = {};     ///< origin of `classes` in messages, such as "data.classes"
@@ -97,7 +97,7 @@ class ListLines {
 
   /// Reads all lines once, or takes the index of an earlier reading.
   /// @throws DataError  a line has no label, or one that is malformed or out of range; the list is empty
-  ListLines(ListText text, const Options& options);
+  ListLines(ListText text, const ListOptions& options);
 
   /// @throws DataError  the content of the list's file changed since it was read
   void check_unchanged() const;
@@ -116,12 +116,12 @@ class ListLines {
   bool has_several() const noexcept { return facts_.has_several; }
   /// A digest of all lines and of a number of classes.
   std::uint64_t digest(std::int64_t classes) const;
-  const Options& options() const noexcept { return options_; }
+  const ListOptions& options() const noexcept { return options_; }
   const std::string& name() const noexcept { return text_.name(); }
   std::string_view text() const noexcept { return text_.text(); }
 
  private:
-  /// What the index must fit; nullopt = there is no file, no cache, or the file has just been changed.
+  /// The key that the index must fit; nullopt = there is no file, no cache, or the file has just been changed.
   std::optional<ListIndexKey> index_key() const;
   bool take_index(const ListIndexKey& key);
   void read_lines();
@@ -130,10 +130,10 @@ class ListLines {
   void check_class(std::string_view word, const ListLine& line, std::int64_t number);
 
   ListText text_;
-  Options options_;
+  ListOptions options_;
   ListFacts facts_;
   std::shared_ptr<const ListIndex> index_;
-  std::vector<std::uint64_t> own_starts_;  // without an index
+  std::vector<std::uint64_t> own_starts_;  // only used if there is no index
   std::span<const std::uint64_t> starts_;
 };
 

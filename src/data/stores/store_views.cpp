@@ -9,9 +9,9 @@
 #include <set>
 #include <utility>
 
-#include "core/plain_text.hpp"
-#include "data/hash.hpp"
-#include "data/mapped_file.hpp"
+#include "core/text/plain_text.hpp"
+#include "data/source/hash.hpp"
+#include "data/source/mapped_file.hpp"
 #include "data/stores/list_text.hpp"
 
 namespace lockstep::data {

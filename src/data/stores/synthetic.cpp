@@ -8,8 +8,8 @@
 #include <cstring>
 #include <memory>
 
-#include "data/hash.hpp"
-#include "data/sources.hpp"
+#include "data/source/hash.hpp"
+#include "data/source/sources.hpp"
 
 namespace lockstep::data {
 

@@ -7,7 +7,7 @@ namespace lockstep::engine {
 
 namespace {
 
-constexpr std::size_t kMaxBytes = 4096;  // of a kind, between two steps
+constexpr std::size_t kMaxBytes = 4096;  // limit for each kind of picture, between two steps
 
 class ArtifactsHook : public Hook {
  public:

@@ -6,9 +6,9 @@
 
 #include <utility>
 
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 #include "engine/hooks/hooks.hpp"
-#include "optim/model_average.hpp"
+#include "optim/averages/model_average.hpp"
 
 namespace lockstep::engine {
 

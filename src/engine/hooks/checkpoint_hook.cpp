@@ -7,12 +7,12 @@
 #include <optional>
 
 #include "batch/nvtx_range.hpp"
-#include "core/clock.hpp"
+#include "core/system/clock.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/saving/best_values.hpp"
 #include "engine/saving/checkpoint_saver.hpp"
 #include "engine/saving/saves.hpp"
-#include "mpi/topology.hpp"
+#include "mpi/process/topology.hpp"
 
 namespace lockstep::engine {
 
@@ -49,13 +49,13 @@ class CheckpointHook : public Hook {
   void between_steps(RunView& run, const StepReport& report) override {
     saver_.poll();
     note_saves(run);
-    const Progress& at = run.progress;
-    const bool is_counted_now = is_counted(at);
-    const bool is_best = at.step >= settings_.begin && note_best(run);
+    const Progress& position = run.progress;
+    const bool is_counted_now = is_counted(position);
+    const bool is_best = position.step >= settings_.begin && note_best(run);
     if (!is_counted_now && !is_best && !report.is_save_due) return;
     const batch::NvtxRange range("save");
     // Who counts steps or epochs expects each of these checkpoints, and so does the best one; the clock can wait.
-    saver_.save(at.step, !is_counted_now && !is_best, [&] { return capture_(saver_.is_writer()); });
+    saver_.save(position.step, !is_counted_now && !is_best, [&] { return capture_(saver_.is_writer()); });
     saved_at_ = Clock::now();
     note_saves(run);
   }
@@ -90,11 +90,11 @@ class CheckpointHook : public Hook {
 
  private:
   /// Whether a checkpoint is due by the number of steps or epochs.
-  bool is_counted(const Progress& at) const {
-    if (at.step < settings_.begin) return false;
-    const bool by_steps = settings_.every_steps > 0 && at.step % settings_.every_steps == 0;
+  bool is_counted(const Progress& progress) const {
+    if (progress.step < settings_.begin) return false;
+    const bool by_steps = settings_.every_steps > 0 && progress.step % settings_.every_steps == 0;
     const bool by_epochs =
-        settings_.every_epochs > 0 && at.step_in_epoch == 0 && at.epoch % settings_.every_epochs == 0;
+        settings_.every_epochs > 0 && progress.step_in_epoch == 0 && progress.epoch % settings_.every_epochs == 0;
     return by_steps || by_epochs;
   }
 

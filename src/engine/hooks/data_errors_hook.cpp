@@ -11,8 +11,8 @@
 #include <set>
 #include <system_error>
 
+#include "engine/evaluation/bad_samples.hpp"
 #include "engine/hooks/hooks.hpp"
-#include "engine/measures/bad_samples.hpp"
 
 namespace lockstep::engine {
 
@@ -65,7 +65,7 @@ class DataErrorsHook : public Hook {
   std::int64_t interval_;
   std::string path_;
   std::set<std::string> names_;   // replaced since the start of this process
-  std::set<std::string> listed_;  // of the root: lines of the file
+  std::set<std::string> listed_;  // lines of the file; only used on the root
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ class EarlyStoppingHook : public Hook {
 
   bool reads_report(const Progress&) const override { return false; }
 
-  void before_train(RunView& run) override { end_if_over(run); }  // of a run that had ended this way
+  void before_train(RunView& run) override { end_if_over(run); }  // `before_train` of a run that had ended this way
 
   /// The sentence for a run that is over; empty = it is not.
   std::string end() const {
@@ -101,10 +101,10 @@ std::string early_stop_in(const checkpoints::Archive& groups, const Sections& ru
 std::unique_ptr<Hook> early_stopping_hook(const Section& options, const HookContext& context) {
   const std::string& metric = options.text("metric");
   const BestRule rule = chosen_rule(metric, options.text("rule"), "metric", "rule");
-  EarlyStop::Options stop{.rule = rule,
-                          .min_delta = options.real("min_delta"),
-                          .patience = options.integer("patience"),
-                          .checks_finite = options.boolean("check_finite")};
+  EarlyStop::EarlyStopOptions stop{.rule = rule,
+                                   .min_delta = options.real("min_delta"),
+                                   .patience = options.integer("patience"),
+                                   .checks_finite = options.boolean("check_finite")};
   if (!options.is_default("threshold")) stop.threshold = options.real("threshold");
   return std::make_unique<EarlyStoppingHook>(EarlyStop(stop), metric, rule, options.boolean("strict"), context.name);
 }

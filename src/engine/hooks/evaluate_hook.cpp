@@ -6,15 +6,14 @@
 
 #include <algorithm>
 
+#include "engine/evaluation/averaged_weights.hpp"
+#include "engine/evaluation/class_numbers.hpp"
+#include "engine/evaluation/confusion_count.hpp"
+#include "engine/evaluation/evaluation.hpp"
+#include "engine/evaluation/predicted_values.hpp"
+#include "engine/evaluation/sample_pictures.hpp"
 #include "engine/hooks/hooks.hpp"
-#include "engine/hooks/log_settings.hpp"
-#include "engine/loop/phases.hpp"
-#include "engine/measures/averaged_weights.hpp"
-#include "engine/measures/class_numbers.hpp"
-#include "engine/measures/confusion_count.hpp"
-#include "engine/measures/evaluation.hpp"
-#include "engine/measures/predicted_values.hpp"
-#include "engine/measures/sample_pictures.hpp"
+#include "engine/settings/log_settings.hpp"
 
 namespace lockstep::engine {
 
@@ -22,8 +21,8 @@ namespace {
 
 class EvaluateHook : public Hook {
  public:
-  EvaluateHook(EvalSettings settings, Phases phases, std::int64_t pictures, std::vector<metrics::MeterRow> rows)
-      : settings_(std::move(settings)), phases_(std::move(phases)), pictures_(pictures), rows_(std::move(rows)) {}
+  EvaluateHook(EvalSettings settings, std::int64_t pictures, std::vector<metrics::MeterRow> rows)
+      : settings_(std::move(settings)), pictures_(pictures), rows_(std::move(rows)) {}
 
   void before_train(RunView& run) override {
     run.world.all_or_throw([&] {
@@ -37,25 +36,18 @@ class EvaluateHook : public Hook {
     });
   }
 
-  bool reads_report(const Progress& progress) const override { return is_due(progress); }
+  bool reads_report(const Progress& progress) const override { return settings_.is_due(progress); }
 
   void between_steps(RunView& run, const StepReport&) override {
-    if (is_due(run.progress)) evaluate_now(run);
+    if (settings_.is_due(run.progress)) evaluate_now(run);
   }
 
-  // Of a run that had no more steps to make.
+  // The end of a run that had no more steps to make.
   void after_train(RunView& run, Outcome outcome) override {
     if (outcome == Outcome::done && run.measured.step != run.progress.step) evaluate_now(run);
   }
 
  private:
-  bool is_due(const Progress& at) const {
-    if (at.step == at.total_steps) return true;
-    if (settings_.when == "end" && at.step < at.total_steps) return false;
-    return settings_.interval.is_off() ? at.step_in_epoch == 0 && phases_.is_test_due(at.epoch, false)
-                                       : settings_.interval.is_due(at.step);
-  }
-
   void evaluate_now(RunView& run) const {
     EventStorage& events = run.events;
     const data::Dataset& dataset = split_of(run.data.splits(), settings_.split);
@@ -108,7 +100,6 @@ class EvaluateHook : public Hook {
   }
 
   EvalSettings settings_;
-  Phases phases_;
   std::int64_t pictures_;  // maximum number; 0 = none
   std::vector<metrics::MeterRow> rows_;
   metrics::Meters meters_;  // that have counted nothing
@@ -121,10 +112,8 @@ class EvaluateHook : public Hook {
 
 std::unique_ptr<Hook> evaluate_hook(const Sections& sections, const std::vector<metrics::MeterRow>& meters) {
   const EvalSettings settings = EvalSettings::from(sections.at("eval"));
-  const PhaseSettings phases = PhaseSettings::from(sections.at("train"), sections.at("eval"));
   if (settings.when == "never") return nullptr;
-  return std::make_unique<EvaluateHook>(settings, Phases(phases), LogSettings::from(sections.at("log")).pictures,
-                                        meters);
+  return std::make_unique<EvaluateHook>(settings, LogSettings::from(sections.at("log")).pictures, meters);
 }
 
 }  // namespace lockstep::engine

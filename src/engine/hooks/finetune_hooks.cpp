@@ -12,7 +12,7 @@ namespace lockstep::engine {
 
 namespace {
 
-/// What is frozen follows from the model alone, so there is nothing to save.
+/// The set that is frozen follows from the model alone, so there is nothing to save.
 class FrozenBatchNormHook : public Hook {
  public:
   bool reads_report(const Progress&) const override { return false; }
@@ -46,13 +46,7 @@ std::vector<std::unique_ptr<Hook>> finetune_hooks(const FinetuneSettings& settin
   std::vector<std::unique_ptr<Hook>> hooks;
   const bool trains_all = std::find(settings.train.begin(), settings.train.end(), "all") != settings.train.end();
   if (settings.freezes_batch_norm && !trains_all) hooks.push_back(std::make_unique<FrozenBatchNormHook>());
-  for (const Unfreezing& unfreezing : settings.unfreezings) {
-    hooks.push_back(freeze_until({.patterns = unfreezing.patterns,
-                                  .step = unfreezing.step,
-                                  .epoch = unfreezing.epoch,
-                                  .place = "finetune.unfreeze",
-                                  .name = "finetune.unfreeze"}));
-  }
+  for (const Unfreezing& unfreezing : settings.unfreezings) hooks.push_back(freeze_hook(unfreezing));
   return hooks;
 }
 

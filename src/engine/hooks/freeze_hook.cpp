@@ -9,18 +9,19 @@
 
 #include <algorithm>
 
-#include "core/name_pattern.hpp"
-#include "engine/hooks/hook_rows.hpp"
+#include "core/text/name_pattern.hpp"
 #include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
-/// What is frozen follows from the step alone, so there is nothing to save.
+const std::string kKey = "finetune.unfreeze";  // start of each message
+
+/// The set that is frozen follows from the step alone, so there is nothing to save.
 class FreezeHook : public Hook {
  public:
-  explicit FreezeHook(Freezing freezing) : freezing_(std::move(freezing)) {}
+  explicit FreezeHook(Unfreezing unfreezing) : unfreezing_(std::move(unfreezing)) {}
 
   bool reads_report(const Progress&) const override { return false; }
 
@@ -35,7 +36,7 @@ class FreezeHook : public Hook {
     if (is_due_now && !is_frozen_) freeze(run);
     if (!is_due_now && is_frozen_) {
       release(run);
-      log::info(freezing_.name + ": all parameters are updated again from " + end_text() + " on");
+      log::info(kKey + ": all parameters are updated again from " + end_text() + " on");
     }
     set_modes();
   }
@@ -49,18 +50,17 @@ class FreezeHook : public Hook {
   }
 
  private:
-  bool is_for_ever() const { return freezing_.step == 0 && freezing_.epoch == 0; }
-  bool is_due(const Progress& at) const {
-    return is_for_ever() || (freezing_.epoch > 0 ? at.epoch < freezing_.epoch : at.step < freezing_.step);
+  bool is_due(const Progress& progress) const {
+    return unfreezing_.epoch > 0 ? progress.epoch < unfreezing_.epoch : progress.step < unfreezing_.step;
   }
   std::string end_text() const {
-    return freezing_.epoch > 0 ? "epoch " + std::to_string(freezing_.epoch + 1)
-                               : "step " + std::to_string(freezing_.step + 1);
+    return unfreezing_.epoch > 0 ? "epoch " + std::to_string(unfreezing_.epoch + 1)
+                                 : "step " + std::to_string(unfreezing_.step + 1);
   }
 
   void find(RunView& run) {
     const parallel::ParameterStore& store = run.wrapper.store();
-    for (const std::string& pattern : freezing_.patterns) {
+    for (const std::string& pattern : unfreezing_.patterns) {
       bool is_known = false;
       for (std::size_t i = 0; i < store.size(); ++i) {
         if (!covers_name(pattern, store.parameter(i).name)) continue;
@@ -68,16 +68,15 @@ class FreezeHook : public Hook {
         if (std::find(parameters_.begin(), parameters_.end(), i) == parameters_.end()) parameters_.push_back(i);
       }
       if (!is_known) {
-        throw ConfigError(freezing_.place + ": no trained parameter is named '" + pattern +
-                          "' or belongs to such a block");
+        throw ConfigError(kKey + ": no trained parameter is named '" + pattern + "' or belongs to such a block");
       }
     }
     if (run.optimizer.uses_closure()) {
-      throw ConfigError(freezing_.place + ": " + run.optimizer.optimizer().rule().name +
-                        " updates all parameters together and cannot be combined with freeze");
+      throw ConfigError(kKey + ": " + run.optimizer.optimizer().rule().name +
+                        " updates all parameters together and cannot be combined with parameters that join later");
     }
     for (const auto& child : run.wrapper.model().named_modules({}, /*include_self=*/false)) {
-      const bool is_named = std::any_of(freezing_.patterns.begin(), freezing_.patterns.end(),
+      const bool is_named = std::any_of(unfreezing_.patterns.begin(), unfreezing_.patterns.end(),
                                         [&](const std::string& pattern) { return matches_name(pattern, child.key()); });
       if (is_named) blocks_.push_back(child.value());
     }
@@ -87,15 +86,14 @@ class FreezeHook : public Hook {
     for (std::size_t i = 0; i < store.size(); ++i) {
       if (!store.is_held(i)) return;
     }
-    throw ConfigError(freezing_.place + ": no parameter is left to update");
+    throw ConfigError(kKey + ": no parameter is left to update");
   }
 
   void freeze(RunView& run) {
     for (const std::size_t parameter : parameters_) run.wrapper.store().hold(parameter);
     is_frozen_ = true;
     run.world.all_or_throw([&] { require_some_left(run.wrapper.store()); });
-    log::info(freezing_.name + ": " + std::to_string(parameters_.size()) + " parameters are not updated" +
-              (is_for_ever() ? "" : " before " + end_text()));
+    log::info(kKey + ": " + std::to_string(parameters_.size()) + " parameters are not updated before " + end_text());
   }
 
   void release(RunView& run) {
@@ -110,7 +108,7 @@ class FreezeHook : public Hook {
     }
   }
 
-  Freezing freezing_;
+  Unfreezing unfreezing_;
   std::vector<std::size_t> parameters_;  // indices in the store
   std::vector<std::shared_ptr<torch::nn::Module>> blocks_;
   bool is_frozen_ = false;
@@ -118,15 +116,6 @@ class FreezeHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> freeze_until(Freezing freezing) { return std::make_unique<FreezeHook>(std::move(freezing)); }
-
-std::unique_ptr<Hook> freeze_hook(const Section& options, const HookContext& context) {
-  std::vector<std::string> patterns = name_patterns(options.text("names"));
-  if (patterns.empty()) throw ConfigError("option names is required, for example names=conv1/block*");
-  return freeze_until({.patterns = std::move(patterns),
-                       .step = options.integer("until"),
-                       .place = "train.hooks: freeze",
-                       .name = context.name});
-}
+std::unique_ptr<Hook> freeze_hook(Unfreezing unfreezing) { return std::make_unique<FreezeHook>(std::move(unfreezing)); }
 
 }  // namespace lockstep::engine

@@ -13,7 +13,6 @@ namespace lockstep::engine {
 std::unique_ptr<Hook> early_stopping_hook(const Section& options, const HookContext& context);
 std::unique_ptr<Hook> precise_bn_hook(const Section& options, const HookContext& context);
 std::unique_ptr<Hook> sync_buffers_hook(const Section& options, const HookContext& context);
-std::unique_ptr<Hook> freeze_hook(const Section& options, const HookContext& context);
 std::unique_ptr<Hook> memory_hook(const Section& options, const HookContext& context);
 std::unique_ptr<Hook> profiler_hook(const Section& options, const HookContext& context);
 std::unique_ptr<Hook> parameter_statistics_hook(const Section& options, const HookContext& context);

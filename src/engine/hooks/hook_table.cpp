@@ -7,8 +7,8 @@
 #include <cctype>
 #include <map>
 
-#include "core/option_list.hpp"
-#include "core/table.hpp"
+#include "core/text/option_list.hpp"
+#include "core/text/table.hpp"
 #include "engine/hooks/hook_rows.hpp"
 
 namespace lockstep::engine {
@@ -34,8 +34,8 @@ const std::vector<Band>& bands() {
 constexpr double kMaxReal = 1e300;
 
 KeySpec priority_key(const HookRow& row) {
-  const auto band =
-      std::find_if(bands().begin(), bands().end(), [&row](const Band& of) { return of.priority == row.priority; });
+  const auto band = std::find_if(bands().begin(), bands().end(),
+                                 [&row](const Band& each_band) { return each_band.priority == row.priority; });
   KeySpec key = common_hook_key();
   key.default_value = band == bands().end() ? std::to_string(static_cast<int>(row.priority)) : band->name;
   return key;
@@ -99,14 +99,6 @@ const std::vector<HookRow>& builtin_hooks() {
        {},
        Priority::normal,
        sync_buffers_hook},
-      {"freeze",
-       "Excludes parameters from the first updates; their blocks are in evaluation mode during this time",
-       {keys::text("names", "",
-                   "Names of blocks or parameters, separated by slashes; * matches any text without a dot"),
-        keys::integer("until", "0", "Number of steps without updates of these parameters. 0 = they are never updated",
-                      0, kMaxSteps)},
-       Priority::very_high,
-       freeze_hook},
       {"memory",
        "Logs the memory of rank 0 (process and GPU, in MB) as memory/..., and the maximum over all ranks at the end of "
        "the run",

@@ -16,11 +16,14 @@
 #include <string>
 #include <vector>
 
-#include "core/cited.hpp"
-#include "engine/measures/meter_names.hpp"
-#include "engine/saving/saving_settings.hpp"
-#include "engine/setup/session.hpp"
+#include "core/keys/cited.hpp"
+#include "engine/evaluation/meter_names.hpp"
+#include "engine/hooks/time_limit.hpp"
+#include "engine/settings/saving_settings.hpp"
 
+namespace lockstep::checkpoints {
+class Lease;
+}
 namespace lockstep::parallel {
 class PostLocalSgd;
 }
@@ -28,6 +31,7 @@ class PostLocalSgd;
 namespace lockstep::engine {
 
 struct Saves;
+class EventStorage;
 
 /// Sets the options of every parameter group by the schedule, before each step, and passes the schedule what was
 /// measured after it. After the hook that evaluates, before the one that saves: Priority::low.
@@ -52,13 +56,13 @@ struct EmaSettings {
 /// that evaluates: Priority::high.
 std::unique_ptr<Hook> average_hook(const EmaSettings& ema);
 
-/// Evaluates the validation split every `eval.interval` steps (0: after the epochs that Phases says) and at the end,
-/// and reports `val/loss`, `val/accuracy` and what eval.metrics names: of the average of weights where there is one,
-/// unless eval.weights=trained. Leaves in the run's events, under `val/`, the tables of those meters, the confusion
-/// matrix of up to 100 classes in any case, and where images are kept the first `log.images` samples that this rank
-/// evaluates, with the model's predictions. Priority::normal.
+/// Evaluates the validation split every `eval.interval` steps (0: after the epochs of `eval.every_epochs`) and at the
+/// end, and reports `val/loss`, `val/accuracy` and what eval.metrics names: of the average of weights where there is
+/// one, unless eval.weights=trained. Leaves in the run's events, under `val/`, the tables of those meters, the
+/// confusion matrix of up to 100 classes in any case, and where images are kept the first `log.images` samples that
+/// this rank evaluates, with the model's predictions. Priority::normal.
 /// @param meters  which eval.metrics may name
-/// @throws ConfigError  as Phases does
+/// @throws ConfigError  as EvalSettings::from does
 std::unique_ptr<Hook> evaluate_hook(const Sections& sections,
                                     const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());
 
@@ -68,9 +72,9 @@ std::unique_ptr<Hook> evaluate_hook(const Sections& sections,
 std::unique_ptr<Hook> train_meters_hook(const MeterNames& names,
                                         const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());
 
-/// For runs that replace samples that cannot be read (data.on_error = replace): logs each such sample once, puts their
-/// number into the run's events as "data_errors", appends their names to bad_samples.txt, and ends the run if there are
-/// more than data.max_errors. Priority::normal.
+/// A hook for runs that replace samples that cannot be read (data.on_error = replace): logs each such sample once, puts
+/// their number into the run's events as "data_errors", appends their names to bad_samples.txt, and ends the run if
+/// there are more than data.max_errors. Priority::normal.
 /// @param directory  folder of bad_samples.txt
 std::unique_ptr<Hook> data_errors_hook(std::int64_t interval, const std::string& directory);
 

@@ -26,12 +26,12 @@ class LogHook : public Hook {
   }
 
   void after_step(RunView& run, const StepReport& report) override {
-    const Progress& at = report.progress;
-    if (!is_log_due(at, interval_)) return;
+    const Progress& progress = report.progress;
+    if (!is_log_due(progress, interval_)) return;
     Record record{.kind = "train",
-                  .values = {{"step", at.step},
-                             {"epoch", at.epoch},
-                             {"samples", at.samples},
+                  .values = {{"step", progress.step},
+                             {"epoch", progress.epoch},
+                             {"samples", progress.samples},
                              {"loss", loss_of(report)},
                              {"lr", report.lr}}};
     for (const auto& [name, lr] : rates_of(run.parts)) record.values.emplace_back("lr/" + name, lr);
@@ -84,9 +84,9 @@ class LogHook : public Hook {
 
   std::int64_t interval_;
   std::size_t window_;
-  History losses_;        // of the latest steps that were not skipped
+  History losses_;        // losses of the latest steps that were not skipped
   std::size_t seen_ = 0;  // cursor of the events
-  bool is_first_ = true;  // record of this process
+  bool is_first_ = true;  // true until this process has reported a record
 };
 
 }  // namespace

@@ -8,9 +8,9 @@
 
 #include <array>
 
-#include "core/process.hpp"
+#include "core/system/process.hpp"
 #include "engine/hooks/hook_rows.hpp"
-#include "mpi/gpu.hpp"
+#include "mpi/gpu/gpu.hpp"
 
 namespace lockstep::engine {
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kMegabyte = 1 << 20;
 
-/// In MB; of the GPU 0 where there is none.
+/// Values in MB; of the GPU 0 where there is none.
 struct Memory {
   double resident = 0;
   double peak = 0;
@@ -46,8 +46,8 @@ class MemoryHook : public Hook {
   bool reads_report(const Progress&) const override { return false; }
 
   void after_step(RunView& run, const StepReport& report) override {
-    const Progress& at = report.progress;
-    if (at.step % interval_ != 0 && at.step != at.total_steps) return;
+    const Progress& progress = report.progress;
+    if (progress.step % interval_ != 0 && progress.step != progress.total_steps) return;
     const at::Device device = run.device;
     const Memory now = memory_of(device);
     const auto scope = run.events.scope("memory");

@@ -11,10 +11,10 @@
 
 #include <exception>
 
-#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/foreign/foreign.hpp"
 #include "engine/hooks/hook_rows.hpp"
-#include "engine/setup/process.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "engine/settings/process.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 
@@ -68,7 +68,7 @@ class NanOutputHook : public Hook {
 
  private:
   static std::string describe(const RunView& run, const LastBatch& batch, const at::Tensor& output) {
-    const Progress& at = run.progress;
+    const Progress& progress = run.progress;
     const std::vector<std::int64_t> rows = faulty_rows(output);
     const std::vector<batch::Draw>& draws = batch.given->draws();
     std::vector<std::int64_t> samples;
@@ -82,8 +82,8 @@ class NanOutputHook : public Hook {
     }
     if (samples.size() > kMaxNamed) names += ", ...";
     return fmt::format("the model's output is not finite {} for {} of {} samples: {} {}",
-                       batch.is_training ? fmt::format("at step {}", at.step + 1)
-                                         : fmt::format("in an evaluation after step {}", at.step),
+                       batch.is_training ? fmt::format("at step {}", progress.step + 1)
+                                         : fmt::format("in an evaluation after step {}", progress.step),
                        rows.size(), output.dim() == 0 ? 1 : output.size(0),
                        draws.empty() ? "positions in the batch" : "samples", names);
   }

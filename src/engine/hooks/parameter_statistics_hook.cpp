@@ -17,7 +17,7 @@ namespace lockstep::engine {
 
 namespace {
 
-/// Of all elements of some tensors, in float64.
+/// Moments of all elements of some tensors, in float64.
 struct Moments {
   double count = 0;
   double sum = 0;
@@ -46,15 +46,15 @@ Moments moments_of(const at::Tensor& tensor) {
           .zeros = (values == 0).sum().item<double>()};
 }
 
-void put(EventStorage& events, const Moments& of) {
-  if (of.count == 0) return;
-  const double mean = of.sum / of.count;
+void put(EventStorage& events, const Moments& moments) {
+  if (moments.count == 0) return;
+  const double mean = moments.sum / moments.count;
   const ScalarOptions options{.is_smoothed = false, .owner = "parameter_statistics"};
-  events.put("norm", std::sqrt(of.squares), options);
+  events.put("norm", std::sqrt(moments.squares), options);
   events.put("mean", mean, options);
-  events.put("std", std::sqrt(std::max(0.0, of.squares / of.count - mean * mean)), options);
-  events.put("max", of.largest, options);
-  events.put("zeros", of.zeros / of.count, options);
+  events.put("std", std::sqrt(std::max(0.0, moments.squares / moments.count - mean * mean)), options);
+  events.put("max", moments.largest, options);
+  events.put("zeros", moments.zeros / moments.count, options);
 }
 
 class ParameterStatisticsHook : public Hook {
@@ -83,10 +83,11 @@ class ParameterStatisticsHook : public Hook {
   }
 
   void after_step(RunView& run, const StepReport& report) override {
-    const Progress& at = report.progress;
-    if (at.step % options_.interval != 0) return;
-    run.wrapper.store().read_whole(
-        [&] { write_statistics(run, "parameters", at.step, [](const at::Tensor& parameter) { return parameter; }); });
+    const Progress& progress = report.progress;
+    if (progress.step % options_.interval != 0) return;
+    run.wrapper.store().read_whole([&] {
+      write_statistics(run, "parameters", progress.step, [](const at::Tensor& parameter) { return parameter; });
+    });
   }
 
  private:

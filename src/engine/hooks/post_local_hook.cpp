@@ -21,7 +21,7 @@ class PostLocalHook : public Hook {
   void after_step(RunView& run, const StepReport&) override { averages_->after_update(run.wrapper); }
   void before_evaluation(RunView& run) override { averages_->average_all(run.wrapper); }
 
-  /// After it, all ranks have the same weights and moments, as after resuming from the checkpoint.
+  /// All ranks have the same weights and moments, as after resuming from the checkpoint, after it.
   void before_save(RunView& run) override {
     averages_->average_all(run.wrapper);
     for (auto& [part, wrapper] : run.parts) {

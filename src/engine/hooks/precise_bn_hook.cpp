@@ -10,7 +10,7 @@
 
 #include "engine/hooks/hook_rows.hpp"
 #include "engine/measures/precise_statistics.hpp"
-#include "models/generators.hpp"
+#include "models/layers/generators.hpp"
 
 namespace lockstep::engine {
 
@@ -51,16 +51,16 @@ class PreciseBnHook : public Hook {
   }
 
  private:
-  bool is_due(const Progress& at) const {
-    if (every_epochs_ == 0 || at.step >= at.total_steps) return true;
-    return at.step_in_epoch == 0 && at.epoch % every_epochs_ == 0;
+  bool is_due(const Progress& progress) const {
+    if (every_epochs_ == 0 || progress.step >= progress.total_steps) return true;
+    return progress.step_in_epoch == 0 && progress.epoch % every_epochs_ == 0;
   }
 
   /// One forward, which draws what depends on the place alone.
   static void look(RunView& run, PreciseStatistics& statistics, std::int64_t step, std::int64_t part) {
     const BatchLayout& layout = run.data.layout();
-    const Progress& at = run.progress;
-    const std::int64_t position = at.epoch * at.steps_per_epoch + step;
+    const Progress& progress = run.progress;
+    const std::int64_t position = progress.epoch * progress.steps_per_epoch + step;
     const batch::Batch batch = run.data.splits().train->get(run.data.draws_of(position, part));
     const auto place = static_cast<std::uint64_t>(layout.lanes > 0 ? layout.first_lane + part : part);
     models::seed_generators(run.draws.seed, random::Stream::forward, static_cast<std::uint64_t>(position),
@@ -73,7 +73,7 @@ class PreciseBnHook : public Hook {
   }
 
   std::int64_t samples_;
-  bool is_wanted_;  // as many as that, not as many as there are
+  bool is_wanted_;  // the number that is wanted, not the number that is there
   std::int64_t every_epochs_;
   bool is_off_ = false;
 };

@@ -15,13 +15,13 @@
 #include "engine/hooks/hook_rows.hpp"
 #include "engine/measures/device_trace.hpp"
 #include "engine/measures/trace.hpp"
-#include "engine/setup/process.hpp"
+#include "engine/settings/process.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
-constexpr std::size_t kMaxSpans = 1'000'000;  // of a rank
+constexpr std::size_t kMaxSpans = 1'000'000;  // limit for each rank
 
 /// Each event ends a section of the step and begins the next one. Operators are noted on the host by LibTorch's own
 /// callbacks, and the kernels that they start on a GPU by DeviceTrace.

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "engine/hooks/hooks.hpp"
-#include "mpi/pending_all_gather.hpp"
+#include "mpi/shared/pending_all_gather.hpp"
 
 namespace lockstep::engine {
 

@@ -83,7 +83,7 @@ class RequestFileHook : public Hook {
   std::string stop_file_;
   std::string save_file_;
   Clock::time_point looked_at_;
-  std::int64_t asked_at_step_ = -1;  ///< for which SAVE was followed; -1 = it is not there
+  std::int64_t asked_at_step_ = -1;  ///< step whose checkpoint SAVE requested; -1 = no request is pending
 };
 
 }  // namespace

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/text_stream.hpp"
+#include "core/text/text_stream.hpp"
 #include "engine/hooks/hooks.hpp"
-#include "optim/option_limits.hpp"
+#include "optim/rules/option_limits.hpp"
 
 namespace lockstep::engine {
 
@@ -25,7 +25,7 @@ namespace {
 struct ScheduledGroup {
   optim::ParamGroup* group;
   std::string part;
-  optim::Options bases;  // as configured
+  optim::Options bases;  // values as configured
   const optim::OptionLimits* limits;
 
   schedule::GroupName name() const { return {group->name, part}; }
@@ -65,7 +65,7 @@ std::string difference(schedule::RunLength before, schedule::RunLength now) {
   return text;
 }
 
-/// What decides about a schedule.
+/// The rule that decides about a schedule.
 struct Rules {
   std::string lines;
   schedule::RunLength length;
@@ -135,7 +135,7 @@ class ScheduleHook : public Hook {
   }
 
  private:
-  static constexpr std::size_t kPlaces = 100;  // of a preview
+  static constexpr std::size_t kPlaces = 100;  // number of positions in a preview
 
   void take_over_groups(RunView& run) {
     for (auto& [part, wrapper] : run.parts) {
@@ -149,8 +149,8 @@ class ScheduleHook : public Hook {
     }
   }
 
-  /// After a restart. The rules that hold continue as if they had from the first step, and what was learned stays where
-  /// it is still requested.
+  /// Called after a restart. The rules that hold continue as if they had from the first step, and what was learned
+  /// stays where it is still requested.
   void go_on(RunView& run) {
     const bool is_edited = one_a_line(run.schedule.rules()) != stored_->lines;
     std::string change = is_edited ? "sched.rule differs from the checkpoint's" : "";
@@ -221,9 +221,10 @@ class ScheduleHook : public Hook {
     }
   }
 
-  static void require_within_limits(RunView& run, const ScheduledGroup& of, const optim::Options& options,
+  static void require_within_limits(RunView& run, const ScheduledGroup& scheduled_group, const optim::Options& options,
                                     std::int64_t step) {
-    of.limits->require(options, run.schedule.schedule().moved(of.name(), options), of.group->name, step);
+    scheduled_group.limits->require(options, run.schedule.schedule().moved(scheduled_group.name(), options),
+                                    scheduled_group.group->name, step);
   }
 
   /// A run is not begun whose schedule leads to where it cannot go, as far as can be seen from here.
@@ -235,10 +236,10 @@ class ScheduleHook : public Hook {
   }
 
   std::vector<ScheduledGroup> groups_;
-  std::vector<std::unique_ptr<optim::OptionLimits>> limits_;  // by part
+  std::vector<std::unique_ptr<optim::OptionLimits>> limits_;  // one element per part
   bool keeps_stored_;
   Rules rules_;                  // that hold
-  std::optional<Rules> stored_;  // of the checkpoint
+  std::optional<Rules> stored_;  // rules stored in the checkpoint
   schedule::Numbers learned_;
 };
 

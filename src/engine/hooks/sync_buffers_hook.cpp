@@ -10,7 +10,7 @@ namespace lockstep::engine {
 
 namespace {
 
-/// Where nothing has trained since the last time, buffers are alike already.
+/// Buffers are alike already where nothing has trained since the last time.
 class SyncBuffersHook : public Hook {
  public:
   bool reads_report(const Progress&) const override { return false; }
@@ -24,7 +24,7 @@ class SyncBuffersHook : public Hook {
     if (std::exchange(step_, step) != step) run.wrapper.synchronize_buffers();
   }
 
-  std::int64_t step_ = -1;  // after which it was done last
+  std::int64_t step_ = -1;  // step of the latest synchronization
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "core/clock.hpp"
+#include "core/system/clock.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/saving/saves.hpp"
 

@@ -36,7 +36,7 @@ class TimerHook : public Hook {
     if (!is_log_due(report.progress, interval_)) return;
     const double samples_per_second = static_cast<double>(steps_ * report.samples) / seconds_;
     const Task task = run.data.splits().train->task();
-    // Of all steps since the last line: there is nothing to smooth.
+    // A mean of all steps since the last line: there is nothing to smooth.
     const auto put = [&events = run.events](const std::string& name, double value) {
       events.put(name, value, {.is_smoothed = false, .owner = kTimer});
     };

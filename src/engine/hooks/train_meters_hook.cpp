@@ -13,8 +13,8 @@
 #include <memory>
 #include <utility>
 
+#include "engine/evaluation/evaluation.hpp"
 #include "engine/hooks/hooks.hpp"
-#include "engine/measures/evaluation.hpp"
 
 namespace lockstep::engine {
 
@@ -110,12 +110,12 @@ class TrainMetersHook : public Hook {
  private:
   static constexpr int kBitsOfNumbers = 40;
 
-  /// What all ranks have counted since the epoch began.
+  /// The sums that all ranks have counted since the epoch began.
   struct EpochSoFar {
-    std::string names = {};    // of the numbers that are made of it
+    std::string names = {};    // names of the numbers that are computed from it
     std::int64_t samples = 0;  // 0 = an epoch begins
     std::vector<std::int64_t> sums = {};
-    std::vector<std::byte> packed = {};  // for meters that need all samples
+    std::vector<std::byte> packed = {};  // outputs, packed, if a meter needs all samples
   };
 
   std::string names() const {
@@ -137,10 +137,10 @@ class TrainMetersHook : public Hook {
   MeterNames named_;
   std::vector<metrics::MeterRow> rows_;
   metrics::Meters fresh_;   // that have counted nothing
-  metrics::Meters meters_;  // of this epoch
+  metrics::Meters meters_;  // meters of this epoch
   std::int64_t next_ = 0;
   std::int64_t samples_ = 0;
-  EpochSoFar so_far_;  // of a checkpoint that is made, or was read
+  EpochSoFar so_far_;  // content of the checkpoint that is being written, or was read
 };
 
 }  // namespace

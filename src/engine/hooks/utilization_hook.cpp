@@ -8,10 +8,10 @@
 
 #include <memory>
 
-#include "core/process.hpp"
+#include "core/system/process.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/measures/flop_counter.hpp"
-#include "mpi/gpu.hpp"
+#include "mpi/gpu/gpu.hpp"
 
 namespace lockstep::engine {
 
@@ -49,7 +49,7 @@ class UtilizationHook : public Hook {
   }
 
   void after_step(RunView& run, const StepReport& report) override {
-    counter_.reset();  // of a step that does not call on_forward
+    counter_.reset();  // drops the counts of steps that never call on_forward
     ++steps_;
     seconds_ += report.seconds;
     if (!is_log_due(report.progress, interval_)) return;
@@ -68,11 +68,11 @@ class UtilizationHook : public Hook {
 
  private:
   std::int64_t interval_;
-  std::optional<double> peak_flops_;  // of one device; 0 = not compared, none = not measured yet
+  std::optional<double> peak_flops_;  // peak of one device; 0 = not compared, none = not measured yet
   at::ScalarType type_;
   bool has_counted_ = false;
   std::unique_ptr<FlopCounter> counter_;  // during the first forward
-  double flops_per_sample_ = 0;           // of the forward
+  double flops_per_sample_ = 0;           // operations of the forward only
   std::int64_t steps_ = 0;
   double seconds_ = 0;
 };

@@ -14,27 +14,22 @@ struct CaptureReason {
 };
 
 /// The first one that applies is stated.
-constexpr std::array<CaptureReason, 15> kReasons = {{
+constexpr std::array<CaptureReason, 12> kReasons = {{
     {[](const CaptureFacts& facts) { return !facts.is_on_gpu; }, "CUDA graphs require a GPU (run.device)"},
     {[](const CaptureFacts& facts) { return facts.has_lanes; }, "lanes (train.lanes) are summed on the CPU"},
     {[](const CaptureFacts& facts) { return facts.uses_closure; },
      "the optimizer (optim.name) evaluates the loss several times in a step and decides on the CPU how often"},
-    {[](const CaptureFacts& facts) { return !facts.has_one_micro_batch; },
-     "a step accumulates the gradients of several micro-batches (train.micro_batch)"},
     {[](const CaptureFacts& facts) { return facts.has_parts; },
      "several optimizers (optim.part, strategy.separate) update the parameters"},
     {[](const CaptureFacts& facts) { return !facts.has_captured_form; },
      "the action of a step (train.step) is not model, simple or amp"},
     {[](const CaptureFacts& facts) { return facts.is_sharded; },
      "the training state is divided among the ranks (strategy.name=sharded)"},
-    {[](const CaptureFacts& facts) { return facts.has_comm_hook; },
-     "a communication hook (ddp.comm_hook, strategy.post_local) decides in every step what is sent"},
+    {[](const CaptureFacts& facts) { return !facts.has_fixed_hook_work; },
+     "the communication hook (ddp.comm_hook) decides on the CPU what it sends; of the built-in hooks, only powersgd "
+     "without ddp.powersgd_warm_start does"},
     {[](const CaptureFacts& facts) { return facts.finds_unused; },
      "the graph of each step is searched for unused parameters (ddp.find_unused_parameters)"},
-    {[](const CaptureFacts& facts) { return facts.synchronizes_norm; },
-     "batch norm communicates during forward (ddp.sync_batch_norm)"},
-    {[](const CaptureFacts& facts) { return facts.recomputes; },
-     "recomputed blocks (model.recompute) restore the random number generator during backward"},
     {[](const CaptureFacts& facts) { return facts.reads_gradients; },
      "a hook reads the gradients between backward and update (train.hooks)"},
     {[](const CaptureFacts& facts) { return facts.times_sections; },

@@ -3,14 +3,13 @@
 
 #include <lockstep/log/log.hpp>
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
 
-#include <exception>
+#include <algorithm>
 #include <utility>
 
-#include "mpi/step_graph.hpp"
-#include "optim/live_numbers.hpp"
+#include "mpi/gpu/step_graph.hpp"
+#include "optim/update/live_numbers.hpp"
 
 namespace lockstep::engine {
 
@@ -47,36 +46,57 @@ bool is_alike(const at::Tensor& one, const at::Tensor& other) {
   return one.sizes() == other.sizes() && one.strides() == other.strides() && one.scalar_type() == other.scalar_type();
 }
 
+bool are_alike(const batch::Batch& one, const batch::Batch& other) {
+  const std::vector<at::Tensor> of_one = tensors_of(one);
+  const std::vector<at::Tensor> of_other = tensors_of(other);
+  return std::equal(of_one.begin(), of_one.end(), of_other.begin(), of_other.end(), is_alike);
+}
+
+batch::Batch cloned(const batch::Batch& batch) {
+  batch::Batch copy = batch.share();
+  copy.change_each([&copy](const std::string& key, batch::Value&) {
+    copy.change(key, [](at::Tensor& tensor) { tensor = tensor.clone(); });
+  });
+  return copy;
+}
+
+void copy_values(const batch::Batch& target, const batch::Batch& from) {
+  const torch::NoGradGuard no_grad;
+  const std::vector<at::Tensor> targets = tensors_of(target);
+  const std::vector<at::Tensor> sources = tensors_of(from);
+  for (std::size_t i = 0; i < targets.size(); ++i) targets[i].copy_(sources[i], /*non_blocking=*/true);
+}
+
 }  // namespace
 
-/// A step that was recorded, with the memory that it reads and writes.
+/// A micro-batch that was recorded, with the memory that its work reads and writes.
 struct CapturedStep::Recording {
-  Recording(std::shared_ptr<const mpi::Gpu> gpu, mpi::Collectives& collectives, at::Device device)
-      : live(device), graph(std::move(gpu), collectives) {}
+  /// @param beside  of the same step; null = it is the first one
+  Recording(std::shared_ptr<const mpi::Gpu> gpu, mpi::Collectives& collectives, at::Device device,
+            const Recording* beside)
+      : live(device), graph(std::move(gpu), collectives, beside != nullptr ? &beside->graph : nullptr) {}
 
+  bool is_first = true;  ///< micro-batch of its step: there are no gradients yet
+  bool is_last = true;   ///< it completes the step
   batch::Batch inputs;
   batch::Outputs outputs;
-  models::LossWeights weights;  // those of the step at hand
+  models::LossWeights weights;  // those of the micro-batch at hand
   models::ParsedLosses losses;
-  std::vector<std::uintptr_t> fingerprint;
   optim::LiveNumbers live;
   mpi::StepGraph graph;
 };
 
 CaptureFacts capture_facts(const Run& run, bool reads_gradients) {
-  const parallel::DdpOptions& options = run.view.wrapper.options();
-  const BatchLayout& layout = run.data.layout();
+  const parallel::DistributedDataParallel& wrapper = run.view.wrapper;
+  const parallel::DdpOptions& options = wrapper.options();
   return {.is_on_gpu = run.strategy.gpu() != nullptr,
-          .has_one_micro_batch = run.view.world.agree(layout.micro_batches == 1),
-          .has_lanes = layout.lanes > 0,
+          .has_lanes = run.data.layout().lanes > 0,
           .uses_closure = run.view.optimizer.uses_closure(),
           .has_parts = run.strategy.has_parts(),
           .has_captured_form = run.captured_losses.has_value(),
           .is_sharded = options.sharding.stage > 0,
-          .has_comm_hook = static_cast<bool>(options.comm_hook),
+          .has_fixed_hook_work = run.view.world.size() == 1 || wrapper.has_recordable_hook(),
           .finds_unused = options.reducer.finds_unused,
-          .synchronizes_norm = options.synchronizes_batch_norm,
-          .recomputes = !options.recompute.empty(),
           .reads_gradients = reads_gradients,
           .times_sections = run.perf != nullptr,
           .reports_times = options.reports_times,
@@ -84,8 +104,9 @@ CaptureFacts capture_facts(const Run& run, bool reads_gradients) {
 }
 
 CapturedStep::CapturedStep(Run& run, bool reads_gradients, bool reads_late,
-                           std::function<void(StepEvent, const LastBatch&)> notify)
-    : run_(&run), reads_late_(reads_late), notify_(std::move(notify)) {
+                           std::function<void(StepEvent, const LastBatch&)> notify,
+                           std::function<void(std::int64_t part)> seed)
+    : run_(&run), reads_late_(reads_late), notify_(std::move(notify)), seed_(std::move(seed)) {
   const std::string reason = reason_against_capture(capture_facts(run, reads_gradients));
   if (!reason.empty()) {
     give_up(reason);
@@ -93,46 +114,27 @@ CapturedStep::CapturedStep(Run& run, bool reads_gradients, bool reads_late,
   }
   watched_ = run.view.wrapper.model().parameters();
   for (const at::Tensor& buffer : run.view.wrapper.model().buffers()) watched_.push_back(buffer);
+  if (run.view.world.size() > 1) hook_memory_ = run.view.wrapper.hook_memory();  // one rank does not call the hook
 }
 
-CapturedStep::~CapturedStep() { drop_recording(); }
-
-/// Its last launch may still be under way and use its memory.
-void CapturedStep::drop_recording() noexcept {
-  const at::Device device = run_->view.device;
-  try {
-    if (recording_ && !device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
-  } catch (const std::exception& error) {
-    log::warning(std::string("run.compile: the last launch failed: ") + error.what());
-  }
-  recording_.reset();
-}
+// CUDA frees a graph that is in flight when it is complete (cuGraphExecDestroy), and LibTorch gives the memory of its
+// tensors to later work of the same stream.
+CapturedStep::~CapturedStep() = default;
 
 void CapturedStep::give_up(const std::string& reason) {
-  drop_recording();
+  recordings_.clear();
   reason_ = reason;
   log::info("run.compile: steps are not captured, because " + reason);
 }
 
 std::vector<std::uintptr_t> CapturedStep::fingerprint() const {
-  std::vector<std::uintptr_t> values = {run_->view.wrapper.model().is_training() ? std::uintptr_t{1} : 0};
+  std::vector<std::uintptr_t> values = {run_->view.wrapper.model().is_training() ? std::uintptr_t{1} : 0,
+                                        static_cast<std::uintptr_t>(hook_work_)};
   for (const at::Tensor& tensor : watched_) {
     values.push_back(reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()));
     values.push_back(tensor.requires_grad() ? 1 : 0);
   }
   return values;
-}
-
-bool CapturedStep::fits(const batch::Batch& prepared, const models::LossWeights& weights) const {
-  if (!recording_ || recording_->fingerprint != fingerprint()) return false;
-  if (recording_->weights.by_name.size() != weights.by_name.size()) return false;
-  const std::vector<at::Tensor> recorded = tensors_of(std::as_const(recording_->inputs));
-  const std::vector<at::Tensor> given = tensors_of(prepared);
-  if (recorded.size() != given.size()) return false;
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    if (!is_alike(recorded[i], given[i])) return false;
-  }
-  return true;
 }
 
 /// Whether enough eager steps came before a recording. Counts one.
@@ -142,68 +144,100 @@ bool CapturedStep::is_warm() {
   return false;
 }
 
-std::optional<parallel::StepResult> CapturedStep::run(const batch::Batch& batch, const models::LossWeights& weights) {
-  if (!reason_.empty()) return std::nullopt;
-  if (weights.count_nothing) return std::nullopt;  // perhaps without an update; equal on all ranks
-  if (!recording_ && !is_warm()) return std::nullopt;
-  const batch::Batch prepared = run_->view.wrapper.prepare(batch, /*is_training=*/true);
-  const mpi::Communicator& world = run_->view.world;
-  if (recording_ && !world.agree(fits(prepared, weights))) {
-    if (!is_warm()) return std::nullopt;
-    drop_recording();  // these steps stay as they are
-  }
-  if (recording_ && !renew(prepared, weights)) drop_recording();
-  if (!recording_ && !record(prepared, weights)) return std::nullopt;
-  eager_steps_ = 0;
-  recording_->graph.launch();
-  return finish(batch, weights);
-}
-
-/// Brings what the recorded step reads. False: it has to be recorded again.
-bool CapturedStep::renew(const batch::Batch& prepared, const models::LossWeights& weights) {
-  const torch::NoGradGuard no_grad;
-  optim::OptimWrapper& optimizer = run_->view.optimizer;
-  recording_->weights.by_name = weights.by_name;
-  optimizer.count_recorded_update(weights.of_total());
-  if (!recording_->live.refresh()) {
-    optimizer.uncount_recorded_update();
+/// Whether the step is updated in any case, and the communication hook does what it did in the step before.
+bool CapturedStep::is_usual(std::span<const models::LossWeights> weights) {
+  const std::int64_t work = hook_memory_ != nullptr ? hook_memory_->work() : 0;
+  if (std::exchange(hook_work_, work) != work) {
+    is_warm();
     return false;
   }
-  const std::vector<at::Tensor> to = tensors_of(std::as_const(recording_->inputs));
-  const std::vector<at::Tensor> from = tensors_of(prepared);
-  for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i], /*non_blocking=*/true);
+  return std::none_of(weights.begin(), weights.end(), [](const auto& each) { return each.count_nothing; });
+}
+
+void CapturedStep::begin(std::span<const batch::Batch> batches, std::span<const models::LossWeights> weights) {
+  parts_.clear();
+  if (!reason_.empty() || !is_usual(weights)) return;
+  if (recordings_.empty() && !is_warm()) return;
+  prepare(batches);
+  if (is_ready(weights)) {
+    eager_steps_ = 0;
+  } else {
+    parts_.clear();
+  }
+}
+
+void CapturedStep::prepare(std::span<const batch::Batch> batches) {
+  for (const batch::Batch& batch : batches) {
+    seed_(std::ssize(parts_));
+    batch::Batch prepared = run_->view.wrapper.prepare(batch, /*is_training=*/true);
+    parts_.push_back({.prepared = std::move(prepared), .draws = models::GeneratorStates::now(run_->view.device)});
+  }
+}
+
+/// Finds the recordings of the step, or makes them, and counts the step. Collective.
+bool CapturedStep::is_ready(std::span<const models::LossWeights> weights) {
+  if (!recordings_.empty() && !run_->view.world.agree(fits(weights))) {
+    if (!is_warm()) return false;
+    recordings_.clear();  // these steps stay as they are
+  }
+  if (!recordings_.empty() && !count_step()) recordings_.clear();
+  return !recordings_.empty() || record(weights);
+}
+
+CapturedStep::Recording* CapturedStep::recording_for(std::size_t part, const models::LossWeights& weights) const {
+  const auto found = std::find_if(recordings_.begin(), recordings_.end(), [&](const auto& recording) {
+    return recording->is_first == (part == 0) && recording->is_last == (part + 1 == parts_.size()) &&
+           recording->weights.by_name.size() == weights.by_name.size() &&
+           are_alike(recording->inputs, parts_[part].prepared);
+  });
+  return found == recordings_.end() ? nullptr : found->get();
+}
+
+bool CapturedStep::fits(std::span<const models::LossWeights> weights) {
+  if (fingerprint_ != fingerprint()) return false;
+  for (std::size_t part = 0; part < parts_.size(); ++part) {
+    parts_[part].recording = recording_for(part, weights[part]);
+    if (parts_[part].recording == nullptr) return false;
+  }
   return true;
 }
 
-/// False: it could not be recorded, on any rank.
-bool CapturedStep::record(const batch::Batch& prepared, const models::LossWeights& weights) {
+/// False: the step has to be recorded again.
+bool CapturedStep::count_step() {
+  optim::OptimWrapper& optimizer = run_->view.optimizer;
+  optimizer.count_recorded_update();
+  if (!std::all_of(recordings_.begin(), recordings_.end(), [](const auto& each) { return each->live.holds(); })) {
+    optimizer.uncount_recorded_update();
+    return false;
+  }
+  if (hook_memory_ != nullptr && hook_memory_->step_count() != nullptr) ++*hook_memory_->step_count();
+  return true;
+}
+
+std::string CapturedStep::why_unrecordable() const {
+  if (recorded_steps_ > kMaxRecordings) return "they changed more than " + std::to_string(kMaxRecordings) + " times";
+  for (const QueuedPart& part : parts_) {
+    const std::string value = unreadable_value(part.prepared, run_->view.device);
+    if (!value.empty()) return "'" + value + "' of the batch is not a tensor on the device";
+  }
+  return "";
+}
+
+/// False: the step could not be recorded, on any rank.
+bool CapturedStep::record(std::span<const models::LossWeights> weights) {
   RunView& view = run_->view;
-  std::string reason;
-  if (++recordings_ > kMaxRecordings) {
-    reason = "they changed more than " + std::to_string(kMaxRecordings) + " times";
-  } else if (const std::string value = unreadable_value(prepared, view.device); !value.empty()) {
-    reason = "'" + value + "' of the batch is not a tensor on the device";
-  } else {
+  std::int64_t* const hook_steps = hook_memory_ != nullptr ? hook_memory_->step_count() : nullptr;
+  const std::int64_t hook_steps_before = hook_steps != nullptr ? *hook_steps : 0;
+  ++recorded_steps_;
+  std::string reason = why_unrecordable();
+  if (view.world.agree(reason.empty())) {
     view.wrapper.check_last_step();
     view.optimizer.settle();
-    recording_ = std::make_unique<Recording>(run_->strategy.gpu(), view.collectives, view.device);
-    recording_->fingerprint = fingerprint();
-    recording_->weights = weights;
-    recording_->inputs = prepared.share();
-    recording_->inputs.change_each([&](const std::string& key, batch::Value&) {
-      recording_->inputs.change(key, [](at::Tensor& tensor) { tensor = tensor.clone(); });
-    });
-  }
-  if (view.world.agree(reason.empty())) {
-    reason = recording_->graph.record([&] {
-      const auto frame = view.wrapper.micro_batch(view.optimizer);
-      run_recorded_work();
-      view.optimizer.record_update(recording_->losses.total, weights.of_total(), recording_->live);
-    });
-    at::Tensor& loss = recording_->losses.total;
-    if (loss.defined()) loss = loss.detach();  // without the graph of autograd
-    if (view.world.agree(reason.empty())) return recording_->live.refresh();
+    reason = record_parts(weights);
+    is_unchecked_ = view.world.agree(reason.empty());
+    if (is_unchecked_) return true;
     view.optimizer.uncount_recorded_update();
+    if (hook_steps != nullptr) *hook_steps = hook_steps_before;
     view.wrapper.reset_state(parallel::GivenUp::recording);
   }
   for (const std::string& each : view.world.all_gather(reason)) {
@@ -213,36 +247,93 @@ bool CapturedStep::record(const batch::Batch& prepared, const models::LossWeight
   return false;
 }
 
-/// Forward and losses, as in an eager step.
-void CapturedStep::run_recorded_work() {
-  parallel::DistributedDataParallel& wrapper = run_->view.wrapper;
-  const auto context = wrapper.optim_context(run_->view.optimizer);
-  Recording& to = *recording_;
-  for (std::size_t i = 0; i < to.weights.by_name.size(); ++i) {
-    to.weights.live.push_back(to.live.number([&to, i] { return to.weights.by_name[i].second; }));
+/// All of a step before any is launched: a step whose recording fails is run eagerly from its beginning.
+std::string CapturedStep::record_parts(std::span<const models::LossWeights> weights) {
+  fingerprint_ = fingerprint();
+  for (std::size_t part = 0; part < parts_.size(); ++part) {
+    parts_[part].recording = recording_for(part, weights[part]);
+    if (parts_[part].recording != nullptr) continue;
+    std::string reason = record_part(part, weights[part]);
+    if (!reason.empty()) return reason;
   }
-  const batch::Outputs outputs = wrapper.forward(to.inputs);
-  to.losses =
-      models::parse_losses(models::losses_of(wrapper.model(), outputs, to.inputs), *run_->captured_losses, to.weights);
-  to.outputs = outputs.detached();
+  return "";
 }
 
-parallel::StepResult CapturedStep::finish(const batch::Batch& batch, const models::LossWeights& weights) {
+std::string CapturedStep::record_part(std::size_t part, const models::LossWeights& weights) {
   RunView& view = run_->view;
-  LastBatch last{.given = &batch, .batch = &recording_->inputs, .model = &view.wrapper.model()};
+  const Recording* const beside = recordings_.empty() ? nullptr : recordings_.front().get();
+  recordings_.push_back(std::make_unique<Recording>(run_->strategy.gpu(), view.collectives, view.device, beside));
+  Recording& target = *recordings_.back();
+  target.is_first = part == 0;
+  target.is_last = part + 1 == parts_.size();
+  target.weights = weights;
+  target.inputs = cloned(parts_[part].prepared);
+  parts_[part].recording = &target;
+  parts_[part].draws.establish();
+  const models::ScopedRecordedDraws draws(
+      models::RecordedDraws{.place = [&target] { return target.graph.draw_offset(); },
+                            .return_to = [&target](std::uint64_t place) { target.graph.set_draw_offset(place); }});
+  const std::string reason = target.graph.record([&] { run_recorded_work(target); });
+  at::Tensor& loss = target.losses.total;
+  if (loss.defined()) loss = loss.detach();  // drops the graph of autograd
+  return reason;
+}
+
+/// Does the same as an eager step.
+void CapturedStep::run_recorded_work(Recording& target) {
+  parallel::DistributedDataParallel& wrapper = run_->view.wrapper;
+  optim::OptimWrapper& optimizer = run_->view.optimizer;
+  const auto frame = wrapper.micro_batch(optimizer);
+  {
+    const parallel::DistributedDataParallel::OptimContext context(wrapper, target.is_last, optimizer.own_parameters());
+    for (std::size_t i = 0; i < target.weights.by_name.size(); ++i) {
+      target.weights.live.push_back(target.live.number([&target, i] { return target.weights.by_name[i].second; }));
+    }
+    const batch::Outputs outputs = wrapper.forward(target.inputs);
+    target.losses = models::parse_losses(models::losses_of(wrapper.model(), outputs, target.inputs),
+                                         *run_->captured_losses, target.weights);
+    target.outputs = outputs.detached();
+  }
+  optimizer.record_backward(
+      target.losses.total, [&target] { return target.weights.of_total(); }, target.live);
+  if (target.is_last) optimizer.record_update(target.live);
+}
+
+parallel::StepResult CapturedStep::run(std::int64_t part, const batch::Batch& batch,
+                                       const models::LossWeights& weights) {
+  QueuedPart& given = parts_[static_cast<std::size_t>(part)];
+  Recording& recording = *given.recording;
+  recording.weights.usual = weights.usual;
+  recording.weights.by_name = weights.by_name;
+  recording.live.refresh();
+  copy_values(recording.inputs, given.prepared);
+  given.prepared = {};
+  given.draws.establish();
+  recording.graph.launch();
+  if (recording.is_last) {
+    parts_.clear();
+    if (std::exchange(is_unchecked_, false)) run_->view.wrapper.check_last_step();
+  }
+  return finish(recording, batch, weights);
+}
+
+parallel::StepResult CapturedStep::finish(const Recording& recording, const batch::Batch& batch,
+                                          const models::LossWeights& weights) {
+  RunView& view = run_->view;
+  LastBatch last{.given = &batch, .batch = &recording.inputs, .model = &view.wrapper.model()};
   if (view.optimizer.scaler() != nullptr) last.loss_scale = view.optimizer.scaler()->scale();
-  last.outputs = recording_->outputs;
+  last.outputs = recording.outputs;
   {
     const auto context = view.wrapper.optim_context(view.optimizer);
     notify_(StepEvent::forward, last);
-    last.losses = recording_->losses.values;
+    last.losses = recording.losses.values;
     notify_(StepEvent::loss, last);
   }
-  notify_(StepEvent::backward, last);
+  if (recording.is_last) notify_(StepEvent::backward, last);
   parallel::StepResult result;
   result.update = view.optimizer.read_recorded_update();
-  notify_(StepEvent::update, last);
-  view.wrapper.read_losses(result, recording_->losses, weights, reads_late_);  // the next launch replaces them
+  if (recording.is_last) notify_(StepEvent::update, last);
+  view.wrapper.read_losses(result, recording.losses, weights, reads_late_);  // the next launch replaces them
   return result;
 }
 

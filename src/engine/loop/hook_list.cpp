@@ -12,7 +12,7 @@ void HookList::add(Priority priority, std::unique_ptr<Hook> hook) {
     throw std::logic_error("two hooks have a state with the name '" + hook->state_name() + "'");
   }
   const auto place = std::upper_bound(hooks_.begin(), hooks_.end(), priority,
-                                      [](Priority p, const Entry& entry) { return p < entry.first; });
+                                      [](Priority p, const PrioritizedHook& entry) { return p < entry.first; });
   hooks_.emplace(place, priority, std::move(hook));
 }
 
@@ -30,12 +30,13 @@ void HookList::notify(StepEvent event, RunView& run, const LastBatch& last) cons
 }
 
 bool HookList::reads_gradients() const {
-  return std::any_of(hooks_.begin(), hooks_.end(), [](const Entry& entry) { return entry.second->reads_gradients(); });
+  return std::any_of(hooks_.begin(), hooks_.end(),
+                     [](const PrioritizedHook& entry) { return entry.second->reads_gradients(); });
 }
 
 bool HookList::reads_report(const Progress& progress) const {
   return std::any_of(hooks_.begin(), hooks_.end(),
-                     [&progress](const Entry& entry) { return entry.second->reads_report(progress); });
+                     [&progress](const PrioritizedHook& entry) { return entry.second->reads_report(progress); });
 }
 
 }  // namespace lockstep::engine

@@ -13,7 +13,7 @@ namespace lockstep::engine {
 /// The hooks of a run, in the order in which they are called: by priority, then by registration.
 class HookList {
  public:
-  using Entry = std::pair<Priority, std::unique_ptr<Hook>>;
+  using PrioritizedHook = std::pair<Priority, std::unique_ptr<Hook>>;
 
   /// @throws std::logic_error  another hook has a state of the same name
   void add(Priority priority, std::unique_ptr<Hook> hook);
@@ -37,7 +37,7 @@ class HookList {
   Hook& at(std::size_t i) const { return *hooks_.at(i).second; }
 
  private:
-  std::vector<Entry> hooks_;
+  std::vector<PrioritizedHook> hooks_;
 };
 
 }  // namespace lockstep::engine

@@ -2,14 +2,14 @@
 #include "engine/loop/loss_counts.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/counted_loss.hpp>
+#include <lockstep/models/loss_counts.hpp>
 
 #include <cmath>
 #include <exception>
 #include <limits>
 #include <utility>
 
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::engine {
 
@@ -42,7 +42,7 @@ LossCounts::LossCounts(const models::Model& model, const batch::Batch& first, co
   is_of_task_ = true;
 }
 
-/// In the order of the names. Of default losses, the number of targets that do not count follows.
+/// The counts in the order of the names. Of default losses, the number of targets that do not count follows.
 std::vector<double> LossCounts::counts_of(const models::Model& model, const batch::Batch& batch) const {
   if (is_of_task_) {
     const models::TargetCount targets = models::count_targets(model, batch);
@@ -96,7 +96,7 @@ std::vector<models::LossWeights> LossCounts::weigh(const models::Model& model, s
     }
   } catch (...) {
     failure = std::current_exception();
-    sums.assign(sums.size(), std::numeric_limits<double>::quiet_NaN());  // by which all ranks hear of it
+    sums.assign(sums.size(), std::numeric_limits<double>::quiet_NaN());  // NaN tells all ranks of the failure
   }
   collectives.all_reduce(sums.data(), sums.size(), DType::float64, mpi::ReduceOp::sum);
   if (std::isnan(sums.front())) {

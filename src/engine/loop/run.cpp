@@ -10,15 +10,15 @@
 #include <string>
 #include <utility>
 
-#include "core/available_memory.hpp"
-#include "core/table.hpp"
+#include "core/system/available_memory.hpp"
+#include "core/text/table.hpp"
 #include "data/mixing.hpp"
-#include "data/settings.hpp"
-#include "engine/hooks/log_settings.hpp"
-#include "engine/loop/loader_memory.hpp"
-#include "engine/measures/target_check.hpp"
+#include "data/source/settings.hpp"
+#include "engine/evaluation/target_check.hpp"
+#include "engine/settings/loader_memory.hpp"
+#include "engine/settings/log_settings.hpp"
 #include "engine/steps/rows.hpp"
-#include "mpi/topology.hpp"
+#include "mpi/process/topology.hpp"
 
 namespace lockstep::engine {
 
@@ -35,7 +35,7 @@ std::shared_ptr<const data::Mixing> make_mixing(const Sections& sections, const 
   }
   const double smoothing = sections.at("loss").real("label_smoothing");
   return std::make_shared<const data::Mixing>(
-      data::Mixing::Options{.settings = std::move(settings), .smoothing = smoothing, .seed = seed}, train.task(),
+      data::Mixing::MixingOptions{.settings = std::move(settings), .smoothing = smoothing, .seed = seed}, train.task(),
       train.roles());
 }
 
@@ -102,8 +102,8 @@ std::unique_ptr<PerfStats> make_perf(const Sections& sections, const Registry& r
 
 }  // namespace
 
-Run::Run(const Sections& sections, Strategy& of, data::Splits splits, const Registry& registry)
-    : strategy(of),
+Run::Run(const Sections& sections, Strategy& used_strategy, data::Splits splits, const Registry& registry)
+    : strategy(used_strategy),
       data(make_data(sections, std::move(splits), strategy, registry)),
       bounds(RunBounds::from(sections.at("train"))),
       step(make_step(sections.at("train"), registry.steps)),
@@ -134,7 +134,7 @@ Run::Run(const Sections& sections, Strategy& of, data::Splits splits, const Regi
   plan();
 }
 
-/// From where the run is now: how many steps it has in all, and the schedule over them.
+/// The plan from where the run is now: how many steps it has in all, and the schedule over them.
 void Run::plan() {
   progress.total_steps = bounds.total_steps(progress);
   schedule.plan({.total_steps = progress.total_steps,

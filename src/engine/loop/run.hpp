@@ -15,10 +15,10 @@
 
 #include "engine/loop/hook_list.hpp"
 #include "engine/loop/record_reports.hpp"
-#include "engine/loop/run_bounds.hpp"
 #include "engine/loop/run_origin.hpp"
 #include "engine/saving/saves.hpp"
-#include "engine/setup/session.hpp"
+#include "engine/settings/builtin_registry.hpp"
+#include "engine/settings/run_bounds.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/steps/rows.hpp"
 
@@ -45,7 +45,7 @@ struct Run {
   RunData data;
   RunBounds bounds;
   MadeStep step;
-  std::optional<models::LossSum> captured_losses;  // of the row of the step
+  std::optional<models::LossSum> captured_losses;  // same as in the table row of the step; none = no captured form
   std::unique_ptr<PerfStats> perf;                 // null = sections are not measured
   ScheduleControl schedule;
   Progress progress = {};
@@ -56,7 +56,7 @@ struct Run {
   RunOrigin origin = {};
   std::map<std::string, std::string> extra = {};
   HookList hooks = {};
-  RunView view;  // of all these
+  RunView view;  // gives access to all of the above
 
  private:
   void plan();

@@ -9,7 +9,7 @@
 namespace lockstep::engine {
 
 data::Share BatchLayout::positions_of(std::int64_t part) const {
-  // As many samples as possible, but each later part has at least one.
+  // Parts have as many samples as possible, but each later part has at least one.
   const auto begin = [this](std::int64_t k) { return std::min(k * micro_batch_size, share.count - micro_batches + k); };
   return {share.begin + begin(part), begin(part + 1) - begin(part)};
 }

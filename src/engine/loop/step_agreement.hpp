@@ -16,8 +16,8 @@ class PerfStats;
 
 /// The requests of one rank.
 struct StepWishes {
-  bool stops = false;  ///< of any rank
-  bool saves = false;  ///< of rank 0, as `ends`; those of other ranks are ignored
+  bool stops = false;  ///< any rank can request this
+  bool saves = false;  ///< only rank 0 can request this and `ends`; other ranks are ignored
   bool ends = false;
   bool has_failed = false;
   bool reads_report =
@@ -29,7 +29,7 @@ struct StepAgreement {
   bool stops = false;
   bool saves = false;
   bool ends = false;
-  bool has_failed = false;     ///< on some rank
+  bool has_failed = false;     ///< whether any rank has failed
   int readers = 0;             ///< ranks that read the report of the step at hand
   std::vector<double> losses;  ///< the sums of what the ranks know of the loss
 };

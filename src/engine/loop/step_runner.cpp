@@ -5,8 +5,8 @@
 #include <chrono>
 #include <utility>
 
-#include "core/clock.hpp"
-#include "models/generators.hpp"
+#include "core/system/clock.hpp"
+#include "models/layers/generators.hpp"
 #include "parallel/reducers/lane_sum.hpp"
 
 namespace lockstep::engine {
@@ -31,7 +31,10 @@ StepRunner::StepRunner(Run& run, bool reads_gradients)
       reads_gradients_(reads_gradients),
       reads_late_(can_read_late(run, reads_gradients)),
       notify_([&run](StepEvent event, const LastBatch& last) { run.view.notify(event, last); }) {
-  if (run.strategy.compiles()) captured_ = std::make_unique<CapturedStep>(run, reads_gradients, reads_late_, notify_);
+  if (run.strategy.compiles()) {
+    captured_ = std::make_unique<CapturedStep>(run, reads_gradients, reads_late_, notify_,
+                                               [this](std::int64_t part) { seed_draws(part); });
+  }
   run.view.optimizer.set_late_reports(reads_late_);
 }
 
@@ -61,7 +64,7 @@ QueuedStep StepRunner::run(data::Loader& loader) {
 double StepRunner::measure(QueuedStep& step) {
   if (step.report.is_measured) return 0;
   const auto begin = std::chrono::steady_clock::now();
-  for (QueuedStep::Part& part : step.parts) complete(part, step);
+  for (QueuedStep::QueuedMicroBatch& part : step.parts) complete(part, step);
   step.parts.clear();
   if (std::exchange(step.has_pending_update, false)) note_update(step.report, run_->view.optimizer.take_report());
   step.report.is_measured = true;
@@ -70,7 +73,7 @@ double StepRunner::measure(QueuedStep& step) {
 }
 
 void StepRunner::discard(QueuedStep& step) {
-  for (QueuedStep::Part& part : step.parts) part.result.finish();
+  for (QueuedStep::QueuedMicroBatch& part : step.parts) part.result.finish();
   run_->view.optimizer.drop_reports();
 }
 
@@ -85,7 +88,7 @@ void StepRunner::complete(StepReport& report) const {
 void StepRunner::run_micro_batches(data::Loader& loader, QueuedStep& step) {
   batch::Batch first = next_of(loader);
   if (!counts_) counts_.emplace(run_->view.wrapper.model(), first, run_->view.world);
-  if (counts_->is_empty()) {
+  if (counts_->is_empty() && !may_capture()) {
     run_micro_batch(first, 0, usual_weight(first), step);
     for (std::int64_t part = 1; part < run_->data.layout().micro_batches; ++part) {
       const batch::Batch batch = next_of(loader);
@@ -95,6 +98,7 @@ void StepRunner::run_micro_batches(data::Loader& loader, QueuedStep& step) {
   }
   const std::vector<batch::Batch> batches = batches_of_step(std::move(first), loader);
   const std::vector<models::LossWeights> weights = weigh(batches);
+  if (may_capture()) captured_->begin(batches, weights);
   for (std::size_t part = 0; part < batches.size(); ++part) {
     run_micro_batch(batches[part], static_cast<std::int64_t>(part), weights[part], step);
   }
@@ -153,11 +157,8 @@ std::vector<models::LossWeights> StepRunner::weigh(const std::vector<batch::Batc
 
 parallel::StepResult StepRunner::step_result(const batch::Batch& batch, std::int64_t part,
                                              const models::LossWeights& weights) {
+  if (captured_ && captured_->has_begun()) return captured_->run(part, batch, weights);
   seed_draws(part);
-  if (captured_) {
-    if (auto result = captured_->run(batch, weights)) return std::move(*result);
-    seed_draws(part);
-  }
   StepContext context{.wrapper = run_->view.wrapper,
                       .optimizer = run_->strategy.step_optimizer(),
                       .parts = run_->view.parts,
@@ -173,9 +174,9 @@ parallel::StepResult StepRunner::step_result(const batch::Batch& batch, std::int
 
 void StepRunner::run_micro_batch(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights,
                                  QueuedStep& step) {
-  QueuedStep::Part queued{.result = step_result(batch, part, weights),
-                          .samples = static_cast<double>(batch.size()),
-                          .is_weighted = !weights.by_name.empty()};
+  QueuedStep::QueuedMicroBatch queued{.result = step_result(batch, part, weights),
+                                      .samples = static_cast<double>(batch.size()),
+                                      .is_weighted = !weights.by_name.empty()};
   step.report.is_void = queued.result.is_void;
   step.has_pending_update = queued.result.update.is_pending;
   note_update(step.report, queued.result.update);
@@ -187,7 +188,7 @@ void StepRunner::run_micro_batch(const batch::Batch& batch, std::int64_t part, c
 }
 
 /// Reads its values and notes them.
-void StepRunner::complete(QueuedStep::Part& part, QueuedStep& step) {
+void StepRunner::complete(QueuedStep::QueuedMicroBatch& part, QueuedStep& step) {
   parallel::StepResult& result = part.result;
   result.finish();
   // The mean over the ranks is logged; of parts that train in turn, also on one rank: their losses have no sum of use.
@@ -198,8 +199,8 @@ void StepRunner::complete(QueuedStep::Part& part, QueuedStep& step) {
   step.losses.push_back(part_of_mean(part));
 }
 
-/// What a micro_batch adds to the step's mean loss; with lanes, to the sum over lanes.
-double StepRunner::part_of_mean(const QueuedStep::Part& part) const {
+/// The share that a micro_batch adds to the step's mean loss; with lanes, to the sum over lanes.
+double StepRunner::part_of_mean(const QueuedStep::QueuedMicroBatch& part) const {
   const BatchLayout& layout = run_->data.layout();
   const parallel::StepResult& result = part.result;
   if (part.is_weighted) {
@@ -209,7 +210,8 @@ double StepRunner::part_of_mean(const QueuedStep::Part& part) const {
   return result.loss * part.samples / static_cast<double>(layout.global_batch_size);
 }
 
-/// What is drawn in a forward is the same whenever it is run; with lanes, nothing of it depends on the rank.
+/// Every number that is drawn in a forward is the same whenever it is run; with lanes, nothing of it depends on the
+/// rank.
 void StepRunner::seed_draws(std::int64_t part) const {
   const BatchLayout& layout = run_->data.layout();
   const DrawSeeds& draws = run_->view.draws;

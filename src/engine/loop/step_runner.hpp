@@ -21,16 +21,16 @@ namespace lockstep::engine {
 /// A step of this rank. On a GPU its work may only be queued.
 struct QueuedStep {
   /// A micro_batch with a result that is not complete.
-  struct Part {
+  struct QueuedMicroBatch {
     parallel::StepResult result;
     double samples = 0;
     bool is_weighted = false;  ///< the weights count the items of the batch
   };
 
-  StepReport report = {};           ///< the loss is not known yet
-  std::vector<Part> parts = {};     ///< that are not among `losses` yet
-  std::vector<double> losses = {};  ///< those of this rank's forwards: of its lanes, or parts of the mean
-  bool has_pending_update = false;  ///< see optim::OptimWrapper::take_report
+  StepReport report = {};                    ///< the loss is not known yet
+  std::vector<QueuedMicroBatch> parts = {};  ///< that are not among `losses` yet
+  std::vector<double> losses = {};           ///< losses of this rank's forwards: of its lanes, or parts of the mean
+  bool has_pending_update = false;           ///< see optim::OptimWrapper::take_report
 };
 
 /// Runs this rank's part of steps: its micro_batches, and their update.
@@ -63,14 +63,15 @@ class StepRunner {
 
  private:
   void run_micro_batches(data::Loader& loader, QueuedStep& step);
+  bool may_capture() const { return captured_ && captured_->reason().empty(); }
   void run_closure_step(data::Loader& loader, QueuedStep& step);
   parallel::StepResult step_result(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights);
   void run_micro_batch(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights,
                        QueuedStep& step);
-  void complete(QueuedStep::Part& part, QueuedStep& step);
+  void complete(QueuedStep::QueuedMicroBatch& part, QueuedStep& step);
   void complete(StepReport& report) const;
   double usual_weight(const batch::Batch& batch) const;
-  double part_of_mean(const QueuedStep::Part& part) const;
+  double part_of_mean(const QueuedStep::QueuedMicroBatch& part) const;
   std::vector<batch::Batch> batches_of_step(batch::Batch first, data::Loader& loader);
   std::vector<models::LossWeights> weigh(const std::vector<batch::Batch>& batches) const;
   void seed_draws(std::int64_t part) const;
@@ -81,7 +82,7 @@ class StepRunner {
   bool reads_late_;
   std::function<void(StepEvent, const LastBatch&)> notify_;
   std::unique_ptr<CapturedStep> captured_;  // null = run.compile is off
-  std::optional<LossCounts> counts_;        // from the first step on
+  std::optional<LossCounts> counts_;        // set in the first step
 };
 
 }  // namespace lockstep::engine

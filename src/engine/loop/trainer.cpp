@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "core/message.hpp"
+#include "core/text/message.hpp"
 #include "engine/loop/step_agreement.hpp"
 
 namespace lockstep::engine {
@@ -71,7 +71,7 @@ Outcome Trainer::loop() {
     whole.start();
     QueuedStep step = runner.run(*loader);
     hooks.each(&Hook::before_agreement, view());
-    const Verdict verdict = judge(runner, step);
+    const StepDecision verdict = judge(runner, step);
     whole.stop();
     whole.record();
     if (verdict.has_gone_back || (verdict.goes_back && go_back(progress.step + 1))) {
@@ -106,7 +106,7 @@ bool Trainer::is_over() const {
   return run_->progress.step >= run_->progress.total_steps || run_->requests.is_finish_requested();
 }
 
-std::optional<Outcome> Trainer::Verdict::outcome() const {
+std::optional<Outcome> Trainer::StepDecision::outcome() const {
   if (goes_back) return std::nullopt;
   if (ends) return Outcome::ended;
   if (stops) return Outcome::stopped;
@@ -115,11 +115,11 @@ std::optional<Outcome> Trainer::Verdict::outcome() const {
 
 /// Has the ranks agree, with the step at hand, on the loss of the step before, if that is still to be measured, and its
 /// own, if any rank needs it now.
-Trainer::Verdict Trainer::judge(StepRunner& runner, QueuedStep& step) {
+Trainer::StepDecision Trainer::judge(StepRunner& runner, QueuedStep& step) {
   const bool reads_own = !runner.reads_late() || reads_report();
   const bool has_late = late_.has_value();
   if (has_late || reads_own) step.report.seconds += runner.measure(has_late ? *late_ : step);
-  Verdict verdict;
+  StepDecision verdict;
   std::vector<double> sums = agree_on(runner.loss_parts(has_late ? *late_ : step), reads_own, verdict);
   if (has_late && judge_late(runner.mean_loss(sums))) {
     runner.discard(step);
@@ -145,7 +145,7 @@ bool Trainer::reads_report() const {
 
 /// @param losses  StepRunner::loss_parts
 /// @return        their sums over ranks
-std::vector<double> Trainer::agree_on(const std::vector<double>& losses, bool reads_report, Verdict& verdict) {
+std::vector<double> Trainer::agree_on(const std::vector<double>& losses, bool reads_report, StepDecision& verdict) {
   const StepAgreement agreed =
       agree(run_->requests, losses, reads_report, view().world, view().collectives, run_->perf.get());
   run_->requests.clear_save();
@@ -159,7 +159,8 @@ std::vector<double> Trainer::agree_on(const std::vector<double>& losses, bool re
 /// Gives a report its loss, and judges it.
 bool Trainer::is_to_go_back(std::int64_t step, StepReport& report, double loss) {
   report.loss = report.is_void ? std::numeric_limits<double>::quiet_NaN() : loss;
-  return nonfinite_->judge(step, report, run_->strategy.step_optimizer().scaler()) == NonfiniteHook::Verdict::roll_back;
+  return nonfinite_->judge(step, report, run_->strategy.step_optimizer().scaler()) ==
+         NonfiniteHook::NonfiniteAction::roll_back;
 }
 
 /// Judges the step before.
@@ -175,7 +176,7 @@ bool Trainer::judge_late(double loss) {
 /// The run ends with the step before, at the request of a hook.
 void Trainer::finish_late(StepRunner& runner) {
   runner.measure(*late_);
-  Verdict verdict;
+  StepDecision verdict;
   const std::vector<double> sums = agree_on(runner.loss_parts(*late_), /*reads_report=*/true, verdict);
   judge_late(runner.mean_loss(sums));
 }

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "engine/loop/nonfinite.hpp"
 #include "engine/loop/run.hpp"
 #include "engine/loop/step_runner.hpp"
+#include "engine/settings/nonfinite.hpp"
 
 namespace lockstep::engine {
 
@@ -45,7 +45,7 @@ class Trainer {
   bool is_over() const;
   bool complete_step(StepReport& report);
   /// The decision about the run after a step, equal on every rank.
-  struct Verdict {
+  struct StepDecision {
     bool stops = false;
     bool ends = false;
     bool saves = false;
@@ -56,9 +56,9 @@ class Trainer {
     /// None = the run continues.
     std::optional<Outcome> outcome() const;
   };
-  Verdict judge(StepRunner& runner, QueuedStep& step);
+  StepDecision judge(StepRunner& runner, QueuedStep& step);
   bool reads_report() const;
-  std::vector<double> agree_on(const std::vector<double>& losses, bool reads_report, Verdict& verdict);
+  std::vector<double> agree_on(const std::vector<double>& losses, bool reads_report, StepDecision& verdict);
   bool is_to_go_back(std::int64_t step, StepReport& report, double loss);
   bool judge_late(double loss);
   void finish_late(StepRunner& runner);

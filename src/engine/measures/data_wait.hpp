@@ -10,10 +10,10 @@ namespace lockstep::engine {
 
 /// The times of some steps of one rank, and the samples that it used in them.
 struct LoadingTimes {
-  double seconds = 0;          ///< of the steps
+  double seconds = 0;          ///< duration of the steps
   double data_seconds = 0;     ///< part of `seconds` spent waiting for data
   double loading_seconds = 0;  ///< time that all loader threads spent on samples
-  std::int64_t samples = 0;    ///< of this rank
+  std::int64_t samples = 0;    ///< samples that this rank used
 
   /// Part of the time spent waiting for data, in [0, 1].
   double wait_share() const { return seconds > 0 ? data_seconds / seconds : 0; }

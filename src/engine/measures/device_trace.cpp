@@ -6,7 +6,7 @@
 #include <exception>
 #include <set>
 
-#include "core/message.hpp"
+#include "core/text/message.hpp"
 
 namespace lockstep::engine {
 

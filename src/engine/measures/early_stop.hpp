@@ -14,14 +14,14 @@ namespace lockstep::engine {
 /// When a series of measurements has improved long enough: a pure function of the measurements.
 class EarlyStop {
  public:
-  struct Options {
+  struct EarlyStopOptions {
     BestRule rule = BestRule::less;
     double min_delta = 0;  ///< >= 0
     std::int64_t patience = 5;
     std::optional<double> threshold = {};
     bool checks_finite = true;
   };
-  explicit EarlyStop(const Options& options) : options_(options) {}
+  explicit EarlyStop(const EarlyStopOptions& options) : options_(options) {}
 
   /// The next measurement.
   void offer(double value, std::int64_t step);
@@ -40,7 +40,7 @@ class EarlyStop {
   bool is_better(double left, double right) const;
   bool improves(double value) const;
 
-  Options options_;
+  EarlyStopOptions options_;
   std::optional<double> best_;
   std::optional<double> last_;
   std::int64_t best_step_ = 0;

@@ -9,11 +9,11 @@ namespace lockstep::engine {
 
 namespace {
 
-template <class Picture>
-void keep(std::vector<Picture>& kept, Picture picture, std::size_t max) {
+template <class Kept>
+void keep(std::vector<Kept>& kept, Kept value, std::size_t max) {
   if (max == 0) return;
   if (kept.size() == max) kept.erase(kept.begin());
-  kept.push_back(std::move(picture));
+  kept.push_back(std::move(value));
 }
 
 /// @throws ConfigError  the value has no name of its own
@@ -37,19 +37,19 @@ void EventStorage::put(const std::string& name, double value, const ScalarOption
   const std::string full = prefix_ + name;
   const auto found = index_.find(full);
   require_own_name(name, options.owner, found == index_.end() ? options.owner : series_[found->second].owner);
-  const History::Entry entry{.value = value, .step = options.step.value_or(step_), .count = options.count};
+  const History::HistoryEntry entry{.value = value, .step = options.step.value_or(step_), .count = options.count};
   if (found == index_.end()) {
-    Series series{.name = full,
-                  .owner = options.owner,
-                  .is_smoothed = options.is_smoothed.value_or(true),
-                  .last_put = ++puts_,
-                  .history = History()};
+    ValueSeries series{.name = full,
+                       .owner = options.owner,
+                       .is_smoothed = options.is_smoothed.value_or(true),
+                       .last_put = ++puts_,
+                       .history = History()};
     series.history.add(entry);
     index_.emplace(full, series_.size());
     series_.push_back(std::move(series));
     return;
   }
-  Series& series = series_[found->second];
+  ValueSeries& series = series_[found->second];
   if (options.is_smoothed && *options.is_smoothed != series.is_smoothed) {
     throw std::logic_error("EventStorage: '" + full + "' is already a series that is " +
                            (series.is_smoothed ? "smoothed" : "not smoothed"));
@@ -78,7 +78,7 @@ std::vector<std::pair<std::string, double>> EventStorage::take_rank_means() {
   return means;
 }
 
-void EventStorage::put(Image image) {
+void EventStorage::put(Picture image) {
   image.name = prefix_ + image.name;
   image.step = step_;
   keep(images_, std::move(image), max_pictures_);
@@ -108,7 +108,7 @@ std::vector<Scalar> EventStorage::updates_since(std::size_t& cursor, std::int64_
 
 std::vector<Scalar> EventStorage::latest_since(std::size_t put, std::int64_t window) const {
   std::vector<Scalar> latest;
-  for (const Series& series : series_) {
+  for (const ValueSeries& series : series_) {
     if (series.last_put <= put) continue;
     const History& history = series.history;
     const double value = series.is_smoothed ? history.median(std::max<std::size_t>(1, history.count_within(window)))

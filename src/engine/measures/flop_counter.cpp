@@ -12,7 +12,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/clock.hpp"
+#include "core/system/clock.hpp"
 
 namespace lockstep::engine {
 
@@ -34,8 +34,8 @@ std::int64_t product(Inputs inputs, std::size_t first) {
 std::int64_t product_of_first(Inputs inputs) { return product(inputs, 0); }
 std::int64_t product_of_second(Inputs inputs) { return product(inputs, 1); }
 
-/// For each output element, the weights of one output channel: input [n, c, ...], weight [out, c / groups, ...]; for a
-/// transposed convolution, for each input element: weight [in, out / groups, ...].
+/// The output for each output element, the weights of one output channel: input [n, c, ...], weight [out, c / groups,
+/// ...]; for a transposed convolution, for each input element: weight [in, out / groups, ...].
 std::int64_t convolution(Inputs inputs) {
   const at::Tensor& input = inputs[0].toTensor();
   const at::Tensor& weight = inputs[1].toTensor();

@@ -11,7 +11,7 @@ History::History(std::size_t longest) : longest_(longest) {
   if (longest == 0) throw std::invalid_argument("History: longest must be at least 1");
 }
 
-void History::add(const Entry& entry) {
+void History::add(const HistoryEntry& entry) {
   if (entry.count < 1) throw std::invalid_argument("History::add: count must be at least 1");
   if (size() < longest_) {
     entries_.push_back(entry);
@@ -27,7 +27,7 @@ void History::add(const Entry& entry) {
   count_ += entry.count;
 }
 
-const History::Entry& History::at(std::size_t i) const {
+const History::HistoryEntry& History::at(std::size_t i) const {
   if (i >= size()) throw std::out_of_range("History: the index is out of range");
   return entries_[(oldest_ + i) % size()];
 }
@@ -49,20 +49,20 @@ double History::median(std::size_t window) const {
 }
 
 double History::mean(std::size_t window) const {
-  const std::vector<double> of = values(window);
+  const std::vector<double> recent = values(window);
   std::int64_t count = 0;
-  for (std::size_t i = size() - of.size(); i < size(); ++i) count += at(i).count;
-  return std::accumulate(of.begin(), of.end(), 0.0) / static_cast<double>(count);
+  for (std::size_t i = size() - recent.size(); i < size(); ++i) count += at(i).count;
+  return std::accumulate(recent.begin(), recent.end(), 0.0) / static_cast<double>(count);
 }
 
 double History::min(std::size_t window) const {
-  const std::vector<double> of = values(window);
-  return *std::min_element(of.begin(), of.end());
+  const std::vector<double> recent = values(window);
+  return *std::min_element(recent.begin(), recent.end());
 }
 
 double History::max(std::size_t window) const {
-  const std::vector<double> of = values(window);
-  return *std::max_element(of.begin(), of.end());
+  const std::vector<double> recent = values(window);
+  return *std::max_element(recent.begin(), recent.end());
 }
 
 double History::mean_of_all() const {

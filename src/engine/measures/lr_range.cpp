@@ -8,7 +8,7 @@ namespace lockstep::engine {
 
 namespace {
 
-constexpr double kOldShare = 0.9;  // of the mean, when a new loss is added
+constexpr double kOldShare = 0.9;  // weight of the old mean when a new loss is added
 constexpr double kDiverged = 4;
 
 }  // namespace

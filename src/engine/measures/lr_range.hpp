@@ -20,7 +20,7 @@ struct LrRange {
 
 struct LrPoint {
   double lr = 0;
-  double loss = 0;      ///< of the step
+  double loss = 0;      ///< loss of this step
   double smoothed = 0;  ///< mean of the losses so far, with exponentially decreasing weights
 };
 

@@ -45,7 +45,7 @@ class StreamClock : public DeviceClock {
 };
 
 /// Sections of the step by their place in it, then the others by name.
-std::vector<std::string> names_in_order(const PerfStats::Sections& sections) {
+std::vector<std::string> names_in_order(const PerfStats::TimedSections& sections) {
   std::vector<std::string> names;
   for (const std::string_view name : kStepSections) {
     if (sections.contains(name)) names.emplace_back(name);
@@ -70,10 +70,10 @@ std::unique_ptr<DeviceClock> make_device_clock(const c10::Device& device) {
   return device.is_cpu() ? nullptr : std::make_unique<StreamClock>(device);
 }
 
-PerfStats::PerfStats(std::unique_ptr<DeviceClock> device, Clock clock)
+PerfStats::PerfStats(std::unique_ptr<DeviceClock> device, TimeFunction clock)
     : device_(std::move(device)), clock_(clock ? std::move(clock) : steady_seconds) {}
 
-PerfStats::Section& PerfStats::section(std::string_view name) {
+PerfStats::TimedSection& PerfStats::section(std::string_view name) {
   const auto found = sections_.find(name);
   return found != sections_.end() ? found->second : sections_[std::string(name)];
 }
@@ -106,7 +106,7 @@ std::string PerfStats::report() {
   for (const std::string& name : names) width = std::max(width, name.size());
   std::string text = fmt::format("{:<{}} {:>8} {:>10} {:>10}\n", "section", width, "count", "host ms", "device ms");
   for (const std::string& name : names) {
-    const Section& section = sections_.find(name)->second;
+    const TimedSection& section = sections_.find(name)->second;
     const bool has_device = section.device_ms.count() > 0;
     const std::string device = has_device ? fmt::format("{:.2f}", section.device_ms.average()) : "-";
     text += fmt::format("{:<{}} {:>8} {:>10.2f} {:>10}\n", name, width, section.host_ms.count(),

@@ -7,7 +7,7 @@
 
 #include <torch/types.h>
 
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 
@@ -42,24 +42,24 @@ PreciseStatistics::~PreciseStatistics() {
 
 void PreciseStatistics::restore() noexcept {
   const torch::NoGradGuard no_grad;
-  for (const Layer& of : layers_) {
-    of.layer->running_mean.copy_(of.before[0]);
-    of.layer->running_var.copy_(of.before[1]);
-    of.layer->num_batches_tracked.copy_(of.before[2]);
+  for (const Layer& each_layer : layers_) {
+    each_layer.layer->running_mean.copy_(each_layer.before[0]);
+    each_layer.layer->running_var.copy_(each_layer.before[1]);
+    each_layer.layer->num_batches_tracked.copy_(each_layer.before[2]);
   }
 }
 
 void PreciseStatistics::observe(const std::function<void()>& forward) {
   const torch::NoGradGuard no_grad;
-  for (Layer& of : layers_) of.uses = 0;
+  for (Layer& layer : layers_) layer.uses = 0;
   const models::ScopedTap tap([this](models::Block& block, const models::Tensors& inputs, const auto& next) {
     if (const auto found = index_.find(dynamic_cast<const BatchNorm*>(&block)); found != index_.end()) {
-      Layer& of = layers_[found->second];
-      if (++of.uses == 2) {
-        throw ConfigError("batch norm '" + of.name +
+      Layer& layer = layers_[found->second];
+      if (++layer.uses == 2) {
+        throw ConfigError("batch norm '" + layer.name +
                           "' is used twice in one forward pass, so its statistics are not defined");
       }
-      if (inputs.front().numel() > 0) of.sums += sums_of(inputs.front());
+      if (inputs.front().numel() > 0) layer.sums += sums_of(inputs.front());
     }
     return next(inputs);
   });
@@ -70,22 +70,22 @@ void PreciseStatistics::finish(mpi::Collectives& collectives) {
   const torch::NoGradGuard no_grad;
   if (layers_.empty()) return;
   std::vector<at::Tensor> parts;
-  for (const Layer& of : layers_) parts.push_back(of.sums);
+  for (const Layer& layer : layers_) parts.push_back(layer.sums);
   const at::Tensor all = at::cat(parts);
   collectives.all_reduce(all.mutable_data_ptr(), static_cast<std::size_t>(all.numel()), DType::float64,
                          mpi::ReduceOp::sum);
-  restore();  // of the layers that were not reached, and every count of batches
+  restore();  // restores the layers that were not reached, and every count of batches
   std::int64_t begin = 0;
-  for (const Layer& of : layers_) {
-    const std::int64_t channels = of.layer->running_mean.numel();
+  for (const Layer& layer : layers_) {
+    const std::int64_t channels = layer.layer->running_mean.numel();
     const at::Tensor sums = all.narrow(0, begin, 2 * channels + 1);
     begin += 2 * channels + 1;
     const double count = sums[2 * channels].item<double>();
     if (count == 0) continue;
     const at::Tensor mean = sums.narrow(0, 0, channels) / count;
     const at::Tensor var = sums.narrow(0, channels, channels) / count - mean.square();
-    of.layer->running_mean.copy_(mean);
-    of.layer->running_var.copy_(var.clamp_min(0));  // rounding
+    layer.layer->running_mean.copy_(mean);
+    layer.layer->running_var.copy_(var.clamp_min(0));  // rounding
   }
   is_finished_ = true;
 }

@@ -26,7 +26,7 @@ class PreciseStatistics {
  public:
   /// @throws ConfigError  a layer is one of torch::nn's, whose input nobody can see
   explicit PreciseStatistics(models::Model& model);
-  /// What the layers have learned themselves in forwards is undone, unless finish has come to its end.
+  /// Everything that the layers have learned themselves in forwards is undone, unless finish has come to its end.
   ~PreciseStatistics();
   PreciseStatistics(const PreciseStatistics&) = delete;
   PreciseStatistics& operator=(const PreciseStatistics&) = delete;
@@ -45,12 +45,12 @@ class PreciseStatistics {
     models::BatchNorm* layer = nullptr;
     std::vector<at::Tensor> before;  // running_mean, running_var, num_batches_tracked
     at::Tensor sums;                 // [2 C + 1] float64: of values, of their squares, and how many
-    int uses = 0;                    // in the forward at hand
+    int uses = 0;                    // number of uses in the current forward
   };
   void restore() noexcept;
 
   std::vector<Layer> layers_;
-  std::map<const void*, std::size_t> index_;  // by layer
+  std::map<const void*, std::size_t> index_;  // layer -> index in layers_
   bool is_finished_ = false;
 };
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "core/duration.hpp"
+#include "core/text/duration.hpp"
 
 namespace lockstep::engine {
 

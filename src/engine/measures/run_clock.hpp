@@ -27,9 +27,9 @@ class RunClock {
   std::int64_t warmup_;
   std::int64_t steps_ = 0;
   double begin_ = 0;
-  double seconds_ = 0;          // of all steps
-  double counted_seconds_ = 0;  // of those after warmup_
-  double data_seconds_ = 0;     // of the same
+  double seconds_ = 0;          // seconds of all steps
+  double counted_seconds_ = 0;  // seconds of the steps after warmup_
+  double data_seconds_ = 0;     // part of counted_seconds_ spent waiting for data
 };
 
 }  // namespace lockstep::engine

@@ -57,7 +57,8 @@ std::shared_ptr<OperatorTrace::Spans> current_spans() {
 }
 
 struct Running : at::ObserverContext {
-  Running(std::shared_ptr<OperatorTrace::Spans> of, double begin_time) : spans(std::move(of)), begin(begin_time) {}
+  Running(std::shared_ptr<OperatorTrace::Spans> all_spans, double begin_time)
+      : spans(std::move(all_spans)), begin(begin_time) {}
   std::shared_ptr<OperatorTrace::Spans> spans;
   double begin;
 };

@@ -13,7 +13,7 @@ namespace lockstep::engine {
 
 namespace {
 
-// In lower case.
+// Words in lower case.
 constexpr std::array<std::string_view, 9> kGreater = {"acc", "top", "ar@",  "auc", "precision",
                                                       "map", "f1",  "dice", "iou"};
 constexpr std::array<std::string_view, 7> kLess = {"loss", "perplexity", "ppl", "error", "mae", "mse", "mape"};
@@ -56,7 +56,7 @@ BestValues::BestValues(const BestSettings& settings)
 
 std::vector<std::int64_t> BestValues::steps() const {
   std::vector<std::int64_t> steps;
-  for (const Entry& entry : entries_) steps.push_back(entry.step);
+  for (const BestValue& entry : entries_) steps.push_back(entry.step);
   return steps;
 }
 
@@ -64,13 +64,13 @@ bool BestValues::is_better(double left, double right) const {
   return rule_ == BestRule::less ? left < right : left > right;
 }
 
-bool BestValues::insert(Entry entry) {
+bool BestValues::insert(BestValue entry) {
   if (std::isnan(entry.value)) return false;
-  for (const Entry& known : entries_) {
+  for (const BestValue& known : entries_) {
     if (known.step == entry.step) return false;
   }
   const auto place = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& known) { return is_better(entry.value, known.value); });
+                                  [&](const BestValue& known) { return is_better(entry.value, known.value); });
   if (place == entries_.end() && static_cast<std::int64_t>(entries_.size()) >= keep_) return false;
   entries_.insert(place, entry);
   if (static_cast<std::int64_t>(entries_.size()) > keep_) entries_.pop_back();
@@ -92,9 +92,9 @@ void BestValues::capture(checkpoints::Archive& archive, const std::string& group
   archive.set(group, "metric", metric_);
   archive.set(group, "rule", std::string(word_of(rule_)));
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    const std::string at = group + "/" + std::to_string(i);
-    archive.set(at, "value", entries_[i].value);
-    archive.set(at, "step", entries_[i].step);
+    const std::string path = group + "/" + std::to_string(i);
+    archive.set(path, "value", entries_[i].value);
+    archive.set(path, "step", entries_[i].step);
   }
 }
 
@@ -102,8 +102,8 @@ bool BestValues::restore(const checkpoints::Archive& archive, const std::string&
   if (archive.text(group, "metric") != metric_ || archive.text(group, "rule") != word_of(rule_)) return false;
   entries_.clear();
   for (const std::string& number : archive.groups_in(group)) {
-    const std::string at = group + "/" + number;
-    insert({archive.real(at, "value"), archive.integer(at, "step")});
+    const std::string path = group + "/" + number;
+    insert({archive.real(path, "value"), archive.integer(path, "step")});
   }
   return true;
 }

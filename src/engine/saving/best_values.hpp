@@ -9,15 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "engine/saving/saving_settings.hpp"
+#include "engine/settings/saving_settings.hpp"
 
 namespace lockstep::engine {
 
 /// The direction of a metric: which of two values is better.
 enum class BestRule { less, greater };
 
-/// By the words in a metric's name, in any case: "val/loss" -> less, "mAP_50" -> greater. None where there is no known
-/// word, or words of both kinds.
+/// The rule by the words in a metric's name, in any case: "val/loss" -> less, "mAP_50" -> greater. None where there is
+/// no known word, or words of both kinds.
 std::optional<BestRule> rule_of_name(const std::string& metric);
 
 /// The rule that a key says: less, greater, or auto, which is rule_of_name.
@@ -32,10 +32,10 @@ bool is_metric(const std::string& full, const std::string& wanted);
 /// The best values of a metric that a run has seen, and at which steps.
 class BestValues {
  public:
-  struct Entry {
+  struct BestValue {
     double value = 0;
     std::int64_t step = 0;
-    bool operator==(const Entry&) const = default;
+    bool operator==(const BestValue&) const = default;
   };
 
   /// @throws ConfigError  the name of the metric does not determine the rule, and ckpt.best_rule is not set
@@ -44,7 +44,7 @@ class BestValues {
   bool is_off() const noexcept { return keep_ == 0; }
   const std::string& metric() const noexcept { return metric_; }
   /// The best one first; at most keep_best.
-  const std::vector<Entry>& entries() const noexcept { return entries_; }
+  const std::vector<BestValue>& entries() const noexcept { return entries_; }
   std::vector<std::int64_t> steps() const;
 
   /// Takes note of an evaluation.
@@ -60,12 +60,12 @@ class BestValues {
 
  private:
   bool is_better(double left, double right) const;
-  bool insert(Entry entry);
+  bool insert(BestValue entry);
 
   std::int64_t keep_;  // maximum number of entries
   std::string metric_;
   BestRule rule_ = BestRule::less;
-  std::vector<Entry> entries_;
+  std::vector<BestValue> entries_;
 };
 
 }  // namespace lockstep::engine

@@ -12,9 +12,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core/clock.hpp"
-#include "core/message.hpp"
-#include "engine/measures/progress_lines.hpp"
+#include "checkpoints/disk/disk.hpp"
+#include "checkpoints/disk/stale_files.hpp"
+#include "core/system/clock.hpp"
+#include "core/text/message.hpp"
+#include "engine/saving/progress_lines.hpp"
 
 namespace lockstep::engine {
 
@@ -35,10 +37,10 @@ void leave_the_core_of_the_rank() {
 }
 
 /// Writers are spread evenly over the ranks: as many as hosts are the first ranks of hosts of one size.
-std::optional<checkpoints::Part> part_of(int rank, int ranks, int writers) {
+std::optional<checkpoints::FilePart> part_of(int rank, int ranks, int writers) {
   const auto share = [&](int r) { return static_cast<std::int64_t>(r) * writers / ranks; };
   if (rank > 0 && share(rank) == share(rank - 1)) return std::nullopt;
-  return checkpoints::Part{static_cast<std::uint32_t>(share(rank)), static_cast<std::uint32_t>(writers)};
+  return checkpoints::FilePart{static_cast<std::uint32_t>(share(rank)), static_cast<std::uint32_t>(writers)};
 }
 
 std::string words_of(const std::exception_ptr& failure) {
@@ -144,8 +146,8 @@ void CheckpointSaver::require_lease() const {
 
 /// Copies the state and starts the writers.
 void CheckpointSaver::begin(std::int64_t step, const std::function<checkpoints::Archive()>& capture) {
-  const auto began = Clock::now();
-  job_ = std::make_unique<Job>();
+  const auto began = SteadyClock::now();
+  job_ = std::make_unique<SaveJob>();
   job_->what = {.step = step,
                 .is_verified = options_.verify_every > 0 && saves_ % options_.verify_every == 0,
                 .best_steps = best_steps_};
@@ -179,11 +181,11 @@ void CheckpointSaver::begin(std::int64_t step, const std::function<checkpoints::
   if (!is_copied && options_.is_async) {
     if (job_->thread.joinable()) job_->thread.join();
   }
-  job_->stalled_seconds = seconds_between(began, Clock::now());
+  job_->stalled_seconds = seconds_between(began, SteadyClock::now());
 }
 
 /// Rank 0: makes the folder that the checkpoint is written in, on the local disk if there is one.
-void CheckpointSaver::stage(Job& job) {
+void CheckpointSaver::stage(SaveJob& job) {
   const bool is_local = copies_ && job.directory.empty();
   job.directory = is_local ? options_.local : options_.directory;
   try {
@@ -195,8 +197,8 @@ void CheckpointSaver::stage(Job& job) {
   }
 }
 
-/// On a thread of its own: this rank's part, and where no other rank writes, everything up to the end.
-void CheckpointSaver::write(Job& job) {
+/// Writes on a thread of its own: this rank's part, and where no other rank writes, everything up to the end.
+void CheckpointSaver::write(SaveJob& job) {
   try {
     leave_the_core_of_the_rank();
     const TransferLines progress("saving " + checkpoints::folder_name(job.what.step),
@@ -217,12 +219,12 @@ void CheckpointSaver::write(Job& job) {
   job.is_done = true;
 }
 
-void CheckpointSaver::write_and_commit(Job& job) {
+void CheckpointSaver::write_and_commit(SaveJob& job) {
   checkpoints::write_part(job.staged, job.what.step, job.archive, *part_, threads());
   if (options_.writers == 1) job.committed = commit(job);
 }
 
-std::string CheckpointSaver::commit(const Job& job) {
+std::string CheckpointSaver::commit(const SaveJob& job) {
   options_.lease->require();
   std::string checkpoint = checkpoints::commit(
       job.directory, job.staged, job.what.step,
@@ -272,7 +274,7 @@ void CheckpointSaver::poll() {
 
 /// Waits for the writers, agrees on what became of the save, and commits where several have written.
 void CheckpointSaver::complete() {
-  const auto began = Clock::now();
+  const auto began = SteadyClock::now();
   if (job_->thread.joinable()) job_->thread.join();
   std::string failure = job_->failure ? words_of(job_->failure) : "";
   if (options_.writers > 1) {
@@ -291,9 +293,9 @@ void CheckpointSaver::complete() {
   } else if (world_.is_root() && !failure.empty() && !job_->staged.empty()) {
     checkpoints::abandon(job_->staged);
   }
-  const auto end = Clock::now();
+  const auto end = SteadyClock::now();
   const double stalled = job_->stalled_seconds + seconds_between(began, end);
-  const std::unique_ptr<Job> job = std::move(job_);
+  const std::unique_ptr<SaveJob> job = std::move(job_);
   // Every rank learns how it ended: what comes next depends on it.
   const bool has_lost_copies = copies_ && copies_->failures() >= options_.max_failures;
   std::int64_t failed = has_lost_copies ? 2 : world_.is_root() && !failure.empty() ? 1 : 0;
@@ -317,7 +319,7 @@ void CheckpointSaver::complete() {
 void CheckpointSaver::note_failure(const std::string& what) {
   last_failure_ = what;
   const std::int64_t doublings = std::min(failures_++, kMaxDoublings);
-  retry_at_ = Clock::now() + kFirstRetryAfter * (1 << doublings);
+  retry_at_ = SteadyClock::now() + kFirstRetryAfter * (1 << doublings);
   if (failures_ >= options_.max_failures) end_run(what);
   if (world_.is_root()) {
     log::error("training continues without this checkpoint (failure " + std::to_string(failures_) + " of " +
@@ -332,6 +334,6 @@ void CheckpointSaver::end_run(const std::string& what) {
                                          " consecutive saves failed. The last error was: " + all);
 }
 
-bool CheckpointSaver::is_retry_due() const { return failures_ > 0 && !job_ && Clock::now() >= retry_at_; }
+bool CheckpointSaver::is_retry_due() const { return failures_ > 0 && !job_ && SteadyClock::now() >= retry_at_; }
 
 }  // namespace lockstep::engine

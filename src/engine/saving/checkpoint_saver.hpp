@@ -19,8 +19,9 @@
 #include "checkpoints/store/retention.hpp"
 #include "checkpoints/store/snapshot.hpp"
 #include "checkpoints/store/store.hpp"
+#include "core/system/clock.hpp"
 #include "engine/saving/local_copies.hpp"
-#include "engine/saving/saving_settings.hpp"
+#include "engine/settings/saving_settings.hpp"
 
 namespace lockstep::engine {
 
@@ -31,9 +32,10 @@ struct SaverOptions {
   bool is_single_file = false;
   int writers = 1;  ///< ranks that write a part each
   checkpoints::RetentionRule retention = {};
-  std::int64_t verify_every = 0;                        ///< the first save and every such one is read back; 0 = none
-  std::int64_t max_failures = 5;                        ///< in a row, after which a failed save ends the run
-  std::shared_ptr<checkpoints::Lease> lease = nullptr;  ///< of the directory, on rank 0; null = the saver takes it
+  std::int64_t verify_every = 0;  ///< the first save and every such one is read back; 0 = none
+  std::int64_t max_failures = 5;  ///< the run ends when this many saves in a row have failed
+  std::shared_ptr<checkpoints::Lease> lease =
+      nullptr;  ///< lease of the directory, on rank 0; null = the saver takes it
 };
 
 /// @param hosts  how many there are: so many ranks write a sharded checkpoint unless ckpt.writers says otherwise
@@ -63,7 +65,7 @@ class CheckpointSaver {
   /// @param capture   gives the state, complete on every writer; collective
   /// @param can_wait  while another save is under way this one is skipped; else training waits for that one
   void save(std::int64_t step, bool can_wait, const std::function<checkpoints::Archive()>& capture);
-  /// At every step boundary: takes note of what the writers have done. Collective while a save is under way.
+  /// Called at every step boundary: takes note of what the writers have done. Collective while a save is under way.
   void poll();
   /// Waits until what is being written is in the run's folder, or has failed. Collective.
   void finish();
@@ -76,18 +78,16 @@ class CheckpointSaver {
   /// Whether a save failed that should be tried again now. On rank 0.
   bool is_retry_due() const;
   std::int64_t saved_step() const noexcept { return saved_step_; }
-  /// From the boundary at which it began until it is in the run's folder, of the longest save so far; 0 before the
-  /// first.
+  /// The time from the boundary at which it began until it is in the run's folder, of the longest save so far; 0 before
+  /// the first.
   double longest_seconds() const { return longest_seconds_ + (copies_ ? copies_->longest_seconds() : 0); }
-  /// From the next save on the checkpoints of these steps stay. Until all of them are there, those stay, too, that
+  /// Starting at the next save, the checkpoints of these steps stay. Until all of them are there, those stay, too, that
   /// stayed before: who names a better one has not saved it yet.
   void keep_best(std::vector<std::int64_t> steps) { best_steps_ = std::move(steps); }
   /// The checkpoint that the run continued from stays until there are two newer ones.
   void keep_origin(std::int64_t step) { origin_step_ = step; }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   /// A checkpoint when it is committed.
   struct Committed {
     std::int64_t step = 0;
@@ -95,13 +95,13 @@ class CheckpointSaver {
     std::vector<std::int64_t> best_steps = {};  // that stay
   };
 
-  struct Job {
+  struct SaveJob {
     Committed what;
-    std::string directory;  // where it is written: the run's folder, or the local one
+    std::string directory;  // receives the checkpoint: the run's folder, or the local one
     std::string staged;
     checkpoints::Archive archive;  // empty on ranks that do not write
-    Clock::time_point began;
-    double stalled_seconds = 0;  // what training lost to it
+    SteadyClock::time_point began;
+    double stalled_seconds = 0;  // stalled seconds: what training lost to it
     std::string committed;       // rank 0, one writer
     std::exception_ptr failure;
     std::atomic<bool> is_done = false;
@@ -112,10 +112,10 @@ class CheckpointSaver {
   void begin(std::int64_t step, const std::function<checkpoints::Archive()>& capture);
   /// That write a part: training has the other cores.
   int threads() const { return options_.is_async ? 1 : checkpoints::io_threads(); }
-  void write(Job& job);
-  void write_and_commit(Job& job);
-  void stage(Job& job);
-  std::string commit(const Job& job);
+  void write(SaveJob& job);
+  void write_and_commit(SaveJob& job);
+  void stage(SaveJob& job);
+  std::string commit(const SaveJob& job);
   void check_and_retain(const std::string& checkpoint, const Committed& what);
   void retain(const Committed& what);
   void complete();
@@ -124,22 +124,22 @@ class CheckpointSaver {
 
   const mpi::Communicator& world_;
   SaverOptions options_;
-  std::optional<checkpoints::Part> part_;  // that this rank writes
+  std::optional<checkpoints::FilePart> part_;  // that this rank writes
   checkpoints::Snapshot snapshot_;
-  std::unique_ptr<Job> job_;
+  std::unique_ptr<SaveJob> job_;
   std::int64_t saved_step_ = -1;
   std::vector<std::int64_t> best_steps_;
   std::optional<std::int64_t> origin_step_;
-  std::mutex retaining_;                       // of the next two, and of deleting checkpoints
+  std::mutex retaining_;                       // guards the next two members and the deletion of checkpoints
   std::vector<std::int64_t> kept_steps_;       // the best ones when all of them were there last
   std::optional<std::int64_t> verified_step_;  // newest that was read back
   std::int64_t saves_ = 0;
   std::int64_t passed_over_ = 0;
-  std::int64_t failures_ = 0;  // in a row
-  Clock::time_point retry_at_;
+  std::int64_t failures_ = 0;  // failed saves in a row
+  SteadyClock::time_point retry_at_;
   double longest_seconds_ = 0;
   std::string last_failure_;
-  std::unique_ptr<LocalCopies> copies_;  // on rank 0 with a local disk; last: its thread uses what is above
+  std::unique_ptr<LocalCopies> copies_;  // rank 0 with a local disk; last: its thread uses the members above
 };
 
 }  // namespace lockstep::engine

@@ -10,12 +10,14 @@
 #include <filesystem>
 #include <span>
 
+#include "checkpoints/disk/disk.hpp"
+#include "checkpoints/disk/stale_files.hpp"
 #include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/retention.hpp"
 #include "checkpoints/store/store.hpp"
-#include "core/clock.hpp"
-#include "core/message.hpp"
-#include "engine/measures/progress_lines.hpp"
+#include "core/system/clock.hpp"
+#include "core/text/message.hpp"
+#include "engine/saving/progress_lines.hpp"
 
 namespace lockstep::engine {
 
@@ -29,7 +31,7 @@ constexpr std::size_t kDigestDigits = 8;
 constexpr std::chrono::seconds kFirstPause{1};
 constexpr int kMaxPauseDoublings = 6;
 
-/// Of all files of a checkpoint.
+/// The size of all files of a checkpoint.
 std::uint64_t size_of(const std::string& checkpoint) {
   if (fs::is_regular_file(checkpoint)) return fs::file_size(checkpoint);
   std::uint64_t bytes = 0;
@@ -84,7 +86,7 @@ void LocalCopies::copy_left_behind() {
   }
 }
 
-void LocalCopies::copy(const Task& task, const std::stop_token& stop) {
+void LocalCopies::copy(const CopyTask& task, const std::stop_token& stop) {
   const TransferLines progress("copying " + fs::path(task.checkpoint).filename().string(), size_of(task.checkpoint),
                                checkpoints::bytes_written);
   const std::string copied = checkpoints::copy(task.checkpoint, directory_, stop);
@@ -102,7 +104,7 @@ void LocalCopies::add(std::string checkpoint, std::function<void(const std::stri
 
 void LocalCopies::run(const std::stop_token& stop) {
   while (true) {
-    Task task;
+    CopyTask task;
     {
       std::unique_lock lock(mutex_);
       if (!changed_.wait(lock, stop, [this] { return !tasks_.empty(); })) return;
@@ -125,7 +127,7 @@ void LocalCopies::run(const std::stop_token& stop) {
   }
 }
 
-void LocalCopies::note(const Task& task, double seconds, const std::string& failure) {
+void LocalCopies::note(const CopyTask& task, double seconds, const std::string& failure) {
   if (failure.empty()) {
     log::info(fmt::format("copied {} to {} in {:.3f} s", task.checkpoint, directory_, seconds));
   } else {

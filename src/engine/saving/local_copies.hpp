@@ -35,26 +35,26 @@ class LocalCopies {
   /// @throws CheckpointError  three attempts in a row failed
   void finish();
 
-  int failures() const;  ///< in a row
+  int failures() const;  ///< failed copies in a row
   std::string last_failure() const;
-  double longest_seconds() const;  ///< of one copy; 0 before the first
+  double longest_seconds() const;  ///< longest duration of one copy; 0 before the first
 
  private:
-  struct Task {
+  struct CopyTask {
     std::string checkpoint;
     std::function<void(const std::string&)> then;
   };
 
   void copy_left_behind();
   void run(const std::stop_token& stop);
-  void copy(const Task& task, const std::stop_token& stop);
-  void note(const Task& task, double seconds, const std::string& failure);
+  void copy(const CopyTask& task, const std::stop_token& stop);
+  void note(const CopyTask& task, double seconds, const std::string& failure);
 
   std::string local_;
   std::string directory_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<Task> tasks_;  // the first one is being copied
+  std::deque<CopyTask> tasks_;  // the first one is being copied
   bool is_waited_for_ = false;
   int failures_ = 0;
   std::string last_failure_;

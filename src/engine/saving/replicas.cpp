@@ -13,7 +13,7 @@
 
 #include "batch/late_values.hpp"
 #include "checkpoints/store/checkpoint_index.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 
@@ -65,7 +65,7 @@ std::string sums_of_blocks(const parallel::ParameterStore& store) {
 std::string sums_of_parameters(const parallel::ParameterStore& store) {
   std::vector<at::Tensor> sums(store.size());
   for (std::size_t b = 0; b < store.blocks().size(); ++b) {
-    const optim::Block& block = store.blocks()[b];
+    const optim::FlatBlock& block = store.blocks()[b];
     const std::size_t element = size_of(block.dtype);
     for (std::size_t s = 0; s < block.segments.size(); ++s) {
       const std::size_t begin = static_cast<std::size_t>(block.segments[s].offset) * element;

@@ -9,7 +9,7 @@ namespace lockstep::engine {
 /// The checkpoints that have been committed in this run, as far as this rank knows: complete on rank 0.
 struct Saves {
   std::int64_t last_step = -1;  ///< -1 = nothing yet
-  double longest_seconds = 0;   ///< from the snapshot to the commit
+  double longest_seconds = 0;   ///< longest time from a snapshot to its commit
 
   /// A checkpoint is committed.
   /// @param seconds  from its snapshot to its commit

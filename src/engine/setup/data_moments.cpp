@@ -12,7 +12,7 @@ namespace lockstep::engine {
 
 namespace {
 
-constexpr std::int64_t kParts = 64;        // of the data, each read by one rank; sums are in the order of the parts
+constexpr std::int64_t kParts = 64;  // parts of the data, each read by one rank; sums are in the order of the parts
 constexpr std::int64_t kReadAtOnce = 256;  // samples
 
 /// Count, mean and sum of squared differences from the mean. Source: Chan et al., "Updating formulae and a pairwise

@@ -6,12 +6,13 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
-#include "core/name_pattern.hpp"
-#include "core/parse_value.hpp"
-#include "core/text.hpp"
-#include "models/parameter_roles.hpp"
+#include "core/text/name_pattern.hpp"
+#include "core/text/parse_value.hpp"
+#include "core/text/text.hpp"
+#include "models/script/parameter_roles.hpp"
 
 namespace lockstep::engine {
 
@@ -21,17 +22,27 @@ constexpr std::int64_t kMaxUnfreezeAt = 1000000000000;
 
 /// "layer4/fc@100", or "layer4@2e" for epochs.
 Unfreezing unfreezing_of(const std::string& text, const std::string& cite) {
-  const std::size_t at = text.rfind('@');
-  const std::string when = at == std::string::npos ? "" : trimmed(text.substr(at + 1));
+  const std::size_t position = text.rfind('@');
+  const std::string when = position == std::string::npos ? "" : trimmed(text.substr(position + 1));
   const bool is_epoch = when.ends_with("e");
   const auto number = parse_integer(is_epoch ? when.substr(0, when.size() - 1) : when);
-  Unfreezing unfreezing{.patterns = name_patterns(text.substr(0, std::min(at, text.size())))};
+  Unfreezing unfreezing{.patterns = name_patterns(text.substr(0, std::min(position, text.size())))};
   if (!number || *number < 1 || *number > kMaxUnfreezeAt || unfreezing.patterns.empty()) {
     throw ConfigError(cite + ": '" + text +
                       "' is not of the form NAMES@STEP or NAMES@EPOCHe with a number from 1, for example layer4@2e");
   }
   (is_epoch ? unfreezing.epoch : unfreezing.step) = *number;
   return unfreezing;
+}
+
+/// "hidden0@3" for "freeze,names=hidden0,until=3", behind what is set already.
+std::string unfreezing_of_hook(const std::string& hook, const std::string& current) {
+  std::map<std::string, std::string> options;
+  for (const std::string& option : split_list(hook, ',')) {
+    options[option.substr(0, option.find('='))] = option.substr(std::min(option.find('=') + 1, option.size()));
+  }
+  if (options["names"].empty() || parse_integer(options["until"]).value_or(0) < 1) return "";
+  return (current.empty() ? "" : current + ",") + options["names"] + "@" + options["until"];
 }
 
 /// Whether one word of finetune.train means a parameter.
@@ -65,14 +76,21 @@ void add_meant(const std::string& word, const std::string& cite, const std::vect
 }  // namespace
 
 KeySpecs FinetuneSettings::keys() {
-  return {keys::text("finetune.train", "all",
-                     "Parameters that are trained: all, head, norms, biases, or names of blocks and parameters, "
-                     "separated by commas. The others are frozen for the whole run"),
-          keys::text("finetune.unfreeze", "",
-                     "Parameters that join the training later: NAMES@STEP or NAMES@EPOCHe, separated by commas, for "
-                     "example layer4@100,layer3@2e"),
-          keys::boolean("finetune.freeze_bn", "true",
-                        "Run batch norm layers without trained parameters in evaluation mode")};
+  return keys::titled(
+      "Parts of a model that are trained",
+      {keys::text("finetune.train", "all",
+                  "Parameters that are trained: all, head, norms, biases, or names of blocks and parameters, "
+                  "separated by commas. The others are frozen for the whole run"),
+       keys::replacing(
+           keys::text("finetune.unfreeze", "",
+                      "Parameters that join the training later: NAMES@STEP or NAMES@EPOCHe, separated by commas, for "
+                      "example layer4@100,layer3@2e"),
+           {.key = "train.hooks",
+            .word = "freeze",
+            .translate = unfreezing_of_hook,
+            .hint = "parameters that are never updated are those that finetune.train does not name"}),
+       keys::boolean("finetune.freeze_bn", "true",
+                     "Run batch norm layers without trained parameters in evaluation mode")});
 }
 
 FinetuneSettings FinetuneSettings::from(const Section& finetune) {

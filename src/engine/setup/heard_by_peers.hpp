@@ -6,8 +6,8 @@
 
 #include <exception>
 
-#include "core/message.hpp"
-#include "core/out_of_memory.hpp"
+#include "core/system/out_of_memory.hpp"
+#include "core/text/message.hpp"
 
 namespace lockstep::engine {
 

@@ -13,7 +13,7 @@
 
 #include "engine/setup/precision.hpp"
 #include "engine/setup/strategy_table.hpp"
-#include "optim/model_average.hpp"
+#include "optim/averages/model_average.hpp"
 
 // The model of a run and its wrapper, before its first step.
 namespace lockstep::engine {

@@ -4,15 +4,15 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 
-#include "core/table.hpp"
-#include "engine/loop/nonfinite.hpp"
+#include "core/text/table.hpp"
+#include "engine/settings/nonfinite.hpp"
 #include "optim/clip.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
-/// What an optimizer needs that compares losses with their own gradients.
+/// The requirement that an optimizer needs that compares losses with their own gradients.
 void require_own_gradients(const ClipSettings& clip, const Precision& precision, const NonfiniteSettings& nonfinite,
                            const Section& ddp, const std::string& rule) {
   const std::string why =

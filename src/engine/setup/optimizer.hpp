@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cited.hpp"
+#include "core/keys/cited.hpp"
 #include "engine/setup/precision.hpp"
 
 // The optimizer of a run, before its first step.

@@ -5,7 +5,7 @@
 
 #include <torch/types.h>
 
-#include "models/parameter_roles.hpp"
+#include "models/script/parameter_roles.hpp"
 
 namespace lockstep::engine {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/cited.hpp"
+#include "core/keys/cited.hpp"
 
 namespace lockstep::engine {
 
@@ -26,7 +26,7 @@ struct ParamDtypeSettings {
 
   bool is_half() const { return dtype.value == "bf16"; }
   optim::HalfOptions half_options(std::uint64_t seed) const;
-  /// For the log and for comparisons with a checkpoint; empty = train.param_dtype=fp32.
+  /// The text for the log and for comparisons with a checkpoint; empty = train.param_dtype=fp32.
   std::string text() const;
 };
 

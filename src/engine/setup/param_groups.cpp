@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "core/text_stream.hpp"
-#include "engine/setup/batch_layout.hpp"
-#include "models/parameter_roles.hpp"
+#include "core/text/text_stream.hpp"
+#include "engine/settings/batch_layout.hpp"
+#include "models/script/parameter_roles.hpp"
 
 namespace lockstep::engine {
 

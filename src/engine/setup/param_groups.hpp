@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "optim/param_groups.hpp"
+#include "optim/groups/param_groups.hpp"
 
 namespace lockstep::engine {
 
@@ -17,7 +17,7 @@ std::vector<optim::ParameterInfo> describe_parameters(const models::Model& model
 /// The groups of a run before its first step.
 struct GroupPlan {
   std::vector<optim::ParamGroup> groups;  ///< learning rates scaled where optim.auto_scale_lr says so
-  std::vector<std::string> remarks;       ///< for the log
+  std::vector<std::string> remarks;       ///< remarks for the log
   std::vector<std::string> unmatched;     ///< see optim::ParameterGroups
   std::string scaling;                    ///< "effective batch 96, optim.base_batch_size 48: lr 0.1 -> 0.2", or ""
 };

@@ -8,17 +8,17 @@
 #include <set>
 #include <utility>
 
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 #include "engine/setup/optimizer.hpp"
 #include "engine/setup/strategy_table.hpp"
 #include "engine/steps/rows.hpp"
-#include "optim/parts.hpp"
+#include "optim/groups/parts.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
-/// What messages begin with.
+/// The text that messages begin with.
 std::string place_of_parts(const Sections& sections) {
   const Section& optim = sections.at("optim");
   return optim.texts("part").empty() ? sections.at("strategy").cite("separate") : optim.cite("part");
@@ -49,7 +49,7 @@ void require_parts_of_step(const StepRow& step, const std::vector<optim::PartSet
                     "; set optim.part for each");
 }
 
-/// What the builder of a part sees: its own parameters, and those that are not trained.
+/// The parameters that the builder of a part sees: its own parameters, and those that are not trained.
 std::vector<optim::ParameterInfo> parameters_of_part(const std::vector<optim::ParameterInfo>& all,
                                                      const std::map<std::string, std::size_t>& numbers,
                                                      std::size_t part) {

@@ -25,9 +25,9 @@ struct PartPlan {
 };
 
 struct PartPlans {
-  std::vector<PartPlan> parts;                 ///< by name; without parts, a single one
-  std::map<std::string, std::size_t> numbers;  ///< of the part of each trained parameter; empty without parts
-  std::vector<std::string> remarks;            ///< for the log, as warnings
+  std::vector<PartPlan> parts;                 ///< sorted by name; a single one if there are no parts
+  std::map<std::string, std::size_t> numbers;  ///< part of each trained parameter, by name; empty without parts
+  std::vector<std::string> remarks;            ///< logged as warnings
   std::vector<std::string> scalings;           ///< see GroupPlan::scaling
 
   bool has_parts() const noexcept { return !numbers.empty(); }

@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "core/parse_value.hpp"
-#include "core/text.hpp"
-#include "mpi/topology.hpp"
+#include "core/text/parse_value.hpp"
+#include "core/text/text.hpp"
+#include "mpi/process/topology.hpp"
 
 namespace lockstep::engine {
 

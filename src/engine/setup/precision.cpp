@@ -26,7 +26,7 @@ void require_valid(const Section& train, const optim::GradScalerOptions& options
   }
 }
 
-/// With train.precision=fp16.
+/// The options with train.precision=fp16.
 optim::GradScalerOptions scaler_options(const Section& train) {
   optim::GradScalerOptions options =
       optim::GradScalerOptions::parse(train.text("loss_scale"), train.cite("loss_scale"));

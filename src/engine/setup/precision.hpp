@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "core/cited.hpp"
+#include "core/keys/cited.hpp"
 
 namespace lockstep::engine {
 
@@ -18,8 +18,8 @@ namespace lockstep::engine {
 struct Precision {
   Cited<std::string> name = {"fp32"};
   at::ScalarType parameters = at::kFloat;
-  std::optional<at::ScalarType> autocast = {};          ///< of forwards and losses
-  std::optional<optim::GradScalerOptions> scaler = {};  ///< with float16
+  std::optional<at::ScalarType> autocast = {};  ///< type of forwards and losses under autocast; none = no autocast
+  std::optional<optim::GradScalerOptions> scaler = {};  ///< set if the type is float16
 
   /// Keys precision, loss_scale, init_scale, growth_factor, backoff_factor and growth_interval of section `train`.
   static KeySpecs keys();

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "data/given_statistics.hpp"
-#include "engine/setup/process.hpp"
-#include "engine/state/stored_data.hpp"
+#include "data/source/given_statistics.hpp"
+#include "engine/settings/process.hpp"
+#include "engine/setup/stored_data.hpp"
 
 namespace lockstep::engine {
 

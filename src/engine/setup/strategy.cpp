@@ -10,15 +10,15 @@
 #include <utility>
 
 #include "batch/nvtx_range.hpp"
-#include "data/settings.hpp"
-#include "engine/setup/batch_layout.hpp"
+#include "data/source/settings.hpp"
+#include "engine/settings/batch_layout.hpp"
+#include "engine/settings/process.hpp"
 #include "engine/setup/finetune.hpp"
 #include "engine/setup/model.hpp"
 #include "engine/setup/optimizer.hpp"
 #include "engine/setup/param_groups.hpp"
 #include "engine/setup/post_local.hpp"
-#include "engine/setup/process.hpp"
-#include "mpi/step_graph.hpp"
+#include "mpi/gpu/step_graph.hpp"
 #include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {

@@ -17,12 +17,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/settings/builtin_registry.hpp"
 #include "engine/setup/param_dtype.hpp"
 #include "engine/setup/parts.hpp"
 #include "engine/setup/precision.hpp"
-#include "engine/setup/session.hpp"
 #include "engine/setup/strategy_table.hpp"
-#include "optim/model_average.hpp"
+#include "optim/averages/model_average.hpp"
 
 namespace lockstep::mpi {
 class Gpu;
@@ -39,7 +39,7 @@ class PostLocal;
 struct Overrides {
   std::shared_ptr<models::Model> model = nullptr;  ///< instead of model.name, with initial values
   const optim::Rule* rule = nullptr;               ///< instead of optim.name; outlives the strategy
-  std::vector<optim::ParamGroup> groups = {};      ///< with `rule`: of all trained parameters
+  std::vector<optim::ParamGroup> groups = {};      ///< used with `rule`: groups of all trained parameters
 };
 
 /// Brings up everything that a step needs, and says how it is laid out over the ranks. One process per rank.
@@ -72,7 +72,7 @@ class Strategy {
 
   const mpi::Communicator& world() const noexcept { return *world_; }
   mpi::Collectives& collectives() noexcept { return *collectives_; }
-  /// After prepare, as all that follows.
+  /// Available after prepare, as all that follows.
   parallel::DistributedDataParallel& model() noexcept { return *model_; }
   /// The optimizers by the names of their parts; without parts, one that is named "".
   optim::OptimWrapperDict& parts() noexcept { return parts_; }
@@ -92,10 +92,10 @@ class Strategy {
   std::int64_t lanes() const noexcept { return layout_.lanes; }  ///< lanes per step over all ranks; 0 = off
   const DrawSeeds& draws() const noexcept { return draws_; }
   std::uint64_t seed() const noexcept { return draws_.seed; }
-  int threads() const noexcept { return threads_; }                                ///< for computing, on this rank
-  int loader_threads() const noexcept { return loader_threads_; }                  ///< on this rank
+  int threads() const noexcept { return threads_; }                                ///< computing threads on this rank
+  int loader_threads() const noexcept { return loader_threads_; }                  ///< loader threads on this rank
   int processors() const noexcept { return processors_; }                          ///< that this rank can use
-  const std::string& comm_hook() const noexcept { return comm_hook_; }             ///< its name in the table
+  const std::string& comm_hook() const noexcept { return comm_hook_; }             ///< name in the table of hooks
   const std::string& precision() const noexcept { return precision_.name.value; }  ///< train.precision
   /// The products of float32 numbers that are computed in TF32: convolutions, all or none.
   const std::string& tf32() const noexcept { return tf32_; }

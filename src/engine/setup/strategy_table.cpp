@@ -4,7 +4,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 
-#include "core/table.hpp"
+#include "core/text/table.hpp"
 #include "engine/setup/model.hpp"
 
 namespace lockstep::engine {
@@ -23,7 +23,8 @@ void shard(const StrategySettings& settings, parallel::DdpOptions& options) {
   options.sharding = {.stage = settings.stage,
                       .blocks = words_in(settings.blocks),
                       .prefetches = settings.prefetches,
-                      .offloads = settings.offloads};
+                      .offloads = settings.offloads,
+                      .is_within_hosts = settings.is_within_hosts};
 }
 
 KeySpec name_key() {
@@ -54,21 +55,29 @@ const StrategyRow& chosen_strategy(const StrategySettings& settings, int world_s
 }
 
 KeySpecs StrategySettings::keys() {
-  KeySpecs keys = {
-      name_key(),
-      keys::integer("strategy.stage", "3",
-                    "State that strategy sharded divides among ranks. 1 = optimizer state; 2 = optimizer state and "
-                    "gradients; 3 = optimizer state, gradients and parameters",
-                    1, 3),
-      keys::text("strategy.blocks", "",
-                 "Stage 3: blocks for which parameters are gathered together, as comma-separated patterns such as "
-                 "\"block*\". If empty, the outermost blocks that contain blocks are used"),
-      keys::boolean("strategy.prefetch", "true",
-                    "Stage 3: gather the parameters of the next block while the current block computes"),
-      keys::boolean(
-          "strategy.offload", "false",
-          "Sharded on GPUs: keep the optimizer state in host memory and update on the CPU. Has no effect on CPU runs"),
-  };
+  KeySpecs keys = keys::titled(
+      "Distribution of the model over ranks",
+      {
+          name_key(),
+          keys::integer("strategy.stage", "3",
+                        "State that strategy sharded divides among ranks. 1 = optimizer state; 2 = optimizer state and "
+                        "gradients; 3 = optimizer state, gradients and parameters",
+                        1, 3),
+          keys::choice(
+              "strategy.shard_within", "all",
+              "Ranks among which strategy sharded divides the state. all = all ranks; host = the ranks of each "
+              "host: every host has a copy of the state, and gradients are averaged between hosts once per step. "
+              "All hosts must have the same number of ranks",
+              {"all", "host"}),
+          keys::text("strategy.blocks", "",
+                     "Stage 3: blocks for which parameters are gathered together, as comma-separated patterns such as "
+                     "\"block*\". If empty, the outermost blocks that contain blocks are used"),
+          keys::boolean("strategy.prefetch", "true",
+                        "Stage 3: gather the parameters of the next block while the current block computes"),
+          keys::boolean("strategy.offload", "false",
+                        "Sharded on GPUs: keep the optimizer state in host memory and update on the CPU. Has no effect "
+                        "on CPU runs"),
+      });
   keys.push_back(keys::boolean(
       "strategy.separate", "false",
       "Wrap each child module of the model separately: each has an optimizer and gradient reductions of its own. "
@@ -80,6 +89,7 @@ KeySpecs StrategySettings::keys() {
 StrategySettings StrategySettings::from(const Section& strategy) {
   return {.name = cited_text(strategy, "name"),
           .stage = static_cast<int>(strategy.integer("stage")),
+          .is_within_hosts = strategy.text("shard_within") == "host",
           .blocks = strategy.text("blocks"),
           .prefetches = strategy.boolean("prefetch"),
           .offloads = strategy.boolean("offload"),

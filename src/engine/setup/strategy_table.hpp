@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cited.hpp"
+#include "core/keys/cited.hpp"
 
 namespace lockstep::engine {
 
@@ -31,11 +31,12 @@ struct PostLocalSettings {
 
 struct StrategySettings {
   Cited<std::string> name = {"auto"};
-  int stage = 3;             ///< sharded: what is divided among ranks, in [1, 3]
-  std::string blocks = "";   ///< stage 3: names, separated by commas; empty = the outermost that consist of blocks
-  bool prefetches = true;    ///< stage 3
-  bool offloads = false;     ///< sharded, on GPUs
-  bool is_separate = false;  ///< each child of the model is a part with an optimizer and reductions of its own
+  int stage = 3;                 ///< sharded: what is divided among ranks, in [1, 3]
+  bool is_within_hosts = false;  ///< sharded: the ranks of each host divide a copy of their own
+  std::string blocks = "";       ///< stage 3: names, separated by commas; empty = the outermost that consist of blocks
+  bool prefetches = true;        ///< stage 3
+  bool offloads = false;         ///< sharded, on GPUs
+  bool is_separate = false;      ///< each child of the model is a part with an optimizer and reductions of its own
   PostLocalSettings post_local = {};
 
   /// All keys of section `strategy`.

@@ -15,17 +15,17 @@
 #include <utility>
 
 #include "checkpoints/format/digest.hpp"
-#include "core/option_list.hpp"
-#include "core/text.hpp"
+#include "core/text/option_list.hpp"
+#include "core/text/text.hpp"
+#include "engine/setup/init_from.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/state/average.hpp"
-#include "engine/state/init_from.hpp"
 #include "engine/state/renames.hpp"
 #include "engine/state/stored_task.hpp"
-#include "models/distillation.hpp"
-#include "models/taps.hpp"
-#include "models/task_table.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "models/layers/taps.hpp"
+#include "models/losses/distillation.hpp"
+#include "models/losses/task_table.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 
@@ -148,26 +148,28 @@ void require_fitting_scores(const Scores& scores, const parallel::DistributedDat
 }  // namespace
 
 KeySpecs distill_keys() {
-  return {
-      keys::text("distill.from", "",
-                 "Weights of the teacher (loss.name=distill): folder of a run, checkpoint, .safetensors, .pt, .pth, "
-                 ".npz or .h5 file"),
-      keys::text("distill.model", "",
-                 "Model of the teacher with its options, such as resnet18,width=32,stem=small. Lists are separated "
-                 "by slashes. If empty, that of the run in distill.from"),
-      keys::real("distill.alpha", "0.5",
-                 "Weight of the divergence from the teacher. The cross-entropy with the targets has the weight 1 - "
-                 "alpha",
-                 0, 1),
-      keys::real_above("distill.temperature", 0, keys::kUnlimited, "2",
-                       "Divisor of the scores of both models in the divergence, which is multiplied by its square"),
-      weights_key("distill.weights", "Weights to read if distill.from contains trained ones and their average"),
-      keys::choice("distill.family", "auto",
-                   "Library that defines the parameter names of distill.from. auto = find it by the names",
-                   {"auto", "torchvision", "timm"}),
-      keys::texts("distill.rename", "",
-                  "FROM=TO: replace the prefix FROM by TO in the parameter names of distill.from. re:FROM=TO "
-                  "replaces every match of a regular expression; $1 in TO is a group. Rules apply one after another")};
+  return keys::titled(
+      "Teacher of a distillation (loss.name=distill)",
+      {keys::text("distill.from", "",
+                  "Weights of the teacher (loss.name=distill): folder of a run, checkpoint, .safetensors, .pt, .pth, "
+                  ".npz or .h5 file"),
+       keys::text("distill.model", "",
+                  "Model of the teacher with its options, such as resnet18,width=32,stem=small. Lists are separated "
+                  "by slashes. If empty, that of the run in distill.from"),
+       keys::real("distill.alpha", "0.5",
+                  "Weight of the divergence from the teacher. The cross-entropy with the targets has the weight 1 - "
+                  "alpha",
+                  0, 1),
+       keys::real_above("distill.temperature", 0, keys::kUnlimited, "2",
+                        "Divisor of the scores of both models in the divergence, which is multiplied by its square"),
+       weights_key("distill.weights", "Weights to read if distill.from contains trained ones and their average"),
+       keys::choice("distill.family", "auto",
+                    "Library that defines the parameter names of distill.from. auto = find it by the names",
+                    {"auto", "torchvision", "timm"}),
+       keys::texts(
+           "distill.rename", "",
+           "FROM=TO: replace the prefix FROM by TO in the parameter names of distill.from. re:FROM=TO "
+           "replaces every match of a regular expression; $1 in TO is a group. Rules apply one after another")});
 }
 
 bool has_teacher(const Sections& sections) {

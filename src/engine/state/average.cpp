@@ -8,7 +8,7 @@
 #include <torch/types.h>
 
 #include "engine/state/paths.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 
@@ -40,13 +40,14 @@ checkpoints::Archive with_model(const checkpoints::Archive& checkpoint, bool is_
   checkpoints::Archive result;
   result.set_origin(checkpoint.origin());
   for (const auto& [name, value] : checkpoint.attributes_of("/")) result.set("/", name, value);
-  for (const std::string& at : checkpoint.array_paths()) {
-    if (at.starts_with(other + "/")) continue;
-    const bool is_of_model = at.starts_with(chosen + "/");
+  for (const std::string& array_path : checkpoint.array_paths()) {
+    if (array_path.starts_with(other + "/")) continue;
+    const bool is_of_model = array_path.starts_with(chosen + "/");
     // Arrays instead of links: they may lead to what is left out here.
-    const std::string path = is_of_model ? kModel + at.substr(chosen.size()) : at;
+    const std::string path = is_of_model ? kModel + array_path.substr(chosen.size()) : array_path;
     const bool converts = is_of_model && is_average && type == AverageType::of_trained && checkpoint.has(path);
-    result.put(path, converts ? in_type(checkpoint.array(at), checkpoint.array(path).dtype) : checkpoint.array(at));
+    result.put(path, converts ? in_type(checkpoint.array(array_path), checkpoint.array(path).dtype)
+                              : checkpoint.array(array_path));
   }
   return result;
 }

@@ -11,7 +11,7 @@
 #include <set>
 #include <utility>
 
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 
@@ -34,13 +34,13 @@ std::string similar(const std::string& name, const std::vector<std::string>& oth
   return found != others.end() ? *found : nearest_name(name, others);
 }
 
-const char* word_for(Reproducibility::Level level) {
+const char* word_for(Reproducibility::Degree level) {
   switch (level) {
-    case Reproducibility::Level::bitwise:
+    case Reproducibility::Degree::bitwise:
       return "bitwise";
-    case Reproducibility::Level::order:
+    case Reproducibility::Degree::order:
       return "order";
-    case Reproducibility::Level::statistical:
+    case Reproducibility::Degree::statistical:
       return "statistical";
   }
   return "";
@@ -114,7 +114,7 @@ void CompatibilityReport::refuse(const std::vector<Mismatch>& mismatches) const 
   if (mismatches.size() > kMaxShown) text += "; and " + std::to_string(mismatches.size() - kMaxShown) + " more";
   std::set<Remedy> remedies;
   for (const Mismatch& mismatch : mismatches) {
-    if (offers_remedies_) remedies.insert(mismatch.remedies.begin(), mismatch.remedies.end());
+    remedies.insert(mismatch.remedies.begin(), mismatch.remedies.end());
   }
   std::string settings;
   for (const Remedy remedy : remedies) {
@@ -127,7 +127,7 @@ void CompatibilityReport::refuse(const std::vector<Mismatch>& mismatches) const 
 }
 
 std::string Reproducibility::text() const {
-  return word_for(level) + (level == Level::bitwise ? std::string() : ", because " + reason);
+  return word_for(level) + (level == Degree::bitwise ? std::string() : ", because " + reason);
 }
 
 Reproducibility worst_of(const std::vector<Reproducibility>& all) {

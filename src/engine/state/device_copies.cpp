@@ -17,7 +17,7 @@
 #include <memory>
 #include <thread>
 
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 
@@ -57,7 +57,7 @@ void await_copies(const c10::Event& copied, at::Device device) {
 }  // namespace
 
 void DeviceCopies::begin() {
-  for (Block& block : blocks_) {
+  for (CopyMemory& block : blocks_) {
     const bool is_borrowed = block.memory.storage().use_count() > 1;
     if (!is_borrowed) block.used = 0;
   }
@@ -84,7 +84,7 @@ checkpoints::Array DeviceCopies::queue(const at::Tensor& tensor, const std::stri
 at::Tensor DeviceCopies::take(std::size_t bytes) {
   const auto size = static_cast<std::int64_t>(bytes);
   auto block = std::find_if(blocks_.begin(), blocks_.end(),
-                            [size](const Block& each) { return each.memory.numel() - each.used >= size; });
+                            [size](const CopyMemory& each) { return each.memory.numel() - each.used >= size; });
   if (block == blocks_.end()) {
     // LibTorch rounds to a power of two anyway.
     blocks_.push_back({.memory = copy_memory(std::max(kMinBlockBytes, std::bit_ceil(bytes)))});

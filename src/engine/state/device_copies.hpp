@@ -39,15 +39,15 @@ class DeviceCopies {
 
  private:
   /// Memory that arrays are cut from.
-  struct Block {
+  struct CopyMemory {
     at::Tensor memory;  ///< [bytes] uint8
     std::int64_t used = 0;
   };
 
   at::Tensor take(std::size_t bytes);
 
-  std::vector<Block> blocks_;
-  std::optional<at::Device> device_;  // where the tensors since `begin` are
+  std::vector<CopyMemory> blocks_;
+  std::optional<at::Device> device_;  // device of the tensors added since `begin`
 };
 
 }  // namespace lockstep::engine

@@ -158,7 +158,7 @@ FoundTensors find_tensors(const Archive& archive, const NameRules& rules, const 
   const WeightLayout layout(archive);
   FoundTensors best;
   std::ptrdiff_t max = -1;
-  std::ptrdiff_t max_of_others = 0;  // in the weights that are not wanted
+  std::ptrdiff_t max_of_others = 0;  // same, among the weights that are not wanted
   std::size_t best_order = 0;
   for (const auto& [group, tensors] : groups_of(archive, layout, rules.renames)) {
     const bool is_average = layout.is_average(group);

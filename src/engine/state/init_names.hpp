@@ -9,17 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "core/renames.hpp"
+#include "core/keys/renames.hpp"
 
 namespace lockstep::engine {
 
 /// A tensor of a file for initial values.
 struct StoredTensor {
   const checkpoints::Array* array = nullptr;
-  std::vector<std::int64_t> shape = {};  ///< as our model would have it
+  std::vector<std::int64_t> shape = {};  ///< shape as our model would have it
 };
 
-using StoredTensors = std::map<std::string, StoredTensor>;  // by our name
+using StoredTensors = std::map<std::string, StoredTensor>;  // keys are the names in the model
 
 /// How the names in a file become ours.
 struct NameRules {
@@ -33,7 +33,7 @@ struct NameRules {
 /// wrappers, and by the map of `rules.model`. Groups are in the order in which they are looked for.
 std::vector<StoredTensors> tensor_forms(const checkpoints::Archive& archive, const NameRules& rules);
 
-/// What a file contains for a model.
+/// The tensors that a file contains for a model.
 struct FoundTensors {
   StoredTensors tensors = {};
   std::string group = "";   ///< path of their group in the file

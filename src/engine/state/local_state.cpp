@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/state/paths.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 
@@ -82,23 +82,23 @@ void capture_block(const StateWriter& writer, const std::string& group, parallel
 std::optional<LocalState> local_state(const parallel::ParameterStore& store, const std::string& group,
                                       std::size_t block, std::size_t segment, std::span<std::byte> of_block,
                                       DType dtype) {
-  const optim::Segment& of = store.blocks()[block].segments[segment];
+  const optim::Segment& part = store.blocks()[block].segments[segment];
   const bool is_sharded = store.shards() != nullptr;
-  const std::int64_t begin = is_sharded ? of.own_begin : 0;
-  const std::int64_t end = is_sharded ? of.own_end : of.count;
+  const std::int64_t begin = is_sharded ? part.own_begin : 0;
+  const std::int64_t end = is_sharded ? part.own_end : part.count;
   if (begin >= end) return std::nullopt;
   const std::size_t element = size_of(dtype);
-  const std::span<std::byte> bytes = of_block.subspan(static_cast<std::size_t>(of.offset + begin) * element,
+  const std::span<std::byte> bytes = of_block.subspan(static_cast<std::size_t>(part.offset + begin) * element,
                                                       static_cast<std::size_t>(end - begin) * element);
   const at::Tensor& parameter = store.parameter(store.index_of(block, segment)).tensor;
   const at::TensorOptions options = parameter.options().dtype(parallel::scalar_type_of(dtype)).requires_grad(false);
   at::Tensor tensor = at::empty_strided(parameter.sizes(), parameter.strides(), options.device(at::kMeta));
-  if (end - begin == of.count) {
+  if (end - begin == part.count) {
     tensor = at::from_blob(
         bytes.data(), parameter.sizes(), parameter.strides(), [](void*) {}, options.device(store.device()),
         store.device());
   }
-  return LocalState{.path = path(group, of.name),
+  return LocalState{.path = path(group, part.name),
                     .tensor = std::move(tensor),
                     .begin = begin,
                     .bytes = bytes,

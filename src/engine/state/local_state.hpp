@@ -28,7 +28,7 @@ void load(const checkpoints::Archive& archive, const LocalState& local);
 /// @throws CheckpointError  a stored array fits, but the run holds other values
 void verify(const checkpoints::Archive& archive, const LocalState& local);
 
-/// What lies like the parameters of one block: an array for each. Collective where parameters are sharded.
+/// The arrays that lie like the parameters of one block: an array for each. Collective where parameters are sharded.
 /// @param of_block  as ParameterStore::segments_of takes it
 /// @param dtype     of its elements
 void capture_block(const StateWriter& writer, const std::string& group, parallel::ParameterStore& store,

@@ -24,60 +24,55 @@ std::vector<NamedTensor> buffers_of(const models::Model& model) {
 namespace {
 
 using Write = std::function<void(const NamedTensor&)>;
-using Inside = std::vector<const NamedTensor*>;  // parameters in one store
-using WriteInStore = std::function<void(parallel::ParameterStore&, const Inside&)>;
+using Inside = std::vector<const NamedTensor*>;  // parameters that one store holds
 
-void write_whole(parallel::ParameterStore& store, const Inside& inside, const Write& write) {
-  store.write_whole([&] {
-    for (const NamedTensor* const parameter : inside) write(*parameter);
-  });
+struct Places {
+  Inside inside;
+  Inside outside;
+};
+
+Places places_of(const parallel::ParameterStore& store, const std::vector<NamedTensor>& parameters) {
+  std::set<const void*> stored;
+  for (std::size_t i = 0; i < store.size(); ++i) stored.insert(store.parameter(i).tensor.unsafeGetTensorImpl());
+  Places places;
+  for (const NamedTensor& parameter : parameters) {
+    const bool is_inside = stored.contains(parameter.tensor.unsafeGetTensorImpl());
+    (is_inside ? places.inside : places.outside).push_back(&parameter);
+  }
+  return places;
 }
 
-void write_by_store(const std::vector<parallel::ParameterStore*>& stores, const std::vector<NamedTensor>& parameters,
-                    const WriteInStore& write_in_store, const Write& write) {
-  std::set<const void*> stored;
-  for (parallel::ParameterStore* const store : stores) {
-    std::set<const void*> here;
-    for (std::size_t i = 0; i < store->size(); ++i) here.insert(store->parameter(i).tensor.unsafeGetTensorImpl());
-    Inside inside;
-    for (const NamedTensor& parameter : parameters) {
-      if (here.contains(parameter.tensor.unsafeGetTensorImpl())) inside.push_back(&parameter);
-    }
-    write_in_store(*store, inside);
-    stored.merge(here);
-  }
-  for (const NamedTensor& parameter : parameters) {
-    if (!stored.contains(parameter.tensor.unsafeGetTensorImpl())) write(parameter);
+void write_each(const Inside& parameters, const Write& write) {
+  for (const NamedTensor* const parameter : parameters) write(*parameter);
+}
+
+/// Each rank writes its part.
+void write_parts(parallel::ParameterStore& store, const Inside& inside, const Write& write) {
+  const auto part = static_cast<std::size_t>(store.node_ranks().rank());
+  std::vector<std::int64_t> loads(static_cast<std::size_t>(store.node_ranks().size()));
+  std::map<const void*, std::size_t> writers;  // equal on every rank
+  for (const NamedTensor* const parameter : inside) {
+    const auto least = static_cast<std::size_t>(std::min_element(loads.begin(), loads.end()) - loads.begin());
+    const auto [writer, is_new] = writers.emplace(parameter->tensor.unsafeGetTensorImpl(), least);
+    if (is_new) loads[least] += parameter->tensor.numel();
+    if (writer->second == part) write(*parameter);
   }
 }
 
 }  // namespace
 
-void write_parameters(const std::vector<parallel::ParameterStore*>& stores, const std::vector<NamedTensor>& parameters,
-                      const Write& write) {
-  const auto write_in_store = [&write](parallel::ParameterStore& store, const Inside& inside) {
-    write_whole(store, inside, write);
-  };
-  write_by_store(stores, parameters, write_in_store, write);
+void write_parameters(parallel::ParameterStore& store, const std::vector<NamedTensor>& parameters, const Write& write) {
+  const Places places = places_of(store, parameters);
+  store.write_whole([&] { write_each(places.inside, write); });
+  write_each(places.outside, write);
 }
 
-void write_divided_parameters(const std::vector<parallel::ParameterStore*>& stores,
-                              const std::vector<NamedTensor>& parameters, const Write& write) {
-  const auto write_in_store = [&write](parallel::ParameterStore& store, const Inside& inside) {
-    if (store.shards() != nullptr) return write_whole(store, inside, write);
-    const auto part = static_cast<std::size_t>(store.node_ranks().rank());
-    store.write([&] {
-      std::vector<std::int64_t> loads(static_cast<std::size_t>(store.node_ranks().size()));
-      std::map<const void*, std::size_t> writers;  // the same on every rank
-      for (const NamedTensor* const parameter : inside) {
-        const auto least = static_cast<std::size_t>(std::min_element(loads.begin(), loads.end()) - loads.begin());
-        const auto [writer, is_new] = writers.emplace(parameter->tensor.unsafeGetTensorImpl(), least);
-        if (is_new) loads[least] += parameter->tensor.numel();
-        if (writer->second == part) write(*parameter);
-      }
-    });
-  };
-  write_by_store(stores, parameters, write_in_store, write);
+void write_divided_parameters(parallel::ParameterStore& store, const std::vector<NamedTensor>& parameters,
+                              const Write& write) {
+  if (store.shards() != nullptr) return write_parameters(store, parameters, write);
+  const Places places = places_of(store, parameters);
+  store.write([&] { write_parts(store, places.inside, write); });
+  write_each(places.outside, write);
 }
 
 }  // namespace lockstep::engine

@@ -18,18 +18,17 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-/// Under all of its names. A tied parameter has several.
+/// The parameters under all of its names. A tied parameter has several.
 std::vector<NamedTensor> parameters_of(const models::Model& model);
 std::vector<NamedTensor> buffers_of(const models::Model& model);
 
-/// Calls `write` for each of these parameters: for those in a store where ParameterStore::write_whole allows it, for
+/// Calls `write` for each of these parameters: for those in the store where ParameterStore::write_whole allows it, for
 /// the others on every rank. Collective.
-void write_parameters(const std::vector<parallel::ParameterStore*>& stores, const std::vector<NamedTensor>& parameters,
+void write_parameters(parallel::ParameterStore& store, const std::vector<NamedTensor>& parameters,
                       const std::function<void(const NamedTensor&)>& write);
 
-/// The same, but the ranks of a host that share one copy divide the parameters of a store, by their sizes.
-void write_divided_parameters(const std::vector<parallel::ParameterStore*>& stores,
-                              const std::vector<NamedTensor>& parameters,
+/// The same, but the ranks of a host that share one copy divide the parameters of the store, by their sizes.
+void write_divided_parameters(parallel::ParameterStore& store, const std::vector<NamedTensor>& parameters,
                               const std::function<void(const NamedTensor&)>& write);
 
 }  // namespace lockstep::engine

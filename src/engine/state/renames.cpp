@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/state/renames.hpp"
 
-#include "core/renames.hpp"
-#include "core/text_stream.hpp"
+#include "core/keys/renames.hpp"
+#include "core/text/text_stream.hpp"
 #include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
@@ -17,15 +17,17 @@ bool names_parameters(const std::string& group) {
 }
 
 /// The lists of the parameters of an optimizer, and of those in buckets.
-bool lists_parameters(const std::string& at) {
-  const bool is_of_optimizer = at.starts_with(kOptimizers + "/") && at.find("/state/") == std::string::npos;
-  return (is_of_optimizer && at.ends_with("/param_names")) || at == kBuckets + "/param_names";
+bool lists_parameters(const std::string& path) {
+  const bool is_of_optimizer = path.starts_with(kOptimizers + "/") && path.find("/state/") == std::string::npos;
+  return (is_of_optimizer && path.ends_with("/param_names")) || path == kBuckets + "/param_names";
 }
 
-std::string new_path(const std::string& at, const Renames& renames) {
-  const auto slash = at.rfind('/');
-  const std::string group = at.substr(0, slash);
-  return names_parameters(group) ? path(group, new_name(checkpoints::decode_name(at.substr(slash + 1)), renames)) : at;
+std::string new_path(const std::string& array_path, const Renames& renames) {
+  const auto slash = array_path.rfind('/');
+  const std::string group = array_path.substr(0, slash);
+  return names_parameters(group)
+             ? path(group, new_name(checkpoints::decode_name(array_path.substr(slash + 1)), renames))
+             : array_path;
 }
 
 /// A text with one name per line.
@@ -49,14 +51,14 @@ Archive renamed(const Archive& archive, const Renames& renames) {
     result.add_group(group);
     for (const auto& [name, value] : archive.attributes_of(group)) result.set(group, name, value);
   }
-  for (const std::string& at : archive.array_paths()) {
-    const std::string& first = archive.first_path_of(at);
-    if (lists_parameters(at)) {
-      result.put(at, with_new_names(archive.array(at), renames));
+  for (const std::string& array_path : archive.array_paths()) {
+    const std::string& first = archive.first_path_of(array_path);
+    if (lists_parameters(array_path)) {
+      result.put(array_path, with_new_names(archive.array(array_path), renames));
     } else if (first.empty()) {
-      result.put(new_path(at, renames), archive.array(at));
+      result.put(new_path(array_path, renames), archive.array(array_path));
     } else {
-      result.link(new_path(at, renames), new_path(first, renames));
+      result.link(new_path(array_path, renames), new_path(first, renames));
     }
   }
   return result;

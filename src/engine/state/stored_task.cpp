@@ -8,8 +8,8 @@
 #include <array>
 #include <utility>
 
-#include "core/text.hpp"
-#include "models/task_table.hpp"
+#include "core/text/text.hpp"
+#include "models/losses/task_table.hpp"
 
 namespace lockstep::engine {
 

@@ -4,7 +4,7 @@
 #include <torch/types.h>
 
 #include "engine/state/device_copies.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 

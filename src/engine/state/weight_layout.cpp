@@ -14,9 +14,9 @@ namespace {
 using checkpoints::Archive;
 
 constexpr std::string_view kAverageWords[] = {"ema", "swa", "average", "averaged", "avg"};
-constexpr std::string_view kTorchCounter = "n_averaged";  // of torch.optim.swa_utils.AveragedModel
-constexpr std::string_view kMmengineCounter = "steps";    // of mmengine.model.BaseAveragedModel
-constexpr std::string_view kAveragedPrefix = "module.";   // of the weights beside it
+constexpr std::string_view kTorchCounter = "n_averaged";  // counter that torch.optim.swa_utils.AveragedModel writes
+constexpr std::string_view kMmengineCounter = "steps";    // counter that mmengine.model.BaseAveragedModel writes
+constexpr std::string_view kAveragedPrefix = "module.";   // prefix of the weights beside this counter
 constexpr std::string_view kBufferPrefix = "ema_";        // mmcv's EMAHook writes it
 constexpr std::string_view kStateDict = "/state_dict";
 

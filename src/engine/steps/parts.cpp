@@ -20,59 +20,59 @@ void UpdateTimer::end() {
   running.record();
 }
 
-LastBatch begin_batch(const StepContext& at, const batch::Batch& prepared) {
-  LastBatch last{.given = &at.batch, .batch = &prepared, .model = &at.wrapper.model()};
-  note_loss_scale(at, last);
+LastBatch begin_batch(const StepContext& step, const batch::Batch& prepared) {
+  LastBatch last{.given = &step.batch, .batch = &prepared, .model = &step.wrapper.model()};
+  note_loss_scale(step, last);
   return last;
 }
 
-void note_loss_scale(const StepContext& at, LastBatch& last) {
-  const optim::GradScaler* const scaler = at.optimizer.scaler();
+void note_loss_scale(const StepContext& step, LastBatch& last) {
+  const optim::GradScaler* const scaler = step.optimizer.scaler();
   if (scaler != nullptr) last.loss_scale = scaler->scale();
 }
 
-models::ParsedLosses timed_losses(StepContext& at, LastBatch& last, models::LossSum sum) {
+models::ParsedLosses timed_losses(StepContext& step, LastBatch& last, models::LossSum sum) {
   batch::Outputs outputs;
   {
-    const PerfScope timer("forward", at.perf);
-    outputs = at.wrapper.forward(*last.batch);
+    const PerfScope timer("forward", step.perf);
+    outputs = step.wrapper.forward(*last.batch);
   }
   last.outputs = outputs.detached();
-  at.notify(StepEvent::forward, last);
+  step.notify(StepEvent::forward, last);
   models::ParsedLosses losses;
   {
-    const PerfScope timer("loss_compute", at.perf);
-    losses = models::parse_losses(models::losses_of(*last.model, outputs, *last.batch), sum, at.weights);
+    const PerfScope timer("loss_compute", step.perf);
+    losses = models::parse_losses(models::losses_of(*last.model, outputs, *last.batch), sum, step.weights);
   }
   last.losses = losses.values;
-  at.notify(StepEvent::loss, last);
+  step.notify(StepEvent::loss, last);
   return losses;
 }
 
-void require_training_mode(const StepContext& at) {
-  if (at.wrapper.model().is_training()) return;
+void require_training_mode(const StepContext& step) {
+  if (step.wrapper.model().is_training()) return;
   throw std::logic_error("the model is in evaluation mode in a training step: after eval(), call train()");
 }
 
-parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& losses, LastBatch& last,
+parallel::StepResult finish_step(StepContext& step, const models::ParsedLosses& losses, LastBatch& last,
                                  const std::function<void()>& after_backward) {
-  parallel::DistributedDataParallel& wrapper = at.wrapper;
-  optim::BaseOptimWrapper& optimizer = at.optimizer;
+  parallel::DistributedDataParallel& wrapper = step.wrapper;
+  optim::BaseOptimWrapper& optimizer = step.optimizer;
   const bool completes_step = optimizer.completes_step();
-  UpdateTimer timer(at.perf);
+  UpdateTimer timer(step.perf);
   timer.begin();
   if (losses.is_void) optimizer.skip_update();
   parallel::StepResult result;
-  result.update = optimizer.update_params(losses.total, at.weights.of_total(), [&] {
+  result.update = optimizer.update_params(losses.total, step.weights.of_total(), [&] {
     if (after_backward) after_backward();
-    if (at.reads_gradients) wrapper.parameters().finish_gradients();
+    if (step.reads_gradients) wrapper.parameters().finish_gradients();
     timer.backward_ends();
-    note_loss_scale(at, last);
-    at.notify(StepEvent::backward, last);
+    note_loss_scale(step, last);
+    step.notify(StepEvent::backward, last);
   });
   timer.end();
-  if (completes_step) at.notify(StepEvent::update, last);
-  wrapper.read_losses(result, losses, at.weights, at.reads_late);
+  if (completes_step) step.notify(StepEvent::update, last);
+  wrapper.read_losses(result, losses, step.weights, step.reads_late);
   return result;
 }
 

@@ -34,7 +34,7 @@ TrainStep standard_step(const Section& train);
 ManualStep completed(TrainStep step);
 
 /// A step that trains the sum of all losses.
-parallel::StepResult step_on_all_losses(StepContext& at);
+parallel::StepResult step_on_all_losses(StepContext& context);
 
 /// The sections of OptimWrapper::update_params: backward, then optimizer_step, if the micro_batch has one.
 class UpdateTimer {
@@ -51,17 +51,17 @@ class UpdateTimer {
 
 /// The view of the batch for hooks before its forward.
 /// @param prepared  outlives what is returned
-LastBatch begin_batch(const StepContext& at, const batch::Batch& prepared);
+LastBatch begin_batch(const StepContext& step, const batch::Batch& prepared);
 /// Forward and losses, as the model says; the hooks are notified of each.
-models::ParsedLosses timed_losses(StepContext& at, LastBatch& last, models::LossSum sum);
+models::ParsedLosses timed_losses(StepContext& step, LastBatch& last, models::LossSum sum);
 /// Sets the scale of the gradients, from the backward pass on.
-void note_loss_scale(const StepContext& at, LastBatch& last);
+void note_loss_scale(const StepContext& step, LastBatch& last);
 /// Backward and update; the hooks are notified. The losses' numbers are the result's.
 /// @param last  as it was with StepEvent::loss
-parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& losses, LastBatch& last,
+parallel::StepResult finish_step(StepContext& step, const models::ParsedLosses& losses, LastBatch& last,
                                  const std::function<void()>& after_backward = {});
 
 /// @throws std::logic_error  the model is in evaluation mode
-void require_training_mode(const StepContext& at);
+void require_training_mode(const StepContext& step);
 
 }  // namespace lockstep::engine

@@ -5,20 +5,20 @@
 
 namespace lockstep::engine {
 
-parallel::StepResult step_on_all_losses(StepContext& at) {
-  require_training_mode(at);
-  parallel::DistributedDataParallel& wrapper = at.wrapper;
-  optim::BaseOptimWrapper& optimizer = at.optimizer;
-  const auto frame = wrapper.micro_batch(optimizer, at.reads_gradients);
-  const batch::Batch prepared = wrapper.prepare(at.batch, /*is_training=*/true);
-  LastBatch last = begin_batch(at, prepared);
+parallel::StepResult step_on_all_losses(StepContext& step) {
+  require_training_mode(step);
+  parallel::DistributedDataParallel& wrapper = step.wrapper;
+  optim::BaseOptimWrapper& optimizer = step.optimizer;
+  const auto frame = wrapper.micro_batch(optimizer, step.reads_gradients);
+  const batch::Batch prepared = wrapper.prepare(step.batch, /*is_training=*/true);
+  LastBatch last = begin_batch(step, prepared);
   models::ParsedLosses losses;
   {
     const auto context = wrapper.optim_context(optimizer);
-    losses = timed_losses(at, last, models::LossSum::all);
+    losses = timed_losses(step, last, models::LossSum::all);
   }
   wrapper.name_anomalous(losses.total);
-  return finish_step(at, losses, last);
+  return finish_step(step, losses, last);
 }
 
 TrainStep simple_step(const Section& train) {

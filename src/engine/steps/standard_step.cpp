@@ -11,8 +11,8 @@ namespace lockstep::engine {
 
 namespace {
 
-void require_not_over(const StepContext& at) {
-  if (at.where < 1) return;
+void require_not_over(const StepContext& step) {
+  if (step.where < 1) return;
   throw std::logic_error(
       "a step after the end of the training (progress is 1): the sampler and the run were resumed at different "
       "positions; resume with the same global batch size and length of the run");
@@ -21,12 +21,12 @@ void require_not_over(const StepContext& at) {
 /// Averages gradients after backward, in place of the wrapper's reducer.
 class ByHand {
  public:
-  explicit ByHand(StepContext& at) : reducer_(at.wrapper.model(), at.wrapper.collectives()) {}
+  explicit ByHand(StepContext& step) : reducer_(step.wrapper.model(), step.wrapper.collectives()) {}
   void all_reduce() { reducer_.all_reduce(); }
 
-  static void require_possible(const StepContext& at) {
-    const bool has_whole_gradients = at.wrapper.collectives().world_size() == 1 || at.wrapper.has_buckets();
-    if (has_whole_gradients && !at.optimizer.uses_closure()) return;
+  static void require_possible(const StepContext& step) {
+    const bool has_whole_gradients = step.wrapper.collectives().world_size() == 1 || step.wrapper.has_buckets();
+    if (has_whole_gradients && !step.optimizer.uses_closure()) return;
     throw ConfigError("train.manual_reduction requires whole gradients; set train.lanes=0 and strategy.name=ddp");
   }
 
@@ -38,19 +38,19 @@ class ByHand {
 
 TrainStep standard_step(const Section& train) {
   const bool is_manual = train.boolean("manual_reduction");
-  const auto by_hand = std::make_shared<std::unique_ptr<ByHand>>();  // from the first step on
-  return ManualStep([is_manual, by_hand](StepContext& at) {
-    require_training_mode(at);
-    require_not_over(at);
-    parallel::DistributedDataParallel& wrapper = at.wrapper;
-    optim::BaseOptimWrapper& optimizer = at.optimizer;
+  const auto by_hand = std::make_shared<std::unique_ptr<ByHand>>();  // `by_hand` from the first step on
+  return ManualStep([is_manual, by_hand](StepContext& step) {
+    require_training_mode(step);
+    require_not_over(step);
+    parallel::DistributedDataParallel& wrapper = step.wrapper;
+    optim::BaseOptimWrapper& optimizer = step.optimizer;
     if (is_manual && !*by_hand) {
-      ByHand::require_possible(at);
-      *by_hand = std::make_unique<ByHand>(at);
+      ByHand::require_possible(step);
+      *by_hand = std::make_unique<ByHand>(step);
     }
-    const auto frame = wrapper.micro_batch(optimizer, at.reads_gradients || is_manual);
-    const batch::Batch prepared = wrapper.prepare(at.batch, /*is_training=*/true);
-    LastBatch last = begin_batch(at, prepared);
+    const auto frame = wrapper.micro_batch(optimizer, step.reads_gradients || is_manual);
+    const batch::Batch prepared = wrapper.prepare(step.batch, /*is_training=*/true);
+    LastBatch last = begin_batch(step, prepared);
     models::ParsedLosses losses;
     {
       std::optional<parallel::DistributedDataParallel::NoSync> no_sync;
@@ -59,10 +59,10 @@ TrainStep standard_step(const Section& train) {
         if (optimizer.completes_step()) parallel::manual_sync_parameters(wrapper);
       }
       const auto context = wrapper.optim_context(optimizer);
-      losses = timed_losses(at, last, models::LossSum::main);
+      losses = timed_losses(step, last, models::LossSum::main);
     }
     wrapper.name_anomalous(losses.total);
-    return finish_step(at, losses, last, is_manual ? [&] { (*by_hand)->all_reduce(); } : std::function<void()>());
+    return finish_step(step, losses, last, is_manual ? [&] { (*by_hand)->all_reduce(); } : std::function<void()>());
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/table.hpp"
+#include "core/text/table.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>

@@ -8,7 +8,7 @@
 
 #include "parallel/comm_hooks/message_pool.hpp"
 #include "parallel/comm_hooks/power_sgd.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 
@@ -73,13 +73,17 @@ const std::vector<CommHookRow>& builtin_comm_hooks() {
       {.name = "fp16",
        .help = "rounded to float16",
        .keys = {},
-       .make = [](const Section&,
-                  mpi::Collectives& all) { return ChosenHook{.hook = fp16_hook(all), .rounding = at::kHalf}; }},
+       .make =
+           [](const Section&, mpi::Collectives& all) {
+             return ChosenHook{.hook = fp16_hook(all), .rounding = at::kHalf, .is_recordable = true};
+           }},
       {.name = "bf16",
        .help = "rounded to bfloat16",
        .keys = {},
-       .make = [](const Section&,
-                  mpi::Collectives& all) { return ChosenHook{.hook = bf16_hook(all), .rounding = at::kBFloat16}; }},
+       .make =
+           [](const Section&, mpi::Collectives& all) {
+             return ChosenHook{.hook = bf16_hook(all), .rounding = at::kBFloat16, .is_recordable = true};
+           }},
       {.name = "powersgd",
        .help = "low rank",
        .keys = power_sgd_keys(),
@@ -88,7 +92,10 @@ const std::vector<CommHookRow>& builtin_comm_hooks() {
       {.name = "noop",
        .help = "not at all, to measure",
        .keys = {},
-       .make = [](const Section&, mpi::Collectives&) { return ChosenHook{.hook = noop_hook(), .is_silent = true}; }},
+       .make =
+           [](const Section&, mpi::Collectives&) {
+             return ChosenHook{.hook = noop_hook(), .is_silent = true, .is_recordable = true};
+           }},
   };
   return rows;
 }

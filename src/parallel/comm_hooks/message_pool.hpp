@@ -12,7 +12,7 @@
 
 namespace lockstep::parallel {
 
-/// What hooks send instead of a bucket, in memory where reductions are fastest, kept from step to step.
+/// The messages that hooks send instead of a bucket, in memory where reductions are fastest, kept from step to step.
 class MessagePool {
  public:
   /// @param collectives  outlives the pool
@@ -27,7 +27,7 @@ class MessagePool {
 
  private:
   mpi::Collectives* collectives_;
-  std::vector<mpi::BucketMemory> memory_;  // by slot
+  std::vector<mpi::BucketMemory> memory_;  // memory of each slot
 };
 
 }  // namespace lockstep::parallel

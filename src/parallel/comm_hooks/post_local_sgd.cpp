@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "parallel/store/parameter_store.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 
@@ -18,7 +18,7 @@ namespace {
 std::vector<at::Tensor> pieces_of(const ParameterStore& store) {
   constexpr std::int64_t kBytes = std::int64_t{25} << 20;
   std::vector<at::Tensor> pieces;
-  for (const optim::Block& block : store.blocks()) {
+  for (const optim::FlatBlock& block : store.blocks()) {
     const auto options = at::TensorOptions().dtype(scalar_type_of(block.dtype)).device(store.device());
     const at::Tensor all = at::from_blob(
         block.parameters, {block.count}, [](void*) {}, options, store.device());
@@ -50,7 +50,7 @@ class PostLocalSgd::Memory : public HookMemory {
       : all(all_ranks), group(group_ranks), options(given) {
     if (options.start_step < 0) throw ConfigError("post-local SGD: start_step must not be negative");
     if (options.averages.empty()) throw ConfigError("post-local SGD: an average over all ranks is required");
-    for (const PostLocalSgdOptions::Average& average : options.averages) {
+    for (const PostLocalSgdOptions::GroupAverage& average : options.averages) {
       if (average.period < 1) throw ConfigError("post-local SGD: period must be at least 1");
     }
   }
@@ -60,6 +60,10 @@ class PostLocalSgd::Memory : public HookMemory {
     if (!state.integers.contains("step")) throw CheckpointError("the state of post-local SGD does not contain 'step'");
     step = state.integers.at("step");
   }
+
+  bool is_local() const { return step >= options.start_step; }
+  std::int64_t work() const override { return is_local() ? 1 : 0; }
+  std::int64_t* step_count() override { return &step; }
 
   mpi::Collectives& all;
   mpi::Collectives& group;
@@ -72,11 +76,11 @@ PostLocalSgd::PostLocalSgd(mpi::Collectives& all, mpi::Collectives& group, const
 
 ChosenHook PostLocalSgd::choice() const {
   const CommHook hook = [memory = memory_](const GradBucket& bucket) {
-    const bool is_local = memory->step >= memory->options.start_step;
+    const bool is_local = memory->is_local();
     if (bucket.is_last()) ++memory->step;
     return all_reduce_hook(is_local ? memory->group : memory->all)(bucket);
   };
-  return {.hook = hook, .memory = memory_};
+  return {.hook = hook, .memory = memory_, .is_recordable = true};
 }
 
 void PostLocalSgd::after_update(DistributedDataParallel& wrapper) const {
@@ -88,7 +92,7 @@ void PostLocalSgd::after_update(DistributedDataParallel& wrapper) const {
   }
   const std::int64_t local_steps = memory_->step - 1 - memory_->options.start_step;
   mpi::Collectives* due = nullptr;
-  for (const PostLocalSgdOptions::Average& average : memory_->options.averages) {
+  for (const PostLocalSgdOptions::GroupAverage& average : memory_->options.averages) {
     if (local_steps >= 0 && local_steps % average.period == 0) due = average.ranks;
   }
   if (due != nullptr) average_over(*due, store);

@@ -13,15 +13,15 @@ namespace lockstep::parallel {
 
 struct PostLocalSgdOptions {
   /// An average of the parameters: every `period` >= 1 steps, over `ranks`.
-  struct Average {
+  struct GroupAverage {
     std::int64_t period = 4;
     mpi::Collectives* ranks = nullptr;  ///< this rank's group, or all ranks; outlives the hook
   };
 
   std::int64_t start_step = 100;  ///< gradients are averaged over all ranks before, over groups from here on; >= 0
-  /// From start_step on, the smallest group first, the last one of all ranks. If several are due, the last one of them
-  /// replaces the others.
-  std::vector<Average> averages;
+  /// Starts at start_step, the smallest group first, the last one of all ranks. If several are due, the last one of
+  /// them replaces the others.
+  std::vector<GroupAverage> averages;
 };
 
 /// Averages gradients inside groups of ranks, and between groups only parameters, now and then: for groups that fast
@@ -43,7 +43,7 @@ class PostLocalSgd {
   /// The hook, with its number of steps for checkpoints.
   ChosenHook choice() const;
 
-  /// After every update: averages the parameters if an average is due. Collective.
+  /// Called after every update: averages the parameters if an average is due. Collective.
   /// @throws ConfigError  ranks of several groups share parameters
   void after_update(DistributedDataParallel& wrapper) const;
   /// Averages the parameters over all ranks. Collective.

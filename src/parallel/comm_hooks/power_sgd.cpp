@@ -33,12 +33,21 @@ void require_usable(const PowerSgdOptions& options) {
   }
 }
 
+/// Writes over what a step before has kept, so that a captured step finds it at the same place.
+void keep(at::Tensor& kept, const at::Tensor& value) {
+  if (kept.defined() && kept.sizes() == value.sizes()) {
+    kept.copy_(value);
+  } else {
+    kept = value;
+  }
+}
+
 at::Tensor orthonormalized(const at::Tensor& columns) { return std::get<0>(at::linalg_qr(columns)); }
 
 /// Some gradients of a bucket as one matrix.
-struct Part {
-  std::int64_t key;                    // of its Q
-  std::vector<std::size_t> gradients;  // in the bucket
+struct GradientMatrix {
+  std::int64_t key;                    // identifies its Q in warm_qs_
+  std::vector<std::size_t> gradients;  // indices of the gradients in the bucket
   at::Tensor matrix;                   // M, [n, m]
   std::int64_t rank;
   at::Tensor q;  // [m, rank]
@@ -54,22 +63,25 @@ class PowerSgd : public HookMemory {
 
   HookState state() const override;
   void load_state(const HookState& state) override;
+  std::int64_t work() const override { return step_ < options_.start_step ? 0 : 1 + loads_; }
+  std::int64_t* step_count() override { return &step_; }
 
  private:
-  std::vector<Part> divide(const GradBucket& bucket, std::vector<at::Tensor>& uncompressed) const;
-  Part whole(const GradBucket& bucket) const;
-  Part part_of(const GradBucket& bucket, std::int64_t key, std::vector<std::size_t> gradients, std::int64_t n,
-               std::int64_t m) const;
-  at::Tensor first_q(const Part& part, std::int64_t step) const;
-  at::Tensor finish(const GradBucket& bucket, std::vector<Part>& parts, const std::vector<at::Tensor>& uncompressed,
-                    const at::Tensor& message);
-  void take_over(const GradBucket& bucket, const Part& part, const at::Tensor& approximation);
+  std::vector<GradientMatrix> divide(const GradBucket& bucket, std::vector<at::Tensor>& uncompressed) const;
+  GradientMatrix whole(const GradBucket& bucket) const;
+  GradientMatrix part_of(const GradBucket& bucket, std::int64_t key, std::vector<std::size_t> gradients, std::int64_t n,
+                         std::int64_t m) const;
+  at::Tensor first_q(const GradientMatrix& part, std::int64_t step) const;
+  at::Tensor finish(const GradBucket& bucket, std::vector<GradientMatrix>& parts,
+                    const std::vector<at::Tensor>& uncompressed, const at::Tensor& message);
+  void take_over(const GradBucket& bucket, const GradientMatrix& part, const at::Tensor& approximation);
 
   MessagePool pool_;
   PowerSgdOptions options_;
-  std::int64_t step_ = 0;                       // steps begun so far
-  std::map<std::size_t, at::Tensor> errors_;    // by parameter: what this rank has not sent yet
-  std::map<std::int64_t, at::Tensor> warm_qs_;  // by key of a part
+  std::int64_t step_ = 0;                     // steps begun so far
+  std::map<std::size_t, at::Tensor> errors_;  // parameter -> the part of its gradients that this rank has not sent yet
+  std::map<std::int64_t, at::Tensor> warm_qs_;  // GradientMatrix::key -> the Q of the last step
+  std::int64_t loads_ = 0;                      // loads of the state, whose tensors are others then
 };
 
 Completion PowerSgd::start(const GradBucket& bucket) {
@@ -78,11 +90,11 @@ Completion PowerSgd::start(const GradBucket& bucket) {
   if (step < options_.start_step) return all_reduce_hook(pool_.collectives())(bucket);
 
   std::vector<at::Tensor> uncompressed;
-  std::vector<Part> parts = divide(bucket, uncompressed);
+  std::vector<GradientMatrix> parts = divide(bucket, uncompressed);
   std::int64_t count = 0;
   for (const at::Tensor& gradient : uncompressed) count += gradient.numel();
-  for (const Part& part : parts) count += part.matrix.size(0) * part.rank;
-  // What is not compressed travels in front of the Ps.
+  for (const GradientMatrix& part : parts) count += part.matrix.size(0) * part.rank;
+  // The tensor that is not compressed travels in front of the Ps.
   const at::Tensor message = pool_.take(2 * bucket.index, count, bucket.buffer.options());
   std::int64_t begin = 0;
   const auto send = [&](const at::Tensor& values) {
@@ -90,7 +102,7 @@ Completion PowerSgd::start(const GradBucket& bucket) {
     begin += values.numel();
   };
   for (const at::Tensor& gradient : uncompressed) send(gradient);
-  for (Part& part : parts) {
+  for (GradientMatrix& part : parts) {
     const auto warm = warm_qs_.find(part.key);
     const bool fits = warm != warm_qs_.end() && warm->second.sizes() == at::IntArrayRef{part.matrix.size(1), part.rank};
     part.q = orthonormalized(fits ? warm->second : first_q(part, step));
@@ -104,9 +116,9 @@ Completion PowerSgd::start(const GradBucket& bucket) {
 }
 
 /// The matrices to be compressed; gradients that stay as they are go to `uncompressed`.
-std::vector<Part> PowerSgd::divide(const GradBucket& bucket, std::vector<at::Tensor>& uncompressed) const {
+std::vector<GradientMatrix> PowerSgd::divide(const GradBucket& bucket, std::vector<at::Tensor>& uncompressed) const {
   if (options_.is_batched) return {whole(bucket)};
-  std::vector<Part> parts;
+  std::vector<GradientMatrix> parts;
   for (std::size_t g = 0; g < bucket.gradients.size(); ++g) {
     const at::Tensor& gradient = bucket.gradients[g];
     const std::int64_t n = gradient.dim() == 0 ? 1 : gradient.size(0);
@@ -122,7 +134,7 @@ std::vector<Part> PowerSgd::divide(const GradBucket& bucket, std::vector<at::Ten
 }
 
 /// All gradients of a bucket in a square, filled up with zeros.
-Part PowerSgd::whole(const GradBucket& bucket) const {
+GradientMatrix PowerSgd::whole(const GradBucket& bucket) const {
   std::vector<std::size_t> all(bucket.gradients.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   double count = 0;
@@ -132,8 +144,8 @@ Part PowerSgd::whole(const GradBucket& bucket) const {
 }
 
 /// Adds what former steps lost.
-Part PowerSgd::part_of(const GradBucket& bucket, std::int64_t key, std::vector<std::size_t> gradients, std::int64_t n,
-                       std::int64_t m) const {
+GradientMatrix PowerSgd::part_of(const GradBucket& bucket, std::int64_t key, std::vector<std::size_t> gradients,
+                                 std::int64_t n, std::int64_t m) const {
   const bool is_narrow = bucket.buffer.scalar_type() == at::kHalf || bucket.buffer.scalar_type() == at::kBFloat16;
   std::vector<at::Tensor> pieces;
   for (const std::size_t g : gradients) {
@@ -151,7 +163,7 @@ Part PowerSgd::part_of(const GradBucket& bucket, std::int64_t key, std::vector<s
 }
 
 /// The same on all ranks, another in every step.
-at::Tensor PowerSgd::first_q(const Part& part, std::int64_t step) const {
+at::Tensor PowerSgd::first_q(const GradientMatrix& part, std::int64_t step) const {
   random::Sequence sequence(options_.seed, random::Stream::compression, static_cast<std::uint64_t>(step),
                             static_cast<std::uint64_t>(part.key));
   at::Tensor q = at::empty({part.matrix.size(1), part.rank}, at::kDouble);
@@ -161,7 +173,7 @@ at::Tensor PowerSgd::first_q(const Part& part, std::int64_t step) const {
 }
 
 /// Once the Ps are averaged: averages the Qs, and puts the products instead of the gradients.
-at::Tensor PowerSgd::finish(const GradBucket& bucket, std::vector<Part>& parts,
+at::Tensor PowerSgd::finish(const GradBucket& bucket, std::vector<GradientMatrix>& parts,
                             const std::vector<at::Tensor>& uncompressed, const at::Tensor& message) {
   std::int64_t begin = 0;
   const auto next_of = [&begin](const at::Tensor& from, at::IntArrayRef shape) {
@@ -174,7 +186,7 @@ at::Tensor PowerSgd::finish(const GradBucket& bucket, std::vector<Part>& parts,
 
   std::vector<at::Tensor> ps;
   std::int64_t count = 0;
-  for (const Part& part : parts) {
+  for (const GradientMatrix& part : parts) {
     const at::Tensor p = next_of(message, {part.matrix.size(0), part.rank});
     ps.push_back(orthonormalized(p.to(part.matrix.scalar_type())));
     count += part.q.numel();
@@ -189,20 +201,20 @@ at::Tensor PowerSgd::finish(const GradBucket& bucket, std::vector<Part>& parts,
   begin = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     parts[i].q.copy_(next_of(qs, parts[i].q.sizes()));
-    if (options_.has_warm_start) warm_qs_[parts[i].key] = parts[i].q;
+    if (options_.has_warm_start) keep(warm_qs_[parts[i].key], parts[i].q);
     take_over(bucket, parts[i], at::mm(ps[i], parts[i].q.t()));
   }
   return bucket.buffer;
 }
 
 /// Gradients become their approximation; the rest is remembered.
-void PowerSgd::take_over(const GradBucket& bucket, const Part& part, const at::Tensor& approximation) {
+void PowerSgd::take_over(const GradBucket& bucket, const GradientMatrix& part, const at::Tensor& approximation) {
   const at::Tensor values = approximation.view({-1});
   const at::Tensor lost = options_.has_error_feedback ? part.matrix.view({-1}) - values : at::Tensor();
   std::int64_t begin = 0;
   for (const std::size_t g : part.gradients) {
     const at::Tensor& gradient = bucket.gradients[g];
-    if (lost.defined()) errors_[bucket.places[g]] = lost.narrow(0, begin, gradient.numel());
+    if (lost.defined()) keep(errors_[bucket.places[g]], lost.narrow(0, begin, gradient.numel()));
     gradient.copy_(values.narrow(0, begin, gradient.numel()).view(gradient.sizes()));
     begin += gradient.numel();
   }
@@ -234,6 +246,7 @@ void PowerSgd::load_state(const HookState& state) {
   step_ = state.integers.at("step");
   errors_ = std::move(errors);
   warm_qs_ = std::move(warm_qs);
+  ++loads_;
 }
 
 }  // namespace
@@ -266,7 +279,9 @@ KeySpecs power_sgd_keys() {
 
 ChosenHook power_sgd_hook(mpi::Collectives& collectives, const PowerSgdOptions& options) {
   const auto power_sgd = std::make_shared<PowerSgd>(collectives, options);
-  return {.hook = [power_sgd](const GradBucket& bucket) { return power_sgd->start(bucket); }, .memory = power_sgd};
+  return {.hook = [power_sgd](const GradBucket& bucket) { return power_sgd->start(bucket); },
+          .memory = power_sgd,
+          .is_recordable = options.has_warm_start};  // a Q that begins at random is drawn by the CPU
 }
 
 }  // namespace lockstep::parallel

@@ -9,17 +9,17 @@
 namespace lockstep::parallel {
 
 struct PowerSgdOptions {
-  std::int64_t rank = 1;  ///< of the approximation; >= 1
+  std::int64_t rank = 1;  ///< rank of the approximation; >= 1
   /// Steps of plain averages before; >= 2 with error feedback or warm start, else >= 0.
   std::int64_t start_step = 1000;
   /// A gradient is compressed if that sends this many times fewer elements; >= 0. Not for is_batched
   double min_compression_rate = 2;
-  bool has_error_feedback = true;  ///< what a step loses is added to the gradient of the next
+  bool has_error_feedback = true;  ///< the compression error of a step is added to the next step's gradient
   bool has_warm_start = true;      ///< a step's Q begins the next; otherwise each begins at random
   bool is_batched = false;         ///< a bucket is one square matrix: fewer operations, coarser results
   std::uint64_t seed = 0;          ///< equal on every rank
 
-  /// From the keys `ddp.powersgd_...`.
+  /// Options from the keys `ddp.powersgd_...`.
   static PowerSgdOptions from(const Section& ddp);
 };
 

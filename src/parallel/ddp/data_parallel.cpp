@@ -2,7 +2,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/parallel/data_parallel.hpp>
 
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::parallel {
 

@@ -2,7 +2,7 @@
 #include <lockstep/core/keys.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
 
-#include "core/table.hpp"
+#include "core/text/table.hpp"
 
 namespace lockstep::parallel {
 
@@ -56,47 +56,55 @@ KeySpecs ddp_keys(const std::vector<CommHookRow>& comm_hooks) {
     hooks.push_back(row.name);
     hook_help += ", " + row.name + " (" + row.help + ")";
   }
-  const KeySpecs common = {
-      keys::integers("ddp.bucket_bytes", "26214400",
-                     "Bucket size in bytes of gradients. A list sets the sizes of the first buckets in order; its last "
-                     "value applies to all further buckets",
-                     1),
-      keys::integer("ddp.last_bucket_bytes", "1048576",
-                    "Size in bytes of the bucket that is reduced last, which does not overlap with backward. 0 = "
-                    "ddp.bucket_bytes",
-                    0),
-      keys::boolean("ddp.find_unused_parameters", "false",
-                    "Search the graph of each step for parameters that the loss does not use. If false, the loss must "
-                    "use all parameters"),
-      keys::boolean("ddp.static_graph", "false",
-                    "The graph is the same in every step. Parameters may then be unused, or used several times"),
-      keys::choice("ddp.buffers", "off",
-                   "Synchronization of buffers. off = averaged only before evaluations and checkpoints; broadcast = "
-                   "from rank 0 before each step; average = averaged before each step",
-                   {"off", "broadcast", "average"}),
-      keys::choice("ddp.comm_hook", "none", hook_help, hooks),
-      keys::boolean("ddp.sync_batch_norm", "false",
-                    "Synchronized batch norm: normalize training batches by statistics over several ranks"),
-      keys::integer("ddp.sync_batch_norm_ranks", "0",
-                    "Number of consecutive ranks that share the statistics of ddp.sync_batch_norm. 0 = all ranks; -1 = "
-                    "the ranks of a host",
-                    -1, 1 << 20),
-      keys::choice(
-          "ddp.detect_anomalous_params", "off",
-          "Report trainable parameters that are not part of the graph of the loss, in the first step or in every step",
-          {"off", "once", "always"}),
-      keys::choice("ddp.shared_parameters", "auto",
-                   "Keep one copy of the parameters per host. auto = if the backend supports shared memory",
-                   {"auto", "true", "false"}),
-      keys::boolean("ddp.weigh_samples", "false",
-                    "Weight the gradients of ranks by their number of samples in steps without an explicit weight. Has "
-                    "no effect on `trainer`, which always does this"),
-      keys::boolean("ddp.check_writes", "false",
-                    "For debugging: report code that writes to a parameter outside of an update, and end the run"),
-      keys::boolean("ddp.report", "false",
-                    "At the end of the run, print what limits the step time, and write the times of each bucket on the "
-                    "slowest rank to ddp.svg"),
-  };
+  const KeySpecs common = keys::titled(
+      "Gradient buckets, compression and placement of parameters",
+      {
+          keys::integers(
+              "ddp.bucket_bytes", "26214400",
+              "Bucket size in bytes of gradients. A list sets the sizes of the first buckets in order; its last "
+              "value applies to all further buckets",
+              1),
+          keys::integer("ddp.last_bucket_bytes", "1048576",
+                        "Size in bytes of the bucket that is reduced last, which does not overlap with backward. 0 = "
+                        "ddp.bucket_bytes",
+                        0),
+          keys::boolean(
+              "ddp.find_unused_parameters", "false",
+              "Search the graph of each step for parameters that the loss does not use. If false, the loss must "
+              "use all parameters"),
+          keys::boolean("ddp.static_graph", "false",
+                        "The graph is the same in every step. Parameters may then be unused, or used several times"),
+          keys::choice(
+              "ddp.buffers", "off",
+              "Synchronization of buffers. off = averaged only before evaluations and checkpoints; broadcast = "
+              "from rank 0 before each step; average = averaged before each step",
+              {"off", "broadcast", "average"}),
+          keys::choice("ddp.comm_hook", "none", hook_help, hooks),
+          keys::boolean("ddp.sync_batch_norm", "false",
+                        "Synchronized batch norm: normalize training batches by statistics over several ranks"),
+          keys::integer(
+              "ddp.sync_batch_norm_ranks", "0",
+              "Number of consecutive ranks that share the statistics of ddp.sync_batch_norm. 0 = all ranks; -1 = "
+              "the ranks of a host",
+              -1, 1 << 20),
+          keys::choice("ddp.detect_anomalous_params", "off",
+                       "Report trainable parameters that are not part of the graph of the loss, in the first step or "
+                       "in every step",
+                       {"off", "once", "always"}),
+          keys::choice("ddp.shared_parameters", "auto",
+                       "Keep one copy of the parameters per host. auto = if the backend supports shared memory",
+                       {"auto", "true", "false"}),
+          keys::boolean(
+              "ddp.weigh_samples", "false",
+              "Weight the gradients of ranks by their number of samples in steps without an explicit weight. Has "
+              "no effect on `trainer`, which always does this"),
+          keys::boolean("ddp.check_writes", "false",
+                        "For debugging: report code that writes to a parameter outside of an update, and end the run"),
+          keys::boolean(
+              "ddp.report", "false",
+              "At the end of the run, print what limits the step time, and write the times of each bucket on the "
+              "slowest rank to ddp.svg"),
+      });
   return keys_of_rows(common, comm_hooks);
 }
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <iomanip>
 
-#include "core/text_stream.hpp"
+#include "core/text/text_stream.hpp"
 
 namespace lockstep::parallel {
 

@@ -13,29 +13,30 @@
 
 #include "batch/late_values.hpp"
 #include "batch/nvtx_range.hpp"
-#include "core/text.hpp"
-#include "models/recompute.hpp"
-#include "mpi/topology.hpp"
+#include "core/text/text.hpp"
+#include "models/layers/recompute.hpp"
+#include "mpi/process/topology.hpp"
 #include "parallel/ddp/anomalous_parameters.hpp"
 #include "parallel/ddp/batch_copies.hpp"
 #include "parallel/ddp/model_buffers.hpp"
 #include "parallel/ddp/prepared_batch.hpp"
 #include "parallel/ddp/requirements.hpp"
-#include "parallel/ddp/step_recorder.hpp"
 #include "parallel/reducers/bucket_reducer.hpp"
 #include "parallel/reducers/lane_reducer.hpp"
 #include "parallel/reducers/local_reducer.hpp"
 #include "parallel/reducers/separate_reducer.hpp"
 #include "parallel/sharding/shard_blocks.hpp"
 #include "parallel/sharding/shard_reducer.hpp"
-#include "parallel/sharding/shards.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/shard_ranks.hpp"
+#include "parallel/store/shards.hpp"
+#include "parallel/store/step_recorder.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 
 namespace {
 
-/// By the statistics of the group of this rank.
+/// Normalizes by the statistics of the group of this rank.
 void synchronize_batch_norm(models::Model& model, const mpi::Communicator& world, mpi::Collectives& collectives,
                             const DdpOptions& options) {
   const int ranks = options.batch_norm_ranks;
@@ -46,6 +47,14 @@ void synchronize_batch_norm(models::Model& model, const mpi::Communicator& world
   }
   const int group = ranks > 0 ? world.rank() / ranks : mpi::Topology::of(world, options.hosts).host_index;
   convert_to_sync_batch_norm(model, *collectives.split(group));
+}
+
+std::unique_ptr<ShardRanks> shard_ranks_of(const mpi::Communicator& world, mpi::Collectives& all,
+                                           const DdpOptions& options) {
+  if (!options.sharding.is_within_hosts) return std::make_unique<ShardRanks>(all);
+  const mpi::Topology topology = mpi::Topology::of(world, options.hosts);
+  world.all_or_throw([&] { require_equal_hosts(topology); });
+  return std::make_unique<ShardRanks>(all, topology);
 }
 
 }  // namespace
@@ -117,7 +126,7 @@ void DistributedDataParallel::replicate(const std::vector<NamedParameter>& param
   slices_fit_ = world_.agree(store_->is_shared() == (collectives_->local_size() > 1));
 }
 
-/// Builds the store in which the state of training is divided among the ranks, and from stage 2 on the reducer.
+/// Builds the store in which the state of training is divided among ranks, and from stage 2 on the reducer.
 void DistributedDataParallel::shard(const std::vector<NamedParameter>& parameters) {
   const Sharding& sharding = options_.sharding;
   std::vector<ShardGroup> groups;
@@ -129,24 +138,25 @@ void DistributedDataParallel::shard(const std::vector<NamedParameter>& parameter
       units = members_by_type(groups, parameters);
     } else {
       units.members = layout_of(plan_buckets(specs_of(parameters), options_.reducer.limits));
-      std::reverse(units.members.begin(), units.members.end());  // into the order of forward
+      std::reverse(units.members.begin(), units.members.end());  // now in the order of forward
       units.group_of.resize(units.members.size());
     }
     units = divided_by_part(units, parameters);
   });
   const auto plan_of = sharding.owns_whole_parameters ? plan_owned_units : plan_units;
-  const std::vector<Unit> plan = plan_of(specs_of(parameters), units.members, collectives_->world_size());
-  store_ = std::make_unique<ParameterStore>(parameters, world_, *collectives_, plan, sharding);
+  shard_ranks_ = shard_ranks_of(world_, *collectives_, options_);
+  const int slices = shard_ranks_->inside().world_size();
+  const std::vector<Unit> plan = plan_of(specs_of(parameters), units.members, slices);
+  store_ = std::make_unique<ParameterStore>(parameters, world_, *shard_ranks_, plan, sharding);
   if (sharding.stage == 1) {
-    const bool is_one_place =
-        collectives_->local_size() == 1 || collectives_->local_size() == collectives_->world_size();
+    const bool is_one_place = collectives_->local_size() == 1 || collectives_->local_size() == slices;
     slices_fit_ = is_one_place && store_->as_tensors() == nullptr;
     return;
   }
   const auto release = [this](std::size_t unit) {
     if (gathering_) store_->shards()->release(unit);
   };
-  reducer_ = std::make_unique<ShardReducer>(parameters, plan, *collectives_, release, rounding_of_hook());
+  reducer_ = std::make_unique<ShardReducer>(parameters, plan, *shard_ranks_, release, rounding_of_hook());
   if (sharding.stage == 3) {
     gathering_ = std::make_unique<BlockGathering>(*store_->shards(), groups, units.group_of);
   }
@@ -172,10 +182,11 @@ void DistributedDataParallel::choose_hook() {
   ChosenHook chosen;
   world_.all_or_throw([&] { chosen = options_.comm_hook(*collectives_); });
   hook_memory_ = std::move(chosen.memory);
+  has_recordable_hook_ = chosen.is_recordable;
   reducer_->set_comm_hook(std::move(chosen.hook), chosen.is_silent);
 }
 
-/// Where gradients are divided among ranks: the type to which they are rounded.
+/// The type where gradients are divided among ranks: the type to which they are rounded.
 std::optional<at::ScalarType> DistributedDataParallel::rounding_of_hook() {
   if (!options_.comm_hook) return std::nullopt;
   ChosenHook chosen;
@@ -428,7 +439,10 @@ DdpReport DistributedDataParallel::report() const {
   return {.steps = 0, .ranks = std::vector<StepTimeline>(static_cast<std::size_t>(world_.size()))};
 }
 
-void DistributedDataParallel::check_last_step() { reducer_->check_last_step(); }
+void DistributedDataParallel::check_last_step() {
+  reducer_->check_last_step();
+  if (options_.synchronizes_batch_norm) check_last_batch(*model_);
+}
 
 void DistributedDataParallel::reset_state(GivenUp what) {
   if (recorder_) recorder_->drop_step();

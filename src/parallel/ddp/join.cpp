@@ -6,6 +6,10 @@
 #include <string>
 #include <utility>
 
+#include "parallel/reducers/uneven_ranks.hpp"
+#include "parallel/store/parameter_store.hpp"
+#include "parallel/store/reducer.hpp"
+
 namespace lockstep::parallel {
 
 namespace {
@@ -26,6 +30,8 @@ enum class Says : std::uint8_t { exhausted, accumulates, synchronizes };
   throw_agreed(ExitCode::data, is_here ? fact : fact + " while this rank has more inputs: all ranks stop");
 }
 
+UnevenRanks& uneven_ranks_of(DistributedDataParallel& wrapper) { return dynamic_cast<UnevenRanks&>(wrapper.reducer()); }
+
 }  // namespace
 
 Join::Join(DistributedDataParallel& wrapper, const JoinOptions& options)
@@ -43,8 +49,10 @@ Join::Join(std::vector<DistributedDataParallel*> wrappers, const JoinOptions& op
       throw ConfigError("join: a rank without inputs has no number of samples; set ddp.weigh_samples=false");
     }
     if (wrapper->options_.lanes > 0) throw ConfigError("join: lanes require inputs on all ranks; set train.lanes=0");
-    if (!wrapper->reducer_->traits().accepts_uneven_inputs) {
-      throw ConfigError("join: sharded gradients require inputs on all ranks; set strategy.name=ddp");
+    if (dynamic_cast<const UnevenRanks*>(wrapper->reducer_.get()) == nullptr) {
+      throw ConfigError(
+          "join: gradients of shards or of separate parts require inputs on all ranks; set strategy.name=ddp and "
+          "strategy.separate=false");
     }
     if (wrapper->before_forward_) throw ConfigError("join: the wrapper is already in a Join");
   }
@@ -64,7 +72,7 @@ void Join::leave() noexcept {
   for (DistributedDataParallel* const wrapper : wrappers_) {
     wrapper->before_forward_ = nullptr;
     wrapper->buffer_root_ = 0;
-    wrapper->reducer_->set_divisor(wrapper->collectives_->world_size());
+    uneven_ranks_of(*wrapper).set_divisor(wrapper->collectives_->world_size());
   }
   wrappers_.clear();
 }
@@ -101,15 +109,15 @@ Join::Round Join::meet(DistributedDataParallel& wrapper, bool has_input) const {
 
 void Join::adopt(DistributedDataParallel& wrapper, const Round& round) const {
   wrapper.buffer_root_ = round.highest;
-  if (!options_.divide_by_initial) wrapper.reducer_->set_divisor(round.active);
+  if (!options_.divide_by_initial) uneven_ranks_of(wrapper).set_divisor(round.active);
 }
 
-/// What the ranks with inputs do in one step, without one.
+/// The work that the ranks with inputs do in one step, without one.
 void Join::shadow(DistributedDataParallel& wrapper, const Round& round) const {
   if (!round.synchronizes) return;
   adopt(wrapper, round);
   wrapper.synchronize_before_forward();
-  wrapper.reducer_->contribute_nothing();
+  uneven_ranks_of(wrapper).contribute_zeros();
 }
 
 void Join::finish() {

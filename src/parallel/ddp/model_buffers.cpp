@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

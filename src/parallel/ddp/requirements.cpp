@@ -3,6 +3,7 @@
 
 #include <lockstep/core/error.hpp>
 
+#include <algorithm>
 #include <string>
 
 #include "batch/libtorch_versions.hpp"
@@ -69,6 +70,19 @@ void require_shardable(const std::vector<NamedParameter>& parameters, const DdpO
     if (has_dense_gradient_of_own_type(parameter)) continue;
     throw ConfigError(stage + ": the gradient of '" + parameter.name +
                       "' must be dense and of the parameter's type; use strategy.name=ddp");
+  }
+}
+
+void require_equal_hosts(const mpi::Topology& topology) {
+  const std::vector<int>& hosts = topology.host_of_rank;
+  const auto ranks_of = [&hosts](int host) { return std::to_string(std::count(hosts.begin(), hosts.end(), host)); };
+  for (int host = 1; host < topology.host_count; ++host) {
+    if (ranks_of(host) == ranks_of(0)) continue;
+    const auto first = std::find(hosts.begin(), hosts.end(), host) - hosts.begin();
+    throw ConfigError("strategy.shard_within=host requires the same number of ranks on every host, but there are " +
+                      ranks_of(0) + " on the host of rank 0 and " + ranks_of(host) + " on the host of rank " +
+                      std::to_string(first) +
+                      "; start equal numbers (mpirun --map-by ppr:N:node), or set strategy.shard_within=all");
   }
 }
 

@@ -7,9 +7,11 @@
 
 #include <vector>
 
+#include "mpi/process/topology.hpp"
 #include "parallel/store/named_parameter.hpp"
 
-// What a model and its options must fulfil before a wrapper is built. Each function throws ConfigError. Not collective.
+// The requirements that a model and its options must fulfil before a wrapper is built. Each function throws
+// ConfigError. Not collective.
 namespace lockstep::parallel {
 
 void require_one_device(const std::vector<NamedParameter>& parameters);
@@ -17,6 +19,8 @@ void require_one_device(const std::vector<NamedParameter>& parameters);
 void require_supported_on(at::Device device, const DdpOptions& options);
 void require_lanes(const std::vector<NamedParameter>& parameters, const DdpOptions& options, int world_size);
 void require_shardable(const std::vector<NamedParameter>& parameters, const DdpOptions& options);
+/// Every host divides into as many slices as the others.
+void require_equal_hosts(const mpi::Topology& topology);
 /// @param sharding  stage 2 or 3
 void require_shardable(const ChosenHook& hook, const Sharding& sharding);
 

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "core/text_stream.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "core/text/text_stream.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

@@ -15,7 +15,7 @@ using torch::autograd::Node;
 
 namespace {
 
-/// Where a backward from `root` begins: of a leaf, the accumulator of its gradient, if there is one.
+/// The node where a backward from `root` begins: of a leaf, the accumulator of its gradient, if there is one.
 Node* first_node(const at::Tensor& root) {
   if (!root.defined() || !root.requires_grad()) return nullptr;
   return root.grad_fn() ? root.grad_fn().get() : torch::autograd::impl::try_get_grad_accumulator(root).get();

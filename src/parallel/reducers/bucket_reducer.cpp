@@ -13,11 +13,11 @@
 #include <utility>
 
 #include "batch/nvtx_range.hpp"
-#include "parallel/ddp/step_recorder.hpp"
 #include "parallel/reducers/missing_gradients.hpp"
 #include "parallel/reducers/output_watch.hpp"
-#include "parallel/reducers/sparse_gradients.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/step_recorder.hpp"
+#include "parallel/store/tensor_collectives.hpp"
+#include "parallel/sync/sparse_gradients.hpp"
 
 namespace lockstep::parallel {
 
@@ -69,7 +69,6 @@ void BucketReducer::build(std::vector<Bucket> plan) {
 /// Builds buckets in the order in which gradients came on rank 0.
 void BucketReducer::rebuild_by_arrival() {
   check_last_step();
-  buckets().synchronize();  // the update of the last step reads them
   std::vector<std::int64_t> order(arrival_.begin(), arrival_.end());
   order.resize(gradients_.size());
   world_.broadcast(std::span<std::int64_t>(order));
@@ -131,7 +130,7 @@ void BucketReducer::prepare(Synchronization mode) {
     queue_late_tail();
     if (is_rebuilding() && !is_rebuilt_ && finished_steps_ > 0) rebuild_by_arrival();
   }
-  // What is learned from the first step is needed whole.
+  // The graph that is learned from the first step is needed whole.
   mode_ = mode == Synchronization::sliced && is_learning() ? Synchronization::whole : mode;
   is_expecting_ = mode != Synchronization::none;
   begin_step();
@@ -142,7 +141,7 @@ void BucketReducer::begin_step() {
   has_marked_unused_ = false;
   ready_count_ = 0;
   started_ = 0;
-  if (finished_steps_ == 0) arrival_.clear();  // of a first step that was not finished
+  if (finished_steps_ == 0) arrival_.clear();  // remains of a first step that was not finished
   std::fill(is_ready_.begin(), is_ready_.end(), char{0});
   std::fill(is_kept_.begin(), is_kept_.end(), char{0});
   gradients_.begin_step();
@@ -289,7 +288,7 @@ std::string BucketReducer::mark_missing() {
   return missing;
 }
 
-void BucketReducer::contribute_nothing() {
+void BucketReducer::contribute_zeros() {
   prepare(Synchronization::whole);
   is_expecting_ = false;
   for (std::size_t i = 0; i < gradients_.size(); ++i) gradients_.pack_zero(i);
@@ -365,9 +364,7 @@ void BucketReducer::read_tail() {
 /// Reading what a GPU has reduced makes the host wait for it. Where every parameter must be used on every rank, the
 /// tail is copied when the next step begins, and read when the step after that begins: only a mistake is reported
 /// later.
-bool BucketReducer::reads_tail_late() const {
-  return collectives_.has_device_buckets() && !hook_.has_hook() && !watches_outputs();
-}
+bool BucketReducer::reads_tail_late() const { return collectives_.has_device_buckets() && !watches_outputs(); }
 
 void BucketReducer::check_late_tail() {
   if (!queued_tail_.are_pending()) return;
@@ -418,10 +415,10 @@ void BucketReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_
   const mpi::Slice range{.begin = static_cast<std::size_t>(offset + begin),
                          .count = static_cast<std::size_t>(end - begin)};
   collectives_.reduce_range(tickets_[b], range, [&](std::size_t first, const std::byte* values, std::size_t count) {
-    const std::int64_t at = static_cast<std::int64_t>(first) - offset;
-    visit(at, static_cast<std::int64_t>(count), values);
+    const std::int64_t position = static_cast<std::int64_t>(first) - offset;
+    visit(position, static_cast<std::int64_t>(count), values);
     // Only this rank reads its own part of its own bucket.
-    std::byte* const place = slot + static_cast<std::size_t>(at) * element_bytes;
+    std::byte* const place = slot + static_cast<std::size_t>(position) * element_bytes;
     if (keeps && place != values) std::memcpy(place, values, count * element_bytes);
   });
   if (keeps) is_kept_[parameter] = 1;
@@ -431,10 +428,7 @@ void BucketReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_
 void BucketReducer::end_started() {
   const auto max = static_cast<std::size_t>(world_.all_reduce(static_cast<std::int64_t>(started_), mpi::Op::max));
   while (started_ < max) start(started_);
-  if (!hook_.has_hook() && mode_ == Synchronization::whole) {
-    for (std::size_t b = 0; b < started_; ++b) collectives_.wait(tickets_[b]);
-  }
-  collectives_.barrier();
+  collectives_.barrier();  // performs what was started before it
 }
 
 void BucketReducer::reset(GivenUp what) {

@@ -16,10 +16,11 @@
 #include "parallel/reducers/accumulator_hooks.hpp"
 #include "parallel/reducers/bucketed_gradients.hpp"
 #include "parallel/reducers/hook_slot.hpp"
-#include "parallel/reducers/reducer.hpp"
 #include "parallel/reducers/static_graph.hpp"
+#include "parallel/reducers/uneven_ranks.hpp"
 #include "parallel/reducers/unused_parameters.hpp"
 #include "parallel/store/named_parameter.hpp"
+#include "parallel/store/reducer.hpp"
 
 namespace lockstep::parallel {
 
@@ -35,7 +36,7 @@ namespace lockstep::parallel {
 ///
 /// An undefined gradient differs from zero: a parameter that no rank used in a step keeps its previous `.grad`. A
 /// parameter that some rank used receives the average on all ranks, where ranks without it count as zero.
-class BucketReducer : public Reducer, private AccumulatorListener {
+class BucketReducer : public Reducer, public UnevenRanks, private AccumulatorListener {
  public:
   /// Allocates the buckets. Collective.
   /// @param parameters   in registration order; each has requires_grad
@@ -44,7 +45,6 @@ class BucketReducer : public Reducer, private AccumulatorListener {
   BucketReducer(std::vector<NamedParameter> parameters, const ReducerOptions& options, mpi::Collectives& collectives,
                 const mpi::Communicator& world);
 
-  ReducerTraits traits() const noexcept override { return {.accepts_uneven_inputs = true}; }
   void prepare(Synchronization mode) override;
   bool watches_outputs() const noexcept override { return options_.finds_unused || options_.has_static_graph; }
   std::vector<at::Tensor> watch(std::vector<at::Tensor> outputs) override;
@@ -62,7 +62,7 @@ class BucketReducer : public Reducer, private AccumulatorListener {
   BucketLayout learned_layout() const override;
   bool restore_layout(const BucketLayout& layout) override;
   void set_comm_hook(CommHook hook, bool is_silent) override;
-  void contribute_nothing() override;
+  void contribute_zeros() override;
   void set_divisor(int ranks) override { divisor_ = ranks; }
 
  private:
@@ -112,14 +112,14 @@ class BucketReducer : public Reducer, private AccumulatorListener {
   StepRecorder* recorder_ = nullptr;
   int divisor_;
 
-  std::vector<std::size_t> pending_;  // by bucket: gradients still to come
-  std::vector<mpi::Ticket> tickets_;  // by bucket
-  std::vector<char> is_ready_;        // by parameter: its contribution to this step is in the bucket
-  std::vector<char> is_kept_;         // by parameter: its own part is averaged in place
+  std::vector<std::size_t> pending_;  // number of gradients still to come, for each bucket
+  std::vector<mpi::Ticket> tickets_;  // ticket of each bucket
+  std::vector<char> is_ready_;        // flags of the parameters whose contribution to this step is in the bucket
+  std::vector<char> is_kept_;         // flags of the parameters whose own part is averaged in place
   std::vector<double> tail_;  // average over ranks: the number of missing gradients, then for each parameter its uses
   std::vector<std::size_t> arrival_;  // parameters in the order in which their gradients came in the first step
   bool has_late_tail_ = false;        // tail_ is what is expected; the true one is still to be read
-  std::string late_missing_;          // with it: this rank's parameters without a gradient
+  std::string late_missing_;          // the parameters of this rank without a gradient, if has_late_tail_
   batch::LateValues queued_tail_;     // that of the step before, on its way to the host
   std::string queued_missing_;        // goes with it
   std::unique_ptr<AccumulatorHooks> hooks_;

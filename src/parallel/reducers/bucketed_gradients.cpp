@@ -9,23 +9,23 @@
 #include <cstring>
 #include <utility>
 
-#include "models/gradient_sink.hpp"
-#include "parallel/reducers/sparse_gradients.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "models/layers/gradient_sink.hpp"
+#include "parallel/store/tensor_collectives.hpp"
+#include "parallel/sync/sparse_gradients.hpp"
 
 namespace lockstep::parallel {
 
 namespace {
 
 /// @param is_on_host  the memory of both is the host's
-void copy_values(const at::Tensor& to, const at::Tensor& from, bool is_on_host) {
-  const bool is_plain = is_on_host && to.scalar_type() == from.scalar_type();
-  if (is_plain && to.strides() == from.strides() && is_flat(from)) {
-    if (to.numel() > 0) std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes());
+void copy_values(const at::Tensor& target, const at::Tensor& from, bool is_on_host) {
+  const bool is_plain = is_on_host && target.scalar_type() == from.scalar_type();
+  if (is_plain && target.strides() == from.strides() && is_flat(from)) {
+    if (target.numel() > 0) std::memcpy(target.mutable_data_ptr(), from.const_data_ptr(), target.nbytes());
     return;
   }
   const torch::NoGradGuard no_grad;
-  to.copy_(from);
+  target.copy_(from);
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ BucketedGradients::~BucketedGradients() { detach_sinks(); }
 void BucketedGradients::build(std::vector<Bucket> plan, std::size_t tail_count, mpi::Collectives& collectives) {
   const std::vector<at::Tensor> kept = take_out();
   detach_sinks();
-  buckets_ = {};  // before the new ones are allocated
+  buckets_ = {};  // freed before the new ones are allocated
   buckets_ = GradientBuckets(std::move(plan), parameters_, tail_count, collectives);
   attach_sinks();
   is_on_host_ = !collectives.has_device_buckets();
@@ -92,14 +92,14 @@ void BucketedGradients::note_use(std::size_t parameter, bool has_gradient) {
 }
 
 void BucketedGradients::begin_step() {
-  for (State& state : states_) {
+  for (GradientState& state : states_) {
     state.has_graph = false;
     state.stale.reset();
   }
 }
 
 void BucketedGradients::clear_uses() {
-  for (State& state : states_) state.is_used = false;
+  for (GradientState& state : states_) state.is_used = false;
 }
 
 /// Whether `.grad` lies in the bucket.
@@ -111,7 +111,7 @@ bool BucketedGradients::is_in_bucket(std::size_t parameter) const {
 }
 
 void BucketedGradients::pack(std::size_t parameter) {
-  State& state = states_[parameter];
+  GradientState& state = states_[parameter];
   at::Tensor& gradient = parameters_[parameter].tensor.mutable_grad();
   if (is_sparse(parameter)) {
     require_sparse(gradient, cite(parameter));

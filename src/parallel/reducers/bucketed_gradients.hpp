@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "parallel/reducers/bucket_plan.hpp"
-#include "parallel/reducers/gradient_buckets.hpp"
+#include "parallel/store/bucket_plan.hpp"
 #include "parallel/store/named_parameter.hpp"
+#include "parallel/sync/gradient_buckets.hpp"
 
 namespace lockstep::parallel {
 
@@ -52,11 +52,11 @@ class BucketedGradients {
   void pack_zero(std::size_t parameter);
   /// Assigns the average to `.grad`, multiplied by `factor` if it is not 1.
   void assign(std::size_t parameter, double factor);
-  /// For a parameter without a gradient on any rank: `.grad` keeps the value from before the step.
+  /// Restores a parameter without a gradient on any rank: `.grad` keeps the value from before the step.
   void restore_stale(std::size_t parameter);
 
  private:
-  struct State {
+  struct GradientState {
     bool is_used = false;    // a gradient came since the last synchronized step
     bool has_graph = false;  // its gradient belongs to a graph (create_graph) and stays apart from the bucket
     at::Tensor stale;        // the gradient from before a step that did not use the parameter on this rank
@@ -72,8 +72,8 @@ class BucketedGradients {
   std::vector<NamedParameter> parameters_;
   std::vector<ParameterSpec> specs_;
   GradientBuckets buckets_;
-  std::vector<State> states_;  // by parameter
-  bool is_on_host_ = true;     // the memory of the buckets, as that of the parameters
+  std::vector<GradientState> states_;  // state of each parameter
+  bool is_on_host_ = true;             // whether buckets and parameters are in host memory
   bool has_warned_of_graph_ = false;
 };
 

@@ -27,7 +27,7 @@ class HookSlot {
  private:
   CommHook hook_;
   bool is_silent_ = false;
-  std::vector<Completion> completions_;  // by bucket
+  std::vector<Completion> completions_;  // completion of each bucket
 };
 
 }  // namespace lockstep::parallel

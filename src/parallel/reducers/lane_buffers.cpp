@@ -23,11 +23,11 @@ std::int64_t count_averaged(const std::vector<at::Tensor>& buffers) {
 /// Calls `visit(buffer, its values in a node)` for every buffer that is averaged.
 template <class Visit>
 void for_each_averaged(const std::vector<at::Tensor>& buffers, const NodeRow& row, int node, const Visit& visit) {
-  std::int64_t at = 0;
+  std::int64_t position = 0;
   for (const at::Tensor& buffer : buffers) {
     if (!is_averaged(buffer)) continue;
-    visit(buffer, at::from_blob(row.at(node, at), buffer.sizes(), at::kDouble));
-    at += buffer.numel();
+    visit(buffer, at::from_blob(row.at(node, position), buffer.sizes(), at::kDouble));
+    position += buffer.numel();
   }
 }
 

@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "mpi/lane_tree.hpp"
+#include "mpi/shared/lane_tree.hpp"
 #include "parallel/reducers/node_row.hpp"
 
 namespace lockstep::parallel {

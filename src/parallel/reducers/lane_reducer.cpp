@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "models/gradient_sink.hpp"
-#include "parallel/ddp/step_recorder.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "models/layers/gradient_sink.hpp"
+#include "parallel/store/step_recorder.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

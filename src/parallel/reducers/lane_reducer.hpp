@@ -10,12 +10,12 @@
 #include <span>
 #include <vector>
 
-#include "mpi/lane_tree.hpp"
-#include "parallel/reducers/bucket_plan.hpp"
+#include "mpi/shared/lane_tree.hpp"
 #include "parallel/reducers/lane_buffers.hpp"
 #include "parallel/reducers/node_row.hpp"
-#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/bucket_plan.hpp"
 #include "parallel/store/named_parameter.hpp"
+#include "parallel/store/reducer.hpp"
 
 namespace lockstep::parallel {
 
@@ -42,7 +42,7 @@ class LaneReducer : public Reducer {
   /// Begins this rank's next lane. A lane ends when the next one begins, or with finish. The mode of a step is that of
   /// its last lane.
   void prepare(Synchronization mode) override;
-  /// After the last of this rank's lanes.
+  /// Called after the last of this rank's lanes.
   void finish() override;
   bool is_sliced() const noexcept override { return is_sliced_; }
   bool has_gradient(std::size_t parameter) const override;
@@ -55,7 +55,7 @@ class LaneReducer : public Reducer {
   void on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) override { listener(plan_); }
 
  private:
-  struct Position {
+  struct LanePosition {
     std::size_t bucket = 0;
     std::int64_t offset = 0;
   };
@@ -68,17 +68,17 @@ class LaneReducer : public Reducer {
   mpi::Collectives& collectives_;
   StepRecorder* recorder_ = nullptr;
   mpi::LaneTree tree_;
-  std::span<const mpi::LaneTree::Step> steps_;  // of this rank's lanes
+  std::span<const mpi::LaneTree::Step> steps_;  // steps of this rank's lanes
   std::vector<Bucket> plan_;
-  std::vector<Position> positions_;             // by parameter
-  std::vector<NodeRow> rows_;                   // by bucket
-  NodeRow used_;                                // by parameter: the share of the lanes that used it
-  LaneBuffers buffers_;                         // of the model
+  std::vector<LanePosition> positions_;         // position of each parameter
+  std::vector<NodeRow> rows_;                   // row of each bucket
+  NodeRow used_;                                // share of the lanes that used each parameter
+  LaneBuffers buffers_;                         // buffers of the model
   std::vector<std::vector<at::Tensor>> views_;  // [node][parameter]
-  std::vector<mpi::Ticket> tickets_;            // by bucket
-  std::vector<char> is_kept_;                   // by parameter: its own part is averaged in place
+  std::vector<mpi::Ticket> tickets_;            // ticket of each bucket
+  std::vector<char> is_kept_;                   // flags of the parameters whose own part is averaged in place
   std::size_t lane_ = 0;                        // number of the current lane of this rank
-  bool is_open_ = false;                        // between the beginning and the end of a lane
+  bool is_open_ = false;                        // true between the beginning and the end of a lane
   bool wants_slices_ = false;
   bool is_sliced_ = false;
 };

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "core/text_stream.hpp"
+#include "core/text/text_stream.hpp"
 
 namespace lockstep::parallel {
 

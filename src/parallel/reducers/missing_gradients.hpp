@@ -15,7 +15,7 @@ struct GraphPromises {
 /// @param missing_by_rank  of every rank, one line "index name" for each parameter
 std::string describe_missing(const std::vector<std::string>& missing_by_rank);
 
-/// What to do about it, by what the user promised of the graph.
+/// The remedy, by what the user promised of the graph.
 std::string remedy_of_missing(const GraphPromises& promises);
 
 }  // namespace lockstep::parallel

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "mpi/lane_tree.hpp"
+#include "mpi/shared/lane_tree.hpp"
 
 namespace lockstep::parallel {
 

@@ -12,14 +12,14 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What the context of the function keeps.
+/// The values that the context of the function keeps.
 struct Listener : torch::CustomClassHolder {
   explicit Listener(std::function<void()> action) : on_backward(std::move(action)) {}
   std::function<void()> on_backward;
 };
 
 struct PassThrough : torch::autograd::Function<PassThrough> {
-  /// As a TensorList the tensors are inputs of the function; a vector would be a constant.
+  /// Passed as a TensorList, tensors are inputs of the function; a vector would be a constant.
   static variable_list forward(AutogradContext* context, at::TensorList inputs,
                                const std::function<void()>* on_backward) {
     context->set_materialize_grads(false);
@@ -31,7 +31,7 @@ struct PassThrough : torch::autograd::Function<PassThrough> {
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     c10::static_intrusive_pointer_cast<Listener>(context->saved_data["listener"].toCapsule())->on_backward();
-    gradients.emplace_back();  // of on_backward
+    gradients.emplace_back();  // undefined gradient for the argument on_backward
     return gradients;
   }
 };

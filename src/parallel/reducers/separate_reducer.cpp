@@ -25,20 +25,20 @@ SeparateReducer::SeparateReducer(const std::vector<NamedParameter>& parameters, 
 }
 
 void SeparateReducer::prepare(Synchronization mode) {
-  for (const Part& part : parts_) part.reducer->prepare(mode);
+  for (const ChildReducer& part : parts_) part.reducer->prepare(mode);
 }
 
 void SeparateReducer::finish() {
-  for (const Part& part : parts_) part.reducer->finish();
+  for (const ChildReducer& part : parts_) part.reducer->finish();
 }
 
 void SeparateReducer::reset(GivenUp what) {
-  for (const Part& part : parts_) part.reducer->reset(what);
+  for (const ChildReducer& part : parts_) part.reducer->reset(what);
 }
 
 /// Reducers of parts that are not prepared return the outputs unchanged.
 std::vector<at::Tensor> SeparateReducer::watch(std::vector<at::Tensor> outputs) {
-  for (const Part& part : parts_) outputs = part.reducer->watch(std::move(outputs));
+  for (const ChildReducer& part : parts_) outputs = part.reducer->watch(std::move(outputs));
   return outputs;
 }
 
@@ -50,22 +50,22 @@ bool SeparateReducer::has_gradient(std::size_t parameter) const {
 BucketReport SeparateReducer::report() const {
   BucketReport all;
   all.use_counts.resize(positions_.size());
-  for (const Part& part : parts_) {
-    const BucketReport of = part.reducer->report();
-    for (Bucket bucket : of.buckets) {
+  for (const ChildReducer& part : parts_) {
+    const BucketReport report = part.reducer->report();
+    for (Bucket bucket : report.buckets) {
       for (Slot& slot : bucket.slots) slot.parameter = part.members[slot.parameter];
       all.buckets.push_back(std::move(bucket));
     }
-    all.is_rebuilt = all.is_rebuilt || of.is_rebuilt;
-    all.could_be_static = all.could_be_static && of.could_be_static;
-    for (std::size_t i = 0; i < of.use_counts.size(); ++i) all.use_counts[part.members[i]] = of.use_counts[i];
+    all.is_rebuilt = all.is_rebuilt || report.is_rebuilt;
+    all.could_be_static = all.could_be_static && report.could_be_static;
+    for (std::size_t i = 0; i < report.use_counts.size(); ++i) all.use_counts[part.members[i]] = report.use_counts[i];
   }
   return all;
 }
 
 BucketLayout SeparateReducer::learned_layout() const {
   BucketLayout all;
-  for (const Part& part : parts_) {
+  for (const ChildReducer& part : parts_) {
     const BucketLayout layout = part.reducer->learned_layout();
     if (layout.empty()) return {};
     for (std::vector<std::size_t> bucket : layout) {

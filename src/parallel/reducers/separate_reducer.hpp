@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "parallel/reducers/bucket_reducer.hpp"
-#include "parallel/reducers/reducer.hpp"
 #include "parallel/store/named_parameter.hpp"
+#include "parallel/store/reducer.hpp"
 
 namespace lockstep::parallel {
 
@@ -41,18 +41,18 @@ class SeparateReducer : public Reducer {
   bool restore_layout(const BucketLayout& layout) override;
 
  private:
-  struct Part {
+  struct ChildReducer {
     std::unique_ptr<mpi::Collectives> collectives;
     std::vector<std::size_t> members;  // numbers of parameters
     std::unique_ptr<BucketReducer> reducer;
   };
-  struct Position {
+  struct SeparatePosition {
     std::size_t part = 0;
     std::size_t place = 0;  // among its members
   };
 
-  std::vector<Part> parts_;
-  std::vector<Position> positions_;  // by parameter
+  std::vector<ChildReducer> parts_;
+  std::vector<SeparatePosition> positions_;  // position of each parameter
 };
 
 }  // namespace lockstep::parallel

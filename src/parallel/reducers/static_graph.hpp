@@ -33,10 +33,10 @@ class StaticGraph {
  private:
   struct Uses {
     int in_step = 0;   // so far, in this step
-    int per_step = 0;  // as learned
+    int per_step = 0;  // number of uses in each step, as learned
     int last = 0;      // position of the last use among all uses of the learned step
   };
-  std::vector<Uses> uses_;  // by parameter
+  std::vector<Uses> uses_;  // uses of each parameter
   int count_ = 0;           // uses of all parameters, while they are learned
 };
 

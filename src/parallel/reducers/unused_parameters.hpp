@@ -32,8 +32,8 @@ class UnusedParameters {
   void warn_if_none();
 
   AutogradGraph graph_;
-  std::vector<char> is_unused_;     // by parameter
-  std::vector<char> first_unused_;  // of the first call of find
+  std::vector<char> is_unused_;     // one flag for each parameter
+  std::vector<char> first_unused_;  // result of the first call of find
   bool are_constant_ = true;
   bool has_warned_ = false;
 };

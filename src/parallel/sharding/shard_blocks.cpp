@@ -7,8 +7,8 @@
 #include <set>
 #include <utility>
 
-#include "models/recompute.hpp"
-#include "parallel/sharding/shards.hpp"
+#include "models/layers/recompute.hpp"
+#include "parallel/store/shards.hpp"
 
 namespace lockstep::parallel {
 
@@ -25,7 +25,7 @@ bool consists_of_blocks(const Block& block) {
 /// Those that are in no other of the kind; the model itself does not count.
 std::vector<const Block*> outermost_composites(const models::Model& model) {
   std::vector<const Block*> chosen;
-  std::string inside;  // of the last one, with a dot
+  std::string inside;  // name of the last chosen block, followed by a dot
   for (const auto& child : model.named_modules({}, /*include_self=*/false)) {
     const auto* const block = dynamic_cast<const Block*>(child.value().get());
     if (block == nullptr || !consists_of_blocks(*block)) continue;
@@ -99,23 +99,23 @@ BlockGathering::BlockGathering(Shards& shards, const std::vector<ShardGroup>& gr
                                const std::vector<std::size_t>& group_of)
     : shards_(&shards), units_(groups.size()) {
   for (std::size_t u = 0; u < group_of.size(); ++u) units_[group_of[u]].push_back(u);
-  for (Group g = 0; g < groups.size(); ++g) group_of_block_[groups[g].block] = g;
+  for (GroupIndex g = 0; g < groups.size(); ++g) group_of_block_[groups[g].block] = g;
 }
 
-void BlockGathering::gather(Group group) {
+void BlockGathering::gather(GroupIndex group) {
   for (const std::size_t unit : units_[group]) shards_->gather(unit);
 }
 
-void BlockGathering::request(std::optional<Group> group) {
+void BlockGathering::request(std::optional<GroupIndex> group) {
   if (!group) return;
   for (const std::size_t unit : units_[*group]) shards_->request(unit);
 }
 
-void BlockGathering::release(Group group) {
+void BlockGathering::release(GroupIndex group) {
   for (const std::size_t unit : units_[group]) shards_->release(unit);
 }
 
-std::optional<BlockGathering::Group> BlockGathering::neighbor(Group group, std::ptrdiff_t distance) const {
+std::optional<BlockGathering::GroupIndex> BlockGathering::neighbor(GroupIndex group, std::ptrdiff_t distance) const {
   const auto found = std::find(last_order_.begin(), last_order_.end(), group);
   if (found == last_order_.end()) return std::nullopt;
   const std::ptrdiff_t place = found - last_order_.begin() + distance;
@@ -137,7 +137,7 @@ void BlockGathering::end_forward() {
 models::Tensors BlockGathering::run(Block& block, const models::Tensors& inputs, const models::Forward& next) {
   const auto found = group_of_block_.find(&block);
   if (found == group_of_block_.end()) return next(inputs);
-  const Group group = found->second;
+  const GroupIndex group = found->second;
   gather(group);
   if (models::is_recomputing()) return next(inputs);  // its backward follows and gives the memory back
   order_.push_back(group);

@@ -45,27 +45,27 @@ class BlockGathering {
   /// @param group_of  by unit
   BlockGathering(Shards& shards, const std::vector<ShardGroup>& groups, const std::vector<std::size_t>& group_of);
 
-  /// Before and, where no backward follows, after a forward of the whole model. Collective.
+  /// Called before and, where no backward follows, after a forward of the whole model. Collective.
   void begin_forward();
   void end_forward();
   /// Collective: every rank runs the same blocks in the same order.
   models::Tensors run(models::Block& block, const models::Tensors& inputs, const models::Forward& next);
 
  private:
-  using Group = std::size_t;
-  using Order = std::vector<Group>;
+  using GroupIndex = std::size_t;
+  using GroupOrder = std::vector<GroupIndex>;
 
-  void gather(Group group);
-  void request(std::optional<Group> group);
-  void release(Group group);
-  /// What the forward before this one ran `distance` places after the group.
-  std::optional<Group> neighbor(Group group, std::ptrdiff_t distance) const;
+  void gather(GroupIndex group);
+  void request(std::optional<GroupIndex> group);
+  void release(GroupIndex group);
+  /// The group that the forward before this one ran `distance` places after the group.
+  std::optional<GroupIndex> neighbor(GroupIndex group, std::ptrdiff_t distance) const;
 
   Shards* shards_;
-  std::map<const models::Block*, Group> group_of_block_;
-  std::vector<std::vector<std::size_t>> units_;  // by group
-  Order last_order_;                             // of the forward before
-  Order order_;                                  // of the one at hand
+  std::map<const models::Block*, GroupIndex> group_of_block_;
+  std::vector<std::vector<std::size_t>> units_;  // units of each group
+  GroupOrder last_order_;                        // order of the previous forward
+  GroupOrder order_;                             // order of the current forward
 };
 
 }  // namespace lockstep::parallel

@@ -6,33 +6,34 @@
 #include <algorithm>
 #include <utility>
 
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 
-ShardReducer::ShardReducer(std::vector<NamedParameter> parameters, std::vector<Unit> units,
-                           mpi::Collectives& collectives, std::function<void(std::size_t)> on_reduced,
-                           std::optional<at::ScalarType> rounding)
+ShardReducer::ShardReducer(std::vector<NamedParameter> parameters, std::vector<Unit> units, const ShardRanks& ranks,
+                           std::function<void(std::size_t)> on_reduced, std::optional<at::ScalarType> rounding)
     : parameters_(std::move(parameters)),
       units_(std::move(units)),
-      collectives_(collectives),
+      ranks_(ranks),
+      collectives_(ranks.inside()),
       on_reduced_(std::move(on_reduced)),
-      rounding_(collectives.world_size() > 1 ? rounding : std::nullopt),
+      rounding_(ranks.all().world_size() > 1 ? rounding : std::nullopt),
       positions_(parameters_.size()),
       has_arrived_(parameters_.size()),
       is_used_(parameters_.size()),
       awaited_(units_.size()),
       contributions_(units_.size()),
+      has_crossed_(units_.size()),
       is_sent_(units_.size()) {
   std::size_t max_bytes = 0;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const Unit& unit = units_[u];
     for (const Slot& slot : unit.slots) positions_[slot.parameter] = {u, slot.offset};
     const at::Tensor& any = parameters_[unit.slots.front().parameter].tensor;
-    slices_.push_back(at::zeros({unit.slice(collectives.rank())}, any.options().requires_grad(false)));
+    slices_.push_back(at::zeros({unit.slice(collectives_.rank())}, any.options().requires_grad(false)));
     max_bytes = std::max(max_bytes, static_cast<std::size_t>(unit.count()) * c10::elementSize(type_in_transit(u)));
   }
-  // Where nothing waits for a reduction, the next unit is packed meanwhile.
+  // If nothing waits for a reduction, the next unit is packed meanwhile.
   stagings_.resize(collectives_.has_device_buckets() ? 2 : 1);
   for (Staging& staging : stagings_) staging.memory = allocate(max_bytes);
   begin_round();
@@ -50,6 +51,7 @@ mpi::BucketMemory ShardReducer::allocate(std::size_t bytes) const {
 // ---- Reduction
 
 void ShardReducer::prepare(Synchronization mode) {
+  end_crossings();  // crossings of a step that was not finished
   if (is_open_) flush();
   is_open_ = true;
   is_last_micro_batch_ = mode != Synchronization::none;
@@ -82,6 +84,7 @@ void ShardReducer::reduce(std::size_t unit) {
   settle(staging);
   pack(unit, staging.memory);
   staging.is_added = contributions_[unit]++ > 0;
+  staging.is_last = is_last_micro_batch_;
   staging.unit = unit;
   start(staging);
   staging.is_busy = true;
@@ -96,14 +99,13 @@ void ShardReducer::start(Staging& staging) {
   const at::TensorOptions options = slice.options().dtype(type_in_transit(staging.unit));
   const at::Tensor all = at::from_blob(
       staging.memory.bytes.data(), {unit.count()}, [](void*) {}, options, slice.device());
-  const mpi::ReduceOp op = rounding_ ? mpi::ReduceOp::sum : mpi::ReduceOp::average;
   if (!unit.is_even()) {
     staging.result = all.narrow(0, unit.begin(collectives_.rank()), slice.numel());
-    staging.ticket = start_all_reduce(all, collectives_, op);
+    staging.ticket = start_all_reduce(all, collectives_, op());
   } else {
     staging.result = staging.is_added || rounding_ ? at::empty(slice.sizes(), options) : slice;
     begin_change(staging.unit);
-    staging.ticket = start_reduce_scatter(all, staging.result, collectives_, op);
+    staging.ticket = start_reduce_scatter(all, staging.result, collectives_, op());
   }
 }
 
@@ -121,7 +123,7 @@ void ShardReducer::pack(std::size_t unit, const mpi::BucketMemory& memory) {
     const at::Tensor view =
         view_of(memory.bytes.data() + static_cast<std::size_t>(slot.offset) * element, parameter, type, memory.owner);
     if (gradient.defined()) {
-      view.copy_(rounding_ ? gradient.mul(1.0 / collectives_.world_size()) : gradient);
+      view.copy_(rounding_ ? gradient.mul(1.0 / ranks_.all().world_size()) : gradient);
       is_used_[slot.parameter] = 1;
     } else {
       view.zero_();
@@ -136,17 +138,41 @@ void ShardReducer::settle(Staging& staging) {
   collectives_.wait(staging.ticket);
   const at::Tensor result = std::exchange(staging.result, at::Tensor());
   const at::Tensor& slice = slices_[staging.unit];
+  if (has_crossed_[staging.unit] != 0) {  // a second backward after the last micro-batch
+    end_crossings();
+    all_reduce(result, *ranks_.across(), op());
+  }
   begin_change(staging.unit);
   if (staging.is_added) {
     slice.add_(result);
   } else if (!result.is_same(slice)) {
     slice.copy_(result);
   }
-  if (sendings_ && is_last_micro_batch_) send_to_host(staging.unit);
+  if (!staging.is_last) return;
+  cross(staging.unit);
+  if (sendings_ && ranks_.copies() == 1) send_to_host(staging.unit);
 }
 
 void ShardReducer::settle_all() {
   for (std::size_t i = 0; i < stagings_.size(); ++i) settle(stagings_[(turn_ + i) % stagings_.size()]);
+}
+
+/// Starts to average a slice over the copies, unless that was started in this step.
+void ShardReducer::cross(std::size_t unit) {
+  if (ranks_.copies() == 1 || has_crossed_[unit] != 0 || slices_[unit].numel() == 0) return;
+  has_crossed_[unit] = 1;
+  begin_change(unit);
+  const at::Tensor values = slices_[unit].to(type_in_transit(unit));
+  crossings_.push_back({unit, values, start_all_reduce(values, *ranks_.across(), op())});
+}
+
+/// Waits for the averages over the copies.
+void ShardReducer::end_crossings() {
+  for (const Crossing& crossing : std::exchange(crossings_, {})) {
+    ranks_.across()->wait(crossing.ticket);
+    const at::Tensor& slice = slices_[crossing.unit];
+    if (!crossing.values.is_same(slice)) slice.copy_(crossing.values);
+  }
 }
 
 // ---- Slices
@@ -155,8 +181,10 @@ void ShardReducer::finish() {
   if (!is_open_) return;
   flush();
   settle_all();
+  for (std::size_t u = units_.size(); u > 0; --u) cross(u - 1);  // those of a step without a last micro-batch
+  end_crossings();
   is_open_ = false;
-  collectives_.all_reduce(is_used_.data(), is_used_.size(), DType::uint8, mpi::ReduceOp::max);
+  ranks_.all().all_reduce(is_used_.data(), is_used_.size(), DType::uint8, mpi::ReduceOp::max);
   is_sliced_ = true;
 }
 
@@ -204,11 +232,13 @@ void ShardReducer::release() noexcept {
   is_sliced_ = false;
   std::fill(is_used_.begin(), is_used_.end(), std::uint8_t{0});
   std::fill(contributions_.begin(), contributions_.end(), 0);
+  std::fill(has_crossed_.begin(), has_crossed_.end(), char{0});
   std::fill(is_sent_.begin(), is_sent_.end(), char{0});
 }
 
 void ShardReducer::reset(GivenUp /*what*/) {
   settle_all();
+  end_crossings();
   is_open_ = false;
   for (const NamedParameter& parameter : parameters_) parameter.tensor.mutable_grad().reset();
   begin_round();

@@ -13,10 +13,11 @@
 #include <vector>
 
 #include "parallel/reducers/accumulator_hooks.hpp"
-#include "parallel/reducers/reducer.hpp"
-#include "parallel/sharding/shard_plan.hpp"
-#include "parallel/sharding/transfers.hpp"
 #include "parallel/store/named_parameter.hpp"
+#include "parallel/store/reducer.hpp"
+#include "parallel/store/shard_plan.hpp"
+#include "parallel/store/shard_ranks.hpp"
+#include "parallel/store/transfers.hpp"
 
 namespace lockstep::parallel {
 
@@ -27,21 +28,25 @@ namespace lockstep::parallel {
 /// parameter without a gradient on some rank counts as zero there; a parameter without a gradient on all ranks has
 /// none.
 ///
+/// The ranks of each copy average their gradients. If there are several copies, each slice is then averaged over them,
+/// once for every step, while backward goes on.
+///
 /// With `rounding`, gradients travel in 16 bits, with the values of fp16_hook and bf16_hook: they are divided by the
-/// number of ranks, rounded, summed and rounded again, once for every micro-batch.
+/// number of ranks, rounded, summed and rounded again, once for every micro-batch. The sums over copies are also
+/// rounded.
 ///
 /// Nothing on GPUs waits for a reduction before the gradients are needed, or their memory is needed again. Gradients
 /// that the host visits are copied to page-locked memory while backward goes on, from the second step on.
 class ShardReducer : public Reducer, private AccumulatorListener {
  public:
   /// Allocates memory for the largest unit. Collective.
-  /// @param parameters   in registration order, with dense gradients of their own type
-  /// @param units        of all parameters, in the order in which forward uses them; reduced in the opposite order
-  /// @param collectives  outlives the reducer
-  /// @param on_reduced   called when backward no longer needs the parameters of a unit
-  /// @param rounding     at::kHalf or at::kBFloat16: gradients are compressed; nullopt = they are not. One rank alone
-  ///                     communicates nothing and ignores it
-  ShardReducer(std::vector<NamedParameter> parameters, std::vector<Unit> units, mpi::Collectives& collectives,
+  /// @param parameters  in registration order, with dense gradients of their own type
+  /// @param units       of all parameters, in the order in which forward uses them; reduced in the opposite order
+  /// @param ranks       outlives the reducer
+  /// @param on_reduced  called when backward no longer needs the parameters of a unit
+  /// @param rounding    at::kHalf or at::kBFloat16: gradients are compressed; nullopt = they are not. One rank alone
+  ///                    communicates nothing and ignores it
+  ShardReducer(std::vector<NamedParameter> parameters, std::vector<Unit> units, const ShardRanks& ranks,
                std::function<void(std::size_t unit)> on_reduced, std::optional<at::ScalarType> rounding = {});
 
   /// Reduces what the previous backward left. The slices are the same in every mode.
@@ -56,7 +61,7 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   void reset(GivenUp what) override;
 
  private:
-  struct Position {
+  struct UnitPosition {
     std::size_t unit = 0;
     std::int64_t offset = 0;
   };
@@ -69,6 +74,14 @@ class ShardReducer : public Reducer, private AccumulatorListener {
     std::size_t unit = 0;
     at::Tensor result = {};  // the slice, or what is to be copied or added to it
     bool is_added = false;   // the slice holds an earlier contribution
+    bool is_last = false;    // no further micro-batch of the step follows
+  };
+
+  /// The average of a slice over the copies, which is under way.
+  struct Crossing {
+    std::size_t unit = 0;
+    at::Tensor values;  // the slice, or what it was rounded to
+    mpi::Ticket ticket;
   };
 
   void on_accumulated(std::size_t parameter, bool has_gradient) override;
@@ -79,8 +92,11 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   void start(Staging& staging);
   void pack(std::size_t unit, const mpi::BucketMemory& memory);
   at::ScalarType type_in_transit(std::size_t unit) const;
+  mpi::ReduceOp op() const noexcept { return rounding_ ? mpi::ReduceOp::sum : mpi::ReduceOp::average; }
   void settle(Staging& staging);
   void settle_all();
+  void cross(std::size_t unit);
+  void end_crossings();
   /// Must be called before later work of the device changes a unit's slice.
   void begin_change(std::size_t unit);
   /// Starts to copy a unit's slice to the host, unless that was started since the slice was changed.
@@ -93,23 +109,26 @@ class ShardReducer : public Reducer, private AccumulatorListener {
 
   std::vector<NamedParameter> parameters_;
   std::vector<Unit> units_;
-  mpi::Collectives& collectives_;
+  const ShardRanks& ranks_;
+  mpi::Collectives& collectives_;  // those of this copy's ranks
   std::function<void(std::size_t)> on_reduced_;
   std::optional<at::ScalarType> rounding_;
-  std::vector<Position> positions_;  // by parameter
-  std::vector<at::Tensor> slices_;   // by unit: averages of this step, added
-  std::vector<Staging> stagings_;    // take turns
+  std::vector<UnitPosition> positions_;  // position of each parameter
+  std::vector<at::Tensor> slices_;       // sum of the averages of this step, one for each unit
+  std::vector<Staging> stagings_;        // take turns
   std::size_t turn_ = 0;
-  std::vector<char> has_arrived_;            // by parameter, in this round
-  std::vector<std::uint8_t> is_used_;        // by parameter, in this step; after finish on any rank
-  std::vector<std::size_t> awaited_;         // by unit: parameters that have not arrived in this round
-  std::vector<std::int64_t> contributions_;  // by unit, in this step
+  std::vector<char> has_arrived_;            // flags of the parameters whose gradient has arrived in this round
+  std::vector<std::uint8_t> is_used_;        // parameters used in this step: by this rank; after finish, by any
+  std::vector<std::size_t> awaited_;         // number of parameters of each unit that have not arrived yet
+  std::vector<std::int64_t> contributions_;  // number of contributions to each unit in this step
+  std::vector<Crossing> crossings_;          // the order is that in which they were started
+  std::vector<char> has_crossed_;            // units whose average over the copies was started in this step
   std::vector<at::Tensor> host_slices_;      // each unit's page-locked copy of slices_; empty until they are visited
   std::vector<char> is_sent_;                // each unit: the copy is started, and slices_ has not changed since
   std::unique_ptr<Transfers> sendings_;      // one for each unit; null = nothing was visited on a GPU
   bool is_last_micro_batch_ = true;          // the mode of prepare synchronizes
   std::size_t next_ = 0;                     // units from here on are reduced
-  bool is_open_ = false;                     // between prepare and finish
+  bool is_open_ = false;                     // true between prepare and finish
   bool is_sliced_ = false;
   std::unique_ptr<AccumulatorHooks> hooks_;
 };

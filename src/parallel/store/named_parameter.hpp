@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/reducers/bucket_plan.hpp"
+#include "parallel/store/bucket_plan.hpp"
 
 namespace torch::nn {
 class Module;
@@ -29,7 +29,7 @@ struct NamedParameter {
 std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
                                                const std::vector<std::string>& ignored = {});
 
-/// What bucket assignment needs to know.
+/// The facts that bucket assignment needs to know.
 std::vector<ParameterSpec> specs_of(const std::vector<NamedParameter>& parameters);
 
 }  // namespace lockstep::parallel

@@ -9,14 +9,15 @@
 #include <set>
 #include <utility>
 
-#include "core/memory.hpp"
-#include "models/initial_values.hpp"
-#include "mpi/shared_region.hpp"
-#include "parallel/ddp/step_recorder.hpp"
-#include "parallel/sharding/shards.hpp"
-#include "parallel/sharding/transfers.hpp"
+#include "core/system/memory.hpp"
+#include "models/layers/initial_values.hpp"
+#include "mpi/host/shared_region.hpp"
+#include "parallel/store/shard_ranks.hpp"
+#include "parallel/store/shards.hpp"
+#include "parallel/store/step_recorder.hpp"
+#include "parallel/store/tensor_collectives.hpp"
+#include "parallel/store/transfers.hpp"
 #include "parallel/store/write_guard.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 
@@ -25,8 +26,8 @@ namespace {
 constexpr std::size_t kStoreAlignment = 64;
 
 /// [own_end - own_begin] Of a tensor without gaps.
-at::Tensor own_part(const at::Tensor& tensor, const optim::Segment& of) {
-  return tensor.as_strided({tensor.numel()}, {1}).narrow(0, of.own_begin, of.own_end - of.own_begin);
+at::Tensor own_part(const at::Tensor& tensor, const optim::Segment& part) {
+  return tensor.as_strided({tensor.numel()}, {1}).narrow(0, part.own_begin, part.own_end - part.own_begin);
 }
 
 std::shared_ptr<std::byte> shared_memory(const mpi::Communicator& host, std::size_t bytes) {
@@ -42,7 +43,7 @@ std::shared_ptr<std::byte> device_memory(at::Device device, std::size_t bytes) {
   return {std::move(memory), begin};
 }
 
-/// What the parameters of a block have in common.
+/// The facts that the parameters of a block have in common.
 struct BlockKind {
   std::size_t part;
   DType dtype;
@@ -111,7 +112,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
       if (kind_of(parameters_[i]) == kind) members.push_back(i);
     }
     add_block(kind.dtype, members);
-    const optim::Block& block = blocks_.back();
+    const optim::FlatBlock& block = blocks_.back();
     const std::size_t bytes = static_cast<std::size_t>(block.count) * size_of(kind.dtype);
     const std::span<std::byte> values(block.parameters, bytes);
     if (models::PendingValues::are_pending()) continue;
@@ -128,7 +129,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
 }
 
 ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world,
-                               mpi::Collectives& collectives, std::vector<Unit> units, const Sharding& sharding)
+                               const ShardRanks& ranks, std::vector<Unit> units, const Sharding& sharding)
     : parameters_(std::move(parameters)),
       claim_(claim(parameters_)),
       specs_(specs_of(parameters_)),
@@ -138,19 +139,20 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
       owns_whole_(sharding.owns_whole_parameters),
       checks_writes_(false),
       host_(world.split(world.rank())),
-      node_ranks_(&collectives) {
+      shard_ranks_(&ranks),
+      node_ranks_(&ranks.inside()) {
   for (const NamedParameter& parameter : parameters_) {
-    if (world.size() > 1) broadcast(parameter.tensor, collectives, 0);
+    if (world.size() > 1) broadcast(parameter.tensor, ranks.all(), 0);
   }
   const bool is_offloaded = are_tensors_ && sharding.offloads;
   shards_ = std::make_unique<Shards>(
-      parameters_, std::move(units), collectives,
-      Shards::Options{.frees = sharding.stage == 3, .prefetches = sharding.prefetches, .offloads = is_offloaded});
+      parameters_, std::move(units), *node_ranks_,
+      Shards::ShardsOptions{.frees = sharding.stage == 3, .prefetches = sharding.prefetches, .offloads = is_offloaded});
   if (is_offloaded) device_ = at::kCPU;
   are_tensors_ = are_tensors_ && !is_offloaded;
   for (std::size_t u = 0; u < shards_->units().size(); ++u) {
     const Unit& unit = shards_->units()[u];
-    blocks_.push_back(block_of(unit, specs_, collectives.rank()));
+    blocks_.push_back(block_of(unit, specs_, node_ranks_->rank()));
     blocks_.back().parameters = bytes_of(shards_->held(u)).data();
     auto& members = index_.emplace_back();
     for (const Slot& slot : unit.slots) members.push_back(slot.parameter);
@@ -182,7 +184,7 @@ std::shared_ptr<std::byte> ParameterStore::allocate(std::size_t bytes) {
 void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& members) {
   const std::size_t element = size_of(dtype);
   const auto step = static_cast<std::int64_t>(kStoreAlignment / element);
-  optim::Block block{.dtype = dtype, .parameters = nullptr, .segments = {}};
+  optim::FlatBlock block{.dtype = dtype, .parameters = nullptr, .segments = {}};
   for (const std::size_t i : members) {
     const at::Tensor& tensor = parameters_[i].tensor;
     block.segments.push_back({.name = parameters_[i].name,
@@ -247,7 +249,7 @@ void ParameterStore::own_whole_parameters() {
 /// The largest first, each to who has least.
 void ParameterStore::divide_whole() {
   std::vector<optim::Segment*> segments;
-  for (optim::Block& block : blocks_) {
+  for (optim::FlatBlock& block : blocks_) {
     for (optim::Segment& segment : block.segments) segments.push_back(&segment);
   }
   std::stable_sort(segments.begin(), segments.end(), [](auto* a, auto* b) { return a->count > b->count; });
@@ -262,8 +264,8 @@ void ParameterStore::divide_whole() {
 }
 
 std::shared_ptr<std::byte> ParameterStore::allocate_state(std::size_t block) {
-  const optim::Block& of = blocks_.at(block);
-  return allocate(static_cast<std::size_t>(of.count) * size_of(of.dtype));
+  const optim::FlatBlock& flat_block = blocks_.at(block);
+  return allocate(static_cast<std::size_t>(flat_block.count) * size_of(flat_block.dtype));
 }
 
 void ParameterStore::finish_gradients() {
@@ -324,7 +326,7 @@ void ParameterStore::visit_block(std::size_t block, const std::function<void(con
 void ParameterStore::send_gradients(std::size_t block) {
   if (!has_gradients_elsewhere()) return;
   if (!sendings_) {
-    for (const optim::Block& each : blocks_) {
+    for (const optim::FlatBlock& each : blocks_) {
       const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(each.dtype)).pinned_memory(true);
       host_gradients_.push_back(at::empty({each.count}, options));
     }
@@ -333,10 +335,11 @@ void ParameterStore::send_gradients(std::size_t block) {
   }
   if (std::exchange(are_gradients_sent_[block], char{1}) != 0) return;
   for (std::size_t s = 0; s < blocks_[block].segments.size(); ++s) {
-    const optim::Segment& of = blocks_[block].segments[s];
-    if (of.own_begin == of.own_end || !has_gradient(block, s)) continue;
-    sendings_->start(block, host_gradients_[block].narrow(0, of.offset + of.own_begin, of.own_end - of.own_begin),
-                     own_part(aligned_gradient(block, s).detach(), of));
+    const optim::Segment& part = blocks_[block].segments[s];
+    if (part.own_begin == part.own_end || !has_gradient(block, s)) continue;
+    sendings_->start(block,
+                     host_gradients_[block].narrow(0, part.offset + part.own_begin, part.own_end - part.own_begin),
+                     own_part(aligned_gradient(block, s).detach(), part));
   }
 }
 
@@ -348,19 +351,19 @@ void ParameterStore::forget_sent_gradients(std::size_t block) {
 
 void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
                                  const std::function<void(const optim::GradientPiece&)>& visit) {
-  const optim::Segment& of = blocks_[block].segments[segment];
-  if (of.own_begin == of.own_end) return;
+  const optim::Segment& part = blocks_[block].segments[segment];
+  if (part.own_begin == part.own_end) return;
   at::Tensor own;
   if (sendings_) {
     sendings_->await(block);
-    own = host_gradients_[block].narrow(0, of.offset + of.own_begin, of.own_end - of.own_begin);
+    own = host_gradients_[block].narrow(0, part.offset + part.own_begin, part.own_end - part.own_begin);
   } else {
-    own = own_part(aligned_gradient(block, segment).detach(), of).cpu();
+    own = own_part(aligned_gradient(block, segment).detach(), part).cpu();
   }
   visit({.block = block,
          .segment = segment,
-         .begin = of.own_begin,
-         .count = of.own_end - of.own_begin,
+         .begin = part.own_begin,
+         .count = part.own_end - part.own_begin,
          .values = bytes_of(own).data()});
 }
 
@@ -376,26 +379,35 @@ at::Tensor ParameterStore::aligned_gradient(std::size_t block, std::size_t segme
 }
 
 at::Tensor ParameterStore::flat_parameter(std::size_t block, std::size_t segment) {
-  const optim::Segment& of = blocks_[block].segments[segment];
-  if (!shards_) return own_part(parameters_[index_[block][segment]].tensor.detach(), of);
-  const std::int64_t first = of.own_begin == of.own_end ? 0 : of.offset + of.own_begin;
-  return shards_->held(block).narrow(0, first, of.own_end - of.own_begin);
+  const optim::Segment& part = blocks_[block].segments[segment];
+  if (!shards_) return own_part(parameters_[index_[block][segment]].tensor.detach(), part);
+  const std::int64_t first = part.own_begin == part.own_end ? 0 : part.offset + part.own_begin;
+  return shards_->held(block).narrow(0, first, part.own_end - part.own_begin);
 }
 
 at::Tensor ParameterStore::flat_gradient(std::size_t block, std::size_t segment) {
-  const optim::Segment& of = blocks_[block].segments[segment];
+  const optim::Segment& part = blocks_[block].segments[segment];
   if (reducer_ != nullptr && reducer_->is_sliced()) {
-    return reducer_->part_of(index_[block][segment], of.own_begin, of.own_end);
+    return reducer_->part_of(index_[block][segment], part.own_begin, part.own_end);
   }
-  return own_part(aligned_gradient(block, segment).detach(), of);
+  return own_part(aligned_gradient(block, segment).detach(), part);
 }
 
+int ParameterStore::copies() const noexcept { return shard_ranks_ != nullptr ? shard_ranks_->copies() : 1; }
+
+bool ParameterStore::counts_in_sums() const noexcept {
+  return shard_ranks_ == nullptr || shard_ranks_->is_in_first_copy();
+}
+
+// Sums of each copy on its own could be rounded in different orders, and copies would drift apart.
 void ParameterStore::sum_over_ranks(const at::Tensor& values) {
-  if (is_divided()) all_reduce(values, *node_ranks_, mpi::ReduceOp::sum);
+  if (!is_divided()) return;
+  if (!counts_in_sums()) values.zero_();
+  all_reduce(values, shard_ranks_->all(), mpi::ReduceOp::sum);
 }
 
 void ParameterStore::maximum_over_ranks(const at::Tensor& values) {
-  if (is_divided()) all_reduce(values, *node_ranks_, mpi::ReduceOp::max);
+  if (is_divided()) all_reduce(values, shard_ranks_->all(), mpi::ReduceOp::max);
 }
 
 void ParameterStore::drop_gradients() {
@@ -460,24 +472,24 @@ void ParameterStore::read_whole(const std::function<void()>& body) {
 }
 
 std::span<std::byte> ParameterStore::bytes_of_block(std::size_t block) const {
-  const optim::Block& of = blocks_.at(block);
-  return {of.parameters, static_cast<std::size_t>(of.count) * size_of(of.dtype)};
+  const optim::FlatBlock& flat_block = blocks_.at(block);
+  return {flat_block.parameters, static_cast<std::size_t>(flat_block.count) * size_of(flat_block.dtype)};
 }
 
 std::vector<at::Tensor> ParameterStore::segments_of(std::size_t block, std::span<std::byte> of_block, DType dtype) {
-  const optim::Block& of = blocks_.at(block);
+  const optim::FlatBlock& flat_block = blocks_.at(block);
   const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(dtype)).device(device_);
   at::Tensor all = at::from_blob(
-      of_block.data(), {of.count}, [](void*) {}, options, device_);
+      of_block.data(), {flat_block.count}, [](void*) {}, options, device_);
   std::int64_t first = 0;
   if (shards_) {
     all = shards_->whole(block, all);
     first = shards_->units()[block].begin(node_ranks_->rank());
   }
   std::vector<at::Tensor> segments;
-  for (std::size_t s = 0; s < of.segments.size(); ++s) {
+  for (std::size_t s = 0; s < flat_block.segments.size(); ++s) {
     const at::Tensor& like = parameters_[index_[block][s]].tensor;
-    segments.push_back(all.as_strided(like.sizes(), like.strides(), first + of.segments[s].offset));
+    segments.push_back(all.as_strided(like.sizes(), like.strides(), first + flat_block.segments[s].offset));
   }
   return segments;
 }
@@ -496,7 +508,9 @@ void ParameterStore::meet() const {
 void ParameterStore::sum_over_owners(std::span<double> values) const {
   if (!is_shared() && !shards_) return;
   const StepRecorder::Meeting meeting(recorder_);
-  node_ranks_->all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
+  if (!counts_in_sums()) std::fill(values.begin(), values.end(), 0.0);
+  mpi::Collectives& ranks = shards_ ? shard_ranks_->all() : *node_ranks_;
+  ranks.all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
 }
 
 }  // namespace lockstep::parallel

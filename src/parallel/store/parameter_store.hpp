@@ -13,15 +13,16 @@
 #include <string>
 #include <vector>
 
-#include "optim/tensor_parameters.hpp"
-#include "parallel/reducers/bucket_plan.hpp"
-#include "parallel/reducers/reducer.hpp"
-#include "parallel/sharding/shard_plan.hpp"
+#include "optim/update/tensor_parameters.hpp"
+#include "parallel/store/bucket_plan.hpp"
 #include "parallel/store/named_parameter.hpp"
 #include "parallel/store/part_parameters.hpp"
+#include "parallel/store/reducer.hpp"
+#include "parallel/store/shard_plan.hpp"
 
 namespace lockstep::parallel {
 
+class ShardRanks;
 class Shards;
 class StepRecorder;
 class Transfers;
@@ -41,7 +42,8 @@ void require_unwrapped(const std::vector<NamedParameter>& parameters);
 ///
 /// Sharded, each rank owns a slice of every unit and has state for that alone: a block is this rank's slice of a unit.
 /// The parameters are whole on every rank, or with stage 3 only between gather and release. Blocks and states lie on
-/// the device of the parameters, or in the host's memory if they are offloaded.
+/// the device of the parameters, or in the host's memory if they are offloaded. All ranks divide one copy of the state,
+/// or the ranks of each host divide one: copies are equal, and one of them counts in sums over the ranks.
 class ParameterStore : public optim::FlatParameters, private optim::TensorParameters {
  public:
   /// Moves the parameters into blocks and gives all ranks the values of rank 0. Collective.
@@ -58,9 +60,10 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, mpi::Collectives& collectives,
                  mpi::Communicator node_ranks, bool checks_writes = false, bool is_as_on_gpu = false);
   /// The sharded form.
-  /// @param units  of all parameters
+  /// @param ranks  outlives the store
+  /// @param units  of all parameters, divided among the ranks of a copy
   /// @param stage  1 to 3, see Sharding
-  ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, mpi::Collectives& collectives,
+  ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, const ShardRanks& ranks,
                  std::vector<Unit> units, const Sharding& sharding);
   ~ParameterStore() override;
 
@@ -68,6 +71,8 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// The slices, where parameters are sharded; else null.
   Shards* shards() noexcept { return shards_.get(); }
   const Shards* shards() const noexcept { return shards_.get(); }
+  /// The number of copies of the state that the ranks hold where it is sharded; else 1.
+  int copies() const noexcept;
 
   /// The gradients come from here, for the same parameters; it outlives the store's use.
   void connect(Reducer& reducer);
@@ -77,13 +82,13 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// The parameters of one part, see DdpOptions::parts.
   PartParameters& part(std::size_t part) { return *parts_.at(part); }
 
-  std::span<const optim::Block> blocks() const override { return blocks_; }
+  std::span<const optim::FlatBlock> blocks() const override { return blocks_; }
   std::shared_ptr<std::byte> allocate_state(std::size_t block) override;
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   void own_whole_parameters() override;
   bool is_divided() const noexcept override { return shards_ != nullptr && node_ranks_->world_size() > 1; }
   void finish_gradients() override;
-  /// Of a parameter that is held: false.
+  /// The answer of a parameter that is held: false.
   bool has_gradient(std::size_t block, std::size_t segment) const override;
   void visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) override;
   void drop_gradients() override;
@@ -101,7 +106,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   void write_whole(const std::function<void()>& body);
   /// Runs `body` while all parameters are whole. Collective.
   void read_whole(const std::function<void()>& body);
-  /// Where blocks and states lie.
+  /// The place where blocks and states lie.
   at::Device device() const noexcept { return device_; }
   std::span<std::byte> bytes_of_block(std::size_t block) const;  ///< its parameters
   /// Values that lie like the segments of a block, each of its parameter's shape. Where blocks are slices those of all
@@ -109,7 +114,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// @param of_block  as allocate_state gave it, or bytes_of_block, or a state of the optimizer
   /// @param dtype     of its elements
   std::vector<at::Tensor> segments_of(std::size_t block, std::span<std::byte> of_block, DType dtype);
-  /// Where each parameter is in the slice of one rank: gives all ranks the values that the owner of a segment has.
+  /// If parameters are divided among ranks: gives all ranks the values that the owner of a segment has.
   /// Collective.
   /// @param values  without gaps, on the device of the parameters
   void broadcast_from_owner(std::size_t block, std::size_t segment, const at::Tensor& values);
@@ -149,26 +154,29 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// The gradients of a block no longer need to be kept.
   void forget_sent_gradients(std::size_t block);
   void meet() const;
+  /// Whether a sum over the ranks counts what this one has: copies have the same.
+  bool counts_in_sums() const noexcept;
   /// Writes what this rank holds, where parameters are sharded. The device may still wait for what is offloaded.
   void write_slices(const std::function<void()>& body);
 
   std::vector<NamedParameter> parameters_;
   std::shared_ptr<void> claim_;  // while it lives, parameters_ count as wrapped
   std::vector<ParameterSpec> specs_;
-  std::vector<int> holds_;                       // by parameter
-  at::Device device_;                            // of blocks and states
+  std::vector<int> holds_;                       // holds by parameter
+  at::Device device_;                            // device of blocks and states
   bool are_tensors_;                             // updates work on tensors, which lie on a GPU
   std::vector<std::vector<std::size_t>> index_;  // [block][segment] -> registration order
-  std::vector<optim::Block> blocks_;
-  std::vector<std::shared_ptr<std::byte>> memory_;  // by block
+  std::vector<optim::FlatBlock> blocks_;
+  std::vector<std::shared_ptr<std::byte>> memory_;  // memory by block
   std::vector<std::unique_ptr<PartParameters>> parts_;
   bool owns_whole_ = false;  // each parameter has one owner
   bool checks_writes_;
-  std::unique_ptr<WriteGuard> guard_;  // of all blocks, when writes are checked
+  std::unique_ptr<WriteGuard> guard_;  // guard of all blocks, when writes are checked
   mpi::Communicator host_;
-  mpi::Collectives* node_ranks_;                      // the same ranks as host_
-  std::unique_ptr<mpi::Collectives> own_node_ranks_;  // where they are not those of the gradients
-  std::unique_ptr<Shards> shards_;                    // where parameters are sharded: blocks are their slices
+  const ShardRanks* shard_ranks_ = nullptr;           // null = parameters are not sharded
+  mpi::Collectives* node_ranks_;                      // the same ranks as host_; where sharded, those of this copy
+  std::unique_ptr<mpi::Collectives> own_node_ranks_;  // null = those of the gradients
+  std::unique_ptr<Shards> shards_;                    // null = parameters are not sharded; blocks are their slices
   std::vector<at::Tensor> host_gradients_;            // each block's, page-locked; empty unless they are elsewhere
   std::unique_ptr<Transfers> sendings_;               // one for each block
   std::vector<char> are_gradients_sent_;              // one for each block

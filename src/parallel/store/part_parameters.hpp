@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "optim/tensor_parameters.hpp"
+#include "optim/update/tensor_parameters.hpp"
 
 namespace lockstep::parallel {
 
@@ -29,7 +29,7 @@ class PartParameters : public optim::FlatParameters, private optim::TensorParame
   /// Takes over from the store which elements this rank updates.
   void update_ownership();
 
-  std::span<const optim::Block> blocks() const override { return blocks_; }
+  std::span<const optim::FlatBlock> blocks() const override { return blocks_; }
   std::shared_ptr<std::byte> allocate_state(std::size_t block) override;
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   void own_whole_parameters() override;
@@ -52,7 +52,7 @@ class PartParameters : public optim::FlatParameters, private optim::TensorParame
   ParameterStore* store_;
   std::size_t part_;
   std::vector<std::size_t> numbers_;
-  std::vector<optim::Block> blocks_;
+  std::vector<optim::FlatBlock> blocks_;
 };
 
 }  // namespace lockstep::parallel

@@ -26,7 +26,7 @@ std::string sentence_about(const std::string& parameter, int rank) {
          "change inside ParameterStore::write_whole. The job ends; this is the stack of the write:\n";
 }
 
-/// To stderr, by means that a signal handler may use.
+/// Writes to stderr, by means that a signal handler may use.
 void write_to_stderr(const std::string& sentence) {
   const char* rest = sentence.data();
   for (std::size_t left = sentence.size(); left > 0;) {
@@ -55,8 +55,8 @@ std::shared_ptr<std::byte> private_pages(std::size_t bytes) {
 WriteGuard* WriteGuard::first_ = nullptr;
 struct sigaction WriteGuard::former_ {};
 
-WriteGuard::WriteGuard(std::span<const optim::Block> blocks, int rank) {
-  for (const optim::Block& block : blocks) {
+WriteGuard::WriteGuard(std::span<const optim::FlatBlock> blocks, int rank) {
+  for (const optim::FlatBlock& block : blocks) {
     const std::size_t element = size_of(block.dtype);
     if (block.count > 0) ranges_.push_back({block.parameters, static_cast<std::size_t>(block.count) * element});
     for (std::size_t s = 0; s < block.segments.size(); ++s) {
@@ -82,7 +82,7 @@ WriteGuard::WriteGuard(std::span<const optim::Block> blocks, int rank) {
 }
 
 WriteGuard::~WriteGuard() {
-  for (const Range& range : ranges_) mprotect(range.begin, range.bytes, PROT_READ | PROT_WRITE);
+  for (const GuardedRange& range : ranges_) mprotect(range.begin, range.bytes, PROT_READ | PROT_WRITE);
   WriteGuard** link = &first_;
   while (*link != this) link = &(*link)->next_;
   *link = next_;
@@ -93,7 +93,7 @@ WriteGuard::~WriteGuard() {
 }
 
 void WriteGuard::set(bool is_open) {
-  for (const Range& range : ranges_) {
+  for (const GuardedRange& range : ranges_) {
     if (mprotect(range.begin, range.bytes, is_open ? PROT_READ | PROT_WRITE : PROT_READ) == 0) continue;
     throw ConfigError(std::string("ddp.check_writes: the memory pages of parameters cannot be protected: ") +
                       std::strerror(errno) + "; set ddp.check_writes=false");

@@ -25,7 +25,7 @@ class WriteGuard {
   /// @param blocks  each in whole pages of its own (private_pages, or a SharedRegion); they outlive the guard
   /// @param rank    to be named
   /// @throws ConfigError  the kernel refuses
-  WriteGuard(std::span<const optim::Block> blocks, int rank);
+  WriteGuard(std::span<const optim::FlatBlock> blocks, int rank);
   ~WriteGuard();  ///< opens for good
   WriteGuard(const WriteGuard&) = delete;
   WriteGuard& operator=(const WriteGuard&) = delete;
@@ -47,7 +47,7 @@ class WriteGuard {
   };
 
  private:
-  struct Range {
+  struct GuardedRange {
     std::byte* begin;
     std::size_t bytes;
   };
@@ -63,9 +63,9 @@ class WriteGuard {
   static void on_fault(int signal, siginfo_t* info, void* context);
   static void pass_on(int signal, siginfo_t* info, void* context);
 
-  std::vector<Range> ranges_;
+  std::vector<GuardedRange> ranges_;
   std::vector<GuardedParameter> parameters_;
-  WriteGuard* next_ = nullptr;  // of all that live
+  WriteGuard* next_ = nullptr;  // next in the list of all live guards
 
   static WriteGuard* first_;
   static struct sigaction former_;

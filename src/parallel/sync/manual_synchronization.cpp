@@ -8,9 +8,9 @@
 
 #include <algorithm>
 
-#include "parallel/reducers/gradient_buckets.hpp"
-#include "parallel/reducers/sparse_gradients.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
+#include "parallel/sync/gradient_buckets.hpp"
+#include "parallel/sync/sparse_gradients.hpp"
 
 namespace lockstep::parallel {
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "batch/late_values.hpp"
-#include "models/script_layers.hpp"
+#include "models/script/script_layers.hpp"
 #include "parallel/sync/sync_batch_norm_kernels.hpp"
 
 // N samples, C channels, W ranks.
@@ -54,7 +54,7 @@ at::Tensor sum_over_ranks(const at::Tensor& mine, mpi::Collectives& collectives)
   return mine;
 }
 
-/// Of a batch, over all dimensions but the channels. Tensors are float64 on the device of the batch.
+/// The statistics of a batch, over all dimensions but the channels. Tensors are float64 on the device of the batch.
 struct Statistics {
   at::Tensor mean;   ///< [C]
   at::Tensor var;    ///< [C] biased
@@ -95,11 +95,23 @@ struct NormExchange {
   std::shared_ptr<mpi::Collectives> collectives;
   /// The host reads those of a forward on a device one forward later, instead of waiting for the device.
   batch::LateValues facts = {};
+  at::Tensor recorded_facts = {};  ///< those of a forward that was captured: every launch computes the same
 
   void check(const at::Tensor& now, const BatchNorm& layer) {
-    if (now.is_cpu()) return check_facts(now, layer, collectives->world_size());
+    if (collectives->is_capturing()) {
+      recorded_facts = now;
+    } else if (now.is_cpu()) {
+      check_facts(now, layer, collectives->world_size());
+    } else {
+      if (facts.are_pending()) check_facts(facts.take(), layer, collectives->world_size());
+      facts.queue(now);
+    }
+  }
+  /// The host waits for the device.
+  void check_last(const BatchNorm& layer) {
     if (facts.are_pending()) check_facts(facts.take(), layer, collectives->world_size());
-    facts.queue(now);
+    if (!recorded_facts.defined()) return;
+    check_facts(std::exchange(recorded_facts, {}).cpu(), layer, collectives->world_size());
   }
 };
 
@@ -247,7 +259,7 @@ class SyncBatchNormBackward : public torch::autograd::Node {
   }
 
  private:
-  /// Over this rank's batch; [C].
+  /// Sums over this rank's batch; [C].
   struct Sums {
     at::Tensor gradient;
     at::Tensor gradient_times_normalized;
@@ -322,6 +334,15 @@ at::Tensor normalized(BatchNorm& layer, const at::Tensor& input, double momentum
   return output;
 }
 
+/// The training of a layer that is synchronized.
+struct SynchronizedTraining {
+  std::shared_ptr<NormExchange> by;
+
+  at::Tensor operator()(BatchNorm& layer, const at::Tensor& input, double momentum) const {
+    return normalized(layer, input, momentum, *by);
+  }
+};
+
 /// "" for anything but a BatchNorm of torch::nn.
 std::string torch_type_of(const torch::nn::Module& module) {
   if (dynamic_cast<const torch::nn::BatchNorm1dImpl*>(&module) != nullptr) return "torch::nn::BatchNorm1d";
@@ -355,12 +376,18 @@ std::size_t convert_to_sync_batch_norm(models::Model& model, mpi::Collectives& c
   if (layers.empty() || collectives.world_size() == 1) return layers.size();
   const std::shared_ptr<mpi::Collectives> own = collectives.split(0);
   for (const auto& [name, layer] : layers) {
-    const auto by = std::make_shared<NormExchange>(NormExchange{.collectives = own});
-    layer->train_by([by](BatchNorm& self, const at::Tensor& input, double momentum) {
-      return normalized(self, input, momentum, *by);
-    });
+    layer->train_by(SynchronizedTraining{std::make_shared<NormExchange>(NormExchange{.collectives = own})});
   }
   return layers.size();
+}
+
+void check_last_batch(const models::Model& model) {
+  for (const auto& child : model.modules(/*include_self=*/false)) {
+    const auto* const layer = dynamic_cast<const BatchNorm*>(child.get());
+    if (layer == nullptr) continue;
+    const auto* const training = layer->trained_by().target<SynchronizedTraining>();
+    if (training != nullptr) training->by->check_last(*layer);
+  }
 }
 
 void revert_sync_batch_norm(models::Model& model) {

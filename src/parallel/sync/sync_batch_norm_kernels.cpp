@@ -5,7 +5,7 @@
 #include <array>
 #include <numeric>
 
-#include "core/at_level.hpp"
+#include "core/numbers/at_level.hpp"
 
 namespace lockstep::parallel {
 
@@ -16,10 +16,10 @@ LOCKSTEP_INLINE double load(double value) { return value; }
 LOCKSTEP_INLINE double load(c10::BFloat16 value) { return static_cast<float>(value); }
 LOCKSTEP_INLINE double load(c10::Half value) { return static_cast<float>(value); }
 
-LOCKSTEP_INLINE void store(double value, float& to) { to = static_cast<float>(value); }
-LOCKSTEP_INLINE void store(double value, double& to) { to = value; }
-LOCKSTEP_INLINE void store(double value, c10::BFloat16& to) { to = static_cast<float>(value); }
-LOCKSTEP_INLINE void store(double value, c10::Half& to) { to = static_cast<float>(value); }
+LOCKSTEP_INLINE void store(double value, float& target) { target = static_cast<float>(value); }
+LOCKSTEP_INLINE void store(double value, double& target) { target = value; }
+LOCKSTEP_INLINE void store(double value, c10::BFloat16& target) { target = static_cast<float>(value); }
+LOCKSTEP_INLINE void store(double value, c10::Half& target) { target = static_cast<float>(value); }
 
 /// inner is 1: channels are adjacent.
 template <class T>
@@ -28,12 +28,12 @@ LOCKSTEP_INLINE void sum_rows(const NormShape& shape, std::int64_t begin, std::i
   std::fill(sums + begin, sums + end, 0.0);
   std::fill(dot_sums + begin, dot_sums + end, 0.0);
   for (std::int64_t n = 0; n < shape.outer; ++n) {
-    const std::int64_t at = n * shape.channels;
+    const std::int64_t position = n * shape.channels;
 #pragma GCC ivdep
     for (std::int64_t c = begin; c < end; ++c) {
-      const double g = load(dy[at + c]);
+      const double g = load(dy[position + c]);
       sums[c] += g;
-      dot_sums[c] += g * (load(x[at + c]) - mean[c]);
+      dot_sums[c] += g * (load(x[position + c]) - mean[c]);
     }
   }
 }
@@ -52,13 +52,13 @@ LOCKSTEP_INLINE void sum_planes(const NormShape& shape, std::int64_t begin, std:
     for (std::int64_t n = 0; n < shape.outer; ++n) {
       const std::int64_t first = (n * shape.channels + c) * shape.inner;
       const std::int64_t last = first + shape.inner;
-      for (std::int64_t at = first; at < last; at += kLanes) {
-        const std::int64_t count = std::min(kLanes, last - at);
+      for (std::int64_t position = first; position < last; position += kLanes) {
+        const std::int64_t count = std::min(kLanes, last - position);
 #pragma GCC ivdep
         for (std::int64_t k = 0; k < count; ++k) {
-          const double g = load(dy[at + k]);
+          const double g = load(dy[position + k]);
           sum[k] += g;
-          dot[k] += g * (load(x[at + k]) - m);
+          dot[k] += g * (load(x[position + k]) - m);
         }
       }
     }
@@ -79,12 +79,12 @@ LOCKSTEP_INLINE void gradient_of(const NormShape& shape, std::int64_t begin, std
                                  const NormGradientTerms& terms, T* dx) {
   if (shape.inner == 1) {
     for (std::int64_t n = begin; n < end; ++n) {
-      const std::int64_t at = n * shape.channels;
+      const std::int64_t position = n * shape.channels;
 #pragma GCC ivdep
       for (std::int64_t c = 0; c < shape.channels; ++c) {
-        store(terms.slope[c] * (load(dy[at + c]) - terms.mean_gradient[c]) +
-                  terms.factor[c] * (load(x[at + c]) - terms.mean[c]),
-              dx[at + c]);
+        store(terms.slope[c] * (load(dy[position + c]) - terms.mean_gradient[c]) +
+                  terms.factor[c] * (load(x[position + c]) - terms.mean[c]),
+              dx[position + c]);
       }
     }
     return;
@@ -95,9 +95,9 @@ LOCKSTEP_INLINE void gradient_of(const NormShape& shape, std::int64_t begin, std
     const double mean_gradient = terms.mean_gradient[c];
     const double slope = terms.slope[c];
     const double factor = terms.factor[c];
-    const std::int64_t at = plane * shape.inner;
+    const std::int64_t position = plane * shape.inner;
 #pragma GCC ivdep
-    for (std::int64_t i = at; i < at + shape.inner; ++i) {
+    for (std::int64_t i = position; i < position + shape.inner; ++i) {
       store(slope * (load(dy[i]) - mean_gradient) + factor * (load(x[i]) - mean), dx[i]);
     }
   }

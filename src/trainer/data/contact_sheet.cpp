@@ -10,10 +10,9 @@
 #include <set>
 #include <utility>
 
-#include "core/text.hpp"
-#include "report/html.hpp"
-#include "report/image.hpp"
-#include "trainer/data/pixel_text.hpp"
+#include "core/text/text.hpp"
+#include "report/files/image.hpp"
+#include "report/page/html.hpp"
 
 namespace lockstep::trainer {
 
@@ -23,14 +22,10 @@ constexpr std::int64_t kRows = 8;
 constexpr std::int64_t kDraws = 7;
 constexpr std::int64_t kTries = 64;  // draws until a transform changes the picture
 
-constexpr std::int64_t kCell = 168;  // pixels of a picture in an image of the sheet
-constexpr std::int64_t kMargin = 6;
-constexpr std::uint8_t kPaper = 250;
-
 /// RGB pixels of the last run of a pipeline.
-Image picture_in(const data::Workspace& workspace) {
+Picture picture_in(const data::Workspace& workspace) {
   const data::Image& from = workspace.patch.image;
-  Image image{.name = "", .step = 0, .height = from.height, .width = from.width};
+  Picture image{.name = "", .step = 0, .height = from.height, .width = from.width};
   image.pixels.resize(static_cast<std::size_t>(from.height) * static_cast<std::size_t>(from.width) * 3);
   const auto channels = static_cast<std::size_t>(from.channels);
   for (std::size_t i = 0; i < image.pixels.size(); ++i) {
@@ -49,9 +44,9 @@ std::array<std::uint8_t, 3> color_of_class(std::uint8_t number) {
 }
 
 /// The mask of the last run of a pipeline, with a color for each class.
-Image mask_picture_in(const data::Workspace& workspace) {
+Picture mask_picture_in(const data::Workspace& workspace) {
   const data::Image& mask = workspace.mask;
-  Image image{.name = "", .step = 0, .height = mask.height, .width = mask.width};
+  Picture image{.name = "", .step = 0, .height = mask.height, .width = mask.width};
   for (const std::uint8_t pixel : mask.pixels) {
     const auto color = color_of_class(pixel);
     image.pixels.insert(image.pixels.end(), color.begin(), color.end());
@@ -71,8 +66,8 @@ std::string classes_in(const data::Image& mask, const std::vector<std::string>& 
 }
 
 /// RGB pixels of float values in [0, 1], which are clipped to it.
-Image picture_of(const std::vector<float>& values, std::int64_t height, std::int64_t width, int channels) {
-  Image image{.name = "", .step = 0, .height = height, .width = width};
+Picture picture_of(const std::vector<float>& values, std::int64_t height, std::int64_t width, int channels) {
+  Picture image{.name = "", .step = 0, .height = height, .width = width};
   const auto plane = static_cast<std::size_t>(height * width);
   image.pixels.resize(3 * plane);
   for (std::size_t i = 0; i < image.pixels.size(); ++i) {
@@ -82,11 +77,11 @@ Image picture_of(const std::vector<float>& values, std::int64_t height, std::int
   return image;
 }
 
-/// What a model gets of a training draw. Where tensor transforms do more than to convert the pixels, their values are
-/// converted back as a line through the values of the bytes 0 and 255, so that erased boxes are visible: zeros have the
-/// color of the mean.
-Image picture_of_draw(const data::Pipeline& pipeline, const data::StoredImage& stored, const batch::Draw& draw,
-                      data::Workspace& workspace, int crop) {
+/// The picture that a model gets of a training draw. Where tensor transforms do more than to convert the pixels, their
+/// values are converted back as a line through the values of the bytes 0 and 255, so that erased boxes are visible:
+/// zeros have the color of the mean.
+Picture picture_of_draw(const data::Pipeline& pipeline, const data::StoredImage& stored, const batch::Draw& draw,
+                        data::Workspace& workspace, int crop) {
   pipeline.run_pixels(stored, draw, workspace, crop);
   if (pipeline.byte_table()) return picture_in(workspace);
   const data::Image& pixels = workspace.patch.image;
@@ -133,10 +128,12 @@ std::string target_of(const data::ImageStore& store, std::int64_t index, const s
   }
 }
 
-std::string size_text(const Image& image) { return std::to_string(image.width) + " x " + std::to_string(image.height); }
+std::string size_text(const Picture& image) {
+  return std::to_string(image.width) + " x " + std::to_string(image.height);
+}
 
 /// A line with options where the default ones need an addition or change nothing.
-std::string example_line(const data::TransformRow& row, const Image& original) {
+std::string example_line(const data::TransformRow& row, const Picture& original) {
   const std::string size = ",size=" + std::to_string((std::min(original.height, original.width) + 1) / 2);
   static const std::map<std::string, std::string> options = {
       {"color_jitter", ",brightness=0.5,contrast=0.5,saturation=0.5,hue=0.1"},
@@ -152,7 +149,7 @@ std::string example_line(const data::TransformRow& row, const Image& original) {
 /// The result of the first draw that changes the picture, or of the last one tried.
 CaptionedImage picture_of_transform(const data::StoredImage& stored, const data::TransformRow& row,
                                     const data::PipelineOptions& how, const std::vector<data::TransformRow>& rows,
-                                    const Image& original) {
+                                    const Picture& original) {
   const bool is_tensor = row.stage == data::TransformStage::tensor;
   const data::Pipeline pipeline = pipeline_of(how, {example_line(row, original)}, rows);
   data::Workspace workspace;
@@ -172,22 +169,6 @@ CaptionedImage picture_of_transform(const data::StoredImage& stored, const data:
     if (!row.is_random) break;
   }
   return result;
-}
-
-/// The pixels of `from` in a square, with the nearest pixel of each place.
-void draw_in(const Image& from, std::int64_t top, std::int64_t left, Image& sheet) {
-  const double scale = static_cast<double>(kCell) / static_cast<double>(std::max(from.height, from.width));
-  const auto height = std::max<std::int64_t>(1, std::llround(scale * static_cast<double>(from.height)));
-  const auto width = std::max<std::int64_t>(1, std::llround(scale * static_cast<double>(from.width)));
-  for (std::int64_t y = 0; y < height; ++y) {
-    const std::int64_t source_y = y * from.height / height;
-    for (std::int64_t x = 0; x < width; ++x) {
-      const std::int64_t source_x = x * from.width / width;
-      const auto* const pixel = &from.pixels[static_cast<std::size_t>(3 * (source_y * from.width + source_x))];
-      auto* const out = &sheet.pixels[static_cast<std::size_t>(3 * ((top + y) * sheet.width + left + x))];
-      std::copy_n(pixel, 3, out);
-    }
-  }
 }
 
 }  // namespace
@@ -216,7 +197,7 @@ ContactSheet sheet_of_samples(const data::ImageStore& store, const data::Pipelin
     };
     with_place(store, index, [&] {
       plain.run_pixels(stored, {.index = index}, workspace);
-      Image original = picture_in(workspace);
+      Picture original = picture_in(workspace);
       const std::string caption = (has_masks ? "" : target_of(store, index, class_names) + ", ") + size_text(original) +
                                   ", " + store.name(index);
       sheet.cells.push_back({std::move(original), caption});
@@ -224,7 +205,7 @@ ContactSheet sheet_of_samples(const data::ImageStore& store, const data::Pipelin
       for (std::int64_t column = 0; column < (has_masks ? kDraws / 2 : kDraws); ++column) {
         const int crop = static_cast<int>(column % pipeline.crops());
         const batch::Draw draw{.index = index, .epoch = column / pipeline.crops(), .position = index};
-        Image picture = picture_of_draw(pipeline, stored, draw, workspace, crop);
+        Picture picture = picture_of_draw(pipeline, stored, draw, workspace, crop);
         const std::string drawn = pipeline.drawn_text(workspace, crop);
         sheet.cells.push_back({std::move(picture), drawn.empty() ? "nothing drawn" : drawn});
         add_mask(pipeline);
@@ -242,7 +223,7 @@ ContactSheet sheet_of_transforms(const data::ImageStore& store, std::int64_t ind
   const data::StoredImage stored = store.read(index, buffer);
   with_place(store, index, [&] {
     pipeline_of(how, {"to_float"}, rows).run_pixels(stored, {}, workspace);
-    const Image original = picture_in(workspace);
+    const Picture original = picture_in(workspace);
     sheet.cells.push_back({original, "original"});
     for (const data::TransformRow& row : rows) {
       try {
@@ -273,34 +254,6 @@ std::string sheet_page(const ContactSheet& sheet) {
                            "<style>.sheet .broad{grid-column:auto}</style>\n<div class=\"pictures sheet\" "
                            "style=\"grid-template-columns:repeat(" +
                                std::to_string(sheet.columns) + ",minmax(6.5rem,1fr))\">\n" + figures + "</div>\n");
-}
-
-Image sheet_image(const ContactSheet& sheet) {
-  const std::size_t characters = pixel_text_columns(kCell);
-  std::size_t lines = 1;
-  for (const CaptionedImage& cell : sheet.cells) {
-    lines = std::max(lines, wrapped_lines(cell.caption, characters).size());
-  }
-  const std::int64_t cell_height = kCell + static_cast<std::int64_t>(lines) * kTextLineHeight + 2 * kMargin;
-  const auto columns = static_cast<std::int64_t>(sheet.columns);
-  const auto rows = (static_cast<std::int64_t>(sheet.cells.size()) + columns - 1) / columns;
-  Image image{.name = "sheet",
-              .step = 0,
-              .height = rows * cell_height + kMargin,
-              .width = columns * (kCell + kMargin) + kMargin};
-  image.pixels.assign(static_cast<std::size_t>(3 * image.height * image.width), kPaper);
-  for (std::size_t i = 0; i < sheet.cells.size(); ++i) {
-    const auto number = static_cast<std::int64_t>(i);
-    const std::int64_t top = kMargin + number / columns * cell_height;
-    const std::int64_t left = kMargin + number % columns * (kCell + kMargin);
-    draw_in(sheet.cells[i].image, top, left, image);
-    std::int64_t y = top + kCell + kMargin / 2;
-    for (const std::string& line : wrapped_lines(sheet.cells[i].caption, characters)) {
-      draw_text(line, y, left, image);
-      y += kTextLineHeight;
-    }
-  }
-  return image;
 }
 
 }  // namespace lockstep::trainer

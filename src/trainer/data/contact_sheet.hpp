@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "data/image/pipeline.hpp"
+#include "data/transforms/pipeline.hpp"
 
 namespace lockstep::trainer {
 
 /// A picture with a text below it.
 struct CaptionedImage {
-  Image image;  ///< RGB
+  Picture image;  ///< RGB
   std::string caption;
 };
 
@@ -39,8 +39,5 @@ ContactSheet sheet_of_transforms(const data::ImageStore& store, std::int64_t ind
 
 /// A page that contains the pictures.
 std::string sheet_page(const ContactSheet& sheet);
-
-/// One picture of the whole sheet, with the captions as small capitals.
-Image sheet_image(const ContactSheet& sheet);
 
 }  // namespace lockstep::trainer

@@ -4,16 +4,16 @@
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/log/log.hpp>
 
-#include "core/parse_value.hpp"
-#include "core/table.hpp"
+#include "core/text/parse_value.hpp"
+#include "core/text/table.hpp"
 #include "data/stores/image_dataset.hpp"
 #include "data/stores/image_settings.hpp"
 #include "data/stores/image_splits.hpp"
 #include "data/stores/image_statistics.hpp"
 #include "engine/setup/run_splits.hpp"
-#include "report/image.hpp"
-#include "report/run_files.hpp"
-#include "trainer/commands.hpp"
+#include "report/files/image.hpp"
+#include "report/files/run_files.hpp"
+#include "trainer/commands/commands.hpp"
 #include "trainer/data/contact_sheet.hpp"
 #include "trainer/data/data_speed.hpp"
 #include "trainer/data/data_text.hpp"
@@ -27,7 +27,7 @@ namespace {
 struct ChosenImages {
   data::ImageSplits stores;
   data::Splits datasets;
-  data::PipelineOptions how;  ///< without lines
+  data::PipelineOptions how;  ///< options, with `lines` left empty
   std::vector<std::string> class_names = {};
 
   const data::Pipeline& train_pipeline() const {
@@ -37,11 +37,11 @@ struct ChosenImages {
 
 class DataCommand {
  public:
-  DataCommand(const Job& job, const config::Invocation& invocation)
+  DataCommand(const CommandJob& job, const config::Invocation& invocation)
       : registry_(job.registry),
         sections_(invocation.config.sections()),
         data_(sections_.at("data")),
-        switches_(invocation.switches),
+        options_(invocation.options),
         source_(find_row(registry_.sources, data_.text("name"), data_.cite("name"))) {}
 
   void run() const {
@@ -52,7 +52,7 @@ class DataCommand {
       return;
     }
     if (!source_.open_images) {
-      refuse_image_switches();
+      refuse_image_options();
       return show_samples();
     }
     const ChosenImages images = open_images();
@@ -67,16 +67,16 @@ class DataCommand {
   }
 
  private:
-  bool has(const std::string& name) const { return switches_.find(name) != switches_.end(); }
+  bool has(const std::string& name) const { return options_.find(name) != options_.end(); }
 
   double speed_seconds() const {
     if (!has("speed")) return 0;
-    const auto seconds = parse_real(switches_.at("speed"));
+    const auto seconds = parse_real(options_.at("speed"));
     if (seconds && *seconds > 0 && *seconds <= 3600) return *seconds;
-    throw ConfigError("command line: --speed: '" + switches_.at("speed") + "' is not a number of seconds up to 3600");
+    throw ConfigError("command line: --speed: '" + options_.at("speed") + "' is not a number of seconds up to 3600");
   }
 
-  void refuse_image_switches() const {
+  void refuse_image_options() const {
     for (const std::string name : {"sheet", "speed"}) {
       if (has(name)) {
         throw ConfigError("command line: --" + name + ": data.name = " + source_.name +
@@ -136,14 +136,11 @@ class DataCommand {
   }
 
   void write_sheet(const ContactSheet& sheet) const {
-    const std::string& path = switches_.at("sheet");
-    if (path.ends_with(".html")) {
-      report::write_text(path, sheet_page(sheet));
-    } else if (path.ends_with(".png")) {
-      report::write_text(path, report::png_of(sheet_image(sheet)).bytes);
-    } else {
-      throw ConfigError("command line: --sheet: '" + path + "' must end in .html or .png");
+    const std::string& path = options_.at("sheet");
+    if (!path.ends_with(".html")) {
+      throw ConfigError("command line: --sheet: '" + path + "' must end in .html: the sheet is a page for a browser");
     }
+    report::write_text(path, sheet_page(sheet));
     if (!has("json")) log::result(path + ": " + std::to_string(sheet.cells.size()) + " pictures");
   }
 
@@ -159,14 +156,14 @@ class DataCommand {
   const engine::Registry& registry_;
   const Sections& sections_;
   const Section& data_;
-  const std::map<std::string, std::string>& switches_;
+  const std::map<std::string, std::string>& options_;
   const data::Source& source_;
 };
 
 }  // namespace
 
-ExitCode describe_data(const Job& job, const config::Invocation& invocation) {
-  if (invocation.switches.contains("json")) {  // nothing else on standard output
+ExitCode describe_data(const CommandJob& job, const config::Invocation& invocation) {
+  if (invocation.options.contains("json")) {  // nothing else on standard output
     log::configure({.rank = job.world.rank(), .world_size = job.world.size(), .console_level = log::Level::warning});
   }
   job.world.all_or_throw([&] {

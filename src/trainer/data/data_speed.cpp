@@ -11,13 +11,13 @@
 #include <mutex>
 #include <thread>
 
-#include "core/processors.hpp"
+#include "core/system/processors.hpp"
 
 namespace lockstep::trainer {
 
 namespace {
 
-constexpr std::int64_t kMaxImages = 256;  // in memory, for decoding and transforms alone
+constexpr std::int64_t kMaxImages = 256;  // maximum number of images in memory, to time decoding and transforms alone
 constexpr int kStages = 4;
 
 using Clock = std::chrono::steady_clock;

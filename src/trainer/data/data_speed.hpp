@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/image/pipeline.hpp"
+#include "data/transforms/pipeline.hpp"
 
 namespace lockstep::trainer {
 
@@ -16,7 +16,7 @@ struct LoadingSpeed {
   double read = 0;       ///< only reading
   double decode = 0;     ///< only decoding whole images from memory
   double transform = 0;  ///< only transforming decoded images
-  double together = 0;   ///< as the loader does it; parts that no transform uses are not decoded
+  double together = 0;   ///< all three as the loader does it; parts that no transform uses are not decoded
 };
 
 /// Measures 1, 2, 4, ... threads, up to the processors of this process.
@@ -24,7 +24,7 @@ struct LoadingSpeed {
 std::vector<LoadingSpeed> loading_speeds(const data::ImageStore& store, const data::Pipeline& pipeline,
                                          const data::PipelineOptions& how, double seconds);
 
-/// What limits the speed, in one or two sentences.
+/// The part that limits the speed, in one or two sentences.
 std::string verdict_on(const std::vector<LoadingSpeed>& speeds);
 
 }  // namespace lockstep::trainer

@@ -11,8 +11,8 @@
 #include <iterator>
 #include <set>
 
-#include "core/text.hpp"
-#include "trainer/table_text.hpp"
+#include "core/text/text.hpp"
+#include "trainer/commands/table_text.hpp"
 
 namespace lockstep::trainer {
 
@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kListed = 20;            // duplicates in the text
 constexpr std::size_t kMaxClassRows = 100;     // classes in the text
-constexpr std::int64_t kMaxShownTokens = 256;  // of the first window
+constexpr std::int64_t kMaxShownTokens = 256;  // maximum number of tokens shown of the first window
 
 std::string spread_text(const Spread& spread, int digits) {
   return fmt::format("{:.{}f} / {:.{}f} / {:.{}f}", spread.min, digits, spread.median, digits, spread.max, digits);

@@ -23,7 +23,7 @@ struct DataReport {
   bool is_decoded = false;  ///< all images were decoded
   std::vector<Duplicate> duplicates = {};
   std::vector<std::pair<std::string, std::string>> duplicate_names = {};
-  std::optional<data::ChannelStatistics> statistics = {};  ///< of the training images
+  std::optional<data::ChannelStatistics> statistics = {};  ///< statistics of the training images
 
   std::int64_t bad_count() const;
 };

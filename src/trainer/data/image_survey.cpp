@@ -10,16 +10,16 @@
 #include <thread>
 #include <unordered_map>
 
-#include "core/processors.hpp"
-#include "data/hash.hpp"
-#include "data/image/decode.hpp"
+#include "core/system/processors.hpp"
+#include "data/codecs/decode.hpp"
+#include "data/source/hash.hpp"
 #include "log/progress.hpp"
 
 namespace lockstep::trainer {
 
 namespace {
 
-/// What is read of one image.
+/// The facts that are read of one image.
 struct Facts {
   data::ImageHeader header = {};
   bool is_file = false;
@@ -91,7 +91,7 @@ ImageSurvey survey_images(const data::ImageStore& store, const std::string& spli
   std::atomic<std::int64_t> next = 0;
   std::exception_ptr failure;
   std::mutex mutex;
-  log::Progress progress;
+  log::ProgressLine progress;
   {
     std::vector<std::jthread> threads;
     for (int t = 0, count = usable_processors(); t < count; ++t) {

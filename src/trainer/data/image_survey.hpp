@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "data/image/pipeline.hpp"
+#include "data/transforms/pipeline.hpp"
 
 namespace lockstep::trainer {
 
@@ -30,7 +30,7 @@ struct BadImage {
 struct ImageSurvey {
   std::string split;
   std::int64_t images = 0;
-  std::uint64_t bytes = 0;                         ///< of the files, or of the stored pixels
+  std::uint64_t bytes = 0;                         ///< bytes of the files, or of the stored pixels
   std::vector<std::int64_t> images_of_class = {};  ///< empty if the targets are not classes
   Spread height = {};
   Spread width = {};
@@ -38,8 +38,8 @@ struct ImageSurvey {
   std::map<std::string, std::int64_t> formats = {};
   std::map<int, std::int64_t> channels = {};
   std::map<int, std::int64_t> orientations = {};  ///< EXIF, 1 to 8
-  std::vector<std::uint64_t> digests = {};        ///< of the bytes of each image; 0 = it cannot be read
-  std::vector<BadImage> bad = {};                 ///< in the order of the split
+  std::vector<std::uint64_t> digests = {};        ///< digests of the bytes of each image; 0 = it cannot be read
+  std::vector<BadImage> bad = {};                 ///< bad images in the order of the split
 };
 
 /// @param how      limits of the decoding

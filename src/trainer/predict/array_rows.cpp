@@ -5,7 +5,7 @@
 
 #include <torch/types.h>
 
-#include "report/image.hpp"
+#include "report/files/image.hpp"
 
 namespace lockstep::trainer {
 
@@ -63,7 +63,7 @@ std::string npy_header(const at::Tensor& rows, std::int64_t count) {
 
 std::string mask_png(const at::Tensor& mask) {
   const at::Tensor pixels = mask.to(at::kByte).unsqueeze(-1).expand({mask.size(0), mask.size(1), 3}).contiguous();
-  Image image{.name = "", .height = mask.size(0), .width = mask.size(1)};
+  Picture image{.name = "", .height = mask.size(0), .width = mask.size(1)};
   const auto* const begin = pixels.const_data_ptr<std::uint8_t>();
   image.pixels.assign(begin, begin + pixels.numel());
   return report::png_of(image).bytes;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/measures/predictions.hpp"
+#include "engine/evaluation/predictions.hpp"
 
 // Predictions as rows of one NumPy array.
 namespace lockstep::trainer {

@@ -6,12 +6,12 @@
 
 #include <iomanip>
 
-#include "core/text_stream.hpp"
-#include "engine/setup/loaded_model.hpp"
-#include "trainer/commands.hpp"
+#include "core/text/text_stream.hpp"
+#include "engine/loaded_model.hpp"
+#include "trainer/commands/commands.hpp"
+#include "trainer/commands/print_result.hpp"
 #include "trainer/predict/predictor.hpp"
 #include "trainer/predict/weights_request.hpp"
-#include "trainer/print_result.hpp"
 
 namespace lockstep::trainer {
 
@@ -39,16 +39,16 @@ std::string result_json(const engine::Evaluation& result, const engine::LoadedMo
 
 }  // namespace
 
-ExitCode evaluate(const Job& job, const config::Invocation& invocation) {
-  const bool is_json = invocation.switches.contains("json");
+ExitCode evaluate(const CommandJob& job, const config::Invocation& invocation) {
+  const bool is_json = invocation.options.contains("json");
   if (is_json) {  // nothing else on standard output
     log::configure({.rank = job.world.rank(), .world_size = job.world.size(), .console_level = log::Level::warning});
   }
   const WeightsRequest request = weights_request(job, invocation);
   const Sections& sections = request.config.sections();
-  const auto wanted = invocation.switches.find("predictions");
+  const auto wanted = invocation.options.find("predictions");
   PredictSettings predict;
-  if (wanted != invocation.switches.end()) {
+  if (wanted != invocation.options.end()) {
     job.world.all_or_throw([&] { predict = PredictSettings::from(sections.at("predict")); });
     predict.out = {wanted->second, "command line: --predictions"};
     require_writable(job.world, predict);
@@ -57,7 +57,7 @@ ExitCode evaluate(const Job& job, const config::Invocation& invocation) {
   const engine::Evaluation result = engine::evaluate_loaded(job.world, loaded, sections, job.registry);
   const engine::EvalSettings eval = engine::EvalSettings::from(sections.at("eval"));
   print_result(job.world, is_json ? result_json(result, loaded, eval.split.value) : result_line(result, loaded));
-  if (wanted == invocation.switches.end()) return ExitCode::done;
+  if (wanted == invocation.options.end()) return ExitCode::done;
   engine::EvaluationLimits limits = eval.limits;
   limits.loader_threads = loaded.strategy->loader_threads();
   write_predictions(job.world, loaded, engine::split_of(loaded.splits, eval.split), limits, predict);

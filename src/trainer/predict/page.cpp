@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/text.hpp"
-#include "engine/measures/sample_pictures.hpp"
-#include "report/html.hpp"
-#include "report/image.hpp"
+#include "core/text/text.hpp"
+#include "engine/evaluation/sample_pictures.hpp"
+#include "report/files/image.hpp"
+#include "report/page/html.hpp"
 #include "trainer/predict/ranking.hpp"
 #include "trainer/predict/sample_text.hpp"
 
@@ -156,7 +156,7 @@ void PageSamples::add(const engine::BatchPredictions& predictions, const batch::
       const at::Tensor mask = predictions.masks.defined() ? predictions.masks[i] : at::Tensor();
       const bool has_target_mask = mask.defined() && has_masks_as_target;
       const at::Tensor target = has_target_mask ? predictions.target[i] : at::Tensor();
-      const Image image = engine::picture_of_sample(given.input()[i], {target, mask});
+      const Picture image = engine::picture_of_sample(given.input()[i], {target, mask});
       sample.height = image.height;
       sample.width = image.width;
       sample.png = report::base64_of(report::png_of(image).bytes);

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/measures/predictions.hpp"
+#include "engine/evaluation/predictions.hpp"
 #include "trainer/predict/settings.hpp"
 
 namespace lockstep::trainer {
@@ -40,10 +40,10 @@ class PageSamples {
     std::string png = {};  ///< base64
   };
 
-  /// What a sample is sorted by.
+  /// The number that a sample is sorted by.
   struct Score {
     double error = -1;       ///< -1 = there is no target
-    double uncertainty = 0;  ///< in [0, 1]
+    double uncertainty = 0;  ///< uncertainty in [0, 1]
     bool is_wrong = false;
   };
 

@@ -27,7 +27,7 @@ class PartFile {
   void flush();
   [[noreturn]] void fail(int reason);
 
-  std::string path_;  // of the joined file, for messages
+  std::string path_;  // path of the joined file, for messages
   std::string part_;
   std::string buffer_;
   std::int64_t size_ = 0;

@@ -2,11 +2,11 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 
-#include "engine/setup/loaded_model.hpp"
-#include "trainer/commands.hpp"
+#include "engine/loaded_model.hpp"
+#include "trainer/commands/commands.hpp"
+#include "trainer/commands/print_result.hpp"
 #include "trainer/predict/predictor.hpp"
 #include "trainer/predict/weights_request.hpp"
-#include "trainer/print_result.hpp"
 
 namespace lockstep::trainer {
 
@@ -39,7 +39,7 @@ void adapt_data(WeightsRequest& request) {
 
 }  // namespace
 
-ExitCode predict(const Job& job, const config::Invocation& invocation) {
+ExitCode predict(const CommandJob& job, const config::Invocation& invocation) {
   WeightsRequest request = weights_request(job, invocation);
   PredictSettings settings;
   std::string split;

@@ -12,8 +12,8 @@
 #include <memory>
 #include <system_error>
 
-#include "engine/measures/predictions.hpp"
-#include "report/run_files.hpp"
+#include "engine/evaluation/predictions.hpp"
+#include "report/files/run_files.hpp"
 #include "trainer/predict/array_rows.hpp"
 #include "trainer/predict/page.hpp"
 #include "trainer/predict/part_files.hpp"
@@ -40,7 +40,7 @@ void require_masks(const engine::BatchPredictions& predictions, const PredictSet
   }
 }
 
-/// What the batches of this rank are written to.
+/// The file that the batches of this rank are written to.
 class Writer {
  public:
   Writer(const PredictSettings& settings, const engine::LoadedModel& loaded, const data::Dataset& dataset,

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/measures/evaluation.hpp"
-#include "engine/setup/loaded_model.hpp"
+#include "engine/evaluation/evaluation.hpp"
+#include "engine/loaded_model.hpp"
 #include "trainer/predict/settings.hpp"
 
 namespace lockstep::trainer {

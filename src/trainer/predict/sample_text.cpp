@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "batch/sample_values.hpp"
-#include "core/csv.hpp"
-#include "core/parse_value.hpp"
-#include "core/text.hpp"
+#include "core/text/csv.hpp"
+#include "core/text/parse_value.hpp"
+#include "core/text/text.hpp"
 #include "trainer/predict/ranking.hpp"
 
 namespace lockstep::trainer {
@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using engine::BatchPredictions;
 
-constexpr std::int64_t kMaxColumns = 4096;  // of one value in a table
+constexpr std::int64_t kMaxColumns = 4096;  // maximum number of columns of one value in a table
 constexpr int kProbabilityDigits = 6;
 
 std::string probability_text(double value) { return number_text(value, kProbabilityDigits); }
@@ -224,7 +224,7 @@ std::vector<SampleText::Cell> SampleText::cells(const BatchPredictions& predicti
   if (has_scores) {
     const bool has_target = predictions.target.defined();
     const at::Tensor target = has_target ? predictions.target[i] : at::Tensor();
-    std::string text;  // of the target; empty where there is none
+    std::string text;  // text of the target; empty where there is none
     if (has_target && target.dim() == 0 && target.item<double>() >= 0) text = name_of(target.item<std::int64_t>());
     if (has_target && target.dim() == 1) text = names_of(numbers_of_labels(target));
     cells.push_back({"target", text});

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/measures/predictions.hpp"
+#include "engine/evaluation/predictions.hpp"
 #include "trainer/predict/settings.hpp"
 
 namespace lockstep::trainer {

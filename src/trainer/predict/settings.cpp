@@ -6,31 +6,38 @@
 namespace lockstep::trainer {
 
 KeySpecs PredictSettings::keys() {
-  return {
-      keys::text("predict.out", "",
-                 "Output file of `trainer predict`: .jsonl = one line of JSON per sample, .csv = a table, .npy = one "
-                 "array of probabilities, values or masks"),
-      keys::choice("predict.split", "auto",
-                   "Split of the data that is predicted. auto = that of eval.split; all images if data.path is set for "
-                   "the prediction and is not divided into splits",
-                   {"auto", "train", "val", "test"}),
-      keys::choice("predict.output", "predictions",
-                   "Content of the output: predictions, or the pooled features before the head of the model (.npy)",
-                   {"predictions", "features"}),
-      keys::integer("predict.top_k", "5", "Number of classes per sample, in the order of their probabilities", 1,
-                    1 << 24),
-      keys::boolean("predict.probabilities", "false", "Also write the probabilities of all classes, in their order"),
-      keys::real("predict.threshold", "0.5", "Multi-label: minimum probability of a predicted label", 0, 1),
-      keys::text("predict.masks", "",
-                 "Segmentation: new folder for the masks, one grey PNG file per sample with class numbers as pixels"),
-      keys::text("predict.html", "", "Page with pictures and predictions of some samples, as an .html file"),
-      keys::integer("predict.html_samples", "64", "Maximum number of samples on the page of predict.html", 1, 10000),
-      keys::choice(
-          "predict.html_order", "errors",
-          "Samples on the page of predict.html: errors = largest errors first, or without targets largest uncertainty "
-          "first; uncertain = largest uncertainty first; first = the first samples",
-          {"errors", "uncertain", "first"}),
-  };
+  return keys::titled(
+      "Output of `trainer predict`",
+      {
+          keys::text(
+              "predict.out", "",
+              "Output file of `trainer predict`: .jsonl = one line of JSON per sample, .csv = a table, .npy = one "
+              "array of probabilities, values or masks"),
+          keys::choice(
+              "predict.split", "auto",
+              "Split of the data that is predicted. auto = that of eval.split; all images if data.path is set for "
+              "the prediction and is not divided into splits",
+              {"auto", "train", "val", "test"}),
+          keys::choice("predict.output", "predictions",
+                       "Content of the output: predictions, or the pooled features before the head of the model (.npy)",
+                       {"predictions", "features"}),
+          keys::integer("predict.top_k", "5", "Number of classes per sample, in the order of their probabilities", 1,
+                        1 << 24),
+          keys::boolean("predict.probabilities", "false",
+                        "Also write the probabilities of all classes, in their order"),
+          keys::real("predict.threshold", "0.5", "Multi-label: minimum probability of a predicted label", 0, 1),
+          keys::text(
+              "predict.masks", "",
+              "Segmentation: new folder for the masks, one grey PNG file per sample with class numbers as pixels"),
+          keys::text("predict.html", "", "Page with pictures and predictions of some samples, as an .html file"),
+          keys::integer("predict.html_samples", "64", "Maximum number of samples on the page of predict.html", 1,
+                        10000),
+          keys::choice("predict.html_order", "errors",
+                       "Samples on the page of predict.html: errors = largest errors first, or without targets largest "
+                       "uncertainty "
+                       "first; uncertain = largest uncertainty first; first = the first samples",
+                       {"errors", "uncertain", "first"}),
+      });
 }
 
 PredictSettings PredictSettings::from(const Section& predict) {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/cited.hpp"
+#include "core/keys/cited.hpp"
 
 // Section `predict`.
 namespace lockstep::trainer {
@@ -23,8 +23,8 @@ struct PredictSettings {
   std::string split = "auto";   ///< auto, train, val or test
   bool wants_features = false;
   std::int64_t top_k = 5;
-  bool has_probabilities = false;  ///< of all classes
-  double threshold = 0.5;          ///< of labels
+  bool has_probabilities = false;  ///< whether the probabilities of all classes are there
+  double threshold = 0.5;          ///< threshold of labels
   Cited<std::string> masks = {};   ///< folder of PNG files; empty = none
   Cited<std::string> page = {};    ///< HTML file; empty = none
   std::int64_t page_samples = 64;

@@ -5,13 +5,13 @@
 
 #include <optional>
 
-#include "trainer/preset.hpp"
+#include "trainer/commands/preset.hpp"
 
 namespace lockstep::trainer {
 
-WeightsRequest weights_request(const Job& job, const config::Invocation& invocation) {
-  const auto from = invocation.switches.find("from");
-  const bool has_run = from != invocation.switches.end();
+WeightsRequest weights_request(const CommandJob& job, const config::Invocation& invocation) {
+  const auto from = invocation.options.find("from");
+  const bool has_run = from != invocation.options.end();
   job.world.all_or_throw([&] {
     const Section& init = invocation.config.section("init");
     if (has_run && !init.text("from").empty()) {
@@ -26,8 +26,7 @@ WeightsRequest weights_request(const Job& job, const config::Invocation& invocat
   const engine::StoredConfig stored = engine::stored_config(job.world, from->second);
   std::optional<config::Invocation> settled;
   job.world.all_or_throw([&] {
-    settled = config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys,
-                            {{stored.checkpoint, stored.config_ini}});
+    settled = parse_arguments(job, {{stored.checkpoint, stored.config_ini}});
     if (!settled->config.section("data").origin("preset").starts_with(stored.checkpoint)) {
       expand_preset(settled->config);
     }

@@ -5,7 +5,7 @@
 
 #include "config/config.hpp"
 #include "config/invocation.hpp"
-#include "trainer/commands.hpp"
+#include "trainer/commands/commands.hpp"
 
 namespace lockstep::trainer {
 
@@ -17,6 +17,6 @@ struct WeightsRequest {
 
 /// @throws ConfigError  neither --from nor init.from is given, or both are; on every rank
 /// Collective.
-WeightsRequest weights_request(const Job& job, const config::Invocation& invocation);
+WeightsRequest weights_request(const CommandJob& job, const config::Invocation& invocation);
 
 }  // namespace lockstep::trainer

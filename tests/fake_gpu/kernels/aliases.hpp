@@ -13,7 +13,7 @@ namespace lockstep::fake_gpu {
 /// The bytes of a storage of the device, which the result does not own: as on a GPU, queued work keeps no memory alive.
 at::DataPtr device_bytes(const c10::Storage& storage);
 
-/// As many zeros. They take no memory before they are written.
+/// That many zeros. They take no memory before they are written.
 at::DataPtr zero_bytes(const c10::Storage& storage);
 
 /// Makes tensors of the CPU that stand for tensors of the device: views of one storage are views of one storage again,

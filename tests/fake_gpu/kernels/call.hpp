@@ -18,8 +18,8 @@ struct Call {
   const Facts& facts;
   int threads = 1;  ///< those of the host, so that sums have the same order
   std::optional<Draw> draw = {};
-  Stack arguments = {};                  ///< for the CPU
-  std::vector<at::Tensor> results = {};  ///< where the new results belong; undefined for a result that is none
+  Stack arguments = {};                  ///< arguments for the CPU
+  std::vector<at::Tensor> results = {};  ///< tensors for the new results; undefined for a result that is none
 };
 
 struct PreparedCall {

@@ -52,17 +52,17 @@ void queue_copies(const c10::cuda::CUDAStream& stream, const char* name, const s
     return aliases.of(tensor);
   };
   std::vector<TensorCopy> made;
-  for (const auto& [to, from] : copies) made.push_back({.to = alias(to, true), .from = alias(from, false)});
+  for (const auto& [target, from] : copies) made.push_back({.target = alias(target, true), .from = alias(from, false)});
   launch(stream, name, std::move(ranges), [made = std::move(made)] {
     const CpuScope on_worker;
-    for (const auto& [to, from] : made) to.copy_(from);
+    for (const auto& [target, from] : made) target.copy_(from);
   });
 }
 
 at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   if (!needs_kernel(self, from)) return at::native::copy_(self, from, non_blocking);
   const c10::cuda::CUDAGuard guard(self.device());
-  queue_copies(c10::cuda::getCurrentCUDAStream(), "aten::copy_", {{.to = self, .from = from}});
+  queue_copies(c10::cuda::getCurrentCUDAStream(), "aten::copy_", {{.target = self, .from = from}});
   return self;
 }
 

@@ -11,8 +11,8 @@
 namespace lockstep::fake_gpu {
 
 struct TensorCopy {
-  at::Tensor to;    ///< on the device
-  at::Tensor from;  ///< anywhere; one of the host must not change any more
+  at::Tensor target;  ///< target on the device
+  at::Tensor from;    ///< anywhere; one of the host must not change any more
 };
 
 /// Queues copies, with conversion of types, as one kernel.

@@ -22,7 +22,7 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// Of cuDNN's grid sampler, in the terms of LibTorch's.
+// Constants of cuDNN's grid sampler, in the terms of LibTorch's.
 constexpr std::int64_t kBilinear = 0;
 constexpr std::int64_t kPadWithZeros = 0;
 constexpr bool kAlignCorners = true;

@@ -21,10 +21,10 @@ struct ArgumentFacts {
   std::optional<std::size_t> is_written_if = {};  ///< written only where this argument is true
 };
 
-/// What is known about an operator before it is called.
+/// The facts that are known about an operator before it is called.
 struct Facts {
   c10::OperatorHandle handle;
-  std::string name;  ///< with the overload: "aten::add.Tensor"
+  std::string name;  ///< name with the overload: "aten::add.Tensor"
   std::vector<ArgumentFacts> arguments = {};
   std::vector<std::optional<std::size_t>> returns = {};  ///< the argument that a result is, if it is one
   std::optional<std::size_t> generator = {};             ///< the argument
@@ -35,7 +35,7 @@ struct Facts {
   bool rejects_zeros = false;  ///< fails where all values are zero, but not where all are one
   bool adds_in_float = false;  ///< products of 16-bit numbers
   HostTensors host = {};
-  const c10::KernelFunction* own_function = nullptr;  ///< in place of a kernel for CPUs, which LibTorch lacks
+  const c10::KernelFunction* own_function = nullptr;  ///< replaces a kernel for CPUs that LibTorch lacks
   Waits waits = nullptr;                              ///< null: never
   const NotDeterministic* not_deterministic = nullptr;
 };

@@ -73,7 +73,7 @@ Stack compute_now(const Facts& facts, const Stack& arguments, const c10::cuda::C
   return std::move(found->results);
 }
 
-/// For an `out=` argument, whose size is not yet known.
+/// An empty tensor for an `out=` argument, whose size is not yet known.
 IValue empty_on_host(const IValue& output) {
   return with_tensors(output, [](const at::Tensor& tensor) {
     return at::empty({0}, tensor.options().device(at::kCPU).pinned_memory(false));
@@ -94,7 +94,7 @@ Stack wait_for_results(const Facts& facts, const Stack& arguments, at::Device de
       results.push_back(with_tensors(computed[i], [&](const at::Tensor& value) {
         const at::Tensor made(
             at::detail::empty_strided_cuda(value.sizes(), value.contiguous().strides(), value.scalar_type(), device));
-        copies.push_back({.to = made, .from = value});
+        copies.push_back({.target = made, .from = value});
         return made;
       }));
       continue;
@@ -103,7 +103,7 @@ Stack wait_for_results(const Facts& facts, const Stack& arguments, at::Device de
     if (!facts.arguments[*facts.returns[i]].is_output) continue;  // its memory was written
     const at::Tensor& value = computed[i].toTensor();
     resize(results.back().toTensor(), value.sizes(), value.strides());
-    copies.push_back({.to = results.back().toTensor(), .from = value});
+    copies.push_back({.target = results.back().toTensor(), .from = value});
   }
   if (!copies.empty()) queue_copies(stream, facts.name.c_str(), copies);
   return results;

@@ -15,7 +15,7 @@ namespace lockstep::fake_gpu {
 /// they are in memory of the device, from where each launch of the graph reads others.
 struct Draw {
   std::uint64_t seed = 0;
-  std::uint64_t offset = 0;                 ///< to be added to the one in memory
+  std::uint64_t offset = 0;                 ///< added to the offset in memory
   const std::int64_t* seed_at = nullptr;    ///< null unless captured
   const std::int64_t* offset_at = nullptr;  ///< null unless captured
   std::vector<Range> ranges = {};           ///< the memory of both

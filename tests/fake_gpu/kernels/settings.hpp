@@ -3,7 +3,7 @@
 
 namespace lockstep::fake_gpu {
 
-/// What the environment decides about the kernels; it is read once.
+/// The settings that the environment decides about the kernels; it is read once.
 struct KernelSettings {
   bool adds_16bit_in_float = true;  ///< FAKE_GPU_16BIT_PRODUCTS=float|cpu
 };

@@ -21,10 +21,10 @@ struct Layout {
   at::ScalarType type = at::kFloat;
 };
 
-/// What a call returns, before its values are known.
+/// The result that a call returns, before its values are known.
 struct Outcome {
-  std::vector<std::vector<Layout>> results = {};  ///< of each result that is new; several for a list
-  std::vector<std::vector<Layout>> outputs = {};  ///< of each `out=` argument
+  std::vector<std::vector<Layout>> results = {};  ///< layouts of each new result; several for a list
+  std::vector<std::vector<Layout>> outputs = {};  ///< layouts of each `out=` argument
 };
 
 /// Outcomes of one operator. The first call with arguments of some sizes, strides, types and options runs its kernel

@@ -23,12 +23,12 @@ struct Call {
   ncclDataType_t type = ncclInt8;
   ncclRedOp_t op = ncclSum;  ///< ncclSum where nothing is reduced
   int root = 0;              ///< 0 where no rank is special
-  std::size_t count = 0;     ///< as the caller of NCCL passes it
+  std::size_t count = 0;     ///< count as the caller of NCCL passes it
 
   bool operator==(const Call&) const = default;
 };
 
-/// For example "ncclReduce of 4 float32 values (sum) to rank 1".
+/// A description, such as "ncclReduce of 4 float32 values (sum) to rank 1".
 std::string describe(const Call& call);
 
 /// One rank's part of a collective.

@@ -14,7 +14,7 @@ namespace lockstep::fake_gpu::nccl {
 struct CaptureState {
   unsigned long long id = 0;  ///< 0: the stream is not captured
   bool is_invalidated = false;
-  std::size_t nodes = 0;                   ///< of the whole graph, with those of other streams
+  std::size_t nodes = 0;                   ///< nodes of the whole graph, with those of other streams
   std::vector<cudaGraphNode_t> last = {};  ///< the next node of this stream follows them
 
   bool operator==(const CaptureState&) const = default;

@@ -126,7 +126,7 @@ ncclResult_t Communicator::state() {
     --polls_left_;
     return ncclInProgress;
   }
-  if (is_advancing_) return ncclInProgress;  // by another thread
+  if (is_advancing_) return ncclInProgress;  // another thread is advancing it
   is_advancing_ = true;
   const std::shared_ptr<const Progress> progress = under_way_;
   lock.unlock();
@@ -179,7 +179,18 @@ ncclResult_t Communicator::finalize() {
   return begin([this] { return is_quiet(); });
 }
 
+/// Who destroys in a destructor does not look at a refusal, after which NCCL's threads and memory stay.
+void Communicator::require_end_of_finalize() {
+  const std::lock_guard<std::mutex> hold(mutex_);
+  if (!is_finalized_ || under_way_ == nullptr) return;
+  break_rule(
+      "ncclCommDestroy was called while ncclCommFinalize is in progress: wait until ncclCommGetAsyncError returns "
+      "ncclSuccess.",
+      CallSite::here());
+}
+
 void Communicator::destroy() {
+  require_end_of_finalize();
   require_settled();
   while (!is_quiet()) std::this_thread::sleep_for(kPause);
 }

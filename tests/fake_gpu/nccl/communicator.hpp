@@ -14,7 +14,7 @@
 
 namespace lockstep::fake_gpu::nccl {
 
-/// What the handle of a communicator stands for.
+/// The object that the handle of a communicator stands for.
 class Communicator {
  public:
   /// A step of a call; returns whether the call is complete.
@@ -48,12 +48,13 @@ class Communicator {
   /// Returns when the communicator can be freed. As in NCCL, that is not before the last graph with one of its
   /// collectives is destroyed.
   void destroy();
-  /// As `destroy`, but ends what runs instead of waiting for it.
+  /// Like `destroy`, but ends what runs instead of waiting for it.
   void abort();
 
  private:
   /// @throws Refusal  a call is in progress, or one failed
   void require_settled();
+  void require_end_of_finalize();
   bool queue(const std::vector<Operation>& group, const std::vector<CaptureState>& called);
   /// Whether all that was queued is complete, and no graph is left.
   bool is_quiet();
@@ -62,7 +63,7 @@ class Communicator {
   Options options_;
   LaunchOrder order_;
 
-  std::mutex mutex_;  ///< of the rest; not held while work is queued, which may take long
+  std::mutex mutex_;  ///< protects the rest; not held while work is queued, which may take long
   std::shared_ptr<const Progress> under_way_;
   bool is_advancing_ = false;
   int polls_left_ = 0;

@@ -12,7 +12,7 @@ namespace lockstep::fake_gpu::nccl {
 namespace {
 
 std::mutex error_mutex;
-std::string error_text;  // as in NCCL, one for the process: the error may be found by the thread that polls
+std::string error_text;  // one for the process, as NCCL has it: the thread that polls may find the error
 
 }  // namespace
 

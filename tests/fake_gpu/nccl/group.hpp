@@ -45,7 +45,7 @@ class Group {
   std::vector<Communicator::Progress> begun_;
 };
 
-/// As `guarded`; a failure is noted in the group of this thread.
+/// Like `guarded`; a failure is noted in the group of this thread.
 template <class Function>
 ncclResult_t grouped(Function function) noexcept {
   const ncclResult_t result = guarded(function);

@@ -18,7 +18,7 @@ class LaunchOrder {
   LaunchOrder& operator=(const LaunchOrder&) = delete;
   ~LaunchOrder();
 
-  /// To be called before collectives are queued on `streams.front()`.
+  /// Must be called before collectives are queued on `streams.front()`.
   /// @param capture  the id of the capture that all streams belong to; 0 for none
   void begin(const std::vector<cudaStream_t>& streams, unsigned long long capture);
   void end(const std::vector<cudaStream_t>& streams, unsigned long long capture);
@@ -28,7 +28,7 @@ class LaunchOrder {
 
  private:
   struct Last {
-    cudaEvent_t event = nullptr;  ///< after the last collective
+    cudaEvent_t event = nullptr;  ///< event after the last collective
     unsigned long long capture = 0;
   };
   Last& last(unsigned long long capture) { return capture == 0 ? eager_ : captured_; }

@@ -52,9 +52,9 @@ struct SharedRegion {
   Arrivals is_taken;
   Arrivals at_host_gate;
   Arrivals at_device_gate;
-  Sides<std::array<std::byte, kNoteBytes>> notes;    ///< of host threads
-  Sides<Call> calls;                                 ///< of streams, with the first piece of a collective
-  Sides<std::array<std::byte, kPieceBytes>> pieces;  ///< of streams
+  Sides<std::array<std::byte, kNoteBytes>> notes;    ///< notes of host threads
+  Sides<Call> calls;                                 ///< calls of streams, with the first piece of a collective
+  Sides<std::array<std::byte, kPieceBytes>> pieces;  ///< pieces of streams
 };
 
 /// One rank among those that share a region. Two gates, because host threads and streams meet independently.

@@ -64,7 +64,7 @@ bool Member::survives_faults() {
   if (is_due(Fault::nccl_late, &seconds)) sleep(seconds);
   if (is_due(Fault::nccl_error)) {
     error_ = ncclRemoteError;
-    sleep(std::numeric_limits<double>::infinity());  // as NCCL documents: it never completes, until it is aborted
+    sleep(std::numeric_limits<double>::infinity());  // NCCL documents it so: it never completes, until it is aborted
   }
   return !is_aborted_;
 }
@@ -119,12 +119,12 @@ void Member::take_up(const Operation& operation, std::byte* recv, std::size_t fi
 }
 
 /// Combines the values [first, first + count) of the ranks' pieces.
-void Member::take_reduced(const Call& call, std::byte* to, std::size_t first, std::size_t count) {
+void Member::take_reduced(const Call& call, std::byte* target, std::size_t first, std::size_t count) {
   const auto& pieces = meeting_.region().pieces[meeting_.device_gate().side()];
   std::array<const std::byte*, kMaxRanks> sources{};
   const auto ranks = static_cast<std::size_t>(position().size);
   for (std::size_t rank = 0; rank < ranks; ++rank) sources[rank] = pieces[rank].data() + first * size_of(call.type);
-  reduce({sources.data(), ranks}, to, count, call.type, call.op);
+  reduce({sources.data(), ranks}, target, count, call.type, call.op);
 }
 
 /// Ends early once aborted.

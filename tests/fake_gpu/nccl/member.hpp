@@ -45,7 +45,7 @@ class Member {
   void lay_down(const Operation& operation, const std::byte* send, std::size_t first, std::size_t count);
   void require_same_call(const Operation& operation);
   void take_up(const Operation& operation, std::byte* recv, std::size_t first, std::size_t count);
-  void take_reduced(const Call& call, std::byte* to, std::size_t first, std::size_t count);
+  void take_reduced(const Call& call, std::byte* target, std::size_t first, std::size_t count);
   void sleep(double seconds) const;
 
   Meeting meeting_;

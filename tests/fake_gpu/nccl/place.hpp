@@ -6,13 +6,13 @@
 
 namespace lockstep::fake_gpu::nccl {
 
-/// Where the ranks of one communicator meet: anonymous shared memory of the process that makes it, which the others
-/// open by its entry in /proc. It has no name, so nothing is left behind however a process ends, and no later run can
-/// find what belongs to another. Travels inside an ncclUniqueId.
+/// The place where the ranks of one communicator meet: anonymous shared memory of the process that makes it, which the
+/// others open by its entry in /proc. It has no name, so nothing is left behind however a process ends, and no later
+/// run can find what belongs to another. Travels inside an ncclUniqueId.
 struct Place {
   std::int64_t pid = 0;
   std::int64_t descriptor = -1;
-  std::uint64_t device = 0;  ///< with `inode`, the memory itself: process ids and descriptors are used again
+  std::uint64_t device = 0;  ///< identifies the memory, with `inode`: process ids and descriptors are used again
   std::uint64_t inode = 0;
 };
 

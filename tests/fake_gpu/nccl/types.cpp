@@ -19,7 +19,7 @@ struct BFloat16 {
   BFloat16() = default;
   explicit BFloat16(float value) {
     const auto wide = std::bit_cast<std::uint32_t>(value);
-    const std::uint32_t rounding = 0x7fff + ((wide >> 16) & 1);  // to the nearest, ties to even
+    const std::uint32_t rounding = 0x7fff + ((wide >> 16) & 1);  // rounding to the nearest, ties to even
     const std::uint32_t quiet_bit = 0x40;
     bits = static_cast<std::uint16_t>(std::isnan(value) ? (wide >> 16) | quiet_bit : (wide + rounding) >> 16);
   }

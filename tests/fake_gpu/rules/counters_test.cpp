@@ -23,7 +23,7 @@ static void PrintTo(const Counters& c, std::ostream* out) {
 
 namespace counters_test {
 
-/// What `body` costs.
+/// The cost of `body`.
 Counters cost(const std::function<void()>& body) {
   const Counters before = counters();
   body();

@@ -31,7 +31,7 @@ class FaultOnRequest : public Rule {
 // LibTorch's allocator frees its blocks and tries again.
 TEST_F(FaultOnRequest, AnAllocationFailsAndSoDoesTheOneThatRepeatsIt) {
   expect_passes({}, [] {
-    plan_fault({.fault = Fault::out_of_memory, .at = 2});
+    plan_fault({.fault = Fault::out_of_memory, .occurrence = 2});
     EXPECT_TRUE(allocates(16));
     EXPECT_FALSE(allocates(64));
     EXPECT_FALSE(allocates(64));
@@ -41,7 +41,7 @@ TEST_F(FaultOnRequest, AnAllocationFailsAndSoDoesTheOneThatRepeatsIt) {
 
 TEST_F(FaultOnRequest, PageLockedMemoryIsRefusedOnce) {
   expect_passes({}, [] {
-    plan_fault({.fault = Fault::host_memory, .at = 1});
+    plan_fault({.fault = Fault::host_memory, .occurrence = 1});
     void* memory = nullptr;
     EXPECT_EQ(cudaHostAlloc(&memory, 16, cudaHostAllocDefault), cudaErrorMemoryAllocation);
     EXPECT_EQ(memory, nullptr);
@@ -70,7 +70,7 @@ TEST_F(FaultOnRequest, AFaultThatCannotBeReadEndsTheProcess) {
 TEST_F(FaultOnRequest, ALaunchFailsForGood) {
   expect_passes({}, [] {
     const Stream stream;
-    plan_fault({.fault = Fault::sticky, .at = 2});
+    plan_fault({.fault = Fault::sticky, .occurrence = 2});
     EXPECT_EQ(launch(stream), cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     launch(stream);
@@ -96,7 +96,7 @@ TEST_F(FaultOnRequest, WorkThatThrowsIsADeviceError) {
 TEST_F(FaultOnRequest, EventsOfAKindAreCounted) {
   expect_passes({}, [] {
     double seconds = 0;
-    plan_fault({.fault = Fault::nccl_late, .at = 3, .seconds = 1.5});
+    plan_fault({.fault = Fault::nccl_late, .occurrence = 3, .seconds = 1.5});
     EXPECT_FALSE(is_due(Fault::nccl_late, &seconds));
     EXPECT_FALSE(is_due(Fault::nccl_exit));  // another kind does not count
     EXPECT_FALSE(is_due(Fault::nccl_late, &seconds));
@@ -119,7 +119,7 @@ TEST_F(FaultOnRequest, TheDriverFails) {
   expect_passes({{"FAKE_GPU_DRIVER", "803"}}, [&] { probe(803); });
 }
 
-// What runs no kernel of a CPU would silently compute nothing.
+// An operator that runs no kernel of a CPU would silently compute nothing.
 TEST_F(FaultOnRequest, AKernelOfARealGpuEndsTheProcess) {
   expect_broken("the_kernel", [] {
     static const char function = 0;

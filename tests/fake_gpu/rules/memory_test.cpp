@@ -100,7 +100,7 @@ TEST_F(Memory, MemoryOfTheHostIsNotLimited) {
   expect_passes({{"FAKE_GPU_MEMORY_MB", "1"}}, [] { const PinnedFloats floats(1 << 20); });
 }
 
-// As an allocator does that keeps blocks, and does not know of the second stream (record_stream).
+// Works as an allocator does that keeps blocks, and does not know of the second stream (record_stream).
 TEST_F(Memory, MemoryIsNotUsedAgainOnAnotherStreamTooEarly) {
   expect_broken("'new owner' writes .*'old owner' (reads|writes)", [] {
     const Stream old_stream;
@@ -138,10 +138,11 @@ TEST_F(Memory, FreeingWaitsForWork) {
 TEST_F(Memory, CopiesGoToTheDeviceAndBack) {
   const Stream stream;
   const Floats values;
-  const PinnedFloats to;
+  const PinnedFloats target;
   const PinnedFloats from;
-  for (std::size_t i = 0; i < 4; ++i) to[i] = static_cast<float>(i);
-  EXPECT_EQ(cudaMemcpyAsync(values.begin(), to.begin(), to.bytes(), cudaMemcpyHostToDevice, stream), cudaSuccess);
+  for (std::size_t i = 0; i < 4; ++i) target[i] = static_cast<float>(i);
+  EXPECT_EQ(cudaMemcpyAsync(values.begin(), target.begin(), target.bytes(), cudaMemcpyHostToDevice, stream),
+            cudaSuccess);
   add(stream, values, values);
   EXPECT_EQ(cudaMemcpyAsync(from.begin(), values.begin(), from.bytes(), cudaMemcpyDeviceToHost, stream), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
@@ -151,11 +152,11 @@ TEST_F(Memory, CopiesGoToTheDeviceAndBack) {
 TEST_F(Memory, CopiesOnTheDeviceAndSets) {
   const Stream stream;
   const Floats from;
-  const Floats to;
+  const Floats target;
   fill_slowly(stream, from, 3);
-  EXPECT_EQ(cudaMemcpyAsync(to.begin(), from.begin(), 8, cudaMemcpyDeviceToDevice, stream), cudaSuccess);
-  EXPECT_EQ(cudaMemsetAsync(to.begin() + 2, 0, 8, stream), cudaSuccess);
-  EXPECT_EQ(to.values(), (std::vector<float>{3, 3, 0, 0}));
+  EXPECT_EQ(cudaMemcpyAsync(target.begin(), from.begin(), 8, cudaMemcpyDeviceToDevice, stream), cudaSuccess);
+  EXPECT_EQ(cudaMemsetAsync(target.begin() + 2, 0, 8, stream), cudaSuccess);
+  EXPECT_EQ(target.values(), (std::vector<float>{3, 3, 0, 0}));
 }
 
 TEST_F(Memory, TheSourceOfAPageableCopyMayChangeAtOnce) {

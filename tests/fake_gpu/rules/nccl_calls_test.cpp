@@ -122,6 +122,21 @@ TEST_P(NcclCalls, NoCallWhileOneIsInProgress) {
   });
 }
 
+TEST_P(NcclCalls, RegisteringIsACallThatMayBeInProgress) {
+  expect_pass(GetParam(), [](const Rank& rank) {
+    const Comm comm(rank, /*is_blocking=*/false);
+    const Stream stream;
+    const Floats values;
+    void* first = nullptr;
+    void* second = nullptr;
+    EXPECT_EQ(ncclCommRegister(comm, values.begin(), values.bytes(), &first), ncclInProgress);
+    EXPECT_EQ(ncclCommRegister(comm, values.begin(), values.bytes(), &second), ncclInvalidUsage);
+    EXPECT_EQ(ncclCommDeregister(comm, first), ncclInvalidUsage);
+    EXPECT_EQ(settled(comm), ncclSuccess);
+    EXPECT_EQ(ncclCommDeregister(comm, first), ncclSuccess);
+  });
+}
+
 // An event that is recorded before NCCL has launched does not include the collective.
 TEST(NcclRules, AnEventBeforeTheLaunchIsTooEarly) {
   expect_all_broken(2, "race: 'look' reads", [](const Rank& rank) {

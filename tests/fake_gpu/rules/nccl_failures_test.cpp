@@ -78,7 +78,7 @@ TEST(NcclFailures, AnErrorOfTheNetwork) {
     EXPECT_EQ(init(rank, true, &comm), ncclSuccess);
     const Stream stream;
     const Floats values;
-    if (rank.rank == 0) plan_fault({.fault = Fault::nccl_error, .at = 2});
+    if (rank.rank == 0) plan_fault({.fault = Fault::nccl_error, .occurrence = 2});
     {
       const Beside watch([&rank, comm] {
         ncclResult_t state = ncclSuccess;
@@ -105,7 +105,7 @@ TEST(NcclFailures, ACommunicatorThatFailedTakesNoCall) {
     EXPECT_EQ(init(rank, true, &comm), ncclSuccess);
     const Stream stream;
     const Floats values;
-    plan_fault({.fault = Fault::nccl_error, .at = 1});
+    plan_fault({.fault = Fault::nccl_error, .occurrence = 1});
     {
       const Beside watch([&] {
         ncclResult_t state = ncclSuccess;
@@ -126,7 +126,7 @@ TEST(NcclFailures, ALateRank) {
     const Stream stream;
     const Floats values;
     write(values, all(1));
-    if (rank.rank == 1) plan_fault({.fault = Fault::nccl_late, .at = 1, .seconds = 0.3});
+    if (rank.rank == 1) plan_fault({.fault = Fault::nccl_late, .occurrence = 1, .seconds = 0.3});
     rank.meet();
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_EQ(sum(values, comm, stream), ncclSuccess);
@@ -141,7 +141,7 @@ TEST(NcclFailures, ARankThatEnds) {
     EXPECT_EQ(init(rank, true, &comm), ncclSuccess);
     const Stream stream;
     const Floats values;
-    if (rank.rank == 1) plan_fault({.fault = Fault::nccl_exit, .at = 2});
+    if (rank.rank == 1) plan_fault({.fault = Fault::nccl_exit, .occurrence = 2});
     EXPECT_EQ(sum(values, comm, stream), ncclSuccess);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     const Beside watch([&rank, comm] {
@@ -154,7 +154,7 @@ TEST(NcclFailures, ARankThatEnds) {
   });
   EXPECT_EQ(ended[0].code, 0) << ended[0].text;
   EXPECT_EQ(ended[1].code, 1);
-  EXPECT_EQ(ended[1].text, "");  // without a word
+  EXPECT_EQ(ended[1].text, "");  // ends without a word
 }
 
 }  // namespace nccl_failures_test

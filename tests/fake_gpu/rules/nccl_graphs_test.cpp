@@ -110,7 +110,7 @@ TEST(NcclGraphRules, OneCollectiveOfACommunicatorRunsAtATime) {
     begin(other);
     EXPECT_EQ(sum(b, comm, other), ncclSuccess);
     cudaGraphExec_t exec = end(other);
-    plan_fault({.fault = Fault::nccl_late, .at = 1, .seconds = 0.2});
+    plan_fault({.fault = Fault::nccl_late, .occurrence = 1, .seconds = 0.2});
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(sum(a, comm, stream), ncclSuccess);
     EXPECT_EQ(cudaGraphLaunch(exec, other), cudaSuccess);
@@ -133,6 +133,29 @@ TEST(NcclGraphRules, ACollectiveThatIsNotJoinedInvalidatesTheCapture) {
     EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureUnjoined);
     cudaGetLastError();
   });
+}
+
+TEST(NcclGraphRules, CollectivesOfTwoCommunicatorsHaveAnOrder) {
+  const auto record = [](const Rank& rank, bool has_order) {
+    const Comm one(rank);
+    ncclComm_t other = NCCL_COMM_NULL;
+    EXPECT_EQ(ncclCommSplit(one, 0, 0, &other, nullptr), ncclSuccess);
+    const Stream stream;
+    const Stream side;
+    const Floats a;
+    const Floats b;
+    begin(stream);
+    follow(side, stream);
+    EXPECT_EQ(sum(a, one, stream), ncclSuccess);
+    if (has_order) follow(side, stream);
+    EXPECT_EQ(sum(b, other, side), ncclSuccess);
+    follow(stream, side);
+    EXPECT_EQ(cudaGraphExecDestroy(end(stream)), cudaSuccess);
+    EXPECT_EQ(ncclCommDestroy(other), ncclSuccess);
+  };
+  expect_pass(1, [&](const Rank& rank) { record(rank, true); });
+  expect_all_broken(1, "a graph has 'ncclAllReduce' and 'ncclAllReduce' of different communicators",
+                    [&](const Rank& rank) { record(rank, false); });
 }
 
 // ---- NCCL's own thread records, where the communicator is non-blocking

@@ -135,7 +135,7 @@ TEST(NcclGroupRules, AGroupCompletesTheBeginOfItsCommunicators) {
   expect_pass(1, [](const Rank& rank) {
     ncclComm_t comms[2] = {};
     EXPECT_EQ(ncclGroupStart(), ncclSuccess);
-    for (int position = 0; position < 2; ++position) {  // on one GPU
+    for (int position = 0; position < 2; ++position) {  // both are on one GPU
       EXPECT_EQ(ncclCommInitRank(&comms[position], 2, rank.id, position), ncclSuccess);
     }
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);

@@ -66,6 +66,15 @@ TEST(NcclLifetime, FinalizingIsInProgressUntilTheGraphIsDestroyed) {
   });
 }
 
+TEST(NcclLifetime, NothingIsDestroyedBeforeFinalizingIsComplete) {
+  expect_all_broken(1, "ncclCommDestroy was called while ncclCommFinalize is in progress", [](const Rank& rank) {
+    ncclComm_t comm = NCCL_COMM_NULL;
+    EXPECT_EQ(init(rank, /*is_blocking=*/false, &comm), ncclSuccess);
+    EXPECT_EQ(ncclCommFinalize(comm), ncclInProgress);
+    ncclCommDestroy(comm);
+  });
+}
+
 TEST(NcclLifetime, ALaunchDuringAnAbortEndsAtOnce) {
   expect_pass(2, [](const Rank& rank) {
     ncclComm_t comm = NCCL_COMM_NULL;

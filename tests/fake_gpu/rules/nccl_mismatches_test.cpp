@@ -214,6 +214,21 @@ TEST(NcclMismatches, MemoryThatWasFreed) {
   });
 }
 
+TEST(NcclMismatches, MemoryOfNcclIsFreedAfterTheWorkThatUsesIt) {
+  const auto use_and_free = [](bool waits) {
+    const Stream stream;
+    void* memory = nullptr;
+    EXPECT_EQ(ncclMemAlloc(&memory, 16), ncclSuccess);
+    EXPECT_EQ(cudaMemsetAsync(memory, 0, 16, stream), cudaSuccess);
+    if (waits) {
+      EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    }
+    EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
+  };
+  expect_all_broken(1, "race: 'ncclMemFree' writes 16 bytes", [&](const Rank&) { use_and_free(false); });
+  expect_pass(1, [&](const Rank&) { use_and_free(true); });
+}
+
 TEST(NcclMismatches, CollectivesTakePartInRaces) {
   expect_all_broken(2, "race: 'look' reads 16 bytes", [](const Rank& rank) {
     const Comm comm(rank);

@@ -42,7 +42,7 @@ TEST_P(NcclSplit, EachColorIsACommunicator) {
     for (int peer = rank.rank % 2; peer < rank.size; peer += 2) expected += static_cast<float>(peer + 1);
     EXPECT_EQ(rank_in(part), rank.rank / 2);
     EXPECT_EQ(total(static_cast<float>(rank.rank + 1), part), expected);
-    EXPECT_EQ(total(static_cast<float>(rank.rank + 1), parent), sum_of_ranks(rank));  // of use as before
+    EXPECT_EQ(total(static_cast<float>(rank.rank + 1), parent), sum_of_ranks(rank));  // the parent is usable as before
     EXPECT_EQ(ncclCommDestroy(part), ncclSuccess);
   });
 }
@@ -107,7 +107,7 @@ TEST_P(NcclSplit, ANonBlockingSplit) {
     const Stream stream;
     const Floats values;
     write(values, all(1));
-    EXPECT_EQ(sum(values, part, stream), ncclInProgress);  // as its parent
+    EXPECT_EQ(sum(values, part, stream), ncclInProgress);  // behaves as its parent
     EXPECT_EQ(settled(part), ncclSuccess);
     EXPECT_EQ(values.values(), all(static_cast<float>(rank.size)));
     EXPECT_EQ(ncclCommDestroy(part), ncclSuccess);

@@ -11,9 +11,9 @@ namespace lockstep::fake_gpu {
 namespace nccl_values_test {
 
 template <class T>
-void store(double value, void* to) {
+void store(double value, void* target) {
   const auto typed = static_cast<T>(value);
-  std::memcpy(to, &typed, sizeof typed);
+  std::memcpy(target, &typed, sizeof typed);
 }
 template <class T>
 double load(const void* from) {
@@ -22,9 +22,9 @@ double load(const void* from) {
   return static_cast<double>(typed);
 }
 // bfloat16 is the upper half of a float32; that of a small integer is exact.
-void store_bfloat16(double value, void* to) {
+void store_bfloat16(double value, void* target) {
   const auto wide = static_cast<float>(value);
-  std::memcpy(to, reinterpret_cast<const char*>(&wide) + 2, 2);
+  std::memcpy(target, reinterpret_cast<const char*>(&wide) + 2, 2);
 }
 double load_bfloat16(const void* from) {
   float wide = 0;
@@ -36,7 +36,7 @@ struct Type {
   ncclDataType_t type;
   std::size_t bytes;
   bool is_integer;
-  void (*store)(double value, void* to);
+  void (*store)(double value, void* target);
   double (*load)(const void* from);
 };
 
@@ -82,7 +82,8 @@ class Values {
   Floats memory_;
 };
 
-/// What `rank` contributes at `index`: 1 to 4, so that sums, products and averages of 4 ranks are exact in each type.
+/// The value that `rank` contributes at `index`: 1 to 4, so that sums, products and averages of 4 ranks are exact in
+/// each type.
 double contribution(int rank, std::size_t index) {
   const auto position = static_cast<std::size_t>(rank);
   return static_cast<double>(index % 3 == 0 ? position + 1 : 1 + (position + index) % 2);
@@ -142,8 +143,8 @@ TEST_P(NcclValues, ReduceOfEachTypeToEachRank) {
       for (int root = 0; root < rank.size; ++root) {
         const Values send(type, contributions(rank.rank, 0, 5));
         const Values recv(type, std::vector<double>(5, kUntouched));
-        void* const to = rank.rank == root ? recv.begin() : nullptr;
-        EXPECT_EQ(ncclReduce(send.begin(), to, 5, type.type, ncclSum, root, comm, stream), ncclSuccess);
+        void* const target = rank.rank == root ? recv.begin() : nullptr;
+        EXPECT_EQ(ncclReduce(send.begin(), target, 5, type.type, ncclSum, root, comm, stream), ncclSuccess);
         EXPECT_EQ(recv.read(),
                   rank.rank == root ? results(type, ncclSum, rank.size, 0, 5) : std::vector<double>(5, kUntouched));
       }

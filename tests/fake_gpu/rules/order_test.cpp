@@ -210,12 +210,12 @@ TEST_F(Order, FunctionsOfTheHostRunInTheOrderOfTheStream) {
   float seen = 0;
   struct Look {
     const void* from;
-    float* to;
+    float* target;
   } look = {values.begin(), &seen};
   fill_slowly(stream, values, 7);
   const auto copy = [](void* data) {
     const auto& request = *static_cast<const Look*>(data);
-    *request.to = *static_cast<const float*>(address(request.from));
+    *request.target = *static_cast<const float*>(address(request.from));
   };
   EXPECT_EQ(cudaLaunchHostFunc(stream, copy, &look), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);

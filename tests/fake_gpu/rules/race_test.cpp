@@ -134,9 +134,9 @@ TEST_F(Race, CopiesTakePart) {
     const Stream one;
     const Stream other;
     const Floats from;
-    const Floats to;
+    const Floats target;
     fill(one, from, 1);
-    cudaMemcpyAsync(to.begin(), from.begin(), 16, cudaMemcpyDeviceToDevice, other);
+    cudaMemcpyAsync(target.begin(), from.begin(), 16, cudaMemcpyDeviceToDevice, other);
   });
 }
 
@@ -145,9 +145,9 @@ TEST_F(Race, TheTargetOfACopyTakesPart) {
     const Stream one;
     const Stream other;
     const Floats from;
-    const Floats to;
-    EXPECT_EQ(cudaMemcpyAsync(to.begin(), from.begin(), 16, cudaMemcpyDeviceToDevice, one), cudaSuccess);
-    look(other, to);
+    const Floats target;
+    EXPECT_EQ(cudaMemcpyAsync(target.begin(), from.begin(), 16, cudaMemcpyDeviceToDevice, one), cudaSuccess);
+    look(other, target);
   });
 }
 

@@ -17,7 +17,7 @@ namespace lockstep::fake_gpu {
 struct Rank {
   int rank = 0;
   int size = 1;
-  ncclUniqueId id = {};  ///< of one communicator of all ranks
+  ncclUniqueId id = {};  ///< id of one communicator of all ranks
 
   /// Waits for all ranks, without CUDA and NCCL.
   void meet() const;
@@ -27,8 +27,8 @@ struct Rank {
 
 /// How a process ended.
 struct Ended {
-  int code = 0;      ///< of its exit, or 128 + the signal
-  std::string text;  ///< what it wrote to stderr
+  int code = 0;      ///< exit code, or 128 + the signal
+  std::string text;  ///< text: what it wrote to stderr
 };
 
 /// Runs `body` in a process for each rank, each on a host of its own for NCCL (NCCL_HOSTID). A process that does not

@@ -143,30 +143,30 @@ class PinnedFloats {
 /// Queues a kernel that writes `value` everywhere.
 inline void fill(cudaStream_t stream, const Floats& floats, float value, const char* name = "fill") {
   const auto work = [begin = floats.begin(), count = floats.count(), value] {
-    auto* const to = static_cast<float*>(address(begin));
-    std::fill(to, to + count, value);
+    auto* const target = static_cast<float*>(address(begin));
+    std::fill(target, target + count, value);
   };
   EXPECT_EQ(enqueue(stream, name, {floats.written()}, work), cudaSuccess);
 }
 
-/// As `fill`, but not at once.
+/// Like `fill`, but not at once.
 inline void fill_slowly(cudaStream_t stream, const Floats& floats, float value) {
   const auto work = [begin = floats.begin(), count = floats.count(), value] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    auto* const to = static_cast<float*>(address(begin));
-    std::fill(to, to + count, value);
+    auto* const target = static_cast<float*>(address(begin));
+    std::fill(target, target + count, value);
   };
   EXPECT_EQ(enqueue(stream, "fill slowly", {floats.written()}, work), cudaSuccess);
 }
 
-/// Queues a kernel that adds `from` to `to`.
-inline void add(cudaStream_t stream, const Floats& to, const Floats& from, const char* name = "add") {
-  const auto work = [to_begin = to.begin(), from_begin = from.begin(), count = to.count()] {
+/// Queues a kernel that adds `from` to `target`.
+inline void add(cudaStream_t stream, const Floats& target, const Floats& from, const char* name = "add") {
+  const auto work = [to_begin = target.begin(), from_begin = from.begin(), count = target.count()] {
     auto* const sums = static_cast<float*>(address(to_begin));
     const auto* const values = static_cast<const float*>(address(from_begin));
     for (std::size_t i = 0; i < count; ++i) sums[i] += values[i];
   };
-  EXPECT_EQ(enqueue(stream, name, {to.read(), to.written(), from.read()}, work), cudaSuccess);
+  EXPECT_EQ(enqueue(stream, name, {target.read(), target.written(), from.read()}, work), cudaSuccess);
 }
 
 /// Queues a kernel that only reads.

@@ -57,14 +57,14 @@ std::optional<Conflict> Accesses::conflict(const Cells::value_type& cell, bool i
   return read == last.reads.end() ? std::nullopt : std::optional(Conflict{*read, false, begin, last.end});
 }
 
-/// A cell that has `at` inside becomes two.
-void Accesses::split(std::uintptr_t at) {
-  auto cell = cells_.upper_bound(at);
+/// A cell that has `position` inside becomes two.
+void Accesses::split(std::uintptr_t position) {
+  auto cell = cells_.upper_bound(position);
   if (cell == cells_.begin()) return;
   --cell;
-  if (cell->first == at || cell->second.end <= at) return;
-  cells_.emplace(at, cell->second);
-  cell->second.end = at;
+  if (cell->first == position || cell->second.end <= position) return;
+  cells_.emplace(position, cell->second);
+  cell->second.end = position;
 }
 
 /// Bytes that nobody has accessed get a cell, too.

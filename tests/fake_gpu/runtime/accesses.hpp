@@ -43,9 +43,9 @@ class Accesses {
     Access write;
     std::vector<Access> reads;
   };
-  using Cells = std::map<std::uintptr_t, Cell>;  // by their first byte
+  using Cells = std::map<std::uintptr_t, Cell>;  // cells by their first byte
 
-  void split(std::uintptr_t at);
+  void split(std::uintptr_t position);
   void fill(std::uintptr_t begin, std::uintptr_t end);
   void merge(Cells::iterator first, Cells::iterator last);
   static std::optional<Conflict> conflict(const Cells::value_type& cell, bool is_write, const Clock& clock);

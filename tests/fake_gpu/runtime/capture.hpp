@@ -31,7 +31,7 @@ struct Capture {
 struct EndedCapture {
   cudaError_t result = cudaSuccess;
   std::unique_ptr<Graph> graph;
-  std::unique_ptr<Graph> discarded;  ///< to be destroyed once the lock is let go of
+  std::unique_ptr<Graph> discarded;  ///< destroyed by the caller once the lock is released
 };
 
 cudaError_t begin_capture(Stream& stream, cudaStreamCaptureMode mode);

@@ -29,9 +29,9 @@ bool is_device_memory(const void* memory) {
 }
 
 Route route_of(const Copy& copy) {
-  Route route{.from_device = is_device_memory(copy.from), .to_device = is_device_memory(copy.to)};
+  Route route{.from_device = is_device_memory(copy.from), .to_device = is_device_memory(copy.target)};
   route.from_pageable = !route.from_device && block_of(copy.from) == nullptr;
-  route.to_pageable = !route.to_device && block_of(copy.to) == nullptr;
+  route.to_pageable = !route.to_device && block_of(copy.target) == nullptr;
   return route;
 }
 
@@ -59,21 +59,21 @@ std::vector<Range> ranges_of(const Copy& copy) {
   std::vector<Range> ranges;
   for (std::size_t row = 0; row < copy.rows; ++row) {
     ranges.push_back({static_cast<const char*>(copy.from) + row * copy.from_pitch, copy.width, false});
-    ranges.push_back({static_cast<char*>(copy.to) + row * copy.to_pitch, copy.width, true});
+    ranges.push_back({static_cast<char*>(copy.target) + row * copy.to_pitch, copy.width, true});
   }
   return ranges;
 }
 
 void move_bytes(const Copy& copy) {
   for (std::size_t row = 0; row < copy.rows; ++row) {
-    std::memmove(static_cast<char*>(copy.to) + row * copy.to_pitch,
+    std::memmove(static_cast<char*>(copy.target) + row * copy.to_pitch,
                  static_cast<const char*>(copy.from) + row * copy.from_pitch, copy.width);
   }
 }
 
 Copy with_addresses(const Copy& copy) {
   Copy real = copy;
-  real.to = address(copy.to);
+  real.target = address(copy.target);
   real.from = address(copy.from);
   return real;
 }
@@ -82,7 +82,7 @@ Copy with_addresses(const Copy& copy) {
 Work staged(const Copy& copy) {
   const auto stage = std::make_shared<std::vector<char>>(copy.width * copy.rows);
   Copy to_stage = copy;
-  to_stage.to = stage->data();
+  to_stage.target = stage->data();
   to_stage.to_pitch = copy.width;
   move_bytes(to_stage);
   Copy from_stage = copy;
@@ -129,7 +129,7 @@ cudaError_t copy_and_wait(Stream& stream, const Copy& what, Lock& lock) {
   if (!is_kind(what.kind, route)) return cudaErrorInvalidValue;
   if (const cudaError_t refusal = refuse_use(stream); refusal != cudaSuccess) return refusal;
   const bool is_staged = route.from_pageable && route.to_device;
-  if (is_staged) wait_for(encompassed_by(stream), lock);  // for what is before the copy, not for the copy
+  if (is_staged) wait_for(encompassed_by(stream), lock);  // waits for what is before the copy, not for the copy
   if (what.width == 0 || what.rows == 0) return device_status();
   const cudaError_t result = queue(stream, what, route, lock);
   if (result != cudaSuccess) return result;

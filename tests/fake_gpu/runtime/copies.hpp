@@ -10,7 +10,7 @@
 namespace lockstep::fake_gpu {
 
 struct Copy {
-  void* to = nullptr;
+  void* target = nullptr;
   const void* from = nullptr;
   std::size_t width = 0;  ///< bytes of a row
   std::size_t rows = 1;

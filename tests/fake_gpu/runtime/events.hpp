@@ -22,7 +22,7 @@ struct Event {
   int device = 0;
   unsigned flags = cudaEventDefault;
   std::shared_ptr<Mark> mark;         ///< null if it was never recorded, or last in a capture
-  std::shared_ptr<Capture> capture;   ///< in which it was last recorded
+  std::shared_ptr<Capture> capture;   ///< capture in which it was last recorded
   std::vector<std::size_t> frontier;  ///< nodes that it includes then
 };
 

@@ -84,9 +84,9 @@ cudaError_t unlock_pages(void* memory) {
   });
 }
 
-Copy rows_of(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+Copy rows_of(void* target, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
              std::size_t rows, cudaMemcpyKind kind) {
-  return {.to = to,
+  return {.target = target,
           .from = from,
           .width = width,
           .rows = rows,
@@ -95,8 +95,8 @@ Copy rows_of(void* to, std::size_t to_pitch, const void* from, std::size_t from_
           .kind = kind};
 }
 
-Copy bytes_of(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  return rows_of(to, bytes, from, bytes, bytes, 1, kind);
+Copy bytes_of(void* target, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  return rows_of(target, bytes, from, bytes, bytes, 1, kind);
 }
 
 cudaError_t copy_in(cudaStream_t stream, const Copy& what) {
@@ -160,26 +160,26 @@ extern "C" {
   });
 }
 
-[[gnu::visibility("default")]] cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes,
+[[gnu::visibility("default")]] cudaError_t cudaMemcpy(void* target, const void* from, std::size_t bytes,
                                                       cudaMemcpyKind kind) {
-  return copy_now(bytes_of(to, from, bytes, kind));
+  return copy_now(bytes_of(target, from, bytes, kind));
 }
 
-[[gnu::visibility("default")]] cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
+[[gnu::visibility("default")]] cudaError_t cudaMemcpyAsync(void* target, const void* from, std::size_t bytes,
                                                            cudaMemcpyKind kind, cudaStream_t stream) {
-  return copy_in(stream, bytes_of(to, from, bytes, kind));
+  return copy_in(stream, bytes_of(target, from, bytes, kind));
 }
 
-[[gnu::visibility("default")]] cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
+[[gnu::visibility("default")]] cudaError_t cudaMemcpy2DAsync(void* target, std::size_t to_pitch, const void* from,
                                                              std::size_t from_pitch, std::size_t width,
                                                              std::size_t rows, cudaMemcpyKind kind,
                                                              cudaStream_t stream) {
-  return copy_in(stream, rows_of(to, to_pitch, from, from_pitch, width, rows, kind));
+  return copy_in(stream, rows_of(target, to_pitch, from, from_pitch, width, rows, kind));
 }
 
-[[gnu::visibility("default")]] cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes,
-                                                               cudaStream_t stream) {
-  return copy_in(stream, bytes_of(to, from, bytes, cudaMemcpyDeviceToDevice));
+[[gnu::visibility("default")]] cudaError_t cudaMemcpyPeerAsync(void* target, int, const void* from, int,
+                                                               std::size_t bytes, cudaStream_t stream) {
+  return copy_in(stream, bytes_of(target, from, bytes, cudaMemcpyDeviceToDevice));
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaMemset(void* memory, int byte, std::size_t bytes) {

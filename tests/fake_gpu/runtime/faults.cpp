@@ -34,7 +34,7 @@ void plan_fault(const FaultPlan& plan) {
 bool is_due(Fault fault, double* seconds) {
   const std::lock_guard<std::mutex> hold(faults().mutex);
   FaultPlan& plan = faults().plan;
-  if (plan.fault != fault || plan.at <= 0 || --plan.at > 0) return false;
+  if (plan.fault != fault || plan.occurrence <= 0 || --plan.occurrence > 0) return false;
   if (seconds != nullptr) *seconds = plan.seconds;
   return true;
 }

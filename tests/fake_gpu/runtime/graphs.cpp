@@ -31,6 +31,26 @@ Graphs& live() {
 
 bool is_collective(const Node& node) { return node.submission.cost.nccl_calls > 0; }
 
+/// Ranks that start collectives of two communicators in different orders can wait for each other forever, and a graph
+/// may start nodes in any order that its edges allow.
+void require_order_of_collectives(const std::vector<Node>& nodes) {
+  constexpr std::size_t kNone = 0;  // else one more than the number of a node
+  std::vector<std::size_t> behind(nodes.size(), kNone);
+  std::size_t last = kNone;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    for (const std::size_t earlier : nodes[i].after) behind[i] = std::max(behind[i], behind[earlier]);
+    if (!is_collective(nodes[i])) continue;
+    if (behind[i] != last) {
+      report("a graph has '" + std::string(nodes[last - 1].submission.name) + "' and '" + nodes[i].submission.name +
+             "' of different communicators, and no edge orders the two");
+      print(nodes[last - 1].site);
+      print(nodes[i].site);
+      end_process();
+    }
+    behind[i] = last = i + 1;
+  }
+}
+
 /// Launches of kernels are the graph's: it is one launch.
 Counters cost_of(const std::vector<Node>& nodes) {
   Counters cost;
@@ -96,6 +116,7 @@ Executable* find_executable(cudaGraphExec_t handle) {
 Executable& instantiate(const Graph& graph) {
   auto* const made = new Executable;
   made->nodes = std::make_shared<const std::vector<Node>>(graph.nodes.begin(), graph.nodes.end());
+  require_order_of_collectives(*made->nodes);
   made->cost = cost_of(*made->nodes);
   made->seed = settings().seed + (++live().instantiated << 32);
   for (const Node& node : *made->nodes) {

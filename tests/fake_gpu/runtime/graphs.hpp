@@ -20,7 +20,7 @@ struct Graph;
 struct Node {
   Submission submission;
   Graph* graph = nullptr;
-  CallSite site = nullptr;         ///< where it was recorded
+  CallSite site = nullptr;         ///< site where it was recorded
   std::vector<std::size_t> after;  ///< earlier nodes of the graph
   Timeline branch = 0;             ///< the timeline of the stream in which it was recorded
 };
@@ -32,9 +32,9 @@ struct Graph {
 /// An instantiated graph. It has timelines of its own, because a captured stream is free for other work when it runs.
 struct Executable {
   std::shared_ptr<const std::vector<Node>> nodes;
-  std::map<Timeline, Timeline> timelines;  ///< of the branches
+  std::map<Timeline, Timeline> timelines;  ///< timelines of the branches
   Counters cost;
-  std::uint64_t seed = 0;     ///< of the next launch
+  std::uint64_t seed = 0;     ///< seed of the next launch
   std::optional<Point> last;  ///< the launch before, which the next one waits for
   Clock clock;
 };

@@ -12,8 +12,8 @@ namespace {
 
 struct Host {
   Timeline timeline = new_timeline();
-  Clock known;       ///< over
-  Clock waited_for;  ///< by calls that wait
+  Clock known;       ///< known over
+  Clock waited_for;  ///< work that calls of the host waited for
   Clock step;        ///< queued before the current step
 };
 

@@ -7,7 +7,7 @@
 /// The host is one timeline: races between its threads are not seen.
 namespace lockstep::fake_gpu {
 
-/// What the host knows to be over, which is before all that it queues from now on.
+/// The time that the host knows to be over, which is before all that it queues from now on.
 const Clock& host_clock();
 
 /// A query found that what `clock` says is over. It costs nothing.

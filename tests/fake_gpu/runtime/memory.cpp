@@ -36,8 +36,8 @@ struct Memory {
   /// Nothing is ever mapped here: these addresses are what the program has, and `kAddresses` further are the bytes.
   Addresses device{.begin = reserve(2 * kAddresses)};
   Addresses host{.begin = reserve(kAddresses)};
-  std::map<std::uintptr_t, Block> blocks;  ///< by their first byte
-  std::map<int, std::size_t> used_bytes;   ///< by device
+  std::map<std::uintptr_t, Block> blocks;  ///< blocks by their first byte
+  std::map<int, std::size_t> used_bytes;   ///< used bytes by device
 };
 
 Memory& memory() {

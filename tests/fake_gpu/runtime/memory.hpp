@@ -19,7 +19,7 @@ struct Block {
 };
 
 enum class MemoryState {
-  not_ours,  ///< of the host, not page-locked
+  not_ours,  ///< memory of the host that is not page-locked
   live,
   freed,  ///< not, or not all of it, in one block that is allocated
 };
@@ -37,7 +37,7 @@ cudaError_t release(cudaMemoryType type, void* memory);
 cudaError_t register_memory(void* memory, std::size_t bytes);
 cudaError_t unregister_memory(void* memory);
 
-/// Of the current device.
+/// The free memory of the current device.
 std::size_t free_bytes();
 
 }  // namespace lockstep::fake_gpu

@@ -8,7 +8,7 @@
 #include "fake_gpu/runtime/accesses.hpp"
 #include "fake_gpu/runtime/clock.hpp"
 
-/// What happens before what. It is known when work is queued, so a race is found in every schedule, whether or not it
+/// The order of events. It is known when work is queued, so a race is found in every schedule, whether or not it
 /// takes effect.
 namespace lockstep::fake_gpu {
 

@@ -61,7 +61,7 @@ microseconds delay(Queue& queue) {
   return microseconds(std::uniform_int_distribution<int>(0, settings().max_delay_us)(queue.random));
 }
 
-/// What the work holds is released without the lock, because that may call the runtime.
+/// Everything that the work holds is released without the lock, because that may call the runtime.
 void run(Queue& queue, Operation operation, Lock& lock) {
   queue.is_running = true;
   ++workers().running;
@@ -91,7 +91,7 @@ void run_next(Queue& queue, Lock& lock) {
 void run_until(const Point& point, Lock& lock) {
   Queue& queue = *point.queue;
   while (!is_over(point)) {
-    if (queue.is_running) {  // in another thread
+    if (queue.is_running) {  // it runs in another thread
       workers().progress.wait(lock);
       continue;
     }

@@ -30,7 +30,7 @@ using Instant = std::chrono::steady_clock::time_point;
 struct Operation {
   const char* name = nullptr;
   Work work;                            ///< may be empty
-  std::vector<Point> after;             ///< in other queues
+  std::vector<Point> after;             ///< `after` in other queues
   std::shared_ptr<Instant> is_over_at;  ///< may be null
 };
 
@@ -38,7 +38,7 @@ struct Queue {
   std::deque<Operation> operations;  ///< that have not begun
   std::uint64_t queued = 0;
   std::uint64_t done = 0;
-  std::uint64_t wanted = 0;  ///< by the host (schedule lazy)
+  std::uint64_t wanted = 0;  ///< the host needs the operations up to this one (schedule lazy)
   bool is_running = false;
   bool is_closed = false;
   std::condition_variable changed;

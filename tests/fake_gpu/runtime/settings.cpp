@@ -78,7 +78,7 @@ FaultPlan fault(const std::string& value) {
                                   {"nccl_late", Fault::nccl_late},
                                   {"nccl_exit", Fault::nccl_exit},
                                   {"nccl_error", Fault::nccl_error}}),
-          .at = number_in<std::int64_t>(kName, parts[1]),
+          .occurrence = number_in<std::int64_t>(kName, parts[1]),
           .seconds = parts.size() == 3 ? number_in<double>(kName, parts[2]) : 0};
 }
 

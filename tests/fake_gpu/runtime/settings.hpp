@@ -10,9 +10,9 @@ namespace lockstep::fake_gpu {
 
 /// When queued work runs. Each is an order that a GPU may take.
 enum class Schedule {
-  threads,  ///< as soon as it can, on a thread per stream
+  threads,  ///< runs as soon as it can, on a thread per stream
   lazy,     ///< once the host waits for it or asks about it: buffers that are used again too early show
-  eager,    ///< in the call that queues it
+  eager,    ///< runs within the call that queues it
 };
 
 /// The environment, read once.

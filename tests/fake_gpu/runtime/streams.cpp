@@ -15,7 +15,7 @@ namespace {
 
 struct Streams {
   std::set<Stream*> live;
-  std::map<int, Stream*> legacy;  ///< by device
+  std::map<int, Stream*> legacy;  ///< legacy stream of each device
 };
 
 Streams& streams() {

@@ -22,7 +22,7 @@ struct Stream {
   bool is_legacy = false;  ///< the stream without a name, which blocking streams wait for, and it for them
 
   Timeline timeline = new_timeline();
-  Clock clock;  ///< what is before the next operation
+  Clock clock;  ///< clock: what is before the next operation
   Queue queue;
 
   std::shared_ptr<Capture> capture;   ///< null unless the stream is captured

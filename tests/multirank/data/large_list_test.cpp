@@ -40,7 +40,7 @@ double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// What it costs from the opening of the data to the first batch, and this batch.
+/// The time that it costs from the opening of the data to the first batch, and this batch.
 struct Opening {
   double wall = 0;  // seconds
   double cpu = 0;   // seconds of this process
@@ -108,7 +108,7 @@ TEST(LargeListTest, AMillionImagesStartAsTenDo) {
   EXPECT_TRUE(at::equal(large.input, plain.input));
   EXPECT_TRUE(at::equal(large.target, plain.target));
 
-  // Without the cache, each rank reads 30 MB and keeps 8 bytes per line, for each of the two splits.
+  // Each rank reads 30 MB and keeps 8 bytes per line, for each of the two splits, without the cache.
   EXPECT_LT(large.mb - small.mb, 40);
   EXPECT_LT(large.cpu - small.cpu, 0.2 * plain.cpu);
   EXPECT_LT(large.wall - small.wall, testing::is_long_run() ? 1 : 3);

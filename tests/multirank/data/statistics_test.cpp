@@ -8,9 +8,9 @@
 #include <limits>
 #include <span>
 
-#include "data/given_statistics.hpp"
+#include "data/source/given_statistics.hpp"
 #include "engine/setup/run_splits.hpp"
-#include "engine/state/stored_data.hpp"
+#include "engine/setup/stored_data.hpp"
 #include "unit/data/image_files.hpp"
 
 namespace lockstep::engine {
@@ -21,7 +21,7 @@ using data::TemporaryFolder;
 
 TEST(StatisticsTest, AllRanksUseThoseOfRankZeroOrTheGivenOnes) {
   const mpi::Communicator world(MPI_COMM_WORLD);
-  const TemporaryFolder folder;  // of each rank, as on hosts with disks of their own
+  const TemporaryFolder folder;  // each rank has another, as on hosts with disks of their own
   data::write_file(folder, "a/1.ppm", data::ppm(2, 2, 0, 51, 10 * world.rank()));
   data::write_file(folder, "b/2.ppm", data::ppm(2, 2, 255, 153, 10 * world.rank() + 20));
   const Registry& registry = builtin_registry();

@@ -11,10 +11,10 @@
 namespace lockstep::engine {
 namespace artifacts_test {
 
-/// What the writers of rank 0 find.
+/// The files that the writers of rank 0 find.
 struct Found {
   std::vector<Table> tables;
-  std::vector<Image> images;
+  std::vector<Picture> images;
 };
 
 const Settings kTwoEvaluations =
@@ -26,7 +26,7 @@ Found found_in(SmallRun& run, bool has_writer) {
   if (has_writer && run.strategy.world().is_root()) {
     run.trainer.add_hook(Priority::below_normal, artifacts_hook([&found](EventStorage& events) {
                            for (Table& table : events.take_tables()) found.tables.push_back(std::move(table));
-                           for (Image& image : events.take_images()) found.images.push_back(std::move(image));
+                           for (Picture& image : events.take_images()) found.images.push_back(std::move(image));
                          }));
   }
   run.trainer.train();
@@ -98,7 +98,7 @@ TEST(ArtifactsTest, NothingIsKeptWhereNobodyLooks) {
   EXPECT_TRUE(found_in(without, true).images.empty());
 }
 
-// What is looked at leaves no trace in the numbers.
+// Looking at values leaves no trace in the numbers.
 TEST(ArtifactsTest, PicturesChangeNoBitOfTheTraining) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun with_pictures(world, kTwoEvaluations);

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
-#include "engine/measures/averaged_weights.hpp"
-#include "engine/state/init_from.hpp"
-#include "engine/state/run_state.hpp"
+#include "engine/evaluation/averaged_weights.hpp"
+#include "engine/resume/run_state.hpp"
+#include "engine/setup/init_from.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
@@ -97,7 +97,7 @@ class AverageTest : public ::testing::Test {
   AverageTest() : shared_(world_.broadcast(folder_.path())) {}
   ~AverageTest() override { world_.barrier(); }
 
-  /// What `run` holds, written and read again on every rank. Collective over the ranks of the run.
+  /// The values that `run` holds, written and read again on every rank. Collective over the ranks of the run.
   Archive through_a_file(SmallRun& run, const std::string& name) const {
     const Archive archive = capture(run.trainer, "", run.strategy.world().is_root());
     const std::string folder = shared_ + "/" + name;
@@ -242,7 +242,7 @@ TEST_F(AverageTest, LeavesNothingBehindWhenAnEvaluationFails) {
 TEST_F(AverageTest, BeginsAtItsFirstStep) {
   AveragedRun early(world_, with(with(kCnn, kSwa), {{"ema.begin_epoch", "2"}, {"train.max_steps", "8"}}));
   early.trainer.train();
-  EXPECT_EQ(early.strategy.average()->updates(), 4);  // of 8 steps, the second epoch
+  EXPECT_EQ(early.strategy.average()->updates(), 4);  // the second epoch is 4 of the 8 steps
   AveragedRun all(world_, with(kCnn, kSwa));
   all.trainer.train();
   EXPECT_EQ(all.strategy.average()->updates(), 8);
@@ -369,7 +369,7 @@ TEST_F(AverageTest, StartsAgainWithoutOneInTheCheckpoint) {
   AveragedRun added(world_, with(kCnn, kSwa));
   restore(added.trainer, none);
   added.trainer.train();
-  EXPECT_LE(distance_to_mean(through_a_file(added, "added"), added, 1), 1e-6);  // of steps 5 to 8
+  EXPECT_LE(distance_to_mean(through_a_file(added, "added"), added, 1), 1e-6);  // mean of steps 5 to 8
   AveragedRun reset(world_, with(kCnn, kSwa));
   restore(reset.trainer, swa, {.resets_average = true});
   reset.trainer.train();

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <map>
 
+#include "engine/resume/resume.hpp"
 #include "engine/saving/best_values.hpp"
 #include "engine/saving/checkpoint_saver.hpp"
-#include "engine/state/resume.hpp"
 #include "small_run.hpp"
 #include "support/program.hpp"
 
@@ -63,7 +63,7 @@ class BestTest : public ::testing::Test {
 
   mpi::Communicator world_ = mpi::Communicator::world();
   testing::TemporaryFolder folder_;
-  std::string directory_;  // on rank 0's disk
+  std::string directory_;  // directory on rank 0's disk
 };
 
 // strategy.md 11.9, but for names that say both.
@@ -146,11 +146,11 @@ TEST_F(BestTest, TheOldBestStaysUntilTheNewOneIsSaved) {
     saver.save(step, false, capture_nothing);
     while (saver.is_busy()) saver.poll();
   };
-  const auto swap = [&](const std::string& from, const std::string& to) {
+  const auto swap = [&](const std::string& from, const std::string& target) {
     world_.barrier();
-    if (world_.is_root() && fs::is_regular_file(to)) fs::remove(to);
-    if (world_.is_root()) fs::rename(from, to);
-    if (world_.is_root() && to.ends_with(".away")) testing::write_file(from, "in the way");
+    if (world_.is_root() && fs::is_regular_file(target)) fs::remove(target);
+    if (world_.is_root()) fs::rename(from, target);
+    if (world_.is_root() && target.ends_with(".away")) testing::write_file(from, "in the way");
     world_.barrier();
   };
   saver.keep_best({1});

@@ -8,9 +8,9 @@
 
 #include <memory>
 
-#include "engine/state/run_state.hpp"
-#include "parallel/reducers/bucket_plan.hpp"
-#include "parallel/reducers/reducer.hpp"
+#include "engine/resume/run_state.hpp"
+#include "parallel/store/bucket_plan.hpp"
+#include "parallel/store/reducer.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 
@@ -212,7 +212,7 @@ TEST_F(CommStateTest, AnotherNumberOfRanksLosesTheirErrorsOnly) {
   EXPECT_TRUE(state.tensors.empty());
   EXPECT_EQ(state.common.size(), elsewhere.arrays_in("/comm/hook/common").size());
   EXPECT_EQ(state.integers.at("step"), world_.size() == 1 ? 0 : 10);
-  EXPECT_EQ(reproducibility_of(resumed.trainer, elsewhere, {}).level, Reproducibility::Level::order);
+  EXPECT_EQ(reproducibility_of(resumed.trainer, elsewhere, {}).level, Reproducibility::Degree::order);
 }
 
 TEST_F(CommStateTest, AnotherHookStartsAgain) {

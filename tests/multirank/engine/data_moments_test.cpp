@@ -37,7 +37,7 @@ Section mlp_keys_with(const char* standardize) {
   return model;
 }
 
-// By theory: the variance of 0 .. n - 1 is (n^2 - 1) / 12. Fewer samples than parts of the data, and more.
+// The theory: the variance of 0 .. n - 1 is (n^2 - 1) / 12. Fewer samples than parts of the data, and more.
 TEST(DataMomentsTest, AreThoseOfAllSamplesOnAnyNumberOfRanks) {
   const mpi::Communicator world(MPI_COMM_WORLD);
   const mpi::Communicator alone(MPI_COMM_SELF);

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "mpi/gpu.hpp"
+#include "mpi/gpu/gpu.hpp"
 #include "small_run.hpp"
 #include "support/program.hpp"
 
@@ -61,7 +61,7 @@ TEST_F(DeviceTest, CudaWithoutAGpuIsRefusedOnEveryRank) {
 TEST_F(DeviceTest, TheModuleIsOpenedBeforeLibTorchSettlesWhetherThereIsCuda) {
   if (!LOCKSTEP_HAS_GPU_MODULE) GTEST_SKIP() << "lockstep_gpu.so is not part of this build";
   if (!world_.is_root()) return;
-  const testing::Outcome outcome = testing::run_shell(LOCKSTEP_CUDA_HELPER);
+  const testing::ProgramResult outcome = testing::run_shell(LOCKSTEP_CUDA_HELPER);
   EXPECT_EQ(outcome.output, "LibTorch knows CUDA\n");
 }
 

@@ -9,8 +9,8 @@
 #include <map>
 
 #include "checkpoints/store/store.hpp"
+#include "engine/resume/run_state.hpp"
 #include "engine/setup/teacher.hpp"
-#include "engine/state/run_state.hpp"
 #include "parallel/store/parameter_store.hpp"
 #include "small_run.hpp"
 #include "support/temporary_folder.hpp"
@@ -22,7 +22,7 @@ const Settings kSmall = {
     {"model.name", "mlp"}, {"model.hidden", "16"},    {"model.dropout", "0.2"},          {"data.train_size", "100"},
     {"optim.lr", "0.01"},  {"train.max_steps", "12"}, {"train.global_batch_size", "12"}, {"train.max_epochs", "0"}};
 
-using Values = std::map<std::string, at::Tensor>;  // by name
+using Values = std::map<std::string, at::Tensor>;  // values by name
 
 struct DistilledRun : SmallRun {
   DistilledRun(const mpi::Communicator& world, const Settings& settings)

@@ -105,7 +105,7 @@ TEST(EvaluationMetersTest, AgreeWithWhatIsMeasuredAnyway) {
   metrics::Meters meters = make_meters(EvalSettings::from(run.sections.at("eval")).metrics, run.splits.val->task());
   const auto sums = evaluate(run.strategy, *run.splits.val, 10, meters);
   EXPECT_EQ(number(meters, "top_1_accuracy"), sums.accuracy());
-  EXPECT_NEAR(number(meters, "cross_entropy"), sums.mean_loss(), 1e-6);  // whose batches have float32 losses
+  EXPECT_NEAR(number(meters, "cross_entropy"), sums.mean_loss(), 1e-6);  // its batches have float32 losses
 }
 
 // The last sample is one rank's alone.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Initial parameters from a file.
-#include "engine/state/init_from.hpp"
+#include "engine/setup/init_from.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -13,12 +13,12 @@
 #include <functional>
 #include <sstream>
 
-#include "checkpoints/interop/foreign.hpp"
-#include "checkpoints/interop/python_value.hpp"
+#include "checkpoints/foreign/foreign.hpp"
+#include "checkpoints/foreign/python_value.hpp"
 #include "checkpoints/store/store.hpp"
-#include "engine/state/host_weights.hpp"
-#include "engine/state/run_state.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "engine/resume/run_state.hpp"
+#include "engine/saving/host_weights.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 #include "small_run.hpp"
 #include "support/folders.hpp"
 #include "support/program.hpp"
@@ -35,10 +35,10 @@ const Settings kBase = {{"model.name", "mlp"}, {"model.hidden", "16"}, {"data.tr
 bool has_row(const std::string& text, const std::vector<std::string>& parts) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    std::size_t at = line.find_first_not_of(' ');
-    if (at == std::string::npos || line.compare(at, parts[0].size(), parts[0]) != 0) continue;
-    for (const std::string& part : parts) at = std::min(line.find(part, at), line.size());
-    if (at < line.size()) return true;
+    std::size_t position = line.find_first_not_of(' ');
+    if (position == std::string::npos || line.compare(position, parts[0].size(), parts[0]) != 0) continue;
+    for (const std::string& part : parts) position = std::min(line.find(part, position), line.size());
+    if (position < line.size()) return true;
   }
   return false;
 }
@@ -78,7 +78,7 @@ class InitFromTest : public ::testing::Test {
   struct NestedGroup {
     std::string path;                                              ///< keys with slashes; "" for the root
     std::function<std::string(const std::string&)> new_name = {};  ///< none: a group "meta" of mmengine or mmcv
-    double added = 0;                                              ///< to each value
+    double added = 0;                                              ///< added to each value
     std::string counter = "";  ///< name of a further scalar, or the configuration in "meta"
   };
 

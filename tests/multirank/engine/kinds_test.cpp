@@ -3,7 +3,6 @@
 // ranks the losses are those of one rank.
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
-#include <lockstep/parallel/separate_distributed_data_parallel.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -12,7 +11,6 @@
 
 #include "checkpoints/store/store.hpp"
 #include "small_run.hpp"
-#include "support/optimizer.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
@@ -221,7 +219,7 @@ struct Kind {
   Task task;
   batch::Roles roles;
   std::shared_ptr<models::Model> (*make)(const Section& model, const Task& task);
-  std::vector<std::string> measured;  // by evaluations, beside the loss
+  std::vector<std::string> measured;  // values that evaluations measure beside the loss
   Settings settings = {};
 };
 
@@ -284,14 +282,17 @@ struct Seen {
   std::vector<std::pair<std::string, double>> evaluation;
 };
 
-Seen run_of(const mpi::Communicator& world, const Kind& kind, const Settings& more) {
-  const Registry registry = tables_of(kind);
+Seen run_of(const mpi::Communicator& world, const Kind& kind, const Settings& more, const Registry& registry) {
   SmallRun run(world, settings_of(kind, more), registry);
   std::vector<Record> records;
   run.trainer.add_reporter([&](const Record& record) { records.push_back(record); });
   run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections, registry.meters));
   run.trainer.train();
   return {.losses = run.losses, .evaluation = run.trainer.view().measured.values};
+}
+
+Seen run_of(const mpi::Communicator& world, const Kind& kind, const Settings& more) {
+  return run_of(world, kind, more, tables_of(kind));
 }
 
 void expect_alike(const Seen& seen, const Seen& expected, double tolerance) {
@@ -313,7 +314,7 @@ class KindsTest : public ::testing::TestWithParam<std::size_t> {
   mpi::Communicator self_ = world_.split(world_.rank());
 };
 
-// In every layout and step. A batch of one rank's micro_batches is weighted by what it counts.
+// Holds in every layout and step. A batch of one rank's micro_batches is weighted by what it counts.
 TEST_P(KindsTest, TrainsAndIsEvaluatedAsOnOneRank) {
   const Seen alone = run_of(self_, kind(), {});
   EXPECT_TRUE(std::isfinite(alone.losses.back()));
@@ -363,55 +364,44 @@ TEST_P(KindsTest, ContinuesBitForBit) {
   }
 }
 
-/// Three steps in which each child of the model is updated in turn, by itself.
-/// @return  the loss before each update, over all ranks
-std::vector<double> losses_in_separate_wrappers(const mpi::Communicator& ranks, const Kind& kind) {
-  torch::manual_seed(3);
-  const std::shared_ptr<models::Model> model = kind.make(Section("model"), kind.task);
-  model->to(at::kDouble);
-  model->set_task_kind(kind.task.kind);
-  model->name_blocks();
-  const auto collectives = mpi::make_collectives(ranks, {});
-  parallel::SeparateDistributedDataParallel wrapper(model, ranks, *collectives, {});
-  optim::OptimWrapperDict optimizers;
-  for (const std::string& name : wrapper.names()) {
-    optimizers.add(name, testing::make_optimizer(wrapper.child(name).parameters(), {{"name", "sgd"}, {"lr", "0.1"}}));
+/// The loss of the model trains one child after the other, each from the outputs after the updates before it.
+parallel::StepResult train_in_turn(StepContext& step) {
+  const auto frame = step.wrapper.micro_batch(step.optimizer, step.reads_gradients);
+  const batch::Batch prepared = step.wrapper.prepare(step.batch, /*is_training=*/true);
+  parallel::StepResult result;
+  for (auto& [name, optimizer] : step.parts) {
+    models::ParsedLosses losses;
+    {
+      const auto context = step.wrapper.optim_context(optimizer);
+      losses = models::parse_losses(models::losses_of(step.wrapper.model(), step.wrapper.forward(prepared), prepared),
+                                    models::LossSum::named, step.weights);
+    }
+    result.update = optimizer.update_params(losses.total, step.weights.of_total());
+    result.read(losses, step.weights);
   }
-  const Samples samples(kind.sample, kind.task, kind.roles, 60);
-  const auto batch_of = [&](std::int64_t step) {
-    const std::int64_t share = 12 / ranks.size();
-    batch::Batch batch = samples.get(batch::draws_in_order(12 * step + share * ranks.rank(), share));
-    batch.set_roles(std::make_shared<const batch::Roles>(kind.roles));
-    return batch;
-  };
-  std::vector<double> losses;
-  for (std::int64_t step = 0; step < 3; ++step) {
-    wrapper.train_step(batch_of(step), optimizers, [&](const batch::Batch& batch, optim::OptimWrapperDict& all) {
-      for (auto& [name, optimizer] : all) {
-        const batch::Batch prepared = wrapper.prepare(batch, /*is_training=*/true);
-        const at::Tensor loss = models::total_loss(models::losses_of(*model, models::run(*model, prepared), prepared));
-        losses.push_back(loss.item<double>());
-        optimizer.update_params(loss);
-        all.drop_gradients();  // the other children's
-      }
-      return models::LossMap{};
-    });
-  }
-  losses.push_back(wrapper.val_step(batch_of(3)).losses.total.item<double>());
-  collectives->all_reduce(losses.data(), losses.size(), DType::float64, mpi::ReduceOp::average);
-  if (kind.task.kind != TaskKind::custom) {
-    EXPECT_FALSE(wrapper.test_step(batch_of(3)).is_empty());
-  }
-  return losses;
+  return result;
 }
 
-TEST_P(KindsTest, TrainsInSeparateWrappers) {
-  if (std::string(kind().name) == "valid") GTEST_SKIP() << "wrappers by hand do not weigh ranks by counts";
-  const std::vector<double> alone = losses_in_separate_wrappers(self_, kind());
-  const std::vector<double> combined = losses_in_separate_wrappers(world_, kind());
-  ASSERT_EQ(combined.size(), alone.size());
-  for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(combined[i], alone[i], 1e-11 * std::abs(alone[i])) << i;
-  EXPECT_NE(alone.front(), alone[alone.size() - 2]) << "it is trained";
+std::vector<std::string> children_of(const Kind& kind) {
+  std::vector<std::string> names;
+  for (const auto& child : kind.make(Section("model"), kind.task)->named_children()) names.push_back(child.key());
+  return names;
+}
+
+TEST_P(KindsTest, TrainsSeparateChildrenInTurn) {
+  const std::vector<std::string> children = children_of(kind());
+  const auto run_in_turn = [&](const mpi::Communicator& world) {
+    Registry registry = tables_of(kind());
+    registry.steps.push_back({.name = "in_turn",
+                              .help = "",
+                              .keys = {},
+                              .make = [](const Section&) { return ManualStep(train_in_turn); },
+                              .parts = children});
+    return run_of(world, kind(), {{"train.step", "in_turn"}, {"strategy.separate", "true"}}, registry);
+  };
+  const Seen alone = run_in_turn(self_);
+  EXPECT_NE(alone.losses.front(), alone.losses.back()) << "it is trained";
+  expect_alike(run_in_turn(world_), alone, 1e-11);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, KindsTest, ::testing::Range<std::size_t>(0, kinds().size()),

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
-#include "engine/state/run_state.hpp"
+#include "engine/resume/run_state.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/temporary_folder.hpp"
@@ -76,7 +76,7 @@ class SaveHook : public Hook {
 struct Case {
   const char* name;
   Settings settings;
-  Settings combined = {};  // what several ranks have beside
+  Settings combined = {};  // combined: what several ranks have beside
 };
 
 class LanesResumeTest : public ::testing::TestWithParam<Case> {

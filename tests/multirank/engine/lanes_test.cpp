@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 #include "small_run.hpp"
 #include "support/sampling.hpp"
 
@@ -17,7 +17,7 @@ struct Outcome {
   std::vector<double> losses;
   std::vector<double> norms;
   double evaluation = 0;
-  std::string values;  // of all parameters and buffers
+  std::string values;  // values of all parameters and buffers
 
   bool operator==(const Outcome&) const = default;
 };
@@ -40,7 +40,7 @@ Outcome outcome_of(SmallRun& run) {
 struct Case {
   const char* name;
   Settings settings;
-  Settings combined = {};  // what several ranks have beside
+  Settings combined = {};  // combined: what several ranks have beside
 };
 
 Settings common(const char* steps) {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
-#include "engine/state/run_state.hpp"
-#include "optim/closure_step.hpp"
+#include "engine/resume/run_state.hpp"
+#include "optim/closure/closure_step.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/temporary_folder.hpp"
@@ -51,9 +51,9 @@ class Strided : public models::Model {
 /// Evaluates where it is, thrice, and notes whether that is the same; then a step of gradient descent.
 bool is_same_again = true;
 void descend(optim::ClosureStep& problem) {
-  const optim::ClosureStep::Point first = problem.evaluate();
+  const optim::ClosureStep::LossPoint first = problem.evaluate();
   for (int i = 0; i < 2; ++i) {
-    const optim::ClosureStep::Point again = problem.evaluate();
+    const optim::ClosureStep::LossPoint again = problem.evaluate();
     is_same_again = is_same_again && again.loss == first.loss;
     for (std::size_t k = 0; k < first.gradient.size(); ++k) {
       is_same_again = is_same_again && at::equal(again.gradient[k], first.gradient[k]);
@@ -102,7 +102,7 @@ class LbfgsTest : public ::testing::Test {
   LbfgsTest() : shared_(world_.broadcast(folder_.path())) {}
   ~LbfgsTest() override { world_.barrier(); }
 
-  /// What a run holds in the end, read from a file on every rank.
+  /// The values that a run holds in the end, read from a file on every rank.
   checkpoints::Archive archive_of(SmallRun& run) {
     const mpi::Communicator& ranks = run.strategy.world();
     const std::string folder = shared_ + "/" + std::to_string(++archives_);
@@ -167,7 +167,7 @@ TEST_F(LbfgsTest, SharedAndPrivateParametersGiveTheSameBits) {
   EXPECT_EQ(testing::differences(archive_of(own), archive_of(shared)), "");
 }
 
-// With dropout and several micro_batches; and what descends by such evaluations does what sgd does.
+// Holds with dropout and several micro_batches; and what descends by such evaluations does what sgd does.
 TEST_F(LbfgsTest, AnEvaluationRepeatsItself) {
   const Settings common = with(kSmall, {{"optim.lr", "0.1"}, {"train.micro_batch", "5"}, {"train.precision", "fp64"}});
   is_same_again = true;
@@ -195,7 +195,7 @@ TEST_F(LbfgsTest, ARestoredRunContinuesBitForBit) {
     resumed.trainer.train();
     EXPECT_EQ(resumed.losses, std::vector<double>(straight.losses.begin() + 4, straight.losses.end()));
     EXPECT_EQ(testing::differences(archive_of(resumed), archive_of(straight)), "");
-    // Without its memory it continues otherwise.
+    // It continues otherwise without its memory.
     SmallRun forgetful(world_, settings);
     restore(forgetful.trainer, midway, {.resets_optim = true});
     forgetful.trainer.train();
@@ -204,7 +204,7 @@ TEST_F(LbfgsTest, ARestoredRunContinuesBitForBit) {
   }
 }
 
-// From 0 by two iterations: the one that was learnt from, and the last one.
+// Two values from 0 by two iterations: the one that was learnt from, and the last one.
 TEST_F(LbfgsTest, HistoriesLieLikeTheirParameter) {
   SmallRun run(world_,
                with(kSmall, {{"model.name", "strided"},

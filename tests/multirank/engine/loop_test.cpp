@@ -83,7 +83,8 @@ TEST(LoopTest, EventsComeInTheOrderOfHook) {
   run.trainer.add_hook(Priority::low, std::make_unique<DiaryHook>("", diary));
   run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
   EXPECT_EQ(run.trainer.train(), Outcome::done);
-  std::erase_if(diary, [](const std::string& line) { return line.starts_with("evaluated"); });  // by some ranks only
+  std::erase_if(diary,
+                [](const std::string& line) { return line.starts_with("evaluated"); });  // written by some ranks only
 
   std::vector<std::string> expected = {"before_train 0", "before_epoch 0"};
   append(expected, step_of("0", "1"));
@@ -173,7 +174,7 @@ TEST(LoopTest, TheLossOfTheLogIsAMeanOverItsWindow) {
     run.trainer.add_reporter([&](const Record& record) {
       if (record.kind == "train") logged.push_back(record.number("loss").value_or(-1));
     });
-    run.trainer.add_hook(Priority::below_normal, log_hook(5, window));  // after steps 5, 10 and 12
+    run.trainer.add_hook(Priority::below_normal, log_hook(5, window));  // logs after steps 5, 10 and 12
     run.trainer.train();
     if (!world.is_root()) continue;
     ASSERT_EQ(logged.size(), 3U);

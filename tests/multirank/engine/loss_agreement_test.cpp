@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/distillation.hpp"
+#include "models/losses/distillation.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {
@@ -126,7 +126,7 @@ Registry registry_with_rows() {
 struct LossCase {
   std::string source;
   Settings loss;
-  bool is_of_regions = false;  ///< of a micro-batch as a whole, not a sum over its pixels
+  bool is_of_regions = false;  ///< the loss is of a micro-batch as a whole, not a sum over its pixels
 };
 
 const std::vector<LossCase>& cases() {
@@ -270,7 +270,7 @@ TEST_F(LossAgreementTest, StepsWithoutCountedTargetsAreSkipped) {
   }
 }
 
-// With lanes, every bit is the same, also of losses that look at a micro-batch as a whole.
+// Every bit is the same, also of losses that look at a micro-batch as a whole, with lanes.
 TEST_F(LossAgreementTest, LanesGiveTheSameBits) {
   for (const LossCase& each : cases()) {
     const Settings lanes = {{"train.global_batch_size", "12"}, {"train.lanes", "4"}};

@@ -17,7 +17,7 @@ struct Misuse {
   const char* name;
   Settings settings;
   const char* sentence;
-  int ranks = 1;  // at least
+  int ranks = 1;  // minimum number of ranks
 
   friend std::ostream& operator<<(std::ostream& out, const Misuse& misuse) { return out << misuse.sentence; }
 };

@@ -31,7 +31,7 @@ const Settings kEightSteps = {{"data.name", "poisoned"},
 struct Seen {
   std::vector<std::vector<at::Tensor>> parameters;  // the first before any step
   std::vector<std::int64_t> skipped;
-  std::vector<std::int64_t> starts;  // where the run stood when it began, and when it went back
+  std::vector<std::int64_t> starts;  // steps at which the run began, and to which it went back
   Outcome outcome = Outcome::failed;
 };
 
@@ -109,7 +109,7 @@ TEST_F(NonfiniteTest, SkipLeavesOutTheStep) {
   }
 }
 
-// With nothing to skip the policy changes no bit.
+// The policy changes no bit if nothing is skipped.
 TEST_F(NonfiniteTest, LookingAtGradientsChangesNothing) {
   const Seen plain = run(0, {});
   for (const char* policy : {"skip", "roll_back"}) {
@@ -119,7 +119,7 @@ TEST_F(NonfiniteTest, LookingAtGradientsChangesNothing) {
   }
 }
 
-// What was not finite once, in a transfer for example, leaves no trace.
+// A value that was not finite once, in a transfer for example, leaves no trace.
 TEST_F(NonfiniteTest, RollBackTrainsTheStepAgain) {
   const Seen plain = run(0, {{"ckpt.every_steps", "1"}});
   const Seen seen = run(1, {{"train.nonfinite", "roll_back"}, {"ckpt.every_steps", "1"}});

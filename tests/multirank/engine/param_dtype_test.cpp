@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
-#include "engine/measures/averaged_weights.hpp"
+#include "engine/evaluation/averaged_weights.hpp"
+#include "engine/resume/run_state.hpp"
+#include "engine/setup/init_from.hpp"
 #include "engine/state/average.hpp"
-#include "engine/state/init_from.hpp"
-#include "engine/state/run_state.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/temporary_folder.hpp"
@@ -54,7 +54,7 @@ const Settings kResnet = {
     {"optim.lr", "0.05"},       {"optim.name", "sgd"}, {"train.global_batch_size", "48"}, {"train.max_epochs", "0"},
     {"train.max_steps", "40"},  {"run.threads", "1"}};
 
-/// Of the last ten steps.
+/// The mean of the last ten steps.
 double mean_of_end(const std::vector<double>& losses) {
   return std::accumulate(losses.end() - 10, losses.end(), 0.0) / 10;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Parameter groups in a run.
-#include "optim/param_groups.hpp"
+#include "optim/groups/param_groups.hpp"
 
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
 
-#include "engine/state/run_state.hpp"
+#include "engine/resume/run_state.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {
@@ -34,7 +34,7 @@ class ParamGroupsRunTest : public ::testing::Test {
   mpi::Communicator world_ = mpi::Communicator::world();
 };
 
-// Of resnet18, at its smallest: 6 layers.
+// A test of resnet18, at its smallest: 6 layers.
 TEST_F(ParamGroupsRunTest, AModelStatesTheRolesOfItsParameters) {
   const Settings resnet = {{"model.name", "resnet18"},
                            {"model.width", "1"},
@@ -154,12 +154,12 @@ TEST_F(ParamGroupsRunTest, RatesAreNotScaledBehindASchedulesBack) {
                std::logic_error);
 }
 
-// What `trainer config --groups` and `trainer schedule` show is what a run does.
+// The plan that `trainer config --groups` and `trainer schedule` show is what a run does.
 TEST_F(ParamGroupsRunTest, APlanIsWhatARunDoes) {
   const Settings settings = with(kTwelveSteps, {{"optim.paramwise", "custom:head,lr_mult=0.5"},
                                                 {"sched.rule", "cosine"},
                                                 {"sched.rule", "linear,of=momentum,group=rest"}});
-  const Plan plan = engine::plan(world_, sections_of(settings), builtin_registry(), 100);
+  const RunPlan plan = engine::plan(world_, sections_of(settings), builtin_registry(), 100);
   SmallRun run(world_, settings);
   ASSERT_EQ(plan.groups.size(), 2U);
   EXPECT_EQ(plan.groups[1].name, "lr*0.5");
@@ -178,7 +178,7 @@ TEST_F(ParamGroupsRunTest, APlanIsWhatARunDoes) {
   }
   std::vector<double> driven;
   struct RateHook : Hook {
-    explicit RateHook(std::vector<double>& to) : rates(&to) {}
+    explicit RateHook(std::vector<double>& target) : rates(&target) {}
     void after_step(RunView&, const StepReport& report) override { rates->push_back(report.lr); }
     std::vector<double>* rates;
   };

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Parts of the parameters with optimizers of their own: optim.part, sched.rule with part, strategy.separate.
 #include <lockstep/core/error.hpp>
+#include <lockstep/models/layers.hpp>
 #include <lockstep/optim/optim_wrapper_dict.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <functional>
 #include <map>
 
 #include "parallel/store/parameter_store.hpp"
@@ -31,6 +33,7 @@ std::map<std::string, at::Tensor> parameters_of(SmallRun& run) {
       values[item.key()] = item.value().detach().clone();
     }
   });
+  for (const auto& item : run.strategy.model().model().named_buffers()) values[item.key()] = item.value().clone();
   return values;
 }
 
@@ -43,10 +46,14 @@ Trained trained(const Settings& settings, const Registry& registry = builtin_reg
   return result_of(run);
 }
 
+void expect_same_values(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  for (const auto& [name, values] : a) EXPECT_TRUE(at::equal(values, b.at(name))) << name;
+}
+
 void expect_same_bits(const Trained& a, const Trained& b) {
   EXPECT_EQ(a.losses, b.losses);
-  EXPECT_EQ(a.parameters.size(), b.parameters.size());
-  for (const auto& [name, values] : a.parameters) EXPECT_TRUE(at::equal(values, b.parameters.at(name))) << name;
+  expect_same_values(a.parameters, b.parameters);
 }
 
 std::string refusal_of(const Settings& settings, const Registry& registry = builtin_registry()) {
@@ -66,21 +73,21 @@ void expect_refused(const std::string& because, const Settings& settings,
 }
 
 /// The mean of the squared outputs trains one child, and then that of the outputs to the power of four the other.
-parallel::StepResult train_in_turn(StepContext& at) {
-  const auto frame = at.wrapper.micro_batch(at.optimizer, at.reads_gradients);
-  const batch::Batch prepared = at.wrapper.prepare(at.batch, /*is_training=*/true);
+parallel::StepResult train_in_turn(StepContext& step) {
+  const auto frame = step.wrapper.micro_batch(step.optimizer, step.reads_gradients);
+  const batch::Batch prepared = step.wrapper.prepare(step.batch, /*is_training=*/true);
   parallel::StepResult result;
   for (const char* name : {"front", "back"}) {
-    optim::OptimWrapper& optimizer = at.parts.at(name);
+    optim::OptimWrapper& optimizer = step.parts.at(name);
     at::Tensor loss;
     {
-      const auto context = at.wrapper.optim_context(optimizer);
+      const auto context = step.wrapper.optim_context(optimizer);
       const at::Tensor output =
-          at.wrapper.run([&] { return models::run(at.wrapper.model(), prepared); }).main().to(at::kFloat);
+          step.wrapper.run([&] { return models::run(step.wrapper.model(), prepared); }).main().to(at::kFloat);
       loss = output.square().mean();
       if (std::string(name) == "back") loss = output.square().square().mean();
     }
-    result.update = optimizer.update_params(loss, at.weights.of_total());
+    result.update = optimizer.update_params(loss, step.weights.of_total());
     result.loss += loss.item<double>();
     result.values.emplace_back("loss_" + std::string(name), loss.item<double>());
   }
@@ -138,7 +145,7 @@ TEST(PartsTest, SeparateChildrenAreOneOptimizerToo) {
   EXPECT_FALSE(at::equal(before.at("hidden0.weight"), after.at("hidden0.weight")));
 }
 
-// In the first step, each part moves as in a run with its optimizer for all parameters.
+// Each part moves as in a run with its optimizer for all parameters in the first step.
 TEST(PartsTest, EachPartHasItsRule) {
   const Settings one_step = with(kTwelveSteps, {{"train.max_steps", "1"}});
   const Trained sgd = trained(with(one_step, {{"optim.name", "sgd"}, {"optim.lr", "0.5"}}));
@@ -173,7 +180,7 @@ TEST(PartsTest, ARuleOfTheScheduleCanBeOfOnePart) {
   EXPECT_FALSE(at::equal(before.at("head.weight"), after.at("head.weight")));
 }
 
-// By hand: two optimizers of torch's rule p -= lr * gradient, over the global batch.
+// Computed by hand: two optimizers of torch's rule p -= lr * gradient, over the global batch.
 TEST(PartsTest, StepsInTurnAreTwoOptimizersByHand) {
   const mpi::Communicator world = mpi::Communicator::world();
   const Registry registry = registry_in_turn();
@@ -203,9 +210,39 @@ TEST(PartsTest, StepsInTurnAreTwoOptimizersByHand) {
   }
 }
 
-// The state of every part is in the checkpoint: a resumed run continues bit for bit.
-TEST(PartsTest, ARunContinuesBitForBit) {
+void expect_same_optimizers(SmallRun& run, SmallRun& expected) {
+  for (auto& [name, optimizer] : run.strategy.parts()) {
+    optim::OptimWrapper& other = expected.strategy.parts().at(name);
+    EXPECT_EQ(optimizer.optimizer().steps(0)[0], other.optimizer().steps(0)[0]) << name;
+    EXPECT_EQ(optimizer.scaler() == nullptr, other.scaler() == nullptr);
+    if (optimizer.scaler() == nullptr) continue;
+    EXPECT_EQ(optimizer.scaler()->scale(), other.scaler()->scale()) << name;
+    EXPECT_EQ(optimizer.scaler()->state().growth_tracker, other.scaler()->state().growth_tracker) << name;
+  }
+}
+
+/// A run of twelve steps that is saved after five, and what continues from there.
+/// @return  the checkpoint
+Archive expect_continues(const Settings& settings, const Registry& registry) {
   const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun whole(world, settings, registry);
+  whole.trainer.train();
+  SmallRun first(world, with(settings, {{"train.max_steps", "5"}}), registry);
+  first.trainer.train();
+  const Archive archive = capture(first.trainer, "", true);
+  SmallRun second(world, settings, registry);
+  restore(second.trainer, archive);
+  expect_same_values(parameters_of(second), parameters_of(first));
+  expect_same_optimizers(second, first);
+  second.trainer.train();
+  EXPECT_EQ(second.losses, std::vector<double>(whole.losses.begin() + 5, whole.losses.end()));
+  expect_same_values(parameters_of(second), parameters_of(whole));
+  expect_same_optimizers(second, whole);
+  return archive;
+}
+
+// The state of every part is in the checkpoint.
+TEST(PartsTest, ARunContinuesBitForBit) {
   const Registry registry = registry_in_turn();
   const Settings rules = {{"sched.rule", "cosine,part=front,end=12"},
                           {"optim.part", "front,names=hidden0,name=rmsprop"},
@@ -219,58 +256,157 @@ TEST(PartsTest, ARunContinuesBitForBit) {
                                {{"strategy.name", "sharded"}, {"ema.kind", "ema"}, {"ema.names", "head"}},
                                {{"strategy.name", "sharded"}, {"strategy.stage", "1"}, {"train.step", "in_turn"}}}) {
     SCOPED_TRACE(more.empty() ? "" : more.back().first + "=" + more.back().second);
-    const Settings settings = with(with(kTwelveSteps, rules), more);
-    SmallRun whole(world, settings, registry);
-    whole.trainer.train();
-    SmallRun first(world, with(settings, {{"train.max_steps", "5"}}), registry);
-    first.trainer.train();
-    const Archive archive = capture(first.trainer, "", true);
-    SmallRun second(world, settings, registry);
-    restore(second.trainer, archive);
-    for (auto& [name, optimizer] : second.strategy.parts()) {
-      optim::OptimWrapper& saved = first.strategy.parts().at(name);
-      EXPECT_EQ(optimizer.optimizer().steps(0)[0], saved.optimizer().steps(0)[0]) << name;
-      EXPECT_EQ(optimizer.scaler() == nullptr, saved.scaler() == nullptr);
-      if (saved.scaler() != nullptr) {
-        EXPECT_EQ(optimizer.scaler()->scale(), saved.scaler()->scale()) << name;
-      }
-    }
-    second.trainer.train();
-    EXPECT_EQ(second.losses, std::vector<double>(whole.losses.begin() + 5, whole.losses.end()));
-    for (const auto& [name, values] : parameters_of(whole)) {
-      EXPECT_TRUE(at::equal(values, parameters_of(second).at(name))) << name;
-    }
+    const Archive archive = expect_continues(with(with(kTwelveSteps, rules), more), registry);
     EXPECT_EQ(archive.groups_in("/optim"), (std::vector<std::string>{"back", "front"}));
     EXPECT_EQ(archive.text("/optim/front", "type"), "rmsprop");
     EXPECT_EQ(checkpoints::text_of(archive.array("/optim/front/param_names")), "hidden0.weight\nhidden0.bias\n");
   }
 }
 
-std::string mismatch_of(const Settings& saved, const Settings& resumed) {
+/// Two layers that are trained, and one that rests; each rank begins with values of its own.
+class Children : public models::Model {
+ public:
+  explicit Children(std::int64_t width) {
+    front = register_module("front", std::make_shared<models::Linear>(28 * 28, width));
+    back = register_module("back", std::make_shared<models::Linear>(width, 10));
+    resting = register_module("resting", std::make_shared<models::Linear>(2, 2));
+    for (auto& parameter : resting->parameters()) parameter.set_requires_grad(false);
+    const int rank = mpi::Communicator::world().rank();
+    count = resting->register_buffer("count", torch::full({1}, 100 * rank, at::kLong));
+    resting->weight.set_data(at::full({2, 2}, 1.5 + rank));
+  }
+  at::Tensor forward(const at::Tensor& input) override {
+    if (is_training()) count += 1;
+    return models::run(*back, at::tanh(models::run(*front, input.flatten(1))));
+  }
+
+  std::shared_ptr<models::Linear> front;
+  std::shared_ptr<models::Linear> back;
+  std::shared_ptr<models::Linear> resting;
+  at::Tensor count;
+};
+
+Registry registry_with(const std::function<std::shared_ptr<models::Model>()>& make) {
+  Registry registry = registry_in_turn();
+  registry.models.push_back(
+      {.name = "own", .help = "", .keys = {}, .make = [make](const Section&, const Task&) { return make(); }});
+  return registry;
+}
+
+Registry registry_of_children(std::int64_t width = 8) {
+  return registry_with([width] { return std::make_shared<Children>(width); });
+}
+
+const Settings kChildren = with(kTwelveSteps, {{"model.name", "own"}, {"strategy.separate", "true"}});
+
+// Optimizers of every kind: states of other shapes than the parameters (adafactor), rules of whole parameters (muon),
+// and states of other types (bf16).
+TEST(PartsTest, SeparateChildrenContinueBitForBit) {
+  const Registry registry = registry_of_children();
+  const Settings half = {{"train.precision", "bf16"}, {"train.param_dtype", "bf16"}};
+  for (const Settings& more : {Settings{{"optim.part", "back,name=sgd,momentum=0.9"}},
+                               {{"ddp.shared_parameters", "true"}},
+                               {{"optim.part", "front,name=adafactor"}},
+                               {{"ddp.shared_parameters", "true"}, {"optim.part", "front,name=muon"}},
+                               half,
+                               with({{"ddp.shared_parameters", "true"}, {"optim.part", "front,name=adagrad"}}, half),
+                               {{"train.precision", "fp16"},
+                                {"train.init_scale", "8"},
+                                {"train.growth_interval", "2"},
+                                {"optim.part", "back,name=sgd,momentum=0.9"}}}) {
+    if (mpi::Communicator::world().size() == 1 && more[0].first == "ddp.shared_parameters") continue;
+    SCOPED_TRACE(more[0].first + "=" + more[0].second);
+    for (const char* step : {"in_turn", "model"}) {
+      const Archive archive = expect_continues(with(with(kChildren, more), {{"train.step", step}}), registry);
+      EXPECT_EQ(archive.groups_in("/optim"), (std::vector<std::string>{"back", "front"}));
+    }
+  }
+}
+
+// The child without trained parameters has the values of rank 0 everywhere, and no optimizer.
+TEST(PartsTest, AChildThatIsNotTrainedIsOnlyBroadcast) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const Registry registry = registry_of_children();
+  SmallRun run(world, kChildren, registry);
+  const auto& model = dynamic_cast<const Children&>(run.strategy.model().model());
+  EXPECT_EQ(run.strategy.parts().size(), 2U);
+  EXPECT_EQ(model.count.item<std::int64_t>(), 0);
+  run.trainer.train();
+  EXPECT_EQ(model.count.item<std::int64_t>(), 12);
+  EXPECT_TRUE(at::equal(model.resting->weight, at::full({2, 2}, 1.5)));
+}
+
+struct OtherRun {
+  Settings settings;
+  Registry registry = registry_in_turn();
+};
+
+/// The reason why another run does not resume. It is the same on every rank, and nothing changes.
+std::string mismatch_of(const OtherRun& saved, const OtherRun& resumed) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun first(world, saved.settings, saved.registry);
+  first.trainer.train();
+  const Archive archive = capture(first.trainer, "", true);
+  SmallRun second(world, resumed.settings, resumed.registry);
+  const std::map<std::string, at::Tensor> before = parameters_of(second);
+  try {
+    restore(second.trainer, archive);
+  } catch (const CheckpointError& error) {
+    EXPECT_TRUE(error.is_agreed());
+    expect_same_values(parameters_of(second), before);
+    return error.what();
+  }
+  ADD_FAILURE() << "resumed";
+  return "";
+}
+
+void expect_resumes_without_optimizers(const Settings& saved, const Settings& resumed) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun first(world, saved);
   first.trainer.train();
   const Archive archive = capture(first.trainer, "", true);
   SmallRun second(world, resumed);
   EXPECT_NO_THROW(restore(second.trainer, archive, {.resets_optim = true}));
-  try {
-    restore(second.trainer, archive);
-  } catch (const CheckpointError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "resumed with other parts";
-  return "";
 }
 
 TEST(PartsTest, OtherPartsAreRefusedWhenARunResumes) {
   const Settings others =
       with(kTwelveSteps, {{"optim.part", "front,names=hidden0"}, {"optim.part", "head,names=head"}});
-  std::string text = mismatch_of(kTwoParts, others);
-  EXPECT_NE(text.find("has the parts back, front, the run's has the parts front, head"), std::string::npos) << text;
-  text = mismatch_of(kTwoParts, kTwelveSteps);
-  EXPECT_NE(text.find("has the parts back, front, the run's has no parts"), std::string::npos) << text;
-  text = mismatch_of(kTwelveSteps, kTwoParts);
-  EXPECT_NE(text.find("has no parts, the run's has the parts back, front"), std::string::npos) << text;
+  const auto expect_mismatch = [](const Settings& saved, const Settings& resumed, const std::string& reason) {
+    const std::string text = mismatch_of({saved}, {resumed});
+    EXPECT_NE(text.find(reason), std::string::npos) << text;
+    expect_resumes_without_optimizers(saved, resumed);
+  };
+  expect_mismatch(kTwoParts, others, "has the parts back, front, the run's has the parts front, head");
+  expect_mismatch(kTwoParts, kTwelveSteps, "has the parts back, front, the run's has no parts");
+  expect_mismatch(kTwelveSteps, kTwoParts, "has no parts, the run's has the parts back, front");
+  expect_mismatch(kTwoParts, with(kTwoParts, {{"optim.name", "adam"}}),
+                  "its optimizer front is adamw, the run's is adam");
+}
+
+TEST(PartsTest, ChildrenOfOtherShapesAreRefusedWhenARunResumes) {
+  const std::string text = mismatch_of({kChildren, registry_of_children()}, {kChildren, registry_of_children(9)});
+  EXPECT_NE(text.find("/model/params/front.weight is float32 [8, 784], the run has float32 [9, 784]"),
+            std::string::npos)
+      << text;
+}
+
+TEST(PartsTest, ModelsThatDoNotConsistOfSeparateChildrenAreRefused) {
+  expect_refused("parameter 'scale' belongs to none of the parts", kChildren, registry_with([] {
+                   auto model = std::make_shared<Children>(8);
+                   model->register_parameter("scale", torch::ones({1}));
+                   return model;
+                 }));
+  expect_refused("is the same parameter as 'front.weight', but belongs to another part", kChildren, registry_with([] {
+                   auto model = std::make_shared<Children>(8);
+                   model->register_module("tied", model->front);
+                   return model;
+                 }));
+  expect_refused("there is nothing to train", kChildren, registry_with([] {
+                   auto model = std::make_shared<Children>(8);
+                   for (auto& parameter : model->parameters()) parameter.set_requires_grad(false);
+                   return model;
+                 }));
 }
 
 TEST(PartsTest, WhatCannotBeTrainedIsRefused) {
@@ -304,7 +440,7 @@ TEST(PartsTest, WhatCannotBeTrainedIsRefused) {
                  with(kTwelveSteps, {{"ema.kind", "ema"}, {"ema.names", "tail"}}));
 }
 
-// What is not averaged is that of the trained model.
+// The part that is not averaged is that of the trained model.
 TEST(PartsTest, TheAverageCanBeOfOnePart) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, with(kTwoParts, {{"ema.kind", "ema"}, {"ema.decay", "0.5"}, {"ema.names", "head"}}));

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "engine/state/run_state.hpp"
+#include "engine/resume/run_state.hpp"
 #include "parallel/store/parameter_store.hpp"
 #include "small_run.hpp"
 #include "support/program.hpp"
@@ -119,7 +119,7 @@ TEST_F(PrecisionRunTest, AStepThatOverflowsIsSkippedByAllRanks) {
     EXPECT_GE(skipped, 2);
     EXPECT_LE(skipped, 10);
     EXPECT_TRUE(run.reports[0].is_skipped);
-    EXPECT_EQ(run.updates(), 12 - skipped);  // of Adam's bias correction
+    EXPECT_EQ(run.updates(), 12 - skipped);  // the count for Adam's bias correction
     EXPECT_EQ(run.strategy.optimizer().scaler()->state().skipped_steps, skipped);
   }
 }
@@ -128,7 +128,7 @@ TEST_F(PrecisionRunTest, TheScaleIsResumedBitForBit) {
   KeptRun straight(world_, kOverflowing);
   straight.trainer.train();
   for (const char* const stop : {"1", "2", "7"}) {
-    const auto at = static_cast<std::size_t>(std::atoi(stop));
+    const auto position = static_cast<std::size_t>(std::atoi(stop));
     KeptRun first(world_, with(kOverflowing, {{"train.max_steps", stop}}));
     first.trainer.train();
     const checkpoints::Archive archive = capture(first.trainer, "", true);
@@ -136,12 +136,12 @@ TEST_F(PrecisionRunTest, TheScaleIsResumedBitForBit) {
     restore(resumed.trainer, archive);
     EXPECT_EQ(reproducibility_of(resumed.trainer, archive, {}).text(), "bitwise");
     resumed.trainer.train();
-    EXPECT_EQ(resumed.losses,
-              std::vector<double>(straight.losses.begin() + static_cast<std::ptrdiff_t>(at), straight.losses.end()));
+    EXPECT_EQ(resumed.losses, std::vector<double>(straight.losses.begin() + static_cast<std::ptrdiff_t>(position),
+                                                  straight.losses.end()));
     EXPECT_TRUE(at::equal(resumed.parameters.back(), straight.parameters.back()));
     for (std::size_t i = 0; i < resumed.reports.size(); ++i) {
-      EXPECT_EQ(resumed.reports[i].loss_scale, straight.reports[at + i].loss_scale) << i;
-      EXPECT_EQ(resumed.reports[i].skipped_steps, straight.reports[at + i].skipped_steps) << i;
+      EXPECT_EQ(resumed.reports[i].loss_scale, straight.reports[position + i].loss_scale) << i;
+      EXPECT_EQ(resumed.reports[i].skipped_steps, straight.reports[position + i].skipped_steps) << i;
     }
   }
 }
@@ -243,7 +243,8 @@ TEST_F(PrecisionRunTest, WhatDoesNotFitIsRefused) {
       std::string::npos);
   EXPECT_EQ(refusal({{"train.precision", "fp16"}, {"train.loss_scale", "8"}, {"train.init_scale", "4"}}),
             "train.init_scale (test) requires train.loss_scale=dynamic; a constant scale has no initial value");
-  EXPECT_EQ(refusal({{"train.loss_scale", "dynamic"}, {"train.growth_factor", "2"}}), "");  // as a stored file says
+  EXPECT_EQ(refusal({{"train.loss_scale", "dynamic"}, {"train.growth_factor", "2"}}),
+            "");  // accepted, as stored configurations contain it
   EXPECT_NE(refusal({{"train.precision", "half"}}).find("train.precision"), std::string::npos);
 }
 

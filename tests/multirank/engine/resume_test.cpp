@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which checkpoint a run continues from, and what may differ between the two.
-#include "engine/state/resume.hpp"
+#include "engine/resume/resume.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -12,7 +12,7 @@
 #include <functional>
 
 #include "checkpoints/store/store.hpp"
-#include "engine/state/run_state.hpp"
+#include "engine/resume/run_state.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
@@ -75,7 +75,7 @@ class ResumeTest : public ::testing::Test {
     return [id](checkpoints::Archive& archive) { archive.set("/", "run_id", id); };
   }
 
-  /// What `resume` says when it fails; "" when it does not.
+  /// The sentence that `resume` says when it fails; "" when it does not.
   std::string error_of_resume(const Settings& settings) { return error_of_resume(settings, directory_); }
   std::string error_of_resume(const Settings& settings, const std::string& directory) {
     SmallRun run(world_, with(kBase, settings));
@@ -91,7 +91,7 @@ class ResumeTest : public ::testing::Test {
   mpi::Communicator world_ = mpi::Communicator::world();
   testing::TemporaryFolder folder_;
   std::string directory_;
-  std::vector<at::Tensor> parameters_;  // at step 8
+  std::vector<at::Tensor> parameters_;  // parameters at step 8
 };
 
 TEST_F(ResumeTest, ADamagedCheckpointIsSkippedAndTheNextOlderOneTaken) {
@@ -256,9 +256,9 @@ checkpoints::Archive with_array(const checkpoints::Archive& archive, const std::
     result.add_group(group);
     for (const auto& [key, value] : archive.attributes_of(group)) result.set(group, key, value);
   }
-  for (const std::string& at : archive.array_paths()) {
-    if (at != path) {
-      result.put(at, archive.array(at));
+  for (const std::string& array_path : archive.array_paths()) {
+    if (array_path != path) {
+      result.put(array_path, archive.array(array_path));
     } else if (array) {
       result.put(name, *array);
     }
@@ -417,7 +417,7 @@ TEST_F(ResumeTest, HowExactlyItContinues) {
   SmallRun run(world_, kBase);
   EXPECT_EQ(reproducibility_of(run.trainer, archive, {}).text(), "bitwise");
   EXPECT_EQ(reproducibility_of(run.trainer, archive, {.resets_optim = true}).level,
-            Reproducibility::Level::statistical);
+            Reproducibility::Degree::statistical);
   checkpoints::Archive elsewhere = archive;
   elsewhere.set("/", "world_size", std::int64_t{7});
   EXPECT_EQ(reproducibility_of(run.trainer, elsewhere, {}).text(),

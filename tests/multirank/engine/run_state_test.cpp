@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/state/run_state.hpp"
+#include "engine/resume/run_state.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -125,7 +125,7 @@ TEST_F(RunStateTest, APositionInsideAGlobalBatchRepeatsItsSamples) {
   const checkpoints::Archive archive = through_a_file(first.trainer, shared_);
   SmallRun other(world_, with(kBase, {{"train.global_batch_size", "16"}}));
   restore(other.trainer, archive);
-  EXPECT_EQ(other.trainer.progress().step_in_epoch, 3);  // of 16 samples each: 12 of the 60 are repeated
+  EXPECT_EQ(other.trainer.progress().step_in_epoch, 3);  // steps of 16 samples each: 12 of the 60 are repeated
   EXPECT_EQ(reproducibility_of(other.trainer, archive).text(), "statistical, because train.global_batch_size differs");
   SmallRun half(world_, with(kBase, {{"train.global_batch_size", "6"}}));
   restore(half.trainer, archive);

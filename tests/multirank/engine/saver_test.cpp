@@ -9,12 +9,12 @@
 #include <random>
 #include <span>
 
+#include "engine/resume/resume.hpp"
+#include "engine/resume/run_state.hpp"
 #include "engine/saving/checkpoint_saver.hpp"
 #include "engine/saving/local_copies.hpp"
 #include "engine/saving/replicas.hpp"
-#include "engine/setup/session.hpp"
-#include "engine/state/resume.hpp"
-#include "engine/state/run_state.hpp"
+#include "engine/session.hpp"
 #include "parallel/store/parameter_store.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"

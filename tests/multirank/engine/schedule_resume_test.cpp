@@ -8,7 +8,7 @@
 #include <memory>
 #include <set>
 
-#include "engine/state/run_state.hpp"
+#include "engine/resume/run_state.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {
@@ -49,7 +49,7 @@ struct ScheduledRun : SmallRun {
       : SmallRun(world, with(kBase, settings)) {
     trainer.add_hook(Priority::normal, std::make_unique<StepHook>(last, rates));
   }
-  std::vector<double> rates;  // of each step
+  std::vector<double> rates;  // rates of each step
 };
 
 template <class T>

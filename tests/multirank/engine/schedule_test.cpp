@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "engine/state/run_state.hpp"
+#include "engine/resume/run_state.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {

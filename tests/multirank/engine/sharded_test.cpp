@@ -9,13 +9,15 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
-#include "core/table.hpp"
-#include "engine/setup/process.hpp"
-#include "engine/state/run_state.hpp"
+#include "core/text/table.hpp"
+#include "engine/resume/run_state.hpp"
+#include "engine/settings/process.hpp"
 #include "small_run.hpp"
+#include "support/archives.hpp"
 #include "support/sampling.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -135,7 +137,7 @@ TEST(ShardedTest, StagesHaveTheLossesOfReplicasAndExchangeCheckpoints) {
   std::uint64_t number = 0;
   for (const Case& c : cases()) {
     ++number;
-    std::vector<std::vector<double>> losses;  // by stage
+    std::vector<std::vector<double>> losses;  // losses by stage
     const auto saved_by = [&](int stage) { return folder + "/" + c.name + std::to_string(stage); };
     for (int stage = 0; stage <= 3; ++stage) {
       SCOPED_TRACE(std::string(c.name) + ", stage " + std::to_string(stage));
@@ -148,16 +150,17 @@ TEST(ShardedTest, StagesHaveTheLossesOfReplicasAndExchangeCheckpoints) {
     EXPECT_GT(std::abs(losses[0].back() - losses[0].front()), 1e-3);  // it does train
     for (int from = 0; from <= 3; ++from) {
       const checkpoints::Archive archive = checkpoints::read(checkpoints::checkpoint_of(saved_by(from), kSavedStep));
-      for (int to = 0; to <= 3; ++to) {
-        if (!testing::is_sampled(number + static_cast<std::uint64_t>(from + to), 4)) continue;
-        SCOPED_TRACE(std::string(c.name) + ", from stage " + std::to_string(from) + " to " + std::to_string(to));
-        SmallRun run(world, with(with(kSteady, c.settings), strategy_of(to)), builtin_registry(), c.parameters_type);
+      for (int target = 0; target <= 3; ++target) {
+        if (!testing::is_sampled(number + static_cast<std::uint64_t>(from + target), 4)) continue;
+        SCOPED_TRACE(std::string(c.name) + ", from stage " + std::to_string(from) + " to " + std::to_string(target));
+        SmallRun run(world, with(with(kSteady, c.settings), strategy_of(target)), builtin_registry(),
+                     c.parameters_type);
         restore(run.trainer, archive);
-        EXPECT_EQ(reproducibility_of(run.trainer, archive, {}).level == Reproducibility::Level::bitwise,
-                  from == to || world.size() == 1);
+        EXPECT_EQ(reproducibility_of(run.trainer, archive, {}).level == Reproducibility::Degree::bitwise,
+                  from == target || world.size() == 1);
         run.trainer.train();
-        if (from == to) {
-          EXPECT_EQ(run.losses, tail(losses[static_cast<std::size_t>(to)]));
+        if (from == target) {
+          EXPECT_EQ(run.losses, tail(losses[static_cast<std::size_t>(target)]));
         }
         expect_near(run.losses, tail(losses.front()), c.tolerance);
       }
@@ -192,6 +195,88 @@ TEST(ShardedTest, CheckpointsContinueOnOtherNumbersOfRanks) {
   }
 }
 
+/// Two hosts, or one for each rank, that hold a copy each.
+Settings on_hosts(const mpi::Communicator& world, int stage) {
+  const int hosts = world.size() % 2 == 0 ? 2 : world.size();
+  return with(strategy_of(stage), {{"strategy.shard_within", "host"}, {"comm.hosts", std::to_string(hosts)}});
+}
+
+std::vector<std::string> sorted_paths(const checkpoints::Archive& archive) {
+  std::vector<std::string> paths = archive.array_paths();
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// Copies on hosts change the rounding of sums alone.
+TEST(ShardedTest, CopiesOnHostsExchangeCheckpointsWithOneCopy) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const testing::TemporaryFolder mine;
+  const std::string folder = world.broadcast(mine.path());
+  std::uint64_t number = 0;
+  for (const char* const name : {"gpt", "muon", "adafactor"}) {
+    for (int stage = 1; stage <= 3; ++stage) {
+      if (!testing::is_sampled(++number, 2)) continue;
+      SCOPED_TRACE(std::string(name) + ", stage " + std::to_string(stage));
+      const Case& c = case_named(name);
+      const Settings settings = with(kSteady, c.settings);
+      const auto run = [&](const Settings& strategy) {
+        return std::make_unique<SmallRun>(world, with(settings, strategy));
+      };
+      const auto saved = [&](const Settings& strategy, const std::string& directory) {
+        const auto whole = run(strategy);
+        whole->trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(whole->trainer, directory));
+        whole->trainer.train();
+        return std::pair(whole->losses, checkpoints::read(checkpoints::checkpoint_of(directory, kSavedStep)));
+      };
+      const std::string place = folder + "/" + name + std::to_string(stage);
+      const auto [of_one, one] = saved(strategy_of(stage), place + "one");
+      const auto [of_copies, copies] = saved(on_hosts(world, stage), place + "copies");
+      expect_near(of_copies, of_one, c.tolerance);
+      EXPECT_EQ(sorted_paths(copies), sorted_paths(one));
+      EXPECT_EQ(copies.has_attribute("/", "shard_copies"), world.size() > 1);
+      if (stage == 1) {  // gradients are those of replicas
+        const std::string differences = testing::differences(copies, one);
+        EXPECT_TRUE(differences.empty() || differences == "paths ") << differences;  // they lie in another order
+      }
+      const auto resumed = [&](const Settings& strategy, const checkpoints::Archive& from) {
+        const auto there = run(strategy);
+        restore(there->trainer, from);
+        const auto level = reproducibility_of(there->trainer, from, {}).level;
+        there->trainer.train();
+        return std::pair(level == Reproducibility::Degree::bitwise, there->losses);
+      };
+      EXPECT_EQ(resumed(on_hosts(world, stage), copies), std::pair(true, tail(of_copies)));
+      const auto [is_bitwise, on_one] = resumed(strategy_of(stage), copies);
+      EXPECT_EQ(is_bitwise, world.size() == 1);
+      expect_near(on_one, tail(of_one), c.tolerance);
+      expect_near(resumed(on_hosts(world, stage), one).second, tail(of_one), c.tolerance);
+      expect_near(resumed(strategy_of(0), copies).second, tail(of_one), c.tolerance);
+      for (int size = 1; size < world.size(); ++size) {
+        const mpi::Communicator ranks = world.split(world.rank() < size ? 0 : 1);
+        if (world.rank() >= size) continue;
+        SmallRun fewer(ranks, with(settings, on_hosts(ranks, stage)));
+        restore(fewer.trainer, copies);
+        fewer.trainer.train();
+        expect_near(fewer.losses, tail(of_one), c.tolerance);
+      }
+      world.barrier();
+    }
+  }
+}
+
+TEST(ShardedTest, LanesGiveTheSameBitsWithCopiesOnHosts) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const Settings lanes = {{"train.lanes", "12"}, {"train.micro_batch", "0"}};
+  const Settings settings = with(with(kSteady, cases().back().settings), lanes);
+  SmallRun one(world, with(settings, strategy_of(1)));
+  SmallRun copies(world, with(settings, on_hosts(world, 1)));
+  one.trainer.train();
+  copies.trainer.train();
+  EXPECT_EQ(copies.losses, one.losses);
+  EXPECT_EQ(copies.norms, one.norms);
+  EXPECT_EQ(copies.norms.size(), static_cast<std::size_t>(kSteps));
+}
+
 /// Does on the CPU what is done on GPUs.
 void shard_as_on_gpu(const StrategySettings& settings, parallel::DdpOptions& options) {
   find_row(strategies(), "sharded", "").lay_out(settings, options);
@@ -212,7 +297,9 @@ void expect_exchange_as_on_gpu(const mpi::Communicator& world, const Case& c, co
     run.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run.sections.at("ema"))));
   };
   const double tolerance = std::max(c.tolerance, 1e-6);
-  const auto read = [](const std::string& at) { return checkpoints::read(checkpoints::checkpoint_of(at, kSavedStep)); };
+  const auto read = [](const std::string& path) {
+    return checkpoints::read(checkpoints::checkpoint_of(path, kSavedStep));
+  };
   SmallRun replicas(world, with(settings, strategy_of(0)));
   averaging(replicas);
   replicas.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(replicas.trainer, folder + "/ddp"));
@@ -294,7 +381,7 @@ TEST(StrategyTest, RaisesTheLimitOfOpenFilesAsFarAsItMay) {
   EXPECT_EQ(open_files_limit(1024, 2048, 4096), 2048U);
 }
 
-/// What making and preparing a strategy is refused with.
+/// The sentence that making and preparing a strategy is refused with.
 std::string refusal(const mpi::Communicator& world, const Settings& settings) {
   try {
     const SmallRun run(world, with(with(kSteady, cases().back().settings), settings));
@@ -324,6 +411,10 @@ TEST(StrategyTest, WhatDoesNotFitIsRefusedOnEveryRank) {
     if (world.size() < ranks) continue;
     EXPECT_NE(refusal(world, settings).find(words), std::string::npos) << refusal(world, settings);
   }
+  if (world.size() != 3) return;
+  const Settings uneven = {{"strategy.name", "sharded"}, {"strategy.shard_within", "host"}, {"comm.hosts", "2"}};
+  EXPECT_NE(refusal(world, uneven).find("there are 2 on the host of rank 0 and 1 on the host of rank 2"),
+            std::string::npos);
 }
 
 }  // namespace sharded_test

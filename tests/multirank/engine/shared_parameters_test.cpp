@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
-#include "engine/state/run_state.hpp"
+#include "engine/resume/run_state.hpp"
 #include "parallel/store/parameter_store.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
@@ -69,7 +69,7 @@ class SharedParametersTest : public ::testing::Test {
     return std::all_of(all.begin(), all.end(), [&](const std::string& other) { return other == all[0]; });
   }
 
-  /// What `trainer` holds, written and read again on every rank. Collective.
+  /// The values that `trainer` holds, written and read again on every rank. Collective.
   checkpoints::Archive through_a_file(Trainer& trainer, const std::string& name) const {
     const checkpoints::Archive archive = capture(trainer, "", trainer.view().world.is_root());
     const std::string folder = shared_ + "/" + name;
@@ -90,7 +90,7 @@ TEST_F(SharedParametersTest, BeginWithTheSameValuesInOneCopy) {
   EXPECT_FALSE(apart.strategy.model().store().is_shared());
   EXPECT_TRUE(is_equal(values_of(combined.strategy), values_of(apart.strategy)));
   EXPECT_TRUE(is_same_everywhere(values_of(combined.strategy)));
-  // What one rank writes all ranks read, where there is one copy only.
+  // The values that one rank writes all ranks read, where there is one copy only.
   for (SmallRun* run : {&combined, &apart}) {
     const at::Tensor parameter = run->strategy.model().model().parameters()[0];
     run->strategy.model().parameters().write([&] {
@@ -126,18 +126,18 @@ TEST_F(SharedParametersTest, AreSavedOnceAndResumedBitForBit) {
   EXPECT_EQ(testing::differences(end["true"], end["false"]), "");
   EXPECT_NE(testing::differences(midway["true"], end["true"]), "");
   for (const std::string from : kForms) {
-    for (const std::string to : kForms) {
-      SmallRun resumed(world_, settings_of(to, "11"));
+    for (const std::string target : kForms) {
+      SmallRun resumed(world_, settings_of(target, "11"));
       restore(resumed.trainer, midway[from]);
       resumed.trainer.train();
-      EXPECT_EQ(resumed.losses, std::vector<double>(losses[to].begin() + 5, losses[to].end()));
+      EXPECT_EQ(resumed.losses, std::vector<double>(losses[target].begin() + 5, losses[target].end()));
       EXPECT_TRUE(is_same_everywhere(values_of(resumed.strategy)));
-      EXPECT_EQ(testing::differences(through_a_file(resumed.trainer, from + to), end[to]), "");
+      EXPECT_EQ(testing::differences(through_a_file(resumed.trainer, from + target), end[target]), "");
     }
   }
 }
 
-// As for an average of past weights: other values take the place of the trained ones for an evaluation.
+// The same as an average of past weights: other values take the place of the trained ones for an evaluation.
 TEST_F(SharedParametersTest, AreEvaluatedWithOtherWeightsInTheirPlace) {
   std::map<std::string, std::vector<double>> evaluations;
   std::map<std::string, std::vector<at::Tensor>> ends;

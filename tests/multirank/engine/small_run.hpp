@@ -10,14 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "engine/evaluation/evaluation.hpp"
 #include "engine/hooks/hooks.hpp"
-#include "engine/hooks/log_settings.hpp"
 #include "engine/loop/trainer.hpp"
-#include "engine/measures/evaluation.hpp"
-#include "engine/setup/session.hpp"
+#include "engine/resume/run_state.hpp"
+#include "engine/session.hpp"
+#include "engine/settings/log_settings.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/state/device_copies.hpp"
-#include "engine/state/run_state.hpp"
 
 namespace lockstep::engine {
 
@@ -108,7 +108,7 @@ struct SmallRun {
     return {.model = models::build(sections.at("model"), splits.train->task(), 5, *type)};
   }
 
-  /// As engine::train sets it up.
+  /// The same as in engine::train.
   std::unique_ptr<Hook> checkpoint_hook(const std::string& directory, const std::string& config_ini) {
     return engine::checkpoint_hook(SavingSettings::from(sections.at("ckpt")), strategy.world(), directory, nullptr,
                                    [this, config_ini, copies = std::make_shared<DeviceCopies>()](bool is_writer) {

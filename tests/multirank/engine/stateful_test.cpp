@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "checkpoints/store/store.hpp"
-#include "engine/state/run_state.hpp"
+#include "engine/resume/run_state.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/temporary_folder.hpp"
@@ -20,7 +20,7 @@ namespace lockstep::engine {
 namespace stateful_test {
 
 using checkpoints::Archive;
-using Level = Reproducibility::Level;
+using Level = Reproducibility::Degree;
 
 const std::string kGroup = "/hooks/memory";
 
@@ -158,7 +158,7 @@ TEST_F(StatefulTest, NamesAreUnique) {
   EXPECT_THROW(capture(run.trainer, "", world_.is_root()), std::logic_error);
 }
 
-// Of the differences that lower it to the same level, the first in the list of components is named.
+// The first in the list of components is named of the differences that lower it to the same level.
 TEST_F(StatefulTest, TheReproducibilityOfARunIsThatOfItsWorstComponent) {
   SmallRun first(world_, kTwelveSteps);
   const Archive same = capture(first.trainer, "", true);

@@ -13,8 +13,8 @@
 
 #include "batch/nvtx_range.hpp"
 #include "changed_digits.hpp"
-#include "core/table.hpp"
-#include "engine/measures/target_check.hpp"
+#include "core/text/table.hpp"
+#include "engine/evaluation/target_check.hpp"
 #include "engine/setup/heard_by_peers.hpp"
 #include "engine/steps/rows.hpp"
 #include "small_run.hpp"
@@ -211,14 +211,14 @@ TEST(StepsTest, TheStandardStepRefusesToTrainPastTheEnd) {
   SmallRun run(world, with(kTwelveSteps, {{"train.step", "standard"}}));
   const ManualStep step = completed(find_row(builtin_steps(), "standard", "").make(run.sections.at("train")));
   const batch::Batch batch = run.splits.train->get(testing::draws_of({0, 1}));
-  StepContext at{.wrapper = run.strategy.model(),
-                 .optimizer = run.strategy.optimizer(),
-                 .parts = run.strategy.parts(),
-                 .batch = batch,
-                 .where = 1,
-                 .notify = [](StepEvent, const LastBatch&) {}};
+  StepContext context{.wrapper = run.strategy.model(),
+                      .optimizer = run.strategy.optimizer(),
+                      .parts = run.strategy.parts(),
+                      .batch = batch,
+                      .where = 1,
+                      .notify = [](StepEvent, const LastBatch&) {}};
   try {
-    step(at);
+    step(context);
     FAIL() << "trained";
   } catch (const std::logic_error& error) {
     EXPECT_NE(std::string(error.what()).find("after the end of the training"), std::string::npos) << error.what();
@@ -251,7 +251,8 @@ TEST(StepsTest, SectionsAreTimed) {
   EXPECT_EQ(silent.trainer.view().perf, nullptr);
 }
 
-// Of all samples of an epoch, whoever trained on them: with an answer that never changes, the share of that class.
+// The share of all samples of an epoch, whoever trained on them: with an answer that never changes, the share of that
+// class.
 TEST(StepsTest, MetersCountWhileTraining) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, with(kTwelveSteps, {{"train.max_steps", "0"},
@@ -410,7 +411,7 @@ TEST(TargetCheckTest, TheLossDecidesWhatIsAClass) {
   EXPECT_EQ(range_with({{"loss.name", "focal"}}).classes, 10);
   Registry registry;
   registry.losses.push_back({.name = "own", .help = "", .keys = {}, .make = [](const Section&, const Task&) {
-                               return models::Loss(
+                               return models::loss_of_target(
                                    [](const at::Tensor& output, const at::Tensor&, bool) { return output.mean(); });
                              }});
   SmallRun own(world, with(kTwelveSteps, {{"loss.name", "own"}}), registry);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
-#include "engine/state/run_state.hpp"
+#include "engine/resume/run_state.hpp"
 #include "small_run.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -96,7 +96,7 @@ class JoinIsUnnecessaryTest : public ::testing::Test {
     }
   }
 
-  static constexpr std::int64_t kSaved = 2;  // in the middle of the first epoch
+  static constexpr std::int64_t kSaved = 2;  // step of the checkpoint, in the middle of the first epoch
   static constexpr std::int64_t kGlobalBatch = 7;
   mpi::Communicator world_ = mpi::Communicator::world();
   testing::TemporaryFolder folder_;
@@ -126,7 +126,7 @@ TEST_F(JoinIsUnnecessaryTest, RanksHaveEqualNumbersOfStepsForAnyNumberOfSamples)
   }
 }
 
-// Where ranks communicate in forward and backward passes, they also have equal numbers of these.
+// They also have equal numbers of these where ranks communicate in forward and backward passes.
 TEST_F(JoinIsUnnecessaryTest, RanksHaveEqualNumbersOfPassesWhereTheyCommunicateInThem) {
   for (const Settings& more :
        {Settings{{"strategy.name", "sharded"}, {"strategy.stage", "2"}},

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/foreign/foreign.hpp"
 #include "checkpoints/store/store.hpp"
-#include "engine/state/init_from.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "engine/setup/init_from.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
@@ -33,8 +33,8 @@ struct Family {
   std::string name;
   Settings settings;
   std::string recomputed;  ///< patterns of blocks; empty = it has none
-  std::int64_t layers;     ///< with learning rates of their own
-  Task task = {};          ///< of generated samples; without a shape, the settings name the data
+  std::int64_t layers;     ///< layers with learning rates of their own
+  Task task = {};          ///< task of generated samples; without a shape, the settings name the data
   bool has_batch_norm = true;
 };
 
@@ -155,7 +155,7 @@ Registry registry_of(const Family& family) {
   return registry;
 }
 
-/// What a run with an option must equal, in addition to its own resumed run.
+/// The runs that a run with an option must equal, in addition to its own resumed run.
 enum class Equal {
   plain,     ///< the run without the option
   one_rank,  ///< the run of one rank
@@ -166,7 +166,7 @@ struct Option {
   std::string name;
   Settings settings;
   Equal equal = Equal::plain;
-  double tolerance = 1e-8;  ///< of losses, relative; 0 = the bits
+  double tolerance = 1e-8;  ///< relative tolerance of losses; 0 = equal bits
   bool needs_batch_norm = false;
 };
 
@@ -184,7 +184,7 @@ const std::vector<Option>& options() {
       {"stage 2", stage(2)},
       {"stage 3", stage(3)},
       {"lanes", {{"train.lanes", "6"}}, Equal::one_rank, 0},
-      // Of one rank, the statistics are those of the whole batch.
+      // The statistics are those of the whole batch of one rank.
       {"SyncBN", with(with(kDouble, kNoDraws), {{"ddp.sync_batch_norm", "true"}}), Equal::one_rank, 1e-8, true},
       {"autocast", {{"train.precision", "bf16"}}, Equal::plain, 0.2},
       {"layer_decay", {{"optim.paramwise", "layer_decay=0.5"}}, Equal::nothing},
@@ -298,7 +298,7 @@ class FamiliesTest : public ::testing::Test {
 };
 
 TEST_F(FamiliesTest, TrainAlikeAndResumeUnderEveryOption) {
-  constexpr std::size_t kPart = 4;  // of the pairs, in short runs
+  constexpr std::size_t kPart = 4;  // short runs test one of this many pairs
   for (std::size_t f = 0; f < families_.size(); ++f) {
     for (std::size_t o = 0; o < options().size(); ++o) {
       const Option& option = options()[o];
@@ -369,10 +369,10 @@ TEST_F(FamiliesTest, AnEncoderTakesTheWeightsOfAResNet) {
   const models::Model& model = from.strategy.model().model();
   if (world_.is_root()) write_weights(model, file);
   world_.barrier();
-  SmallRun to(world_, settings_of(unet, {{"init.from", file}, {"init.partial", "true"}}), of_unet);
-  const auto parameters = to.strategy.model().model().named_parameters();
+  SmallRun target(world_, settings_of(unet, {{"init.from", file}, {"init.partial", "true"}}), of_unet);
+  const auto parameters = target.strategy.model().model().named_parameters();
   const at::Tensor decoder = parameters["decoder.blocks.0.conv1.0.weight"].clone();
-  init_from(to.strategy, to.sections);
+  init_from(target.strategy, target.sections);
   std::size_t taken = 0;
   for (const auto& item : model.named_parameters()) {
     if (item.key().starts_with("fc.")) continue;

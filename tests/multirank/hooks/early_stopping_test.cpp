@@ -5,13 +5,13 @@
 
 #include <map>
 
-#include "engine/state/run_state.hpp"
+#include "engine/resume/run_state.hpp"
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {
 namespace early_stopping_test {
 
-using Values = std::map<std::int64_t, double>;  // of val/loss, by step
+using Values = std::map<std::int64_t, double>;  // values of val/loss, by step
 
 /// Says what an evaluation would, and ends the run after `last` steps.
 class ScriptedEvaluation : public Hook {

@@ -9,14 +9,14 @@
 
 #include <map>
 
-#include "engine/state/run_state.hpp"
+#include "engine/resume/run_state.hpp"
 #include "hooked_run.hpp"
 #include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
 namespace finetune_test {
 
-using Values = std::map<std::string, at::Tensor>;  // by name
+using Values = std::map<std::string, at::Tensor>;  // values by name
 
 /// A small run with the hooks of section finetune.
 struct FinetuneRun : SmallRun {
@@ -90,7 +90,7 @@ TEST_F(FinetuneTest, AnInterruptedRunContinuesBitForBit) {
     FinetuneRun straight(world_, settings);
     straight.trainer.train();
     const Values expected = straight.values();
-    for (const std::int64_t last : {3, 7}) {
+    for (const std::int64_t last : {3, 5, 7}) {
       FinetuneRun first(world_, settings);
       first.trainer.add_hook(Priority::low, callback_hook({.before_agreement = [last](RunView& view) {
                                if (view.progress.step + 1 == last) view.requests.end();
@@ -132,6 +132,73 @@ TEST_F(FinetuneTest, PartsJoinAtTheirStepOrEpoch) {
   EXPECT_EQ(first_changes(run), expected);
 }
 
+// AdamW has momentum and weight decay, either of which would move a parameter with a gradient of 0.
+TEST_F(FinetuneTest, NothingMovesAParameterBeforeItsStep) {
+  std::vector<Settings> all = layouts();
+  all.push_back({{"ddp.shared_parameters", "false"}});
+  all.push_back({{"train.clip_grad", "norm:0.1"}});
+  for (const Settings& layout : all) {
+    FinetuneRun run(world_, with(with(kDeep, {{"finetune.unfreeze", "hidden*/head.bias@3"}}), layout));
+    const std::map<std::string, std::int64_t> expected = {{"hidden0.weight", 4}, {"hidden0.bias", 4},
+                                                          {"hidden1.weight", 4}, {"hidden1.bias", 4},
+                                                          {"head.weight", 1},    {"head.bias", 4}};
+    EXPECT_EQ(first_changes(run), expected) << title_of(layout);
+    optim::Optimizer& optimizer = run.strategy.optimizer().optimizer();
+    std::vector<std::int64_t> steps;
+    for (std::size_t b = 0; b < run.strategy.model().parameters().blocks().size(); ++b) {
+      for (const std::int64_t count : optimizer.steps(b)) steps.push_back(count);
+    }
+    EXPECT_EQ(std::count(steps.begin(), steps.end(), 12), 1) << title_of(layout);
+    EXPECT_EQ(std::count(steps.begin(), steps.end(), 9), 5) << title_of(layout);
+  }
+}
+
+TEST_F(FinetuneTest, WhatIsNotTrainedIsNeverUpdated) {
+  FinetuneRun run(world_, with(kTwelveSteps, {{"finetune.train", "head"}}));
+  const std::map<std::string, std::int64_t> expected = {{"head.weight", 1}, {"head.bias", 1}};
+  EXPECT_EQ(first_changes(run), expected);
+}
+
+TEST_F(FinetuneTest, GradientsThatAreNotUsedAreInNoNorm) {
+  const Settings clip = with(kTwelveSteps, {{"train.clip_grad", "norm:1"}});
+  FinetuneRun frozen(world_, with(clip, {{"finetune.unfreeze", "hidden0@1"}}));
+  FinetuneRun whole(world_, clip);
+  frozen.trainer.train();
+  whole.trainer.train();
+  EXPECT_LT(frozen.norms.front(), whole.norms.front());
+  EXPECT_EQ(frozen.losses.front(), whole.losses.front());
+}
+
+TEST_F(FinetuneTest, AParameterCanWaitTwice) {
+  FinetuneRun run(world_, with(kTwelveSteps, {{"finetune.unfreeze", "hidden0@2,hidden0.weight@5"}}));
+  const std::map<std::string, std::int64_t> expected = {
+      {"hidden0.weight", 6}, {"hidden0.bias", 3}, {"head.weight", 1}, {"head.bias", 1}};
+  EXPECT_EQ(first_changes(run), expected);
+}
+
+// training-loop.md 6.11, with an evaluation in between, which leaves the model in training mode.
+TEST_F(FinetuneTest, BlocksThatJoinLaterAreInEvaluationModeMeanwhile) {
+  FinetuneRun run(world_, with(kTwelveSteps, {{"finetune.unfreeze", "hidden0@3"}}));
+  std::vector<bool> hidden;
+  std::vector<bool> head;
+  run.trainer.add_hook(Priority::low, callback_hook({.before_step =
+                                                         [&](RunView& view) {
+                                                           const auto children = view.wrapper.model().named_children();
+                                                           hidden.push_back(children["hidden0"]->is_training());
+                                                           head.push_back(children["head"]->is_training());
+                                                         },
+                                                     .after_step =
+                                                         [&](RunView& view, const StepReport&) {
+                                                           evaluate(view.world, view.wrapper, *view.data.splits().val,
+                                                                    {50});
+                                                         }}));
+  run.trainer.train();
+  std::vector<bool> expected(12, true);
+  EXPECT_EQ(head, expected);
+  for (std::size_t i = 0; i < 3; ++i) expected[i] = false;
+  EXPECT_EQ(hidden, expected);
+}
+
 TEST_F(FinetuneTest, FrozenBatchNormKeepsItsStatistics) {
   const Registry registry = registry_with_normed();
   for (const bool freezes : {true, false}) {
@@ -171,6 +238,24 @@ TEST_F(FinetuneTest, NamesWithoutParametersAreRefused) {
   EXPECT_EQ(error_of({{"finetune.unfreeze", "hidden0@0"}}),
             "finetune.unfreeze (test): 'hidden0@0' is not of the form NAMES@STEP or NAMES@EPOCHe with a number from 1, "
             "for example layer4@2e");
+}
+
+TEST_F(FinetuneTest, WhatCannotJoinLaterIsRefused) {
+  const auto error_of = [&](const std::string& unfreeze, const Settings& more = {}) {
+    return agreed_error_of<ConfigError>(world_, [&] {
+      FinetuneRun run(world_, with(with(kTwelveSteps, {{"finetune.unfreeze", unfreeze}}), more));
+      run.trainer.train();
+    });
+  };
+  for (const std::string name : {"hiden", "hidden"}) {
+    EXPECT_EQ(error_of("hidden0/" + name + "@3"),
+              "finetune.unfreeze (test): no parameter is named '" + name +
+                  "' or belongs to such a block; use all, head, norms, biases, or names such as layer4");
+  }
+  EXPECT_EQ(error_of("*@3"), "finetune.unfreeze: no parameter is left to update");
+  EXPECT_EQ(error_of("hidden0@3", {{"optim.name", "lbfgs"}}),
+            "finetune.unfreeze: lbfgs updates all parameters together and cannot be combined with parameters that join "
+            "later");
 }
 
 }  // namespace finetune_test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
-#include "core/process.hpp"
+#include "core/system/process.hpp"
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {
@@ -25,7 +25,7 @@ TEST(MemoryHookTest, MeasuresEveryFewStepsAndAtTheLast) {
   run.hook().after_train(run.trainer.view(), Outcome::failed);  // no collective
 }
 
-// What a process touches it holds, until it gives it back.
+// The memory that a process touches it holds, until it gives it back.
 TEST(MemoryHookTest, TheSystemKnowsWhatAProcessHolds) {
   const double before = resident_memory_mb();
   {

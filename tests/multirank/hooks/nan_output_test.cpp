@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/foreign/foreign.hpp"
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {

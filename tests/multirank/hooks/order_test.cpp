@@ -37,7 +37,7 @@ TEST(HookOrderTest, IsTheSameAtEveryMoment) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, kTwelveSteps);
   Calls calls;
-  // In the order that is expected the numbers rise.
+  // The numbers rise in the expected order.
   const std::vector<std::pair<Priority, int>> hooks = {
       {Priority::lowest, 9}, {Priority::normal, 4},      {Priority::highest, 0},  {Priority::low, 7},
       {Priority::normal, 5}, {Priority::very_high, 1},   {Priority::very_low, 8}, {Priority::above_normal, 3},

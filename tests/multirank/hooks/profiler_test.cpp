@@ -57,8 +57,8 @@ TEST_F(ProfilerTest, ShowsItsStepsWithALaneForEachRank) {
       if (event.at("pid") != rank || event.at("ph") != "X") continue;
       const double begin = event.at("ts");
       EXPECT_GE(event.at("dur").get<double>(), 0);
-      const auto [from, to] = of_rank.at("step 4");
-      if (from <= begin && begin + event.at("dur").get<double>() <= to) inside.insert(event.at("name"));
+      const auto [first, last] = of_rank.at("step 4");
+      if (first <= begin && begin + event.at("dur").get<double>() <= last) inside.insert(event.at("name"));
     }
     EXPECT_TRUE(inside.contains("aten::relu") || inside.contains("aten::addmm") || inside.contains("aten::linear"))
         << json(inside).dump();
@@ -92,7 +92,7 @@ TEST_F(ProfilerTest, AfterAFailureEachRankWritesItsOwn) {
   run.hook().before_step(run.trainer.view());
   at::ones({3}).neg();
   run.hook().before_agreement(run.trainer.view());
-  run.hook().after_train(run.trainer.view(), Outcome::failed);  // as if each rank were alone
+  run.hook().after_train(run.trainer.view(), Outcome::failed);  // called as if each rank were alone
   const json own = trace("trace-rank0000" + std::to_string(world_.rank()) + ".json");
   std::set<std::string> names;
   for (const json& event : own.at("traceEvents")) {

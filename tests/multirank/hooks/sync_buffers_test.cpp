@@ -15,7 +15,7 @@ TEST(SyncBuffersTest, AveragesWhatRanksHaveOnceForEachStep) {
   const auto set = [&] { norm.running_mean.fill_(2 * world.rank()); };
   const auto mean = [&] { return norm.running_mean[5].item<double>(); };
   const double own = 2 * world.rank();
-  const double average = world.size() - 1;  // of 0, 2, ..., 2 (W - 1)
+  const double average = world.size() - 1;  // average of 0, 2, ..., 2 (W - 1)
   set();
   run.hook().before_step(run.trainer.view());
   EXPECT_EQ(mean(), own);

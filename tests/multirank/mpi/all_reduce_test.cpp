@@ -26,8 +26,8 @@ template <>
 constexpr DType kDType<std::int64_t> = DType::int64;
 
 template <class T>
-void store(std::byte* to, const std::vector<T>& values) {
-  if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));
+void store(std::byte* target, const std::vector<T>& values) {
+  if (!values.empty()) std::memcpy(target, values.data(), values.size() * sizeof(T));
 }
 
 template <class T>
@@ -277,7 +277,7 @@ TEST(AllReduceTest, AThousandRandomOperationsBackToBack) {
     for (std::size_t i = 0; i < 1000; ++i) {
       while (running.size() == kPlaces || (!running.empty() && generator() % 3 == 0)) finish_first();
       std::byte* const memory = generator() % 3 == 0 ? outside.data() : bucket.bytes.data();
-      std::byte* const place = memory + (i % kPlaces) * kPlaceBytes + generator() % 70;  // at odd addresses, too
+      std::byte* const place = memory + (i % kPlaces) * kPlaceBytes + generator() % 70;  // may be an odd address
       const std::size_t count = generator() % (generator() % 8 == 0 ? kPlaceBytes / 8 - 70 : 300);
       switch (generator() % 4) {
         case 0:

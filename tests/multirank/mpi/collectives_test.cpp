@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "every_backend.hpp"
-#include "mpi/shared_region.hpp"
+#include "mpi/host/shared_region.hpp"
 
 namespace lockstep::mpi {
 namespace collectives_test {
@@ -196,8 +196,9 @@ std::size_t count_mappings() {
   std::ifstream maps("/proc/self/maps");
   const std::string text(std::istreambuf_iterator<char>(maps), {});
   std::size_t mappings = 0;
-  for (std::size_t at = text.find("lockstep"); at != std::string::npos; at = text.find("lockstep", at + 1)) {
-    mappings += text.compare(at - 7, 7, "/memfd:") == 0 ? 1 : 0;
+  for (std::size_t position = text.find("lockstep"); position != std::string::npos;
+       position = text.find("lockstep", position + 1)) {
+    mappings += text.compare(position - 7, 7, "/memfd:") == 0 ? 1 : 0;
   }
   return mappings;
 }

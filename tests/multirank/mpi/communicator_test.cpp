@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "mpi/chunks.hpp"
+#include "mpi/process/chunks.hpp"
 
 namespace lockstep::mpi {
 namespace communicator_test {
@@ -192,7 +192,7 @@ TEST(CommunicatorTest, MpiErrorsBecomeCommErrors) {
   }
 }
 
-/// What `together` throws on this rank: class, agreement and text in one line.
+/// The error that `together` throws on this rank: class, agreement and text in one line.
 std::string outcome_of(const Communicator& world, const std::function<void()>& step) {
   try {
     world.all_or_throw(step);

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "every_backend.hpp"
-#include "mpi/lane_tree.hpp"
+#include "mpi/shared/lane_tree.hpp"
 
 namespace lockstep::mpi {
 namespace failure_test {
@@ -65,7 +65,7 @@ TEST(FailureTest, DifferentCountsAreNamedOnEveryRank) {
   });
 }
 
-/// What each rank says when only the last one does as `odd` says.
+/// The answer that each rank says when only the last one does as `odd` says.
 void expect_disagreement(const std::function<void(Collectives&)>& even, const std::function<void(Collectives&)>& odd,
                          const std::vector<std::string>& words) {
   with_impatient_backends(20, [&](Collectives& collectives) {
@@ -268,7 +268,8 @@ TEST(FailureTest, ALateRankIsNamedByThoseWhoWaitAndGetsAnErrorItself) {
     } else {
       expect_words(error, {"in all_reduce #2 of 1 float32 (sum)"});
       const bool is_on_host = error.find("rank " + std::to_string(late)) != std::string::npos;
-      const bool is_elsewhere = error.find("the host of rank ") != std::string::npos;  // whose own ranks know better
+      const bool is_elsewhere =
+          error.find("the host of rank ") != std::string::npos;  // such a place: its own ranks know better
       EXPECT_TRUE(is_on_host || (collectives.name() == "hierarchical" && is_elsewhere)) << error;
     }
   });
@@ -288,23 +289,27 @@ TEST(FailureTest, PeersThrowWhatARankGivesUpFor) {
   const auto world = Communicator::world();
   if (world.size() == 1) return;
   for (const char* backend : {"shm", "hierarchical"}) {
-    auto collectives = make_collectives(world, {.backend = backend, .timeout_s = 60});
-    collectives->barrier();
-    if (world.rank() == 1) {
-      std::this_thread::sleep_for(50ms);  // the others are asleep by then
-      collectives->give_up(ExitCode::data, "sample 3 is torn");
-    } else {
-      try {
-        collectives->barrier();
-        ADD_FAILURE() << "passed";
-      } catch (const DataError& error) {
-        EXPECT_STREQ(error.what(), "rank 1: sample 3 is torn");
-        EXPECT_TRUE(error.is_remote());
-        EXPECT_FALSE(error.is_agreed());
+    for (const bool wait_in_part : {false, true}) {
+      const auto collectives = make_collectives(world, {.backend = backend, .timeout_s = 60});
+      const auto part = collectives->split(0);
+      Collectives& awaited = wait_in_part ? *part : *collectives;
+      awaited.barrier();
+      if (world.rank() == 1) {
+        std::this_thread::sleep_for(50ms);  // the others are asleep by then
+        collectives->give_up(ExitCode::data, "sample 3 is torn");
+      } else {
+        try {
+          awaited.barrier();
+          ADD_FAILURE() << "passed";
+        } catch (const DataError& error) {
+          EXPECT_STREQ(error.what(), "rank 1: sample 3 is torn");
+          EXPECT_TRUE(error.is_remote());
+          EXPECT_FALSE(error.is_agreed());
+        }
+        EXPECT_THROW(awaited.barrier(), Error);
       }
-      EXPECT_THROW(collectives->barrier(), Error);
+      world.barrier();
     }
-    world.barrier();
   }
 }
 

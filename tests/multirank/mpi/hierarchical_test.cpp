@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "mpi/backends.hpp"
-#include "mpi/host_chain.hpp"
+#include "mpi/host/backends.hpp"
+#include "mpi/host/host_chain.hpp"
 
 namespace lockstep::mpi {
 namespace hierarchical_test {

@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
-#include "mpi/gpu.hpp"
-#include "mpi/gpu_placement.hpp"
-#include "mpi/nccl_link.hpp"
-#include "mpi/step_graph.hpp"
+#include "mpi/gpu/gpu.hpp"
+#include "mpi/gpu/gpu_placement.hpp"
+#include "mpi/gpu/nccl_link.hpp"
+#include "mpi/gpu/step_graph.hpp"
 #include "support/nccl_cases.hpp"
 #include "support/stand_in_gpu.hpp"
 
@@ -30,8 +30,10 @@ class StandInDevice : public Device {
  public:
   std::shared_ptr<const Gpu> gpu() const override { return testing::stand_in_gpu(); }
   std::shared_ptr<std::byte> memory(std::size_t bytes) const override { return testing::stand_in_memory(bytes); }
-  void write(std::byte* to, const void* from, std::size_t bytes) const override { std::memcpy(to, from, bytes); }
-  void read(void* to, const std::byte* from, std::size_t bytes) const override { std::memcpy(to, from, bytes); }
+  void write(std::byte* target, const void* from, std::size_t bytes) const override {
+    std::memcpy(target, from, bytes);
+  }
+  void read(void* target, const std::byte* from, std::size_t bytes) const override { std::memcpy(target, from, bytes); }
 };
 
 class NcclTest : public ::testing::Test {
@@ -42,7 +44,7 @@ class NcclTest : public ::testing::Test {
     return make_collectives(world_, {.backend = "nccl", .timeout_s = 60, .gpu = testing::stand_in_gpu()});
   }
 
-  /// What `body` throws as an Error of this kind.
+  /// The error that `body` throws as an Error of this kind.
   template <class Kind, class Body>
   static std::string fault_of(Body body) {
     try {
@@ -56,7 +58,7 @@ class NcclTest : public ::testing::Test {
   /// Begins a call in memory that lives as long as the test.
   void start_all_reduce(NcclLink& link) {
     const Call call = {
-        .sequence = kSequence, .count = 16, .kind = Kind::all_reduce, .op = ReduceOp::sum, .dtype = DType::float32};
+        .sequence = kSequence, .count = 16, .kind = CallKind::all_reduce, .op = ReduceOp::sum, .dtype = DType::float32};
     link.start(call, [&](gpu::Link* end) {
       return testing::stand_in_api().all_reduce(end, memory_.get(), call.count, call.dtype, call.op);
     });
@@ -229,7 +231,7 @@ TEST_F(NcclTest, ARecordedReductionIsLaunchedAgainAndAgain) {
       graph.launch();
       EXPECT_EQ(values[0], static_cast<float>(round * world_.size()));
     }
-    values[0] = 5;  // what is not recorded works as before
+    values[0] = 5;  // anything that is not recorded works as before
     collectives->all_reduce(values, 16, DType::float32, ReduceOp::sum);
     EXPECT_EQ(values[0], static_cast<float>(5 * world_.size()));
     EXPECT_EQ(stand_in().launches, 3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/pending_all_gather.hpp"
+#include "mpi/shared/pending_all_gather.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/shared_region.hpp"
+#include "mpi/host/shared_region.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <type_traits>
 
-#include "mpi/shared_file.hpp"
+#include "mpi/host/shared_file.hpp"
 
 namespace lockstep::mpi {
 namespace shared_region_test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/topology.hpp"
+#include "mpi/process/topology.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Several backward passes for one step.
-#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/reducer.hpp"
 #include "parallel_test.hpp"
 #include "support/counting_collectives.hpp"
 
@@ -147,7 +147,7 @@ TEST_F(AccumulationTest, ALoopOfItsOwnDoesWhatTrainStepDoes) {
   DistributedDataParallel wrapper(model, world_, counting, {});
   auto other = std::make_shared<Layers>(kWidths);
   const auto other_wrapper = wrap(other);
-  const Settings sgd = {{"name", "sgd"}, {"lr", "0.125"}};
+  const DdpSettings sgd = {{"name", "sgd"}, {"lr", "0.125"}};
   optim::OptimWrapper optimizer = make_optimizer(wrapper.parameters(), sgd, {.accumulation_steps = 4});
   optim::OptimWrapper other_optimizer = make_optimizer(other_wrapper->parameters(), sgd, {.accumulation_steps = 4});
   optimizer.begin_at(0, 11);

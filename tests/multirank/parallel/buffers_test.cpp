@@ -67,7 +67,7 @@ TEST_F(BuffersTest, ThatAreEqualKeepTheirBits) {
   }
 }
 
-/// Where buffers are averaged in a step.
+/// The place where buffers are averaged in a step.
 enum class Place { before_forward, after_forward, during_backward };
 
 // Case 84: what the wrapper does is a reduction at that place, and a caller's own may be under way during backward.
@@ -157,7 +157,7 @@ TEST_F(IgnoredTest, ParametersAndBuffersBelongToTheirRank) {
     for (auto& parameter : own->parameters()) parameter.copy_(eighths(parameter.sizes(), rank() + 1));
     model->replace_module("own", own);
 
-    // What all ranks' own layers are, on every rank.
+    // The values that all ranks' own layers are, on every rank.
     Layers alone({3, 4});
     std::vector<std::shared_ptr<Linear>> others;
     for (int r = 0; r < size(); ++r) {
@@ -165,9 +165,9 @@ TEST_F(IgnoredTest, ParametersAndBuffersBelongToTheirRank) {
       others.back()->to(at::kDouble);
       for (auto& parameter : others.back()->parameters()) parameter.copy_(eighths(parameter.sizes(), r + 1));
     }
-    const auto loss = [](Layers& of, Linear& last, int r, int step) {
+    const auto loss = [](Layers& layers, Linear& last, int r, int step) {
       const batch::Batch batch = batch_of(r, step, {3, 2});
-      return (models::run(last, at::tanh(of.forward(batch.input()))) - batch.target()).square().mean();
+      return (models::run(last, at::tanh(layers.forward(batch.input()))) - batch.target()).square().mean();
     };
     const torch::AutoGradMode grad(true);
     for (int step = 0; step < 6; ++step) {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "parallel/comm_hooks/power_sgd.hpp"
-#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/reducer.hpp"
 #include "support/counting_collectives.hpp"
 #include "training.hpp"
 
@@ -70,7 +70,7 @@ class CommHooksTest : public TrainingTest {
     return model->factor.grad().clone();
   }
 
-  /// What every element of the gradient of Task is in some steps with a hook.
+  /// The gradient that every element of the gradient of Task is in some steps with a hook.
   std::vector<float> task_gradients(const MakeHook& hook, bool is_static) {
     auto model = std::make_shared<Task>();
     auto wrapper = wrap(model, {.reducer = {.has_static_graph = is_static}, .comm_hook = hook});
@@ -149,7 +149,7 @@ TEST_F(CommHooksTest, TheAllReduceHookGivesTheBitsThatNoHookGives) {
 TEST_F(CommHooksTest, SixteenBitsAverageExactlyWhatTheyCanHold) {
   if (size() == 1) GTEST_SKIP() << "one rank rounds nothing";
   const at::Tensor shape = torch::arange(1, 13, at::kFloat).view({3, 4});
-  const at::Tensor mine = shape * (size() * (rank() + 1));  // after division by the number of ranks: integers
+  const at::Tensor mine = shape * (size() * (rank() + 1));  // still integers after division by the number of ranks
   const at::Tensor expected = shape * (size() * (size() + 1) / 2);
   EXPECT_TRUE(at::equal(average(mine, make(fp16_hook)), expected));
   EXPECT_TRUE(at::equal(average(mine, make(bf16_hook)), expected));
@@ -278,9 +278,9 @@ TEST_F(CommHooksTest, PowerSgdContinuesWhereItsStateWasTaken) {
                                     .has_error_feedback = has_error_feedback,
                                     .has_warm_start = has_warm_start};
       const DdpOptions ddp{.reducer = {.limits = {{8}, 8}}, .comm_hook = make(options)};
-      const auto run = [&](DistributedDataParallel& wrapper, int from, int to) {
+      const auto run = [&](DistributedDataParallel& wrapper, int from, int target) {
         std::vector<at::Tensor> gradients;
-        for (int step = from; step < to; ++step) {
+        for (int step = from; step < target; ++step) {
           wrapper.parameters().drop_gradients();
           backward(wrapper, samples_of(rank(), step, 5, 8, 6));
           for (const at::Tensor& gradient : gradients_of(wrapper.model())) gradients.push_back(gradient);
@@ -313,7 +313,7 @@ TEST_F(CommHooksTest, AStateOfAnotherKindIsRefused) {
                CheckpointError);
 }
 
-// What all steps gave, and what they still owe, is the sum of the averages.
+// Everything that all steps gave, and what they still owe, is the sum of the averages.
 TEST_F(CommHooksTest, ErrorFeedbackLosesNothing) {
   if (size() == 1) GTEST_SKIP() << "one rank asks no hook";
   for (const bool is_batched : {false, true}) {

@@ -2,7 +2,7 @@
 #include <torch/nn/modules/embedding.h>
 
 #include "parallel/store/parameter_store.hpp"
-#include "parallel/sync/tensor_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {

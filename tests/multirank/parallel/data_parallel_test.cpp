@@ -129,7 +129,7 @@ TEST_F(DataParallelTest, ContainersAreUnwrapped) {
         {"name", DataContainer("a text", {.cpu_only = true})},
     });
   }
-  const auto loss = [&](const batch::Batch& of) { return wrapper.val_step(of).losses.total.item<double>(); };
+  const auto loss = [&](const batch::Batch& given) { return wrapper.val_step(given).losses.total.item<double>(); };
   EXPECT_EQ(loss(batch::collated(samples, {})), loss(batch(0)));
   const batch::Batch two_groups(batch::collate(samples, 2).as<ValueMap>(), 4);
   EXPECT_TRUE(contains(testing::sentence_of<DataError>([&] { loss(two_groups); }), "has 2 groups"));

@@ -5,9 +5,9 @@
 
 #include <torch/autograd.h>
 
-#include "parallel/reducers/bucket_plan.hpp"
-#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/bucket_plan.hpp"
 #include "parallel/store/parameter_store.hpp"
+#include "parallel/store/reducer.hpp"
 #include "parallel_test.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -102,7 +102,7 @@ TEST_F(GradientsTest, TrainALayerThatTheFirstStepLeavesOut) {
     const at::Tensor hidden = model.run(0, batch.input());
     return step == 0 ? hidden.square().mean() : (model.run(1, at::tanh(hidden)) - batch.target()).square().mean();
   };
-  const Settings adam = {{"name", "adamw"}, {"lr", "0.125"}, {"weight_decay", "0"}};
+  const DdpSettings adam = {{"name", "adamw"}, {"lr", "0.125"}, {"weight_decay", "0"}};
   for (const bool zeroes : {false, true}) {
     auto model = std::make_shared<Layers>(kWidths);
     const auto wrapper = wrap(model, {.reducer = {.finds_unused = true}});
@@ -505,9 +505,9 @@ TEST_F(GradientsTest, AreNotDisturbedByForwardsWithoutBackward) {
       for (const auto& parameter : model->layers[2]->parameters()) parameter.set_requires_grad(false);
     }
     const auto wrapper = wrap(model, {.reducer = {.finds_unused = finds_unused}});
-    const auto loss = [](Layers& of, int r, int step) {
+    const auto loss = [](Layers& layers, int r, int step) {
       const batch::Batch batch = batch_of(r, step, kWidths);
-      return (of.run(1, at::tanh(of.run(0, batch.input()))) - batch.target()).square().mean();
+      return (layers.run(1, at::tanh(layers.run(0, batch.input()))) - batch.target()).square().mean();
     };
     for (int step = 0; step < 8; ++step) {
       const at::Tensor mine = wrapper->run([&] { return loss(*model, rank(), step); });

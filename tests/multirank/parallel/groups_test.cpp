@@ -37,7 +37,7 @@ TEST_F(GroupsTest, TwoGroupsOfRanksTrainTwoModels) {
     auto model = std::make_shared<TwoLayers>(3, width, 2);
     if (group.rank() != 0) {
       const torch::NoGradGuard no_grad;
-      for (auto& parameter : model->parameters()) parameter.zero_();  // what the group's first rank has counts
+      for (auto& parameter : model->parameters()) parameter.zero_();  // the counts are those of the group's first rank
     }
     DistributedDataParallel wrapper(model, group, *collectives, {.shares_parameters = shares});
     auto optimizer = optimizer_of(wrapper, "sgd", kLr);
@@ -170,7 +170,7 @@ TEST_F(GroupsTest, PostLocalSgdAveragesGradientsInGroupsAndParametersNowAndThen)
   auto wrapper = wrap(model, {.comm_hook = [&](mpi::Collectives&) { return local.choice(); }});
   auto optimizer = optimizer_of(*wrapper, "sgd", kLr);
   TwoLayers alone;
-  std::vector<std::vector<at::Tensor>> values(static_cast<std::size_t>(size()), values_of(alone));  // by rank
+  std::vector<std::vector<at::Tensor>> values(static_cast<std::size_t>(size()), values_of(alone));  // values by rank
   const torch::NoGradGuard no_grad;
   for (int step = 0; step < 8; ++step) {
     std::vector<std::vector<at::Tensor>> gradients;
@@ -202,7 +202,7 @@ TEST_F(GroupsTest, PostLocalSgdAveragesGradientsInGroupsAndParametersNowAndThen)
   wrapper->hook_memory()->load_state({.tensors = {}, .integers = {{"step", 0}}});
   {
     const torch::AutoGradMode with_gradients(true);
-    backward(*wrapper, samples_of(rank(), 0));  // before start_step again: an average over all ranks
+    backward(*wrapper, samples_of(rank(), 0));  // start_step was not called again yet: an average over all ranks
   }
   EXPECT_TRUE(is_same_everywhere(model->first->weight.grad()));
   EXPECT_THROW(wrapper->hook_memory()->load_state({}), CheckpointError);

@@ -7,6 +7,8 @@
 #include <stdexcept>
 
 #include "parallel/comm_hooks/power_sgd.hpp"
+#include "parallel/reducers/uneven_ranks.hpp"
+#include "parallel/store/reducer.hpp"
 #include "support/temporary_folder.hpp"
 #include "training.hpp"
 
@@ -36,6 +38,27 @@ class JoinTest : public TrainingTest {
     return active;
   }
 };
+
+// The ability of a reducer by itself, as loops use it in which every rank knows who has samples.
+TEST_F(JoinTest, ARankWithoutSamplesContributesZeros) {
+  const int active = std::max(1, size() - 1);  // all but the last rank
+  for (const int divisor : {size(), active}) {
+    const auto model = std::make_shared<Sum>(5);
+    const auto wrapper = wrap(model);
+    auto& uneven = dynamic_cast<UnevenRanks&>(wrapper->reducer());
+    uneven.set_divisor(divisor);
+    for (int step = 0; step < 3; ++step) {
+      wrapper->parameters().drop_gradients();
+      if (rank() < active) {
+        wrapper->forward(torch::full({1, 5}, 50.0, at::kDouble)).backward();
+      } else {
+        uneven.contribute_zeros();
+      }
+      const at::Tensor expected = torch::full({5, 5}, 50.0 * active / divisor, at::kDouble);
+      EXPECT_TRUE(at::allclose(model->layer->weight.grad(), expected, 1e-14)) << step;
+    }
+  }
+}
 
 // Case 90.
 TEST_F(JoinTest, TheDivisorIsThatOfAllRanksOrOfThoseWithInputs) {
@@ -82,7 +105,7 @@ TEST_F(JoinTest, EveryInputCountsOnce) {
   expect_close(values_of(*model), values_of(alone));
 }
 
-/// What the matrix of case 92 trains.
+/// The parameters that the matrix of case 92 trains.
 struct Work {
   const char* name;
   std::shared_ptr<models::Model> (*make)();
@@ -329,6 +352,10 @@ TEST_F(JoinTest, AWrapperThatCannotJoinIsRefused) {
   if (size() == 1) return;
   auto sharing = wrap(std::make_shared<TwoLayers>(), {.shares_parameters = true});
   EXPECT_NE(refusal(*sharing).find("ddp.shared_parameters=false"), std::string::npos);
+  auto separate =
+      wrap(std::make_shared<TwoLayers>(),
+           {.parts = {{"l0.weight", 0}, {"l0.bias", 0}, {"l1.weight", 1}, {"l1.bias", 1}}, .separates_parts = true});
+  EXPECT_NE(refusal(*separate).find("strategy.separate=false"), std::string::npos);
 }
 
 TEST_F(JoinTest, RanksMustSynchronizeTheSameSteps) {

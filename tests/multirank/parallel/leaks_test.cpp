@@ -10,12 +10,12 @@ namespace leaks_test {
 
 using LeaksTest = ParallelTest;
 
-/// What this process holds.
+/// The memory that this process holds.
 struct Held {
   std::ptrdiff_t files = 0;
   std::ptrdiff_t threads = 0;
-  std::ptrdiff_t shared_files = 0;     // of all processes of the host
-  std::ptrdiff_t shared_mappings = 0;  // of memory that has no name
+  std::ptrdiff_t shared_files = 0;     // shared files of all processes of the host
+  std::ptrdiff_t shared_mappings = 0;  // mappings of shared memory without a name
   int communicator = 0;                // MPI gives it to a new one: the same as before if all others were given back
 
   auto fields() const { return std::tie(files, threads, shared_files, shared_mappings, communicator); }
@@ -54,13 +54,13 @@ TEST_F(LeaksTest, AHundredWrappersLeaveNothingBehind) {
     auto optimizer = make_optimizer(wrapper.parameters(), {{"name", "sgd"}, {"momentum", "0.5"}});
     for (int step = 0; step < 2; ++step) wrapper.train_step(batch_of(rank(), step, widths), optimizer);
   };
-  for (int i = 0; i < 4; ++i) cycle(i);  // what is made once for all
+  for (int i = 0; i < 4; ++i) cycle(i);  // value: what is made once for all
   const Held before = take_stock(world_);
   for (int i = 0; i < 100; ++i) cycle(i);
   const Held after = take_stock(world_);
   EXPECT_EQ(after.fields(), before.fields());
 
-  // What is not given back is seen.
+  // Memory that is not given back is seen.
   const mpi::Communicator another = world_.split(0);
   const auto collectives = make_collectives();
   const mpi::BucketMemory memory = collectives->allocate_bucket(64);

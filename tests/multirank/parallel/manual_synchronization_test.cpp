@@ -55,7 +55,7 @@ TEST_F(ManualTest, GradientsAreAveraged) {
       for (std::size_t i = 0; i < kTypes.size(); ++i) model.set(i, 2 * world.rank() + 1 + step);
       const at::Tensor before = model.numbers[0].grad();
       reducer.all_reduce();
-      EXPECT_TRUE(model.numbers[0].grad().is_same(before));  // in place: it may be a view that others hold
+      EXPECT_TRUE(model.numbers[0].grad().is_same(before));  // changed in place: it may be a view that others hold
       for (std::size_t i = 0; i < kTypes.size(); ++i) EXPECT_EQ(model.gradient(i), world.size() + step) << i;
     }
   });
@@ -150,7 +150,7 @@ TEST_F(ManualTest, SparseGradientsStaySparse) {
         .sum()
         .backward();
   }
-  if (rank() == 0 && size() > 1) {  // as a user's hook may have left it
+  if (rank() == 0 && size() > 1) {  // its state may be left so by a user's hook
     model.table->weight.mutable_grad() = model.table->weight.grad().to_dense();
   }
   manual_gradient_all_reduce(model, *collectives_);
@@ -166,7 +166,7 @@ TEST_F(ManualTest, SparseGradientsStaySparse) {
 
 const std::vector<std::int64_t> kWidths = {3, 4, 2};
 
-// What the wrapper's reducer would have given, and then what an optimizer makes of it.
+// The gradients that the wrapper's reducer would have given, and then what an optimizer makes of it.
 TEST_F(ManualTest, AWrappersGradientsAreThoseOfItsReducer) {
   auto model = std::make_shared<Layers>(kWidths);
   const auto wrapper = wrap(model);
@@ -237,9 +237,9 @@ TEST_F(ManualTest, BuffersAndOnRequestParametersAreTheRoots) {
     for (const bool has_parameters : {false, true}) {
       Stateful& model = make<Stateful>(world.rank());
       manual_sync_parameters(model, collectives, {.root = root, .parameters = has_parameters});
-      const int of = has_parameters ? root : world.rank();
-      EXPECT_EQ(model.trained[0].item<double>(), of + 0.5);
-      EXPECT_EQ(model.frozen[2].item<double>(), of + 0.25);
+      const int source = has_parameters ? root : world.rank();
+      EXPECT_EQ(model.trained[0].item<double>(), source + 0.5);
+      EXPECT_EQ(model.frozen[2].item<double>(), source + 0.25);
       EXPECT_TRUE(at::equal(model.level, torch::full({3, 2}, root + 0.125)));
       EXPECT_EQ(model.count.item<std::int64_t>(), root);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The reducer over the nccl backend, whose device memory the host can read here: tests/gpu does the same on GPUs.
-#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/reducer.hpp"
 #include "parallel_test.hpp"
 #include "support/stand_in_gpu.hpp"
 
@@ -17,7 +17,7 @@ class NcclTrainingTest : public ParallelTest {
   }
 
   /// Parameters after some steps.
-  std::vector<at::Tensor> train(mpi::Collectives& collectives, const Settings& settings, const DdpOptions& options,
+  std::vector<at::Tensor> train(mpi::Collectives& collectives, const DdpSettings& settings, const DdpOptions& options,
                                 const optim::OptimWrapper::WrapperOptions& wrapping) {
     const auto model = std::make_shared<Layers>(kWidths);
     DistributedDataParallel wrapper(model, world_, collectives, options);
@@ -29,7 +29,7 @@ class NcclTrainingTest : public ParallelTest {
   std::unique_ptr<mpi::Collectives> nccl_;
 };
 
-// What stands in for NCCL adds in rank order, as the CPU does: the same bits.
+// The link that stands in for NCCL adds in rank order, as the CPU does: the same bits.
 TEST_F(NcclTrainingTest, ParametersAreThoseOfTheCpu) {
   const BucketLimits small = {.bucket_bytes = {200}, .last_bucket_bytes = 0};
   const std::vector<DdpOptions> all = {
@@ -38,7 +38,7 @@ TEST_F(NcclTrainingTest, ParametersAreThoseOfTheCpu) {
       {.reducer = {.limits = small, .finds_unused = true}},
       {.reducer = {.limits = small, .has_static_graph = true}},
       {.comm_hook = [](mpi::Collectives& all_ranks) { return ChosenHook{.hook = all_reduce_hook(all_ranks)}; }}};
-  const Settings settings = {{"name", "sgd"}, {"lr", "0.05"}, {"momentum", "0.9"}};
+  const DdpSettings settings = {{"name", "sgd"}, {"lr", "0.05"}, {"momentum", "0.9"}};
   for (const DdpOptions& options : all) {
     for (const std::int64_t micro_batches : {1, 2}) {
       const optim::OptimWrapper::WrapperOptions wrapping = {.accumulation_steps = micro_batches,
@@ -60,8 +60,9 @@ TEST_F(NcclTrainingTest, GradientsLieInDeviceBucketsAndAreAverages) {
     drop_gradients(*model);
     const batch::Batch mine = batch_of(rank(), step, kWidths);
     models::total_loss(model->losses(wrapper.forward(mine.input()), mine.target())).backward();
-    expect_gradients(
-        *model, average_gradients(alone, size(), [&](int of) { return loss_of(alone, batch_of(of, step, kWidths)); }));
+    expect_gradients(*model, average_gradients(alone, size(), [&](int peer) {
+      return loss_of(alone, batch_of(peer, step, kWidths));
+    }));
     bool is_on_device = false;
     testing::stand_in_api().is_device_memory(model->parameters()[0].grad().const_data_ptr(), &is_on_device);
     EXPECT_TRUE(is_on_device);

@@ -91,7 +91,8 @@ inline std::vector<at::Tensor> values_of(const models::Model& model) {
   return values;
 }
 
-/// What one process gets that averages the gradients of all ranks, in rank order: undefined where no rank has one.
+/// The gradients that one process gets that averages the gradients of all ranks, in rank order: undefined where no rank
+/// has one.
 /// @param alone  a model that no wrapper knows; its gradients are lost
 /// @param loss   at::Tensor(int rank)
 template <class Loss>
@@ -131,7 +132,7 @@ inline void expect_gradients(const models::Model& model, const std::vector<at::T
 }
 
 using testing::make_optimizer;
-using Settings = testing::OptimSettings;
+using DdpSettings = testing::OptimSettings;
 
 class ParallelTest : public ::testing::Test {
  protected:

@@ -2,8 +2,8 @@
 // The buckets of the second step, in the order in which gradients came in the first.
 #include <torch/csrc/autograd/variable.h>
 
-#include "parallel/reducers/bucket_plan.hpp"
-#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/bucket_plan.hpp"
+#include "parallel/store/reducer.hpp"
 #include "parallel_test.hpp"
 #include "support/counting_collectives.hpp"
 
@@ -99,11 +99,11 @@ TEST_F(RebuildTest, TakesRankZerosOrderEverywhere) {
   auto model = std::make_shared<Layers>(std::vector<std::int64_t>{3, 3, 3}, /*has_bias=*/false);
   Layers alone({3, 3, 3}, /*has_bias=*/false);
   const auto wrapper = wrap(model, {.reducer = {.limits = kOneEach}});
-  const auto loss = [](Layers& of, int r, int step) {
+  const auto loss = [](Layers& layers, int r, int step) {
     const at::Tensor input = eighths({2, 3}, 3 * step + r);
     const std::size_t first = r % 2 == 0 ? 0 : 1;
-    const at::Tensor a = of.run(first, input).square().sum();
-    return a + of.run(1 - first, input).square().sum();
+    const at::Tensor a = layers.run(first, input).square().sum();
+    return a + layers.run(1 - first, input).square().sum();
   };
   for (int step = 0; step < 3; ++step) {
     drop_gradients(*model);
@@ -125,7 +125,7 @@ TEST_F(RebuildTest, KeepsGradients) {
     return models::total_loss(model->losses(wrapper->forward(batch.input()), batch.target()));
   };
   loss(0).backward();
-  model->layers[0]->bias.mutable_grad().reset();  // what is not there is not made
+  model->layers[0]->bias.mutable_grad().reset();  // a missing gradient is not made
   const std::vector<at::Tensor> before = gradients_of(*model);
   const void* const place = model->layers[0]->weight.grad().data_ptr();
   const at::Tensor second = loss(1);

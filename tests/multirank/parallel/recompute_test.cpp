@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Blocks that backward runs again: their gradients are averaged as if they had been kept.
-#include "models/recompute.hpp"
+#include "models/layers/recompute.hpp"
 
 #include <lockstep/models/functional.hpp>
 

@@ -2,9 +2,9 @@
 // Where the time of a step goes: links and ranks that are made slow are found.
 #include <thread>
 
-#include "mpi/testing_collectives.hpp"
-#include "parallel/ddp/step_recorder.hpp"
+#include "parallel/store/step_recorder.hpp"
 #include "parallel_test.hpp"
+#include "support/testing_collectives.hpp"
 
 namespace lockstep::parallel {
 namespace report_test {
@@ -70,7 +70,7 @@ class ReportTest : public ParallelTest, public ::testing::WithParamInterface<boo
 
 TEST_P(ReportTest, ASlowLinkMakesAStepCommunicationBound) {
   constexpr double kLatency = 0.010;
-  const auto link = mpi::make_delay_collectives(make_collectives(), {.latency_s = kLatency});
+  const auto link = testing::make_delay_collectives(make_collectives(), {.latency_s = kLatency});
   DistributedDataParallel wrapper(std::make_shared<Layers>(kWidths), world_, *link, reporting(GetParam()));
   train(wrapper, rank(), kSteps);
   const DdpReport report = wrapper.report();
@@ -108,7 +108,7 @@ TEST_P(ReportTest, ASlowRankIsFoundAndTheOthersWaitForIt) {
   }
 }
 
-// What lies between the micro_batches of a step is none of its time.
+// The time that lies between the micro_batches of a step is none of its time.
 TEST_P(ReportTest, AStepOfSeveralMicroBatchesCountsOnce) {
   if (size() == 1) GTEST_SKIP() << "one rank has no times";
   const auto wrapper = wrap(std::make_shared<Layers>(kWidths), reporting(GetParam()));
@@ -183,13 +183,13 @@ TEST_P(ReportTest, AStepThatFailedIsForgotten) {
 /// A device that passes the marks of a step only when the next one begins, in one second each.
 class LateMarks : public StreamMarks {
  public:
-  Mark mark() override { return std::make_shared<int>(count_++); }
-  bool is_over(const Mark& mark) const override { return *static_cast<const int*>(mark.get()) < passed_; }
-  double seconds_between(const Mark& begin, const Mark& end) const override {
+  StreamMark mark() override { return std::make_shared<int>(count_++); }
+  bool is_over(const StreamMark& mark) const override { return *static_cast<const int*>(mark.get()) < passed_; }
+  double seconds_between(const StreamMark& begin, const StreamMark& end) const override {
     EXPECT_TRUE(is_over(begin) && is_over(end));
     return *static_cast<const int*>(end.get()) - *static_cast<const int*>(begin.get());
   }
-  void wait(const Mark&) const override {
+  void wait(const StreamMark&) const override {
     ++waits_;
     passed_ = count_;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Going on after an exception.
-#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/reducer.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
@@ -21,7 +21,8 @@ struct Failing {
   unsigned handle_;
 };
 
-// In the first step, in the second, which has new buckets, and in a later one; ranks may have come to different places.
+// Holds in the first step, in the second, which has new buckets, and in a later one; ranks may have come to different
+// places.
 TEST_F(ResetTest, AWrapperContinuesAfterAnExceptionInBackward) {
   for (const ReducerOptions& options :
        {ReducerOptions{}, ReducerOptions{.finds_unused = true}, ReducerOptions{.has_static_graph = true}}) {
@@ -32,7 +33,7 @@ TEST_F(ResetTest, AWrapperContinuesAfterAnExceptionInBackward) {
       small.limits = {.bucket_bytes = {1}, .last_bucket_bytes = 0};
       const auto wrapper = wrap(model, {.reducer = small, .shares_parameters = shares});
       const auto reference = wrap(expected);
-      const Settings settings = {{"name", "sgd"}, {"momentum", "0.5"}};
+      const DdpSettings settings = {{"name", "sgd"}, {"momentum", "0.5"}};
       auto optimizer = make_optimizer(wrapper->parameters(), settings);
       auto reference_optimizer = make_optimizer(reference->parameters(), settings);
       for (int step = 0; step < 4; ++step) {

@@ -11,7 +11,7 @@ namespace resume_test {
 using ResumeTest = ParallelTest;
 
 const std::vector<std::int64_t> kWidths = {3, 30, 2};
-const Settings kAdam = {{"name", "adamw"}, {"lr", "0.0625"}};
+const DdpSettings kAdam = {{"name", "adamw"}, {"lr", "0.0625"}};
 
 /// A model with all that its training needs.
 struct Training {
@@ -24,10 +24,10 @@ struct Training {
   }
 };
 
-/// What a checkpoint holds.
+/// The values that a checkpoint holds.
 struct Saved {
   std::vector<at::Tensor> parameters;
-  std::vector<std::vector<std::byte>> state;  // by slot
+  std::vector<std::vector<std::byte>> state;  // state by slot
   std::vector<std::int64_t> steps;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/error.hpp>
-#include <lockstep/parallel/separate_distributed_data_parallel.hpp>
+// Parts of the parameters whose gradients are reduced on their own: DdpOptions::parts with separates_parts.
+#include <lockstep/optim/optim_wrapper_dict.hpp>
 
-#include <torch/nn/modules/linear.h>
+#include <set>
 
 #include "training.hpp"
 
@@ -43,7 +43,7 @@ class Rivals : public models::Model {
 /// Noise and real samples.
 batch::Batch rivals_batch(int rank, int step) { return samples_of(rank, step, 2, 2, 3); }
 
-/// What one process does with the batches of all ranks.
+/// The training that one process does with the batches of all ranks.
 class Alone {
  public:
   explicit Alone(int world_size) : world_size_(world_size) {}
@@ -73,32 +73,55 @@ class Alone {
   int world_size_;
 };
 
+/// The children with trained parameters, in alphabetical order: each is a part.
+std::vector<std::string> trained_children(const models::Model& model) {
+  std::set<std::string> names;
+  for (const auto& item : model.named_parameters()) {
+    if (item.value().requires_grad()) names.insert(item.key().substr(0, item.key().find('.')));
+  }
+  return {names.begin(), names.end()};
+}
+
 class SeparateTest : public TrainingTest {
  protected:
-  std::unique_ptr<SeparateDistributedDataParallel> wrap_children(std::shared_ptr<models::Model> model,
-                                                                 const DdpOptions& options = {}) {
-    return std::make_unique<SeparateDistributedDataParallel>(std::move(model), world_, *collectives_, options);
+  std::unique_ptr<DistributedDataParallel> wrap_children(std::shared_ptr<models::Model> model,
+                                                         DdpOptions options = {}) {
+    const std::vector<std::string> names = trained_children(*model);
+    for (std::size_t part = 0; part < names.size(); ++part) {
+      for (const auto& item : model->named_parameters()) {
+        if (item.key().starts_with(names[part] + ".")) options.parts.emplace(item.key(), part);
+      }
+    }
+    options.separates_parts = true;
+    return wrap(std::move(model), options);
   }
 
-  static optim::OptimWrapperDict optimizers_of(SeparateDistributedDataParallel& wrapper,
-                                               std::int64_t accumulation_steps = 1) {
+  static optim::OptimWrapperDict optimizers_of(DistributedDataParallel& wrapper, std::int64_t accumulation_steps = 1) {
     optim::OptimWrapperDict optimizers;
-    for (const std::string& name : wrapper.names()) {
-      optimizers.add(name, optimizer_of(wrapper.child(name), "sgd", kLr, accumulation_steps));
+    const std::vector<std::string> names = trained_children(wrapper.model());
+    for (std::size_t part = 0; part < names.size(); ++part) {
+      optimizers.add(names[part], make_optimizer(wrapper.part(part), {{"name", "sgd"}, {"lr", std::to_string(kLr)}},
+                                                 {.accumulation_steps = accumulation_steps}));
     }
     return optimizers;
   }
 
-  /// First the discriminator, then the generator; the one that rests must not keep what the other's loss gave it.
-  static SeparateDistributedDataParallel::Step rivalry(SeparateDistributedDataParallel& wrapper, Rivals& model) {
-    return [&wrapper, &model](const batch::Batch& batch, optim::OptimWrapperDict& optimizers) {
-      const at::Tensor judged = model.judge(batch);
-      optimizers.at("discriminator").update_params(judged);
-      const at::Tensor deceived = model.deceive(batch);
-      optimizers.at("generator").update_params(deceived);
-      wrapper.child("discriminator").parameters().drop_gradients();
-      return models::LossMap{{"loss_discriminator", judged.detach()}, {"loss_generator", deceived.detach()}};
-    };
+  /// Forward, backward and update of one part.
+  static optim::UpdateReport update(DistributedDataParallel& wrapper, optim::OptimWrapper& optimizer,
+                                    const std::function<at::Tensor()>& loss_of) {
+    at::Tensor loss;
+    {
+      const auto context = wrapper.optim_context(optimizer);
+      loss = wrapper.run(loss_of);
+    }
+    return optimizer.update_params(loss);
+  }
+
+  /// First the discriminator, then the generator.
+  static void compete(DistributedDataParallel& wrapper, Rivals& model, const batch::Batch& batch,
+                      optim::OptimWrapperDict& optimizers) {
+    update(wrapper, optimizers.at("discriminator"), [&] { return model.judge(batch); });
+    update(wrapper, optimizers.at("generator"), [&] { return model.deceive(batch); });
   }
 };
 
@@ -110,9 +133,7 @@ TEST_F(SeparateTest, EachChildIsTrainedByItsOwnOptimizer) {
     auto optimizers = optimizers_of(*wrapper);
     for (int step = 0; step < 6; ++step) {
       alone.step(step);
-      const models::LossMap losses =
-          wrapper->train_step(rivals_batch(rank(), step), optimizers, rivalry(*wrapper, *model));
-      EXPECT_EQ(losses[1].first, "loss_generator");
+      compete(*wrapper, *model, rivals_batch(rank(), step), optimizers);
       EXPECT_TRUE(is_same_everywhere(*model));
       expect_close(values_of(*model), values_of(alone.model));
     }
@@ -129,14 +150,12 @@ TEST_F(SeparateTest, ChildrenThatRestCanBeFrozenInstead) {
   };
   for (int step = 0; step < 4; ++step) {
     alone.step(step);
-    wrapper->train_step(rivals_batch(rank(), step), optimizers,
-                        [&](const batch::Batch& batch, optim::OptimWrapperDict& all) {
-                          all.at("discriminator").update_params(model->judge(batch));
-                          set_trained(false);
-                          all.at("generator").update_params(model->deceive(batch));
-                          set_trained(true);
-                          return models::LossMap{};
-                        });
+    const batch::Batch batch = rivals_batch(rank(), step);
+    update(*wrapper, optimizers.at("discriminator"), [&] { return model->judge(batch); });
+    set_trained(false);
+    update(*wrapper, optimizers.at("generator"), [&] { return model->deceive(batch); });
+    EXPECT_FALSE(model->discriminator->weight.requires_grad()) << "the context of the generator changed it";
+    set_trained(true);
   }
   expect_close(values_of(*model), values_of(alone.model));
 }
@@ -146,29 +165,21 @@ TEST_F(SeparateTest, OptimizersThatAccumulateSynchronizeOncePerStep) {
   auto model = std::make_shared<Rivals>();
   auto wrapper = wrap_children(model);
   auto optimizers = optimizers_of(*wrapper, 2);
-  // Backwards of both are asked for separately, so that each accumulates its own gradients only.
-  const auto part = [&](const std::string& name) {
-    return [&, name](const batch::Batch& batch, optim::OptimWrapperDict& all) {
-      const bool is_generator = name == "generator";
-      for (auto& parameter : model->discriminator->parameters()) parameter.set_requires_grad(!is_generator);
-      const optim::UpdateReport report =
-          all.at(name).update_params(is_generator ? model->deceive(batch) : model->judge(batch));
-      if (!report.updated) {
-        const at::Tensor gradient = (is_generator ? model->generator : model->discriminator)->weight.grad();
-        EXPECT_EQ(is_same_everywhere(gradient), size() == 1);
-      }
-      return models::LossMap{};
-    };
-  };
   for (int step = 0; step < 3; ++step) {
     alone.step(step, 2);
-    for (const char* name : {"discriminator", "generator"}) {
+    for (const bool is_generator : {false, true}) {
+      const at::Tensor& weight = (is_generator ? model->generator : model->discriminator)->weight;
       for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
-        wrapper->train_step(rivals_batch(rank(), 2 * step + micro_batch), optimizers, part(name));
+        const batch::Batch batch = rivals_batch(rank(), 2 * step + micro_batch);
+        const optim::UpdateReport report =
+            update(*wrapper, optimizers.at(is_generator ? "generator" : "discriminator"),
+                   [&] { return is_generator ? model->deceive(batch) : model->judge(batch); });
+        EXPECT_EQ(report.updated, micro_batch == 1);
+        if (report.updated) continue;
+        EXPECT_EQ(is_same_everywhere(weight.grad()), size() == 1);
       }
     }
   }
-  for (auto& parameter : model->discriminator->parameters()) parameter.set_requires_grad(true);
   expect_close(values_of(*model), values_of(alone.model));
 }
 
@@ -180,72 +191,36 @@ TEST_F(SeparateTest, WhatIsNotTrainedIsOnlyBroadcast) {
     for (auto& parameter : model->parameters()) parameter.fill_(rank() + 1.5);
   }
   auto wrapper = wrap_children(model);
-  EXPECT_EQ(wrapper->names(), (std::vector<std::string>{"discriminator", "generator"}));
   for (const auto& parameter : model->parameters()) {
     EXPECT_TRUE(at::equal(parameter, torch::full_like(parameter, 1.5)));
   }
   EXPECT_EQ(model->average->named_buffers()["count"].item<std::int64_t>(), 4);
-  EXPECT_EQ(wrapper->child("generator").parameters().blocks()[0].segments[0].name, "generator.weight");
+  std::vector<std::string> names;
+  for (std::size_t part = 0; part < 2; ++part) {
+    for (const optim::FlatBlock& block : wrapper->part(part).blocks()) {
+      for (const optim::Segment& segment : block.segments) names.push_back(segment.name);
+    }
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"discriminator.weight", "discriminator.bias", "generator.weight",
+                                             "generator.bias"}));
 }
 
 TEST_F(SeparateTest, NoSyncReachesEveryChild) {
   if (size() == 1) GTEST_SKIP() << "one rank has nothing to synchronize";
   auto model = std::make_shared<Rivals>();
   auto wrapper = wrap_children(model);
-  optim::OptimWrapperDict none;
-  const auto gradients_agree = [&] {
-    wrapper->train_step(rivals_batch(rank(), 0), none, [&](const batch::Batch& batch, optim::OptimWrapperDict&) {
-      model->deceive(batch).backward();
-      return models::LossMap{};
-    });
-    const bool generator = is_same_everywhere(model->generator->weight.grad());
-    const bool discriminator = is_same_everywhere(model->discriminator->weight.grad());
-    EXPECT_EQ(generator, discriminator);
-    return generator;
+  const batch::Batch batch = rivals_batch(rank(), 0);
+  const auto expect_agreement = [&](bool is_synchronized) {
+    wrapper->run([&] { return model->deceive(batch); }).backward();
+    for (const auto& child : {model->generator, model->discriminator}) {
+      EXPECT_EQ(is_same_everywhere(child->weight.grad()), is_synchronized);
+    }
   };
   {
     const auto only_here = wrapper->no_sync();
-    EXPECT_FALSE(gradients_agree());
+    expect_agreement(false);
   }
-  EXPECT_TRUE(gradients_agree());
-}
-
-TEST_F(SeparateTest, EvaluationIsNotCollective) {
-  auto model = std::make_shared<Rivals>();
-  auto wrapper = wrap_children(model);
-  wrapper->model().eval();
-  EXPECT_FALSE(model->generator->is_training());
-  if (rank() == 0) {
-    const torch::NoGradGuard no_grad;
-    EXPECT_EQ(wrapper->model().forward(rivals_batch(0, 0).input()).size(1), 3);
-  }
-  world_.barrier();
-}
-
-TEST_F(SeparateTest, WhatCannotBeSeparatedIsRefused) {
-  const auto refusal = [&](std::shared_ptr<models::Model> model) {
-    return error_of<ConfigError>([&] { wrap_children(std::move(model)); });
-  };
-  auto own = std::make_shared<Rivals>();
-  own->register_parameter("scale", torch::ones({1}, at::kDouble));
-  EXPECT_NE(refusal(own).find("'scale' does not belong to a child"), std::string::npos);
-  auto foreign = std::make_shared<Rivals>();
-  foreign->register_module("foreign", torch::nn::Linear(2, 2));
-  EXPECT_NE(refusal(foreign).find("child 'foreign' has trained parameters, but is not a models::Block"),
-            std::string::npos);
-  auto tied = std::make_shared<Rivals>();
-  tied->register_module("again", tied->generator);
-  EXPECT_NE(refusal(tied).find("'generator' and 'again' share a parameter"), std::string::npos);
-  auto frozen = std::make_shared<Rivals>();
-  for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
-  EXPECT_NE(refusal(frozen).find("nothing to train"), std::string::npos);
-
-  auto wrapper = wrap_children(std::make_shared<Rivals>());
-  auto optimizers = optimizers_of(*wrapper);
-  optimizers.add("average", optimizer_of(wrapper->child("generator")));
-  const auto nothing = [](const batch::Batch&, optim::OptimWrapperDict&) { return models::LossMap{}; };
-  EXPECT_EQ(error_of<ConfigError>([&] { wrapper->train_step({}, optimizers, nothing); }),
-            "ddp: there is no trained child 'average'; the trained ones are: discriminator, generator");
+  expect_agreement(true);
 }
 
 /// Two heads over one input; preprocessing halves it.
@@ -276,7 +251,22 @@ class Halving : public models::Model {
   std::shared_ptr<models::Linear> right;
 };
 
-// Two outputs and losses by name, through both children's wrappers.
+// It would not return if a forward, a loss or a prediction were collective.
+TEST_F(SeparateTest, EvaluationIsNotCollective) {
+  const auto model = std::make_shared<Halving>();
+  const auto wrapper = wrap_children(model);
+  model->eval();
+  const batch::Batch batch = samples_of(rank(), 0);
+  if (rank() == 0) {
+    EXPECT_FALSE(wrapper->val_step(batch).outputs.tensor("left").requires_grad());
+    EXPECT_EQ(wrapper->test_step(batch).tensor("sum").size(1), 2);
+    const torch::NoGradGuard no_grad;
+    EXPECT_EQ(wrapper->forward(wrapper->prepare(batch, /*is_training=*/false)).tensor("right").size(1), 2);
+  }
+  EXPECT_EQ(world_.all_gather(std::string(1, 'x')).size(), static_cast<std::size_t>(size()));
+}
+
+// Two outputs and losses by name, each of which trains one child.
 TEST_F(SeparateTest, EveryStepRunsAModelOfSeveralOutputs) {
   const auto model = std::make_shared<Halving>();
   const auto wrapper = wrap_children(model);
@@ -287,18 +277,21 @@ TEST_F(SeparateTest, EveryStepRunsAModelOfSeveralOutputs) {
   const at::Tensor right = models::run(*model->right, half).detach();
   const ValidationResult validated = wrapper->val_step(batch);
   EXPECT_TRUE(at::equal(validated.outputs.tensor("right"), right));
-  EXPECT_FALSE(validated.outputs.tensor("left").requires_grad());
   EXPECT_DOUBLE_EQ(validated.losses.total.item<double>(),
                    (at::mse_loss(left, batch.target()) + right.square().mean()).item<double>());
   EXPECT_TRUE(at::equal(wrapper->test_step(batch).tensor("sum"), left + right));
-  const at::Tensor before = model->left->weight.detach().clone();
-  wrapper->train_step(batch, optimizers, [&](const batch::Batch& given, optim::OptimWrapperDict& all) {
-    const batch::Batch prepared = wrapper->prepare(given, /*is_training=*/true);
-    const models::LossMap losses = model->losses_of(models::run(*model, prepared), prepared);
-    for (const auto& [name, term] : losses) all.at(name.substr(5)).update_params(models::total_loss({{name, term}}));
-    return losses;
-  });
-  EXPECT_FALSE(at::equal(model->left->weight, before));
+  const std::vector<at::Tensor> before = values_of(*model);
+  const batch::Batch prepared = wrapper->prepare(batch, /*is_training=*/true);
+  for (const std::string name : {"left", "right"}) {
+    update(*wrapper, optimizers.at(name), [&] {
+      for (const auto& [loss, term] : model->losses_of(models::run(*model, prepared), prepared)) {
+        if (loss == "loss_" + name) return models::total_loss({{loss, term}});
+      }
+      return at::Tensor();
+    });
+  }
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_FALSE(at::equal(values_of(*model)[i], before[i])) << i;
+  EXPECT_TRUE(is_same_everywhere(*model));
 }
 
 }  // namespace separate_test

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "optim/model_average.hpp"
+#include "optim/averages/model_average.hpp"
 #include "parallel/store/parameter_store.hpp"
 #include "parallel_test.hpp"
 #include "support/stand_in_gpu.hpp"
@@ -17,7 +17,7 @@ constexpr int kSteps = 5;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 struct Training {
-  Settings optim;
+  DdpSettings optim;
   optim::OptimWrapper::WrapperOptions wrapping = {};
 };
 
@@ -38,13 +38,13 @@ const std::vector<Training>& trainings() {
   return all;
 }
 
-/// What is left of a training.
+/// The values that are left of a training.
 struct Outcome {
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> average;
   std::vector<double> norms;
   std::vector<bool> were_updated;
-  std::int64_t updates = 0;  // of the first parameter
+  std::int64_t updates = 0;  // updates of the first parameter
 };
 
 class ShardedTensorsTest : public ParallelTest {
@@ -60,6 +60,7 @@ class ShardedTensorsTest : public ParallelTest {
     const auto model = std::make_shared<Layers>(kWidths);
     DdpOptions options;
     options.sharding = sharding;
+    options.hosts = size() % 2 == 0 ? 2 : size();
     const bool by_tensors = sharding.is_as_on_gpu && !sharding.offloads;
     const optim::Rule& rule = optim::find_rule(training.optim.at("name"));
     options.sharding.owns_whole_parameters = by_tensors ? rule.is_whole_on_gpu() : rule.is_whole();
@@ -121,6 +122,8 @@ class ShardedTensorsTest : public ParallelTest {
         expect_equal(in_host_memory.parameters, slices.parameters);
         expect_same(in_host_memory, slices, 1e-12);
       }
+      const Sharding on_hosts = {.stage = stage, .offloads = stage == 2, .is_within_hosts = true, .is_as_on_gpu = true};
+      expect_same(train(*nccl_, on_hosts, training, spoilt), replicas, 1e-9);
     }
     EXPECT_EQ(testing::stand_in_aborts(), 0);
   }
@@ -147,7 +150,7 @@ TEST_F(ShardedTensorsTest, AllRanksSkipWhatOneCannotUse) {
   expect_agreement(clipped, 2);
 }
 
-// On the CPU the key changes nothing.
+// The key changes nothing on the CPU.
 TEST_F(ShardedTensorsTest, OffloadingHasNoMeaningOnTheCpu) {
   for (int stage = 1; stage <= 3; ++stage) {
     const Outcome plain = train(*collectives_, {.stage = stage}, trainings()[1]);

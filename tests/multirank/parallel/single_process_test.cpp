@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Training by several ranks is training by one process on all of their samples.
-#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/reducer.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {

@@ -2,9 +2,10 @@
 // Where parameters lie and how gradients travel changes no bit: one copy per rank or per host, gradients averaged whole
 // or in slices while they are visited, any backend, a step manually or by train_step.
 #include "optim/clip.hpp"
-#include "parallel/reducers/reducer.hpp"
 #include "parallel/store/parameter_store.hpp"
+#include "parallel/store/reducer.hpp"
 #include "parallel_test.hpp"
+#include "support/sampling.hpp"
 #include "training.hpp"
 
 namespace lockstep::parallel {
@@ -34,7 +35,7 @@ class Wide : public Layers {
 };
 
 struct Recipe {
-  Settings optim;
+  DdpSettings optim;
   optim::OptimWrapper::WrapperOptions options;
   bool finds_unused = false;
 };
@@ -42,12 +43,12 @@ struct Recipe {
 enum class Form { by_hand, by_train_step };
 
 const std::vector<Recipe>& recipes() {
-  static const Settings sgd = {{"name", "sgd"}, {"lr", "0.001"}, {"momentum", "0.75"}, {"weight_decay", "0.01"}};
-  static const Settings adam = {{"name", "adamw"}, {"lr", "0.01"}, {"weight_decay", "0.1"}};
-  static const Settings lars = {{"name", "lars"}, {"lr", "0.1"}, {"momentum", "0.75"}, {"weight_decay", "0.01"}};
-  static const Settings lamb = {{"name", "lamb"}, {"lr", "0.01"}, {"weight_decay", "0.1"}};
-  static const Settings muon = {{"name", "muon"}, {"lr", "0.01"}, {"momentum", "0.95"}, {"weight_decay", "0.1"}};
-  static const Settings adafactor = {{"name", "adafactor"}, {"lr", "0.01"}};
+  static const DdpSettings sgd = {{"name", "sgd"}, {"lr", "0.001"}, {"momentum", "0.75"}, {"weight_decay", "0.01"}};
+  static const DdpSettings adam = {{"name", "adamw"}, {"lr", "0.01"}, {"weight_decay", "0.1"}};
+  static const DdpSettings lars = {{"name", "lars"}, {"lr", "0.1"}, {"momentum", "0.75"}, {"weight_decay", "0.01"}};
+  static const DdpSettings lamb = {{"name", "lamb"}, {"lr", "0.01"}, {"weight_decay", "0.1"}};
+  static const DdpSettings muon = {{"name", "muon"}, {"lr", "0.01"}, {"momentum", "0.95"}, {"weight_decay", "0.1"}};
+  static const DdpSettings adafactor = {{"name", "adafactor"}, {"lr", "0.01"}};
   static const std::vector<Recipe> all = {
       {sgd, {}},
       {adam, {}},
@@ -96,6 +97,7 @@ TEST_F(SlicesTest, GiveTheBitsOfWholeGradients) {
   std::vector<std::unique_ptr<mpi::Collectives>> backends;
   backends.push_back(make_collectives());
   if (size() > 1) backends.push_back(make_collectives("mpi"));
+  if (size() == 4) backends.push_back(mpi::make_collectives(world_, {.timeout_s = 60, .hosts = 2}));
   for (std::size_t r = 0; r < recipes().size(); ++r) {
     SCOPED_TRACE("recipe " + std::to_string(r));
     const Recipe& recipe = recipes()[r];
@@ -109,7 +111,8 @@ TEST_F(SlicesTest, GiveTheBitsOfWholeGradients) {
           DistributedDataParallel wrapper(model, world_, *backend,
                                           {.reducer = {.limits = {.bucket_bytes = {9000}, .last_bucket_bytes = 1000},
                                                        .finds_unused = recipe.finds_unused},
-                                           .shares_parameters = shares});
+                                           .shares_parameters = shares,
+                                           .hosts = backend->name() == "hierarchical" ? 2 : 0});
           EXPECT_EQ(wrapper.store().is_shared(), shares && size() > 1);
           const std::vector<at::Tensor> values = train(wrapper, *model, recipe, form, rank());
           if (expected.empty()) expected = values;
@@ -125,8 +128,8 @@ TEST_F(SlicesTest, GiveTheBitsOfWholeGradients) {
   }
 }
 
-// What is divided among ranks changes no bit either; only where micro_batches add up after the reduction, not before,
-// sums are rounded in another order.
+// State that is divided among ranks changes no bit either; only where micro_batches add up after the reduction, not
+// before, sums are rounded in another order.
 TEST_F(SlicesTest, ShardedStagesGiveTheValuesOfWholeReplicas) {
   std::vector<std::unique_ptr<mpi::Collectives>> backends;
   backends.push_back(make_collectives());
@@ -157,6 +160,43 @@ TEST_F(SlicesTest, ShardedStagesGiveTheValuesOfWholeReplicas) {
           const bool adds_late = sharding.stage > 1 && recipe.options.accumulation_steps > 1;
           const double tolerance = adds_late ? 1e-3 : sharding.stage == 3 ? 1e-12 : 0;
           expect_equal(train(wrapper, *model, recipe, form, rank()), expected, tolerance);
+        }
+      }
+    }
+  }
+}
+
+// A copy of the state on every host changes as little: sums over ranks are rounded in another order where hosts have
+// several, and stage 1 reduces gradients as replicas do.
+TEST_F(SlicesTest, CopiesOnHostsGiveTheValuesOfWholeReplicas) {
+  std::uint64_t number = 0;
+  for (int hosts = 2; hosts <= size(); ++hosts) {
+    if (size() % hosts != 0) continue;
+    const auto by_hosts = mpi::make_collectives(world_, {.timeout_s = 60, .hosts = hosts});
+    for (std::size_t r = 0; r < recipes().size(); ++r) {
+      const Recipe& recipe = recipes()[r];
+      if (!testing::is_sampled(++number, 2)) continue;
+      const auto trained = [&](mpi::Collectives& backend, const Sharding& sharding) {
+        DdpOptions options{.reducer = {.limits = {.bucket_bytes = {9000}, .last_bucket_bytes = 1000},
+                                       .finds_unused = recipe.finds_unused},
+                           .hosts = hosts,
+                           .sharding = sharding};
+        options.sharding.owns_whole_parameters = optim::find_rule(recipe.optim.at("name")).is_whole();
+        auto model = std::make_shared<Wide>();
+        DistributedDataParallel wrapper(model, world_, backend, options);
+        EXPECT_EQ(wrapper.store().copies(), sharding.is_within_hosts ? hosts : 1);
+        return train(wrapper, *model, recipe, Form::by_train_step, rank());
+      };
+      const std::vector<at::Tensor> expected = trained(*collectives_, {});
+      for (mpi::Collectives* const backend : {collectives_.get(), by_hosts.get()}) {
+        for (int stage = 1; stage <= 3; ++stage) {
+          SCOPED_TRACE("recipe " + std::to_string(r) + ", stage " + std::to_string(stage) + ", " +
+                       std::to_string(hosts) + " hosts, " + std::string(backend->name()));
+          const std::vector<at::Tensor> values =
+              trained(*backend, {.stage = stage, .blocks = {"l*"}, .is_within_hosts = true});
+          const bool adds_otherwise = stage > 1 && (recipe.options.accumulation_steps > 1 || hosts < size());
+          expect_equal(values, expected, adds_otherwise ? 1e-3 : stage == 3 ? 1e-12 : 0);
+          for (const at::Tensor& value : values) EXPECT_TRUE(is_same_everywhere(value));
         }
       }
     }
@@ -247,7 +287,7 @@ TEST_F(SlicesTest, AreTakenOnlyWhereTheyCanBe) {
     auto optimizer = make_optimizer(wrapper->parameters(), {{"name", "sgd"}});
     wrapper->train_step(batch_of(rank(), 0, {3, 2}), optimizer);
     EXPECT_FALSE(model->layers[0]->weight.grad().defined());
-    // By hand `.grad` can be read.
+    // A user can read `.grad`.
     wrapper->forward(batch_of(rank(), 1, {3, 2}).input()).sum().backward();
     EXPECT_FALSE(wrapper->reducer().is_sliced());
     EXPECT_TRUE(is_same_everywhere(model->layers[0]->weight.grad()));

@@ -2,7 +2,7 @@
 // Graphs that are learned in the first step.
 #include <lockstep/log/log.hpp>
 
-#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/reducer.hpp"
 #include "parallel_test.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -85,9 +85,9 @@ TEST_F(StaticGraphTest, ALayerMayBeUsedSeveralTimes) {
     auto model = std::make_shared<Layers>(kWidths);
     Layers alone(kWidths);
     const auto wrapper = wrap(model, {.reducer = kIsStatic});
-    const auto forward = [](Layers& of, int r, int step) {
-      const at::Tensor hidden = at::tanh(of.run(0, batch_of(r, step, kWidths).input()));
-      return of.run(2, at::tanh(of.run(1, at::tanh(of.run(1, hidden))))).sum();
+    const auto forward = [](Layers& layers, int r, int step) {
+      const at::Tensor hidden = at::tanh(layers.run(0, batch_of(r, step, kWidths).input()));
+      return layers.run(2, at::tanh(layers.run(1, at::tanh(layers.run(1, hidden))))).sum();
     };
     for (int step = 0; step < 4; ++step) {
       drop_gradients(*model);

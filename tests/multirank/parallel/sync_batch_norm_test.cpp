@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "mpi/topology.hpp"
+#include "mpi/process/topology.hpp"
 #include "support/counting_collectives.hpp"
 
 namespace lockstep::parallel {
@@ -265,7 +265,7 @@ TEST_F(SyncBatchNormTest, AForwardIsOneGatherAndABackwardOneReduction) {
   const bool is_split = size() > 1;  // layers have collectives of their own, and one rank has none
   EXPECT_EQ(counted.take_counts().others, is_split ? 1 : 0);
   if (!is_split) return;
-  CountingCollectives& own = *counted.last_split();
+  CountingCollectives& own = counted.split_number(0);
   const at::Tensor input = batches({3, 5}, [](int r) { return r + 2; })[index_];
   for (int step = 0; step < 3; ++step) {
     const at::Tensor leaf = input.clone().requires_grad_();
@@ -306,7 +306,7 @@ TEST_F(SyncBatchNormTest, LargeMeansKeepTheirVariance) {
 TEST_F(SyncBatchNormTest, TwoSamplesOnTwoRanksKeepTheDigitsOfTheirGradient) {
   if (size() == 1) return;
   const std::vector<float> means = {0, 3, -100, 1000};
-  const std::vector<float> distances = {2, 0.01F, 0.125F, 1};  // from one sample to the other
+  const std::vector<float> distances = {2, 0.01F, 0.125F, 1};  // distances from one sample to the other
   const auto channels = static_cast<std::int64_t>(means.size());
   const at::Tensor first = torch::tensor(means);
   const at::Tensor second = first + torch::tensor(distances);

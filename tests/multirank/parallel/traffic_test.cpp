@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/reducer.hpp"
 #include "parallel_test.hpp"
 #include "support/counting_collectives.hpp"
 

@@ -18,7 +18,7 @@ class SquaredModel : public models::Model {
   }
 };
 
-/// in -> width -> out.
+/// Layers in -> width -> out.
 class TwoLayers : public Layers {
  public:
   explicit TwoLayers(std::int64_t in = 3, std::int64_t width = 4, std::int64_t out = 2)
@@ -28,7 +28,7 @@ class TwoLayers : public Layers {
   std::shared_ptr<Linear> second;
 };
 
-/// What a rank brings into a step of TwoLayers.
+/// The samples that a rank brings into a step of TwoLayers.
 inline batch::Batch samples_of(int rank, int step, std::int64_t samples = 2, std::int64_t in = 3,
                                std::int64_t out = 2) {
   return batch_of(rank, step, {in, out}, samples);

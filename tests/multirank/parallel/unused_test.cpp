@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/embedding.h>
 
-#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/reducer.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
@@ -44,9 +44,9 @@ using Use = std::function<std::vector<std::size_t>(int rank, int step)>;
 void expect_averages(DistributedDataParallel& wrapper, Tasks& model, int rank, int ranks, const Use& use, int steps) {
   Tasks alone;
   alone.freeze_others();
-  const auto loss = [&](Tasks& of, int r, int step) {
+  const auto loss = [&](Tasks& layers, int r, int step) {
     const batch::Batch batch = batch_of(r, step, {3, 2});
-    return (of.use(use(r, step), batch.input()) - batch.target()).square().mean();
+    return (layers.use(use(r, step), batch.input()) - batch.target()).square().mean();
   };
   for (int step = 0; step < steps; ++step) {
     SCOPED_TRACE("step " + std::to_string(step));
@@ -206,10 +206,11 @@ TEST_F(UnusedTest, ARankMayUseNothing) {
     const auto wrapper = wrap(model, {.reducer = options});
     const at::Tensor own = torch::ones({2}, at::kDouble).requires_grad_();
     for (int step = 0; step < 3; ++step) {
-      const auto loss = [&](Layers& of, int r) {
+      const auto loss = [&](Layers& layers, int r) {
         const batch::Batch batch = batch_of(r, step, kWidths);
-        return r == size() - 1 && r > 0 ? own.sum()
-                                        : models::total_loss(of.losses(of.forward(batch.input()), batch.target()));
+        return r == size() - 1 && r > 0
+                   ? own.sum()
+                   : models::total_loss(layers.losses(layers.forward(batch.input()), batch.target()));
       };
       drop_gradients(*model);
       wrapper->run([&] { return loss(*model, rank()); }).backward();
@@ -219,14 +220,14 @@ TEST_F(UnusedTest, ARankMayUseNothing) {
   }
 }
 
-// What forward returns may be a parameter itself.
+// A tensor that forward returns may be a parameter itself.
 TEST_F(UnusedTest, AReturnedParameterIsUsed) {
   for (const ReducerOptions& options : {kFindsUnused, kIsStatic}) {
     auto model = std::make_shared<Layers>(kWidths);
     Layers alone(kWidths);
     const auto wrapper = wrap(model, {.reducer = options});
-    const auto outputs = [](Layers& of, int r, int step) {
-      return std::pair(of.run(0, batch_of(r, step, kWidths).input()), of.layers[1]->bias);
+    const auto outputs = [](Layers& layers, int r, int step) {
+      return std::pair(layers.run(0, batch_of(r, step, kWidths).input()), layers.layers[1]->bias);
     };
     const auto loss = [](const std::pair<at::Tensor, at::Tensor>& from, int r) {
       return from.first.sum() + (r + 1) * from.second.square().sum();

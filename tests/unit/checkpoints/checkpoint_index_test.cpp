@@ -12,7 +12,7 @@ namespace checkpoint_index_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Of float32 values.
+/// Statistics of float32 values.
 Statistics of(const std::vector<float>& values) {
   return statistics_of(DType::float32, std::as_bytes(std::span(values)));
 }
@@ -48,7 +48,7 @@ TEST(StatisticsTest, EveryLengthAndEveryPlaceOfALength) {
     const auto n = static_cast<double>(count);
     EXPECT_EQ(up.min, 1);
     EXPECT_EQ(up.max, n);
-    EXPECT_EQ(up.mean, (n + 1) / 2);                                 // of 1..n
+    EXPECT_EQ(up.mean, (n + 1) / 2);                                 // mean of 1..n
     EXPECT_DOUBLE_EQ(up.rms, std::sqrt((n + 1) * (2 * n + 1) / 6));  // sum of squares n (n+1) (2n+1) / 6
     EXPECT_EQ(up.zeros, 0U);
   }

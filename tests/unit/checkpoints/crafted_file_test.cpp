@@ -8,7 +8,7 @@
 namespace lockstep::checkpoints {
 namespace crafted_file_test {
 
-/// What check_tree says of a file that `build` fills. It may change `places` while it runs.
+/// The sentence that check_tree says of a file that `build` fills. It may change `places` while it runs.
 std::string error_of_tree(const std::function<void(hid_t)>& build, const std::vector<ArrayLocation>& places = {}) {
   const HdfSession session;
   MemoryFile file;
@@ -22,14 +22,14 @@ std::string error_of_tree(const std::function<void(hid_t)>& build, const std::ve
   return error_of([&] { check_tree("f.h5", file, places); });
 }
 
-/// What the list of arrays says about the array /w.
+/// The entry of the list of arrays for the array /w.
 struct Claim {
   std::string path = "/w";
-  std::uint64_t shift = 0;  ///< from where it really is
+  std::uint64_t shift = 0;  ///< distance from its true position
   std::uint64_t nbytes = 16;
 };
 
-/// What check_tree says of the array /w of 4 elements, with the given creation list and type.
+/// The sentence that check_tree says of the array /w of 4 elements, with the given creation list and type.
 std::string error_of_array(const std::function<void(hid_t)>& prepare, hid_t type = H5T_IEEE_F32LE,
                            const Claim& claim = {}) {
   std::vector<ArrayLocation> places(1);

@@ -2,6 +2,7 @@
 #include <random>
 
 #include "checkpoints/format/envelope.hpp"
+#include "core/system/version.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
@@ -22,13 +23,13 @@ class DamageTest : public ::testing::Test {
     ASSERT_EQ(envelope_.file_bytes, good_.size());
   }
 
-  /// What reading says once the file holds `bytes`.
+  /// The sentence that reading says once the file holds `bytes`.
   std::string error_after(const std::string& bytes) {
     put_bytes(file_, bytes);
     return error_of_read(file_);
   }
 
-  /// What reading says while `bytes` stand at `offset`.
+  /// The sentence that reading says while `bytes` stand at `offset`.
   std::string error_with(std::size_t offset, const std::string& bytes) {
     patch(offset, bytes);
     const std::string error = error_of_read(file_);
@@ -71,7 +72,7 @@ TEST_F(DamageTest, EveryFlippedBitOfASampleIsFound) {
 TEST_F(DamageTest, EveryZeroedSectorOfASampleIsFound) {
   std::mt19937 random(2);
   for (int i = 0; i < 100; ++i) {
-    const std::size_t sectors = i % 2 == 0 ? good_.size() / 512 : 30;  // of all, and of the metadata in front
+    const std::size_t sectors = i % 2 == 0 ? good_.size() / 512 : 30;  // all sectors, or those of the metadata in front
     const std::size_t offset = std::uniform_int_distribution<std::size_t>(0, sectors - 1)(random) * 512;
     const std::string zeros(512, '\0');
     const bool was_zero = good_.compare(offset, 512, zeros) == 0;
@@ -160,7 +161,8 @@ TEST_F(DamageTest, AnotherVersionIsNamedInOneSentence) {
   std::memcpy(other.data(), &envelope_, sizeof envelope_);
   EXPECT_EQ(error_after(other), file_ +
                                     ": it has format version 7, but this program reads version 1 only; it was "
-                                    "written by lockstep " LOCKSTEP_VERSION);
+                                    "written by lockstep " +
+                                    version());
 }
 
 TEST_F(DamageTest, AnUncommittedFileIsUnfinished) {

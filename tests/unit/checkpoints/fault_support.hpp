@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "checkpoints/store/syscalls.hpp"
+#include "checkpoints/disk/syscalls.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
@@ -69,8 +69,8 @@ inline int noted_close(int file) {
   const int result = recorder->real.close(file);
   return is_target ? fail() : result;
 }
-inline int noted_rename(const char* from, const char* to) {
-  return recorder->note("rename", to) ? fail() : recorder->real.rename(from, to);
+inline int noted_rename(const char* from, const char* target) {
+  return recorder->note("rename", target) ? fail() : recorder->real.rename(from, target);
 }
 
 class FaultTest : public ::testing::Test {

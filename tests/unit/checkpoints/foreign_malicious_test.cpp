@@ -5,8 +5,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "checkpoints/foreign/pickle.hpp"
 #include "checkpoints/format/hdf5.hpp"
-#include "checkpoints/interop/pickle.hpp"
 #include "foreign_support.hpp"
 #include "zip_support.hpp"
 
@@ -17,7 +17,7 @@ using namespace std::string_literals;
 
 struct Case {
   std::string bytes;
-  std::string sentence;  ///< what the error must contain
+  std::string sentence;  ///< sentence: what the error must contain
 };
 
 void expect_refused(const TemporaryFolder& directory, const std::string& name, const std::vector<Case>& cases) {
@@ -105,10 +105,10 @@ TEST(MaliciousSafetensorsTest, NamesAreSafeToPrint) {
 const std::string kEmptyMap = "\x80\x02}.";
 
 TEST(MaliciousZipTest, IsRefusedWithItsReason) {
-  const Record pickle = {.name = "a/data.pkl", .bytes = kEmptyMap};
-  const Record other = {.name = "a/data/0", .bytes = "1234"};
+  const ZipEntry pickle = {.name = "a/data.pkl", .bytes = kEmptyMap};
+  const ZipEntry other = {.name = "a/data/0", .bytes = "1234"};
   const auto with = [&](auto change) {
-    Record record = other;
+    ZipEntry record = other;
     change(record);
     return zip_of({pickle, record});
   };
@@ -122,16 +122,16 @@ TEST(MaliciousZipTest, IsRefusedWithItsReason) {
        {good + "x", "without an end record"},
        {zip_of({pickle}, "comment"), "without an end record"},
        {zip_of({pickle, pickle}), "record 'a/data.pkl': the name is used twice"},
-       {with([](Record& record) { record.flags = 1; }), "record 'a/data/0': it is encrypted"},
-       {with([](Record& record) { record.method = 12; }), "its compression (12) is neither none nor deflate"},
-       {with([](Record& record) { record.name = "/etc/passwd"; }), "'/etc/passwd': this name is not allowed"},
-       {with([](Record& record) { record.name = "a/../../x"; }), "this name is not allowed"},
-       {with([](Record& record) { record.name = "a/\x1b[31m"; }), "'a/%1B[31m': this name is not allowed"},
-       {with([](Record& record) { record.local_name = "a/data/1"; }), "contradicts the directory"},
-       {with([](Record& record) { record.stated_bytes = le(0xFFFFFFF0, 4); }), "more than the file has"},
-       {with([](Record& record) { record.stated_bytes = le(0xFFFFFFFF, 4); }), "lacks a 64-bit size"},
-       {with([](Record& record) { record.header = 0; }), "contradicts the directory"},
-       {with([](Record& record) { record.header = 1'000'000; }), "it is after the directory"},
+       {with([](ZipEntry& record) { record.flags = 1; }), "record 'a/data/0': it is encrypted"},
+       {with([](ZipEntry& record) { record.method = 12; }), "its compression (12) is neither none nor deflate"},
+       {with([](ZipEntry& record) { record.name = "/etc/passwd"; }), "'/etc/passwd': this name is not allowed"},
+       {with([](ZipEntry& record) { record.name = "a/../../x"; }), "this name is not allowed"},
+       {with([](ZipEntry& record) { record.name = "a/\x1b[31m"; }), "'a/%1B[31m': this name is not allowed"},
+       {with([](ZipEntry& record) { record.local_name = "a/data/1"; }), "contradicts the directory"},
+       {with([](ZipEntry& record) { record.stated_bytes = le(0xFFFFFFF0, 4); }), "more than the file has"},
+       {with([](ZipEntry& record) { record.stated_bytes = le(0xFFFFFFFF, 4); }), "lacks a 64-bit size"},
+       {with([](ZipEntry& record) { record.header = 0; }), "contradicts the directory"},
+       {with([](ZipEntry& record) { record.header = 1'000'000; }), "it is after the directory"},
        {zip_of({pickle, {.name = "a/data.pkl2", .bytes = good}, {.name = "a/x", .bytes = "1", .header = 50}}),
         "no record starts at the stated offset"},
        {zip_of({pickle,
@@ -165,8 +165,9 @@ std::string npy(const std::string& line, const std::string& bytes) {
 std::string npz_deflated(const std::string& packed, std::uint64_t bytes, std::uint32_t crc) {
   std::string file = zip_of({{.name = "x.npy", .bytes = packed, .method = 8}});
   const std::string sizes = le(crc_of(packed), 4) + le(packed.size(), 4) + le(packed.size(), 4);
-  for (std::size_t at = file.find(sizes); at != std::string::npos; at = file.find(sizes, at + 1)) {
-    file.replace(at, sizes.size(), le(crc, 4) + le(packed.size(), 4) + le(bytes, 4));
+  for (std::size_t position = file.find(sizes); position != std::string::npos;
+       position = file.find(sizes, position + 1)) {
+    file.replace(position, sizes.size(), le(crc, 4) + le(packed.size(), 4) + le(bytes, 4));
   }
   return file;
 }

@@ -18,28 +18,28 @@ std::size_t below(Random& random, std::size_t end) { return end == 0 ? 0 : rando
 /// Flips, overwrites, cuts, appends, repeats or moves bytes, once to four times.
 std::string mutated(std::string bytes, Random& random) {
   for (std::size_t rounds = 1 + below(random, 4); rounds > 0; --rounds) {
-    const std::size_t at = below(random, bytes.size());
+    const std::size_t position = below(random, bytes.size());
     switch (below(random, 7)) {
       case 0:
-        if (!bytes.empty()) bytes[at] = static_cast<char>(bytes[at] ^ 1 << below(random, 8));
+        if (!bytes.empty()) bytes[position] = static_cast<char>(bytes[position] ^ 1 << below(random, 8));
         break;
       case 1:
-        if (!bytes.empty()) bytes[at] = static_cast<char>(random());
+        if (!bytes.empty()) bytes[position] = static_cast<char>(random());
         break;
       case 2:
-        bytes.resize(at);
+        bytes.resize(position);
         break;
       case 3:
         for (std::size_t i = 1 + below(random, 64); i > 0; --i) bytes += static_cast<char>(random());
         break;
       case 4:
-        bytes.insert(at, bytes.substr(below(random, bytes.size()), below(random, 100)));
+        bytes.insert(position, bytes.substr(below(random, bytes.size()), below(random, 100)));
         break;
       case 5:
-        bytes.erase(at, below(random, 100));
+        bytes.erase(position, below(random, 100));
         break;
       default:  // extreme numbers
-        for (std::size_t i = at; i < std::min(bytes.size(), at + 8); ++i)
+        for (std::size_t i = position; i < std::min(bytes.size(), position + 8); ++i)
           bytes[i] = below(random, 2) == 0 ? '\xFF' : '\0';
     }
   }

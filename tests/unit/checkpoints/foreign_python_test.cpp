@@ -6,7 +6,8 @@ namespace lockstep::checkpoints {
 namespace foreign_python_test {
 
 /// Runs a script in `directory`, where its files are.
-testing::Outcome run_python(const std::string& python, const TemporaryFolder& directory, const std::string& script) {
+testing::ProgramResult run_python(const std::string& python, const TemporaryFolder& directory,
+                                  const std::string& script) {
   put_bytes(directory / "script.py", script);
   return testing::run_shell("cd '" + directory.path() + "' && " + python + " script.py", 120);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What we write in the formats of others, we read back; and we replace nothing unasked.
-#include "checkpoints/interop/zip.hpp"
-#include "checkpoints/store/disk.hpp"
+#include "checkpoints/disk/disk.hpp"
+#include "checkpoints/foreign/zip.hpp"
 #include "foreign_support.hpp"
 
 namespace lockstep::checkpoints {
@@ -20,7 +20,7 @@ const Format kFormats[] = {{".safetensors", ExportKind::safetensors, FileKind::s
                            {".npz", ExportKind::npz, FileKind::npz},
                            {".h5", ExportKind::hdf5, FileKind::hdf5}};
 
-/// What a format cannot hold is not written: complex128 in safetensors.
+/// An array that a format cannot hold is not written: complex128 in safetensors.
 std::vector<NamedArray> arrays_for(ExportKind kind) {
   std::vector<NamedArray> arrays = arrays_of_all_dtypes();
   std::erase_if(arrays, [&](const NamedArray& one) {
@@ -149,7 +149,7 @@ TEST(ForeignRoundTripTest, LargeZipArchivesStateTheirSizesIn64Bits) {
     const Zip back(source);
     ASSERT_EQ(back.records().size(), 3U);
     Expansion expansion(source);
-    const Block block = back.read(*back.find("a/many"), "a/many", expansion);
+    const OwnedBytes block = back.read(*back.find("a/many"), "a/many", expansion);
     EXPECT_EQ(std::string(reinterpret_cast<const char*>(block.bytes.data()), block.bytes.size()),
               std::string(300, 'm'));
     for (const ZipRecord& record : back.records()) EXPECT_EQ(record.offset % 64, 0U);

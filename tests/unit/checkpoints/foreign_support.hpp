@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <sys/wait.h>
 
-#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/foreign/foreign.hpp"
 #include "support.hpp"
 #include "support/program.hpp"
 #include "zip_support.hpp"

@@ -96,7 +96,7 @@ TEST_P(FullDiskTest, EarlierCheckpointsStayAndLaterSavesSucceed) {
   EXPECT_EQ(code, 0);
 }
 
-// What stands in for it where nothing may be mounted; needs no rights.
+// A file that stands in for it where nothing may be mounted; needs no rights.
 TEST_P(FullDiskTest, ALimitOnTheSizeOfFiles) {
   const TemporaryFolder folder;
   const auto limit = [] {

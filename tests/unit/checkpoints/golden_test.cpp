@@ -9,7 +9,7 @@ namespace golden_test {
 
 std::string stored(const std::string& name) { return testing::source_root() / "tests/data/checkpoints" / name; }
 
-/// What version1.h5 was written from, by write_part.
+/// The archive that version1.h5 was written from, by write_part.
 Archive content_of_version_1() {
   Archive archive;
   archive.set("/", "step", std::int64_t{12});
@@ -44,7 +44,7 @@ TEST(GoldenTest, Version1) {
   const CheckpointIndex contents = read_checkpoint_index(stored("version1.h5"));
   EXPECT_EQ(contents.step, 12);
   EXPECT_EQ(contents.arrays.front().path, "/model/params/w");
-  EXPECT_EQ(contents.arrays.front().statistics.mean, -0.5);  // of 1 -2 3 -4 5 -6
+  EXPECT_EQ(contents.arrays.front().statistics.mean, -0.5);  // mean of 1 -2 3 -4 5 -6
   EXPECT_EQ(contents.arrays.front().digest, "7fcfbac9aa26e66cc5a47290b0bc5c44");
 }
 

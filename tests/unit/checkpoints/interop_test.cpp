@@ -8,7 +8,7 @@
 namespace lockstep::checkpoints {
 namespace interop_test {
 
-/// What a shell command prints; its exit status through `status`.
+/// The text that a shell command prints; its exit status through `status`.
 std::string output_of(const std::string& command, int& status) {
   std::string output;
   std::FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");

@@ -9,7 +9,7 @@
 #include <functional>
 #include <span>
 
-#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/foreign/foreign.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::testing {
@@ -64,7 +64,7 @@ TEST_F(MappedTest, ArraysHaveTheSameBytes) {
   }
 }
 
-// What is written to the file afterwards shows in mapped arrays, but not in arrays that were read.
+// A value that is written to the file afterwards shows in mapped arrays, but not in arrays that were read.
 TEST_F(MappedTest, ArraysAreThePagesOfTheFile) {
   for (const char* const suffix : {".safetensors", ".pt"}) {
     const std::string path = write(suffix);
@@ -73,10 +73,10 @@ TEST_F(MappedTest, ArraysAreThePagesOfTheFile) {
     const std::string bytes = read_file(path);
     std::string pattern(16, '\0');
     std::memcpy(pattern.data(), &values_[1000], 16);
-    const std::size_t at = bytes.find(pattern);
-    ASSERT_NE(at, std::string::npos);
+    const std::size_t position = bytes.find(pattern);
+    ASSERT_NE(position, std::string::npos);
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(static_cast<std::streamoff>(at)).write("\0\0\0\0", 4);
+    file.seekp(static_cast<std::streamoff>(position)).write("\0\0\0\0", 4);
     file.close();
     const auto value_in = [](const Archive& archive) {
       float value = 0;
@@ -93,7 +93,7 @@ TEST_F(MappedTest, ChangesAreNoticed) {
     const Archive mapped = read_foreign(path, {.is_mapped = true});
     require_unchanged(mapped);
     change();
-    std::size_t zeros = 0;  // of pages that are no longer there: the program goes on
+    std::size_t zeros = 0;  // pages that are no longer there read as zeros: the program goes on
     for (const std::string& name : mapped.array_paths()) {
       const auto bytes = mapped.array(name).bytes;
       zeros += static_cast<std::size_t>(std::count(bytes.begin(), bytes.end(), std::byte{0}));

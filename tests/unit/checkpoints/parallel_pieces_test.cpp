@@ -63,8 +63,8 @@ TEST(SharesTest, ThreadsFindTheSameDamage) {
   const std::string file = folder / "state.h5";
   write_state_file(file, 3, large(3), {}, 4);
   std::string bytes = bytes_of(file);
-  for (const std::size_t at : {bytes.size() - 5'000'000, std::size_t{9'000'000}}) {
-    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  for (const std::size_t position : {bytes.size() - 5'000'000, std::size_t{9'000'000}}) {
+    bytes[position] = static_cast<char>(bytes[position] ^ 1);
     put_bytes(file, bytes);
     const std::string error = error_of_read(file);
     EXPECT_NE(error.find("/model/params/big"), std::string::npos) << error;
@@ -99,7 +99,7 @@ TEST(SharesTest, ArraysAreLeftOut) {
   const Archive archive = read(saved, {{"/model/params/big", RestoreTarget{.is_left_out = true}}});
   EXPECT_FALSE(archive.has("/model/params/big"));
   EXPECT_EQ(values_of<float>(archive.array("/model/params/fc.bias")), (std::vector<float>{1, 2, 3}));
-  // What is left out is not read, so that damage in it is not found.
+  // An array that is left out is not read, so that damage in it is not found.
   std::string bytes = bytes_of(saved + "/state.h5");
   bytes[bytes.size() - 5'000'000] = static_cast<char>(bytes[bytes.size() - 5'000'000] ^ 1);
   put_bytes(saved + "/state.h5", bytes);

@@ -3,7 +3,7 @@
 // as it is, the sentence names the call, and no half of the new one is ever taken for a whole.
 #include <algorithm>
 
-#include "checkpoints/store/stale_files.hpp"
+#include "checkpoints/disk/stale_files.hpp"
 #include "fault_support.hpp"
 #include "support/program.hpp"
 
@@ -12,7 +12,7 @@ namespace parts_fault_test {
 
 constexpr std::uint32_t kParts = 3;
 
-/// As a run saves: one stages, each writes, one commits; whoever fails, all abandon.
+/// Writes as a run saves: one stages, each writes, one commits; whoever fails, all abandon.
 std::string write_in_parts(const std::string& directory, std::int64_t step) {
   std::string staged;
   try {
@@ -45,7 +45,7 @@ class PartsFaultTest : public FaultTest {
 
   bool is_write(int target) const { return calls_[static_cast<std::size_t>(target)].starts_with("pwrite "); }
 
-  Names calls_;  ///< of one undisturbed write
+  Names calls_;  ///< calls of one undisturbed write
   std::ptrdiff_t commit_ = 0;
   std::ptrdiff_t hint_ = 0;
 };
@@ -130,7 +130,7 @@ TEST_F(PartsFaultTest, ADeathBeforeAnyCallLeavesTheEarlierCheckpoint) {
     EXPECT_EQ(steps.size(), target > commit_ ? 2U : 1U);
     expect_only_good_checkpoints(directory.path());
     for (const std::string& name : names_of(directory.path())) {
-      if (!name.starts_with(".tmp-step")) continue;  // what the dead writer left is no checkpoint before it is whole
+      if (!name.starts_with(".tmp-step")) continue;  // files of the dead writer are no checkpoint before they are whole
       const bool has_manifest = std::filesystem::exists(directory / name + "/MANIFEST.json");
       if (!has_manifest) {
         EXPECT_NE(error_of_read(directory / name), "");

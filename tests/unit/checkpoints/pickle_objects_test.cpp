@@ -107,10 +107,10 @@ TEST_F(PickleObjectsTest, ObjectsOfEveryKindAreLeftOutAndNamed) {
 
 // A map, and a tuple with a list, that contain themselves.
 TEST_F(PickleObjectsTest, ReferencesToContainersAreLeftOut) {
-  const std::string of = "a reference to an object that contains it (under ";
-  expect_left_out(key("extra") + "}q\x05" + key("self") + "h\x05s", {of + "'self')"});
-  expect_left_out(key("extra") + "]q\0h\0\x85q\1a0h\1"s, {of + "'0')"});
-  expect_left_out(key("extra") + "(]q\0(h\0NNNtq\1aNNN1h\1"s, {of + "'0')"});
+  const std::string start = "a reference to an object that contains it (under ";
+  expect_left_out(key("extra") + "}q\x05" + key("self") + "h\x05s", {start + "'self')"});
+  expect_left_out(key("extra") + "]q\0h\0\x85q\1a0h\1"s, {start + "'0')"});
+  expect_left_out(key("extra") + "(]q\0(h\0NNNtq\1aNNN1h\1"s, {start + "'0')"});
   expect_left_out(key("extra") + std::string(40, ']') + std::string(39, 'a'),
                   {"an object that is nested too deeply (under '0')"});
 }
@@ -198,7 +198,7 @@ TEST_F(PickleObjectsTest, TensorsOfOtherTypesAreNamed) {
   };
   for (const auto& [description, value] : cases) {
     expect_left_out(key("conv.weight") + value, {description + " (under 'conv.weight')"});
-    // Without any other tensor there is nothing to read.
+    // There is nothing to read without any other tensor.
     EXPECT_EQ(error_of_file(key("conv.weight") + value),
               path_ + ": /conv.weight: it is " + description + ", which is not supported");
   }

@@ -79,7 +79,7 @@ TEST(PublicFilesTest, FolderOfTimm) {
 TEST(PublicFilesTest, AFailureLeavesNothing) {
   const TemporaryFolder directory;
   PublicWeights weights = some_weights();
-  weights.arrays.push_back(weights.arrays.front());  // of the same name
+  weights.arrays.push_back(weights.arrays.front());  // array of the same name
   EXPECT_THROW(write_timm_folder(directory / "model", weights), CheckpointError);
   EXPECT_TRUE(fs::is_empty(directory.path()));
 }

@@ -17,7 +17,7 @@ class RetentionTest : public ::testing::Test {
   }
 
   std::string reason_for(std::int64_t step, const RetentionRule& rule) const {
-    for (const Verdict& verdict : plan_retention(directory_.path(), rule)) {
+    for (const RetentionDecision& verdict : plan_retention(directory_.path(), rule)) {
       if (verdict.step == step) return (verdict.is_kept ? "kept: " : "goes: ") + verdict.reason;
     }
     return "";

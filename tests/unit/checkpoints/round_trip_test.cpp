@@ -144,7 +144,7 @@ TEST(RoundTripTest, ArraysOutliveTheArchive) {
   EXPECT_EQ(values_of<float>(kept), (std::vector<float>{1, 2, 3}));
 }
 
-// In another second, too: nothing in a file tells the time.
+// Holds in another second, too: nothing in a file tells the time.
 TEST(RoundTripTest, EqualArchivesGiveEqualBytesAndOthersDoNot) {
   const TemporaryFolder directory;
   const std::string one = bytes_of(write(directory / "a", 5, sample(5)) + "/state.h5");

@@ -11,21 +11,21 @@
 namespace lockstep::checkpoints {
 namespace script_records_test {
 
-std::string fault_of(const std::vector<Record>& records) {
+std::string fault_of(const std::vector<ZipEntry>& records) {
   const std::string file = zip_of(records);
   return fault_of_script(MemorySource(std::as_bytes(std::span(file))));
 }
 
-const std::vector<Record> kScript = {{.name = "net/data.pkl", .bytes = "x"},
-                                     {.name = "net/code/__torch__/torchvision/models/resnet.py", .bytes = "code"},
-                                     {.name = "net/constants.pkl", .bytes = "y"}};
+const std::vector<ZipEntry> kScript = {{.name = "net/data.pkl", .bytes = "x"},
+                                       {.name = "net/code/__torch__/torchvision/models/resnet.py", .bytes = "code"},
+                                       {.name = "net/constants.pkl", .bytes = "y"}};
 
 // The code of a module has the path of its Python package, such as torchvision.models.
 TEST(ScriptRecordsTest, FoldersOfTheCodeDoNotCount) { EXPECT_EQ(fault_of(kScript), ""); }
 
 TEST(ScriptRecordsTest, OtherArchivesAreNamed) {
   for (const char* const name : {"net/serialized_exported_program.json", "net/archive_format", "net/models/m.json"}) {
-    std::vector<Record> records = kScript;
+    std::vector<ZipEntry> records = kScript;
     records.push_back({.name = name, .bytes = "z"});
     EXPECT_NE(fault_of(records).find("torch.export"), std::string::npos) << name;
   }
@@ -35,7 +35,7 @@ TEST(ScriptRecordsTest, OtherArchivesAreNamed) {
 
 TEST(ScriptRecordsTest, EachRecordIsRead) {
   for (std::size_t i = 0; i < kScript.size(); ++i) {
-    std::vector<Record> records = kScript;
+    std::vector<ZipEntry> records = kScript;
     records[i].has_wrong_crc = true;
     const std::string sentence = testing::sentence_of<CheckpointError>([&] { fault_of(records); });
     EXPECT_NE(sentence.find(records[i].name), std::string::npos) << sentence;

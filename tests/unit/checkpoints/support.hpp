@@ -97,7 +97,7 @@ std::string error_of(Action action) {
   return "";
 }
 
-/// What reading says, and verifying, too.
+/// The sentence that reading says, and verifying, too.
 inline std::string error_of_read(const std::string& path) {
   const std::string error = error_of([&] { read(path); });
   EXPECT_EQ(error_of([&] { verify(path); }), error);

@@ -17,14 +17,14 @@ inline std::string le(std::uint64_t value, int count) {
   return text;
 }
 
-struct Record {
+struct ZipEntry {
   std::string name;
   std::string bytes;
   std::string stated_bytes = {};  ///< instead of the length, in the directory: 4 bytes
   std::uint16_t flags = 0;
   std::uint16_t method = 0;
   bool has_wrong_crc = false;
-  std::string local_name = {};  ///< where it differs
+  std::string local_name = {};  ///< name in the local header, where it differs
   std::int64_t header = -1;     ///< instead of where it is
 };
 
@@ -33,9 +33,9 @@ inline std::uint32_t crc_of(const std::string& bytes) {
       ::crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
 }
 
-inline std::string zip_of(const std::vector<Record>& records, const std::string& comment = "") {
+inline std::string zip_of(const std::vector<ZipEntry>& records, const std::string& comment = "") {
   std::string file, directory;
-  for (const Record& record : records) {
+  for (const ZipEntry& record : records) {
     const auto header = record.header >= 0 ? static_cast<std::uint64_t>(record.header) : file.size();
     const std::string size = le(record.bytes.size(), 4);
     const std::string told = record.stated_bytes.empty() ? size : record.stated_bytes;

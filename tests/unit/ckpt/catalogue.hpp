@@ -38,19 +38,19 @@ struct Workshop {
     path = checkpoints::commit(folder / "ckpt", staged, step, {.parts = count});
   }
   /// One of its bytes changed.
-  void put_flipped(std::string bytes, std::size_t at) const {
-    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  void put_flipped(std::string bytes, std::size_t position) const {
+    bytes[position] = static_cast<char>(bytes[position] ^ 1);
     put(bytes);
   }
 };
 
 /// Makes the bad input; the words are for `ckpt`, with `FILE` for the workshop's path.
 struct Row {
-  std::string id;  ///< of the catalogue, and of the case where there are several
+  std::string id;  ///< name in the catalogue, and of the case where there are several
   std::function<void(Workshop&)> make;
   Words words;
   Exit code;
-  Words parts;  ///< of what is said; `FILE` likewise
+  Words parts;  ///< parts of the expected message; `FILE` likewise
 };
 
 inline void PrintTo(const Row& row, std::ostream* out) { *out << row.id; }
@@ -59,8 +59,9 @@ inline const Words kVerify = {"verify", "FILE"};
 inline const Words kConvert = {"convert", "FILE", "--to", "DIR/out/x.npz"};
 
 inline std::string replaced(std::string text, const std::string& what, const std::string& by) {
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) {
-    text.replace(at, what.size(), by);
+  for (std::size_t position = text.find(what); position != std::string::npos;
+       position = text.find(what, position + by.size())) {
+    text.replace(position, what.size(), by);
   }
   return text;
 }

@@ -147,7 +147,7 @@ const std::vector<Row>& file_rows() {
        [](Workshop& shop) {
          const std::string whole = shop.save();
          std::string content = content_of(whole);
-         content[checkpoints::kEnvelopeBytes] = 'x';  // of HDF5's signature
+         content[checkpoints::kEnvelopeBytes] = 'x';  // first byte of HDF5's signature
          shop.path = shop.folder / "no-hdf5";
          shop.put(assembled(envelope_of(whole), content, places_of(whole)));
        },

@@ -10,7 +10,7 @@
 #include <sys/un.h>
 
 #include "catalogue.hpp"
-#include "checkpoints/store/syscalls.hpp"
+#include "checkpoints/disk/syscalls.hpp"
 
 namespace lockstep::ckpt {
 namespace catalogue_system_test {
@@ -156,7 +156,7 @@ const std::vector<Row>& system_rows() {
        [](Workshop& shop) {
          make_source_and_out(shop);
          shop.prepare = [] {
-           const rlimit limit{.rlim_cur = 600, .rlim_max = 600};  // what is said is captured in a file, too
+           const rlimit limit{.rlim_cur = 600, .rlim_max = 600};  // limit: what is said is captured in a file, too
            ::signal(SIGXFSZ, SIG_IGN);
            return ::setrlimit(RLIMIT_FSIZE, &limit) == 0;
          };

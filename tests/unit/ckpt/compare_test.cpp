@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ckpt/compare.hpp"
+#include "ckpt/reading/compare.hpp"
 
 #include <gtest/gtest.h>
 

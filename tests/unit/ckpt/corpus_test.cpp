@@ -28,7 +28,7 @@ Classes classes_of(const std::string& file) {
   const std::size_t index = envelope_of(file).index_offset;
   const auto places = places_of(file);
   Classes classes;
-  // What is wrong with the envelope's first fields has words of its own: another kind, version, flags or size.
+  // A fault in the envelope's first fields has words of its own: another kind, version, flags or size.
   classes["envelope"] = {{0, 16, "it"}, {16, 128, "its envelope"}, {128, checkpoints::kEnvelopeBytes, "its envelope"}};
   classes["index"] = {{index, file.size(), "its index"}};
   for (const auto& piece : pieces_of(places, index)) {
@@ -61,20 +61,20 @@ class Vandal {
     }
     const auto& ranges = std::next(classes.begin(), static_cast<std::ptrdiff_t>(below(classes.size())))->second;
     const Range& range = ranges[below(ranges.size())];
-    const std::size_t at = range.begin + below(range.end - range.begin);
-    const std::size_t count = 1 + below(std::min<std::size_t>(range.end - at, 600));
+    const std::size_t position = range.begin + below(range.end - range.begin);
+    const std::size_t count = 1 + below(std::min<std::size_t>(range.end - position, 600));
     name = range.name;
-    text = " at byte " + std::to_string(at) + " (" + range.name + ")";
+    text = " at byte " + std::to_string(position) + " (" + range.name + ")";
     if (kind == 3) {
       text = "cut" + text;
-      name = at == 0 ? "the file is empty" : "truncated";
-      return file.substr(0, at);
+      name = position == 0 ? "the file is empty" : "truncated";
+      return file.substr(0, position);
     }
     if (kind == 0) {
-      bad[at] = static_cast<char>(bad[at] ^ static_cast<char>(1 << below(8)));
+      bad[position] = static_cast<char>(bad[position] ^ static_cast<char>(1 << below(8)));
       text = "a bit flipped" + text;
     } else {
-      for (std::size_t i = at; i < at + count; ++i) bad[i] = kind == 1 ? '\0' : byte();
+      for (std::size_t i = position; i < position + count; ++i) bad[i] = kind == 1 ? '\0' : byte();
       text = std::to_string(count) + (kind == 1 ? " bytes zeroed" : " bytes of noise") + text;
     }
     return bad;
@@ -87,7 +87,7 @@ class Vandal {
 
 const char* const kCommands[] = {"verify", "hash", "ls", "info"};
 
-/// What the commands say of the file while it is whole.
+/// The output that the commands say of the file while it is whole.
 std::map<std::string, Ran> runs_of(const std::string& path) {
   std::map<std::string, Ran> runs;
   for (const char* const command : kCommands) runs[command] = run_captured({command, path});

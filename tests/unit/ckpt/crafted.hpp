@@ -44,7 +44,7 @@ inline checkpoints::Envelope envelope_of(const std::string& file) {
   return envelope;
 }
 
-/// Into what the digests cut a state file's HDF5 part, which ends at `end`.
+/// The pieces into which digests cut a state file's HDF5 part, which ends at `end`.
 inline std::vector<checkpoints::Piece> pieces_of(const std::vector<checkpoints::ArrayLocation>& places,
                                                  std::size_t end) {
   return checkpoints::cut_into_pieces(places, checkpoints::kEnvelopeBytes, end).value();
@@ -68,7 +68,7 @@ inline std::string assembled(checkpoints::Envelope envelope, const std::string& 
   return sealed(envelope, content + std::string(reinterpret_cast<const char*>(encoded.data()), encoded.size()));
 }
 
-/// What the index of a state file lists.
+/// The places that the index of a state file lists.
 inline std::vector<checkpoints::ArrayLocation> places_of(const std::string& file) {
   const auto bytes = std::as_bytes(std::span(file)).subspan(envelope_of(file).index_offset);
   return checkpoints::Index::decode(bytes).value().places;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
-#include "ckpt/failure.hpp"
-#include "ckpt/filter.hpp"
-#include "ckpt/source.hpp"
-#include "ckpt/text.hpp"
+#include "ckpt/reading/failure.hpp"
+#include "ckpt/reading/filter.hpp"
+#include "ckpt/reading/source.hpp"
+#include "ckpt/reading/text.hpp"
 
 namespace lockstep::ckpt {
 namespace names_test {
@@ -40,7 +40,7 @@ TEST(SizesTest, AreHumanAndExact) {
 }
 
 TEST(TableTest, AlignsByCharactersNotBytes) {
-  Table table({Align::left, Align::right});
+  TextTable table({Align::left, Align::right});
   table.add({"é", "1"});
   table.add({"abc", "22"});
   EXPECT_EQ(table.text(), "é     1\nabc  22\n");

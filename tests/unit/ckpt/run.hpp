@@ -12,11 +12,11 @@
 #include <unistd.h>
 #include <vector>
 
-#include "ckpt/commands.hpp"
+#include "ckpt/reading/commands.hpp"
 
 namespace lockstep::ckpt {
 
-/// What the program returned and printed to both streams.
+/// The texts that the program returned and printed to both streams.
 struct Ran {
   int code = 0;
   std::string output;
@@ -66,7 +66,7 @@ inline Ran run_captured(const std::vector<std::string>& words) {
   return {code, capture.text()};
 }
 
-/// What a child returns that could not prepare; no exit code of ours.
+/// The code that a child returns that could not prepare; no exit code of ours.
 constexpr int kNotAllowed = 99;
 
 /// The same in a child, after `prepare`, which may leave its rights behind or mount something.

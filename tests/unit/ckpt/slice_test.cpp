@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ckpt/slice.hpp"
+#include "ckpt/reading/slice.hpp"
 
 #include <gtest/gtest.h>
 
-#include "ckpt/failure.hpp"
+#include "ckpt/reading/failure.hpp"
 
 namespace lockstep::ckpt {
 namespace slice_test {
@@ -11,21 +11,22 @@ namespace slice_test {
 using Shape = std::vector<std::int64_t>;
 
 TEST(SliceTest, TakesWhatPythonTakes) {
-  EXPECT_EQ(parse_slice("[0:4, :, 3]", {8, 2, 5}),
-            (Slice{{.begin = 0, .count = 4}, {.begin = 0, .count = 2}, {.begin = 3, .count = 1, .is_index = true}}));
-  EXPECT_EQ(parse_slice("[-3:]", {8}), (Slice{{.begin = 5, .count = 3}}));
-  EXPECT_EQ(parse_slice("[:100]", {8}), (Slice{{.begin = 0, .count = 8}}));
-  EXPECT_EQ(parse_slice("[1:8:3]", {8}), (Slice{{.begin = 1, .count = 3, .step = 3}}));
-  EXPECT_EQ(parse_slice("[-1]", {8}), (Slice{{.begin = 7, .count = 1, .is_index = true}}));
-  EXPECT_EQ(parse_slice("[5:2]", {8}), (Slice{{.begin = 5, .count = 0}}));
+  EXPECT_EQ(
+      parse_slice("[0:4, :, 3]", {8, 2, 5}),
+      (ArraySlice{{.begin = 0, .count = 4}, {.begin = 0, .count = 2}, {.begin = 3, .count = 1, .is_index = true}}));
+  EXPECT_EQ(parse_slice("[-3:]", {8}), (ArraySlice{{.begin = 5, .count = 3}}));
+  EXPECT_EQ(parse_slice("[:100]", {8}), (ArraySlice{{.begin = 0, .count = 8}}));
+  EXPECT_EQ(parse_slice("[1:8:3]", {8}), (ArraySlice{{.begin = 1, .count = 3, .step = 3}}));
+  EXPECT_EQ(parse_slice("[-1]", {8}), (ArraySlice{{.begin = 7, .count = 1, .is_index = true}}));
+  EXPECT_EQ(parse_slice("[5:2]", {8}), (ArraySlice{{.begin = 5, .count = 0}}));
 }
 
 TEST(SliceTest, WhatIsNotMentionedIsTakenWhole) {
-  const Slice all = {{.begin = 0, .count = 2}, {.begin = 0, .count = 3}};
+  const ArraySlice all = {{.begin = 0, .count = 2}, {.begin = 0, .count = 3}};
   EXPECT_EQ(parse_slice("", {2, 3}), all);
   EXPECT_EQ(parse_slice("[]", {2, 3}), all);
   EXPECT_EQ(parse_slice("[0:2]", {2, 3}), all);
-  EXPECT_EQ(parse_slice("", {}), Slice());
+  EXPECT_EQ(parse_slice("", {}), ArraySlice());
 }
 
 TEST(SliceTest, SaysWhatIsWrong) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ckpt/values.hpp"
+#include "ckpt/reading/values.hpp"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "arrays.hpp"
-#include "ckpt/histogram.hpp"
+#include "ckpt/reading/histogram.hpp"
 
 namespace lockstep::ckpt {
 namespace values_test {
@@ -14,7 +14,7 @@ namespace values_test {
 using Counts = std::vector<std::int64_t>;
 
 TEST(HistogramTest, ANumberBetweenTwoBinsBelongsToTheUpper) {
-  const Histogram found = histogram_of(floats({0, 1, 1.5F, 2, 3, 4}), 4);
+  const BinCounts found = histogram_of(floats({0, 1, 1.5F, 2, 3, 4}), 4);
   EXPECT_EQ(found.low, 0.0);
   EXPECT_EQ(found.high, 4.0);
   EXPECT_EQ(found.counts, (Counts{1, 2, 1, 2}));  // 4 itself is in the last
@@ -24,14 +24,14 @@ TEST(HistogramTest, ANumberBetweenTwoBinsBelongsToTheUpper) {
 
 TEST(HistogramTest, WhatIsNotFiniteIsCountedApart) {
   const float inf = std::numeric_limits<float>::infinity();
-  const Histogram found = histogram_of(floats({-1, inf, -inf, std::numeric_limits<float>::quiet_NaN(), 1}), 2);
+  const BinCounts found = histogram_of(floats({-1, inf, -inf, std::numeric_limits<float>::quiet_NaN(), 1}), 2);
   EXPECT_EQ(found.counts, (Counts{1, 1}));
   EXPECT_EQ(found.infs, 2U);
   EXPECT_EQ(found.nans, 1U);
 }
 
 TEST(HistogramTest, ASingleValueHasRoomOnBothSides) {
-  const Histogram found = histogram_of(floats({4, 4, 4}), 2);
+  const BinCounts found = histogram_of(floats({4, 4, 4}), 2);
   EXPECT_EQ(found.low, 2.0);
   EXPECT_EQ(found.high, 6.0);
   EXPECT_EQ(found.counts, (Counts{0, 3}));

@@ -100,6 +100,62 @@ TEST(ConfigTest, AnOldNameBelongsToOneKey) {
   EXPECT_THROW(Config{specs}, std::logic_error);
 }
 
+/// Key optim.lr replaces a former key and a former row of optim.group.
+KeySpecs replacing_specs() {
+  KeySpecs specs = sample_specs();
+  KeySpec& lr = *std::find_if(specs.begin(), specs.end(), [](const KeySpec& key) { return key.name == "optim.lr"; });
+  const auto halved = [](const std::string& former, const std::string&) {
+    return former == "2" ? std::string("1") : std::string();
+  };
+  const auto sum = [](const std::string& former, const std::string& current) {
+    return std::to_string(std::atoi(former.substr(5).c_str()) + std::atoi(current.c_str()));
+  };
+  lr.replaces = {{.key = "optim.double_lr", .translate = halved, .hint = "divide by 2"},
+                 {.key = "optim.group", .word = "rate", .translate = sum}};
+  return specs;
+}
+
+TEST(ConfigTest, AFormerSettingIsRefusedWithTheNewOne) {
+  Config config(replacing_specs());
+  const auto sentence = [&config](const std::string& ini) {
+    return sentence_of([&] { config.read_ini("[optim]\n" + ini, "a.ini"); });
+  };
+  EXPECT_EQ(sentence("double_lr = 2\n"), "a.ini:2: optim.double_lr=2 was replaced by optim.lr=1");
+  EXPECT_EQ(sentence("double_lr = 3\n"), "a.ini:2: optim.double_lr=3 was replaced by optim.lr; divide by 2");
+  EXPECT_EQ(sentence("group = rate,4\n"), "a.ini:2: optim.group=rate,4 was replaced by optim.lr=4");
+  EXPECT_EQ(sentence_of([&] { config.set("optim.group", "rate,4", "command line"); }),
+            "command line: optim.group=rate,4 was replaced by optim.lr=4");
+  EXPECT_EQ(sentence("group = rates,4\n"), "");
+  EXPECT_TRUE(config.section("optim").is_default("lr"));
+}
+
+TEST(ConfigTest, AFormerSettingInAStoredConfigurationIsTranslated) {
+  const auto stored = [](const std::string& ini) {
+    Config config(replacing_specs());
+    config.read_ini("[optim]\n" + ini, "run", OldNames::translated);
+    return config;
+  };
+  const Config later = stored("double_lr = 2\nlr = 7\n");
+  EXPECT_EQ(later.section("optim").cite("lr"), "optim.lr (run:2)");
+  EXPECT_EQ(later.section("optim").real("lr"), 1);
+  EXPECT_EQ(stored("double_lr = 3\nlr = 7\n").section("optim").real("lr"), 7);
+  const Config several = stored("group = rate,2\ngroup = a\ngroup = rate,3\n");
+  EXPECT_EQ(several.section("optim").real("lr"), 5);
+  EXPECT_EQ(several.section("optim").texts("group"), std::vector<std::string>{"a"});
+}
+
+// A program may have a key or a row of its own with such a name.
+TEST(ConfigTest, NamesInUseAreNotFormerOnes) {
+  KeySpecs specs = replacing_specs();
+  specs.push_back({.name = "optim.double_lr", .type = KeyType::real, .default_value = "1", .help = ""});
+  std::find_if(specs.begin(), specs.end(), [](const KeySpec& key) { return key.name == "optim.group"; })->parts = {
+      {.name = "rate", .type = KeyType::text, .default_value = "", .help = ""}};
+  Config config(specs);
+  config.read_ini("[optim]\ndouble_lr = 2\ngroup = rate,4\n", "a.ini");
+  EXPECT_EQ(config.section("optim").real("double_lr"), 2);
+  EXPECT_EQ(config.section("optim").texts("group"), std::vector<std::string>{"rate,4"});
+}
+
 TEST(ConfigTest, ADefaultMustFitItsKey) {
   EXPECT_THROW(Config({{.name = "a.b", .type = KeyType::integer, .default_value = "1.5", .help = ""}}),
                std::logic_error);

@@ -19,7 +19,7 @@ namespace invocation_test {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-Invocation parse_words(const Words& words) { return parse(words, sample_specs()); }
+Invocation parse_words(const Words& words) { return parse(words, sample_specs(), sample_commands()); }
 
 std::string error_of(const Words& words) {
   return sentence_of([&] { parse_words(words); });
@@ -51,8 +51,8 @@ TEST_F(InvocationTest, CommandsAreKnownByName) {
   EXPECT_EQ(parse_words({"--optim.lr=1", "config"}).command, "config");
   const Invocation eval = parse_words({"eval", "--from", "runs/a"});
   EXPECT_EQ(eval.command, "eval");
-  EXPECT_EQ(eval.switches.at("from"), "runs/a");
-  EXPECT_EQ(parse_words({"eval", "--from=runs/a"}).switches.at("from"), "runs/a");
+  EXPECT_EQ(eval.options.at("from"), "runs/a");
+  EXPECT_EQ(parse_words({"eval", "--from=runs/a"}).options.at("from"), "runs/a");
 }
 
 TEST_F(InvocationTest, KeysAreSetAndTheLastWins) {
@@ -75,8 +75,8 @@ TEST_F(InvocationTest, FilesFollowOneAnotherAndTheCommandLineWins) {
   const IniText base = {"checkpoint", "[optim]\nlr = 1\nsteps = 1\nname = adamw\n[data]\npath = base\n"};
   const std::string a = write("a.ini", "[optim]\nlr = 2\nsteps = 2\n");
   const std::string b = write("b.ini", "\xEF\xBB\xBF[optim]\nlr = 3\n");
-  const Invocation invocation =
-      parse({"--optim.lr=4", "--config", a, "train", "--config=" + b, "--data.path=mine"}, sample_specs(), {base});
+  const Invocation invocation = parse({"--optim.lr=4", "--config", a, "train", "--config=" + b, "--data.path=mine"},
+                                      sample_specs(), sample_commands(), {base});
   EXPECT_EQ(invocation.files, (Words{a, b}));
   const Section& optim = invocation.config.section("optim");
   EXPECT_EQ(optim.cite("lr"), "optim.lr (command line)");
@@ -85,7 +85,7 @@ TEST_F(InvocationTest, FilesFollowOneAnotherAndTheCommandLineWins) {
   EXPECT_EQ(optim.integer("steps"), 2);
   EXPECT_EQ(optim.cite("name"), "optim.name (checkpoint:4)");
   EXPECT_EQ(invocation.config.section("data").text("path"), "mine");
-  EXPECT_EQ(parse({"--config", b}, sample_specs()).config.section("optim").real("lr"), 3);
+  EXPECT_EQ(parse_words({"--config", b}).config.section("optim").real("lr"), 3);
 }
 
 TEST_F(InvocationTest, OldNamesAreForStoredConfigurationsAlone) {
@@ -94,18 +94,27 @@ TEST_F(InvocationTest, OldNamesAreForStoredConfigurationsAlone) {
                    .type = KeyType::real,
                    .default_value = "1",
                    .help = "",
-                   .old_names = {"optim.decay", "confi"}});
-  const auto sentence = [&specs](const Words& words) { return sentence_of([&] { parse(words, specs); }); };
+                   .old_names = {"optim.decay", "confi"},
+                   .replaces = {{.key = "optim.decays",
+                                 .translate = [](const std::string& former, const std::string&) { return former; },
+                                 .hint = "set a number"}}});
+  const auto sentence = [&specs](const Words& words) {
+    return sentence_of([&] { parse(words, specs, sample_commands()); });
+  };
   const std::string renamed = "key 'optim.decay' was renamed to 'train.lr_decay'";
   EXPECT_EQ(sentence({"--optim.decay=2"}), "command line: " + renamed);
   EXPECT_EQ(sentence({"--optim.decay", "2"}), "command line: " + renamed);
   EXPECT_EQ(sentence({"--optim.decay="}), "command line: " + renamed);
   EXPECT_EQ(sentence({"--confi=2"}), "command line: key 'confi' was renamed to 'train.lr_decay'");
+  EXPECT_EQ(sentence({"--optim.decays=2"}), "command line: optim.decays=2 was replaced by train.lr_decay=2");
+  EXPECT_EQ(sentence({"--optim.decays="}), "command line: optim.decays= was replaced by train.lr_decay; set a number");
   const std::string file = write("old.ini", "[optim]\ndecay = 2\n");
   EXPECT_EQ(sentence({"--config", file}), file + ":2: " + renamed);
   const IniText stored = {"checkpoint", "[optim]\ndecay = 2\n"};
-  EXPECT_EQ(parse({}, specs, {stored}).config.section("train").cite("lr_decay"), "train.lr_decay (checkpoint:2)");
-  EXPECT_EQ(parse({"--train.lr_decay=3"}, specs, {stored}).config.section("train").real("lr_decay"), 3);
+  EXPECT_EQ(parse({}, specs, sample_commands(), {stored}).config.section("train").cite("lr_decay"),
+            "train.lr_decay (checkpoint:2)");
+  EXPECT_EQ(parse({"--train.lr_decay=3"}, specs, sample_commands(), {stored}).config.section("train").real("lr_decay"),
+            3);
 }
 
 TEST_F(InvocationTest, HelpAndVersionReadNothing) {
@@ -131,13 +140,11 @@ TEST_F(InvocationTest, SentencesForWhatIsNotAKey) {
             "command line: 'eval' is not expected here; keys are written --section.key=value");
   EXPECT_EQ(error_of({"evl"}),
             "command line: command 'evl' is unknown; choose one of: train, eval, predict, export, config, schedule, "
-            "lr-find, data, "
-            "report, compare (did you mean 'eval'?)");
+            "data, report, compare (did you mean 'eval'?)");
   EXPECT_EQ(
       error_of({"something"}),
       "command line: command 'something' is unknown; choose one of: train, eval, predict, export, config, schedule, "
-      "lr-find, data, "
-      "report, compare");
+      "data, report, compare");
 }
 
 TEST_F(InvocationTest, SentencesForValues) {
@@ -157,17 +164,16 @@ TEST_F(InvocationTest, SentencesForValues) {
   EXPECT_NE(error_of({"--version=3"}), "");
 }
 
-TEST_F(InvocationTest, SwitchesBelongToTheirCommand) {
+TEST_F(InvocationTest, OptionsBelongToTheirCommand) {
   const Invocation config = parse_words({"config", "--groups", "--optim.lr=1", "--verbose"});
-  EXPECT_EQ(config.switches, (std::map<std::string, std::string>{{"groups", ""}, {"verbose", ""}}));
+  EXPECT_EQ(config.options, (std::map<std::string, std::string>{{"groups", ""}, {"verbose", ""}}));
   EXPECT_EQ(config.config.section("optim").real("lr"), 1);
-  EXPECT_EQ(parse_words({"--plot", "out.svg", "schedule"}).switches.at("plot"), "out.svg");
-  EXPECT_TRUE(parse_words({"schedule"}).switches.empty());
+  EXPECT_EQ(parse_words({"--plot", "out.svg", "schedule"}).options.at("plot"), "out.svg");
+  EXPECT_TRUE(parse_words({"schedule"}).options.empty());
   EXPECT_EQ(error_of({"--groups"}), "command line: --groups is an option of the command config");
   EXPECT_EQ(error_of({"config", "--plot=a.svg"}), "command line: --plot is an option of the command schedule");
   EXPECT_EQ(error_of({"config", "--group"}), "command line: '--group' is unknown; did you mean '--groups'?");
-  EXPECT_EQ(error_of({"schedule", "--plot="}),
-            "command line: schedule needs --plot FILE (Output SVG file for a plot of the values)");
+  EXPECT_EQ(error_of({"schedule", "--plot="}), "command line: schedule needs --plot FILE (Output SVG file)");
   EXPECT_EQ(error_of({"schedule", "--plot"}), "command line: --plot needs a path");
   EXPECT_NE(error_of({"config", "--groups=all"}), "");
 }
@@ -177,23 +183,25 @@ TEST_F(InvocationTest, SomeCommandsTakeFolders) {
   EXPECT_EQ(parse_words({"report", "runs/a"}).words, Words{"runs/a"});
   const Invocation compare = parse_words({"compare", "runs/a", "--out=c.html", "runs/b"});
   EXPECT_EQ(compare.words, (Words{"runs/a", "runs/b"}));
-  EXPECT_EQ(compare.switches.at("out"), "c.html");
+  EXPECT_EQ(compare.options.at("out"), "c.html");
   EXPECT_TRUE(parse_words({"config"}).words.empty());
   EXPECT_TRUE(parse_words({}).words.empty());
   EXPECT_EQ(error_of({"report"}), "command line: report needs RUN, the folder of a run");
   EXPECT_EQ(error_of({"compare", "runs/a"}), "command line: compare needs another RUN, the folder of a run");
+  EXPECT_EQ(parse_words({"export", "runs/a", "--to=a.pt"}).options.at("to"), "a.pt");
+  EXPECT_EQ(error_of({"export", "runs/a"}), "command line: export needs --to FILE (Output file)");
   EXPECT_EQ(error_of({"report", "runs/a", "runs/b"}),
             "command line: 'runs/b' is not expected here; keys are written --section.key=value");
 }
 
 TEST_F(InvocationTest, FromBelongsToEvalAndPredict) {
-  EXPECT_TRUE(parse_words({"eval"}).switches.empty());
-  EXPECT_EQ(parse_words({"predict", "--from=runs/a"}).switches.at("from"), "runs/a");
+  EXPECT_TRUE(parse_words({"eval"}).options.empty());
+  EXPECT_EQ(parse_words({"predict", "--from=runs/a"}).options.at("from"), "runs/a");
   EXPECT_EQ(error_of({"predict", "--predictions=a.jsonl"}),
             "command line: --predictions is an option of the command eval");
-  EXPECT_EQ(error_of({"eval", "--from="}), "command line: eval needs --from PATH (Folder of a run, or a checkpoint)");
-  EXPECT_TRUE(parse_words({"data", "--json"}).switches.contains("json"));
-  EXPECT_TRUE(parse_words({"eval", "--json"}).switches.contains("json"));
+  EXPECT_EQ(error_of({"eval", "--from="}), "command line: eval needs --from PATH (Folder of a run)");
+  EXPECT_TRUE(parse_words({"data", "--json"}).options.contains("json"));
+  EXPECT_TRUE(parse_words({"eval", "--json"}).options.contains("json"));
   EXPECT_EQ(error_of({"predict", "--json"}), "command line: --json is an option of the command eval");
   EXPECT_EQ(error_of({"--from", "runs/a"}),
             "command line: --from is an option of the command eval; see --init.from and --resume for training");
@@ -223,7 +231,7 @@ TEST_F(InvocationTest, TheEnvironmentSetsNoKey) {
 
 TEST_F(InvocationTest, AResolvedFileIsABaseForTheNextRun) {
   const Config first = parse_words({"--optim.lr=0.25", "--optim.group=a", "--optim.group=b"}).config;
-  const Config second = parse({}, sample_specs(), {{"runs/a", first.to_ini()}}).config;
+  const Config second = parse({}, sample_specs(), sample_commands(), {{"runs/a", first.to_ini()}}).config;
   EXPECT_EQ(second.section("optim").real("lr"), 0.25);
   EXPECT_EQ(second.section("optim").texts("group"), (Words{"a", "b"}));
   EXPECT_TRUE(second.section("optim").origin("lr").starts_with("runs/a:"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/available_memory.hpp"
+#include "core/system/available_memory.hpp"
 
 #include <gtest/gtest.h>
 

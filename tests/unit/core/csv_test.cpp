@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/csv.hpp"
+#include "core/text/csv.hpp"
 
 #include <gtest/gtest.h>
 

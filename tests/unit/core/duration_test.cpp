@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/duration.hpp"
+#include "core/text/duration.hpp"
 
 #include <gtest/gtest.h>
 

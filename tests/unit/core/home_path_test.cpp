@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/home_path.hpp"
+#include "core/system/home_path.hpp"
 
 #include <lockstep/core/error.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/message.hpp"
+#include "core/text/message.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace message_test {
 
-// As LibTorch has it.
+// The formula as LibTorch has it.
 const std::string kWhole =
     "Target 10 is out of bounds.\nException raised from nll_loss at LossNLL.cpp:1\nframe #0: ...";
 

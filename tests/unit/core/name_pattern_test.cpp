@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/name_pattern.hpp"
+#include "core/text/name_pattern.hpp"
 
 #include <gtest/gtest.h>
 

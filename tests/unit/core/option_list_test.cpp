@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/option_list.hpp"
+#include "core/text/option_list.hpp"
 
 #include <lockstep/core/error.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/out_of_memory.hpp"
+#include "core/system/out_of_memory.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/processors.hpp"
+#include "core/system/processors.hpp"
 
 #include <gtest/gtest.h>
 

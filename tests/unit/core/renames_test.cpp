@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/renames.hpp"
+#include "core/keys/renames.hpp"
 
 #include <lockstep/core/error.hpp>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/text.hpp"
+#include "core/text/text.hpp"
 
 #include <gtest/gtest.h>
 
-#include "core/plain_text.hpp"
+#include "core/text/plain_text.hpp"
 
 namespace lockstep {
 namespace text_test {

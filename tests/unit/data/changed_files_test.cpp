@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Files that change while they are in use: an error names them, and no read ends the process.
-#include "data/mapped_file.hpp"
+#include "data/source/mapped_file.hpp"
 #include "unit/data/image_files.hpp"
 
 namespace lockstep::data {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "data/settings.hpp"
+#include "data/source/settings.hpp"
 #include "files.hpp"
 
 namespace lockstep::data {

@@ -175,7 +175,7 @@ TEST_F(IdxTest, RefusesACompressedFileThatIsCutShortOrDamaged) {
   EXPECT_EQ(refusal_of(name, whole.substr(0, whole.size() - 4)),
             at(name) + "is truncated: its compressed stream has no end");
   std::string damaged = whole;
-  damaged[damaged.size() - 6] = static_cast<char>(damaged[damaged.size() - 6] ^ 1);  // in the checksum
+  damaged[damaged.size() - 6] = static_cast<char>(damaged[damaged.size() - 6] ^ 1);  // a byte in the checksum
   EXPECT_EQ(refusal_of(name, damaged), at(name) + "cannot be read (incorrect data check)");
   folder.write(name, whole);
   open_folder();

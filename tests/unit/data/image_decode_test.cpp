@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "data/image/codecs.hpp"
-#include "data/image/decode.hpp"
+#include "data/codecs/codecs.hpp"
+#include "data/codecs/decode.hpp"
 #include "data/image/geometry.hpp"
 #include "reference/arrays.hpp"
 #include "support/folders.hpp"
@@ -275,8 +275,8 @@ TEST(ImageDecode, OrientationOfPngFilesCanFollowThePixels) {
   const std::string png = png_of_numbers(4, std::vector<std::uint8_t>(8, 1), 8, false);
   const std::size_t after_header = 8 + 25;
   const std::size_t end = png.size() - 12;
-  const auto with = [&](const std::string& type, const std::string& content, std::size_t at) {
-    return std::string(png).insert(at, png_chunk(type, content));
+  const auto with = [&](const std::string& type, const std::string& content, std::size_t position) {
+    return std::string(png).insert(position, png_chunk(type, content));
   };
   std::string hex = "\nexif\n      28\n";
   const std::string exif = std::string("Exif\0\0", 6) + exif_of(6);
@@ -287,16 +287,16 @@ TEST(ImageDecode, OrientationOfPngFilesCanFollowThePixels) {
   const std::string raw("Raw profile type exif\0", 22);
   const std::string xmp("XML:com.adobe.xmp\0", 18);
   EXPECT_EQ(orientation_in(png), 1);
-  for (const std::size_t at : {after_header, end}) {
-    EXPECT_EQ(orientation_in(with("eXIf", exif_of(6), at)), 6);
-    EXPECT_EQ(orientation_in(with("tEXt", raw + hex, at)), 6);
-    EXPECT_EQ(orientation_in(with("zTXt", raw + '\0' + stored_stream(hex), at)), 6);
-    EXPECT_EQ(orientation_in(with("iTXt", xmp + std::string("\0\0\0\0", 4) + xmp_of('8'), at)), 8);
-    EXPECT_EQ(orientation_in(with("iTXt", xmp + std::string("\1\0\0\0", 4) + stored_stream(xmp_of('8')), at)), 8);
-    EXPECT_EQ(orientation_in(with("tEXt", std::string("exif\0", 5) + exif, at)), 6);
-    EXPECT_EQ(orientation_in(with("iTXt", raw + std::string("\0\0\0\0", 4) + hex, at)), 6);
-    EXPECT_EQ(orientation_in(with("tEXt", xmp + xmp_of('8'), at)), 8);
-    EXPECT_EQ(orientation_in(with("zTXt", xmp + '\0' + stored_stream(xmp_of('8')), at)), 8);
+  for (const std::size_t position : {after_header, end}) {
+    EXPECT_EQ(orientation_in(with("eXIf", exif_of(6), position)), 6);
+    EXPECT_EQ(orientation_in(with("tEXt", raw + hex, position)), 6);
+    EXPECT_EQ(orientation_in(with("zTXt", raw + '\0' + stored_stream(hex), position)), 6);
+    EXPECT_EQ(orientation_in(with("iTXt", xmp + std::string("\0\0\0\0", 4) + xmp_of('8'), position)), 8);
+    EXPECT_EQ(orientation_in(with("iTXt", xmp + std::string("\1\0\0\0", 4) + stored_stream(xmp_of('8')), position)), 8);
+    EXPECT_EQ(orientation_in(with("tEXt", std::string("exif\0", 5) + exif, position)), 6);
+    EXPECT_EQ(orientation_in(with("iTXt", raw + std::string("\0\0\0\0", 4) + hex, position)), 6);
+    EXPECT_EQ(orientation_in(with("tEXt", xmp + xmp_of('8'), position)), 8);
+    EXPECT_EQ(orientation_in(with("zTXt", xmp + '\0' + stored_stream(xmp_of('8')), position)), 8);
   }
   EXPECT_EQ(orientation_in(with("eXIf", exif_of(6), png.size())), 1) << "after the end";
 }

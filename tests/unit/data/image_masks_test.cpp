@@ -83,7 +83,7 @@ TEST_F(MaskTest, MasksAreTheClassesOfPixels) {
   EXPECT_EQ(open_with(values({{"classes", "21"}})).train->task().classes, 21);
 }
 
-// With nearest pixels and the fill 255, a grey image that equals its mask stays equal. The transforms of images are
+// A grey image that equals its mask stays equal with nearest pixels and the fill 255. The transforms of images are
 // compared with Pillow in the reference tests.
 TEST_F(MaskTest, TransformsMoveImagesAndMasksTogether) {
   const std::vector<std::vector<std::string>> cases = {

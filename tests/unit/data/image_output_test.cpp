@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "batch/byte_values.hpp"
-#include "data/roles.hpp"
+#include "data/source/roles.hpp"
 #include "files.hpp"
 
 namespace lockstep::data {

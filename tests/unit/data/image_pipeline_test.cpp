@@ -8,9 +8,9 @@
 #include <functional>
 
 #include "data/image/geometry.hpp"
-#include "data/image/pipeline.hpp"
-#include "data/image/presets.hpp"
 #include "data/image/resize.hpp"
+#include "data/transforms/pipeline.hpp"
+#include "data/transforms/presets.hpp"
 #include "unit/data/jpeg_writer.hpp"
 
 namespace lockstep::data {

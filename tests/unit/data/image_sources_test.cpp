@@ -3,7 +3,7 @@
 #include <malloc.h>
 #include <thread>
 
-#include "data/hash.hpp"
+#include "data/source/hash.hpp"
 #include "data/stores/list_cache.hpp"
 #include "unit/data/image_files.hpp"
 

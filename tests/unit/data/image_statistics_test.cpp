@@ -7,12 +7,12 @@
 #include <map>
 #include <set>
 
-#include "core/option_list.hpp"
-#include "core/table.hpp"
+#include "core/text/option_list.hpp"
+#include "core/text/table.hpp"
 #include "data/image/geometry.hpp"
-#include "data/image/jitter.hpp"
-#include "data/image/policies.hpp"
-#include "data/image/transforms.hpp"
+#include "data/transforms/jitter.hpp"
+#include "data/transforms/policies.hpp"
+#include "data/transforms/transforms.hpp"
 
 namespace lockstep::data {
 namespace image_statistics_test {
@@ -217,7 +217,7 @@ TEST(ImageStatistics, TimmRandAugment) {
   EXPECT_NEAR(bicubic, applied / 2.0, 5 * std::sqrt(applied / 4.0));
   EXPECT_NEAR(sum / rotations, 5, 5 * 0.5 / std::sqrt(rotations));
   EXPECT_NEAR(squares / rotations, 0.25, 5 * 0.25 * std::sqrt(2.0 / rotations));  // variance of the level
-  const TimmConfig weighted = parse_timm_config("rand-n1-p1-tweights");
+  const AugmentConfig weighted = parse_timm_config("rand-n1-p1-tweights");
   counts.clear();
   for_each_draw("rand_augment,timm=rand-n1-p1-tweights", {32, 32},
                 [&](const Transform&, const Parameters& drawn) { ++counts[op_name(drawn.as<Ops>().ops[0])]; });

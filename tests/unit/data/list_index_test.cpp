@@ -10,7 +10,7 @@
 namespace lockstep::data {
 namespace list_index_test {
 
-using Options = ListLines::Options;
+using Options = ListLines::ListOptions;
 
 /// Lists that have not changed for 2 s, so that indices of them are written.
 class ListIndexTest : public ::testing::Test {

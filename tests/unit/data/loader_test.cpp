@@ -148,7 +148,8 @@ TEST(LoaderTest, AnErrorNamesTheSampleAndTheData) {
     numbers->error = std::make_exception_ptr(error);
     return std::make_unique<Loader>(numbers, pair_draws, 0, 1, LoaderOptions{.workers = 1});
   };
-  // What another library throws counts as a fault of the data; what Lockstep or the program says stays what it is.
+  // An exception that another library throws counts as a fault of the data; what Lockstep or the program says stays
+  // what it is.
   EXPECT_EQ(sentence_of<DataError>([&] { throws(std::runtime_error("no JPEG"))->next(); }),
             "sample 1 of the data set: no JPEG");
   EXPECT_EQ(sentence_of<ConfigError>([&] { throws(ConfigError("no such codec"))->next(); }), "no such codec");

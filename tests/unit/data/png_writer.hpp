@@ -45,11 +45,11 @@ inline std::string png_of_numbers(int width, const std::vector<std::uint8_t>& nu
   for (std::size_t y = 0; y < numbers.size() / columns; ++y) {
     std::string row((columns * static_cast<std::size_t>(bits) + 7) / 8, '\0');
     for (std::size_t x = 0; x < columns; ++x) {
-      const std::size_t at = x * static_cast<std::size_t>(bits);
-      const auto shift = 8 - static_cast<std::size_t>(bits) - at % 8;
-      row[at / 8] = static_cast<char>(row[at / 8] | numbers[y * columns + x] << shift);
+      const std::size_t position = x * static_cast<std::size_t>(bits);
+      const auto shift = 8 - static_cast<std::size_t>(bits) - position % 8;
+      row[position / 8] = static_cast<char>(row[position / 8] | numbers[y * columns + x] << shift);
     }
-    rows += '\0' + row;  // without a filter
+    rows += '\0' + row;  // rows without a filter
   }
   const std::string header = png_number(static_cast<std::uint32_t>(width)) +
                              png_number(static_cast<std::uint32_t>(numbers.size() / columns)) +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/roles.hpp"
+#include "data/source/roles.hpp"
 
 #include <ATen/ops/tensor.h>
 
@@ -159,7 +159,7 @@ TEST(SampleDatasetTest, RowsMayBeWrittenIntoTheBatch) {
   EXPECT_EQ(batch.input().scalar_type(), at::kFloat);
   EXPECT_EQ(values_of<std::int64_t>(batch.target()), Numbers({40, 70}));
   EXPECT_EQ(batch.at("name").as<batch::ValueList>().at(1).as<std::string>(), "7");
-  // What the plain way gives.
+  // The draws that the plain way gives.
   const std::vector<batch::Draw> draws = batch::draws_in_order(4, 1);
   const std::vector<batch::Value> samples = {dataset.sample(draws.front())};
   const batch::Batch joined = batch::collated(samples, draws);

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "data/roles.hpp"
+#include "data/source/roles.hpp"
 #include "files.hpp"
 
 namespace {
@@ -124,7 +124,7 @@ TEST(SampleLoaderTest, AllWorkersFillOneBatch) {
 TEST(SampleLoaderTest, BatchesInUseAreNeverOverwritten) {
   Loader loader(std::make_shared<Rows>(), batches_of(8), 0, 60, {.workers = 2, .prefetch = 2});
   std::vector<batch::Batch> kept;
-  std::vector<at::Tensor> views;  // of batches that are gone
+  std::vector<at::Tensor> views;  // views of batches that are gone
   for (std::int64_t k = 0; k < 60; ++k) {
     batch::Batch batch = loader.next();
     if (k % 3 == 0)
@@ -147,7 +147,7 @@ TEST(SampleLoaderTest, TheMemoryOfBatchesIsUsedAgain) {
   }
 }
 
-// What is done to a tensor of a batch in place is not seen by the next batch.
+// A change that is done to a tensor of a batch in place is not seen by the next batch.
 TEST(SampleLoaderTest, ChangesOfABatchEndWithIt) {
   Loader loader(std::make_shared<Rows>(), batches_of(4), 0, 20, {.workers = 1, .prefetch = 1});
   for (std::int64_t k = 0; k < 20; ++k) {

@@ -5,9 +5,9 @@
 
 #include <limits>
 
-#include "engine/measures/confusion_count.hpp"
-#include "engine/measures/predicted_values.hpp"
-#include "engine/measures/sample_pictures.hpp"
+#include "engine/evaluation/confusion_count.hpp"
+#include "engine/evaluation/predicted_values.hpp"
+#include "engine/evaluation/sample_pictures.hpp"
 
 namespace lockstep::engine {
 namespace artifacts_test {
@@ -21,15 +21,15 @@ struct SayingModel : models::Model {
   models::Predictions said_;
 };
 
-std::vector<Image> images_of(SamplePictures& pictures) {
+std::vector<Picture> images_of(SamplePictures& pictures) {
   EventStorage events;
   events.keep_pictures(100);
   pictures.put_in(events);
   return events.take_images();
 }
 
-std::vector<Image> images_of(const at::Tensor& input, const at::Tensor& target, const models::Predictions& said,
-                             std::int64_t max = 100) {
+std::vector<Picture> images_of(const at::Tensor& input, const at::Tensor& target, const models::Predictions& said,
+                               std::int64_t max = 100) {
   const SayingModel model(said);
   SamplePictures pictures(max);
   const batch::Batch batch{input, target};
@@ -41,7 +41,7 @@ using Pixels = std::vector<std::uint8_t>;
 
 TEST(SamplePicturesTest, GoFromTheSmallestToTheLargestNumberOfEachSample) {
   const at::Tensor input = torch::tensor({{{{-1.0F, 0.0F}, {1.0F, 3.0F}}}, {{{5.0F, 5.0F}, {5.0F, 5.0F}}}});
-  const std::vector<Image> images = images_of(input, torch::tensor({7, 1}), {{"classes", torch::tensor({7, 2})}});
+  const std::vector<Picture> images = images_of(input, torch::tensor({7, 1}), {{"classes", torch::tensor({7, 2})}});
   ASSERT_EQ(images.size(), 2U);
   EXPECT_EQ(images[0].name, "sample_00");
   EXPECT_EQ(images[0].height, 2);
@@ -71,7 +71,7 @@ TEST(SamplePicturesTest, ThreeChannelsAreColorsAndOthersGrey) {
 TEST(SamplePicturesTest, MasksStandBesideThePicture) {
   const at::Tensor input = torch::tensor({0.0F, 1.0F}).reshape({1, 1, 2, 1});
   const at::Tensor masks = torch::tensor({2, 1}).reshape({1, 2, 1});
-  const std::vector<Image> images = images_of(input, torch::tensor({0}), {{"masks", masks}});
+  const std::vector<Picture> images = images_of(input, torch::tensor({0}), {{"masks", masks}});
   ASSERT_EQ(images.size(), 1U);
   EXPECT_EQ(images[0].width, 1 + 2 + 1);
   EXPECT_EQ(images[0].caption, "");
@@ -79,10 +79,10 @@ TEST(SamplePicturesTest, MasksStandBesideThePicture) {
   const Pixels second_row = {255, 255, 255, 255, 255, 255, 255, 255, 255, 230, 97, 1};
   EXPECT_EQ(Pixels(images[0].pixels.begin(), images[0].pixels.begin() + 12), first_row);
   EXPECT_EQ(Pixels(images[0].pixels.begin() + 12, images[0].pixels.end()), second_row);
-  const at::Tensor scores = torch::tensor({0.0F, 5.0F, 1.0F, 4.0F}).reshape({1, 2, 2, 1});  // of two classes
+  const at::Tensor scores = torch::tensor({0.0F, 5.0F, 1.0F, 4.0F}).reshape({1, 2, 2, 1});  // scores of two classes
   EXPECT_EQ(images_of(input, torch::tensor({0}), {{"masks", scores}})[0].pixels[9], 230);
   const at::Tensor field = torch::tensor({2.0F, 1.0F}).reshape({1, 2, 1});
-  const Image grey = images_of(input, torch::tensor({0}), {{"masks", field}})[0];
+  const Picture grey = images_of(input, torch::tensor({0}), {{"masks", field}})[0];
   EXPECT_EQ(Pixels(grey.pixels.begin() + 9, grey.pixels.begin() + 12), Pixels(3, 255));
   EXPECT_EQ(Pixels(grey.pixels.begin() + 21, grey.pixels.end()), Pixels(3, 128));
 }
@@ -92,7 +92,7 @@ TEST(SamplePicturesTest, TheTargetMaskStandsBetween) {
   const at::Tensor input = torch::zeros({2, 1, 1, 3});
   const at::Tensor target = torch::tensor({1, 255, 0, -100, 255, 255}).reshape({2, 1, 3});
   const at::Tensor masks = torch::tensor({1, 1, 2, 0, 0, 0}).reshape({2, 1, 3});
-  const std::vector<Image> images = images_of(input, target, {{"masks", masks}});
+  const std::vector<Picture> images = images_of(input, target, {{"masks", masks}});
   ASSERT_EQ(images.size(), 2U);
   EXPECT_EQ(images[0].name, "mask_00");
   EXPECT_EQ(images[0].width, 3 * 3 + 2 * 2);
@@ -121,7 +121,7 @@ TEST(SamplePicturesTest, AreTheFirstOfTheirKindAndNoMoreThanAsked) {
 
 TEST(SamplePicturesTest, KeepNoGraphAndAskForNone) {
   const at::Tensor input = torch::rand({1, 1, 2, 2}, torch::requires_grad());
-  const std::vector<Image> images = images_of(input, torch::tensor({1}), {{"classes", torch::tensor({1})}});
+  const std::vector<Picture> images = images_of(input, torch::tensor({1}), {{"classes", torch::tensor({1})}});
   EXPECT_EQ(images.size(), 1U);
   EXPECT_EQ(input.use_count(), 1U);
 }

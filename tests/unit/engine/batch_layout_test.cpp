@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/setup/batch_layout.hpp"
+#include "engine/settings/batch_layout.hpp"
 
 #include <lockstep/core/error.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/setup/check_registry.hpp"
+#include "engine/check_registry.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/registry.hpp>

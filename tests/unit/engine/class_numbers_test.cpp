@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/measures/class_numbers.hpp"
+#include "engine/evaluation/class_numbers.hpp"
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Row {
   const char* name;
-  EarlyStop::Options options;
+  EarlyStop::EarlyStopOptions options;
   std::vector<double> values;
   std::size_t over_after;  // values; 0 = never
 };
@@ -28,17 +28,17 @@ std::vector<double> even(double first, double last, int count) {
 
 // The first four are those of strategy.md 14.5.2.
 std::vector<Row> rows() {
-  const EarlyStop::Options greater{.rule = BestRule::greater};
-  const auto with = [](EarlyStop::Options options, double delta, std::int64_t patience) {
+  const EarlyStop::EarlyStopOptions greater{.rule = BestRule::greater};
+  const auto with = [](EarlyStop::EarlyStopOptions options, double delta, std::int64_t patience) {
     options.min_delta = delta;
     options.patience = patience;
     return options;
   };
-  EarlyStop::Options threshold = with(greater, 1, 10);
+  EarlyStop::EarlyStopOptions threshold = with(greater, 1, 10);
   threshold.threshold = 98.5;
-  EarlyStop::Options any_number = with(greater, 0, 2);
+  EarlyStop::EarlyStopOptions any_number = with(greater, 0, 2);
   any_number.checks_finite = false;
-  EarlyStop::Options low_loss = with({}, 0, 9);
+  EarlyStop::EarlyStopOptions low_loss = with({}, 0, 9);
   low_loss.threshold = 0.25;
   return {
       {"three in a row", with(greater, 1, 3), {90, 91, 92, 88, 89, 90}, 6},
@@ -78,7 +78,7 @@ TEST(EarlyStopTest, SaysWhy) {
 }
 
 TEST(EarlyStopTest, ContinuesWhereItWas) {
-  const EarlyStop::Options options{.rule = BestRule::greater, .patience = 3};
+  const EarlyStop::EarlyStopOptions options{.rule = BestRule::greater, .patience = 3};
   EarlyStop used(options);
   for (const double value : {1.0, 3.0, 2.0, 2.5}) used.offer(value, 5);
   checkpoints::Archive archive;

@@ -28,7 +28,7 @@ TEST(EventStorageTest, ScopesNestAndEnd) {
     {
       const auto b = events.scope("b");
       events.put("x", 2);
-      events.put(Image{.name = "digits"});
+      events.put(Picture{.name = "digits"});
     }
     events.put("y", 3);
     try {
@@ -81,8 +81,8 @@ TEST(EventStorageTest, SmoothedSeriesAreMediansAndOthersTheirLatest) {
     events.put("loss", value);
     events.put("lr", value, {.is_smoothed = false});
   }
-  EXPECT_EQ(events.latest(3)[0].value, 8);  // of 9, 2, 8
-  EXPECT_EQ(events.latest(4)[0].value, 5);  // of 1, 9, 2, 8
+  EXPECT_EQ(events.latest(3)[0].value, 8);  // median of 9, 2, 8
+  EXPECT_EQ(events.latest(4)[0].value, 5);  // median of 1, 9, 2, 8
   EXPECT_EQ(events.latest(4)[1].value, 8);
   events.put("lr", 3);  // says nothing of smoothing
   EXPECT_EQ(events.latest(4)[1].value, 3);
@@ -95,15 +95,15 @@ TEST(EventStorageTest, SmoothedSeriesAreMediansAndOthersTheirLatest) {
 
 TEST(EventStorageTest, PicturesAreKeptForWritersAloneAndNotWithoutEnd) {
   EventStorage events;
-  events.put(Image{.name = "nobody looks"});
+  events.put(Picture{.name = "nobody looks"});
   EXPECT_TRUE(events.take_images().empty());
   events.keep_pictures(2);
   for (int i = 0; i < 5; ++i) {
-    events.put(Image{.name = std::to_string(i)});
+    events.put(Picture{.name = std::to_string(i)});
     events.put(Histogram{.name = std::to_string(i)});
     events.put(Table{.name = std::to_string(i)});
   }
-  const std::vector<Image> images = events.take_images();
+  const std::vector<Picture> images = events.take_images();
   ASSERT_EQ(images.size(), 2U);
   EXPECT_EQ(images[0].name, "3");
   EXPECT_EQ(events.take_histograms().at(1).name, "4");

@@ -77,7 +77,6 @@ TEST(HookTableTest, RefusesWhatItDoesNotKnow) {
   EXPECT_NE(error_of({"early_stopping,min_delta=-1"}), "");
   EXPECT_NE(error_of({"early_stopping,metric=recall"}).find("set rule=less or greater"), std::string::npos);
   EXPECT_NE(error_of({"memory,priority=lo"}).find("did you mean 'low'?"), std::string::npos);
-  EXPECT_NE(error_of({"freeze"}).find("option names is required"), std::string::npos);
   EXPECT_NE(error_of({"profiler,ranks=0/-1"}), "");
 }
 
@@ -89,7 +88,6 @@ TEST(HookTableTest, TheKeyDescribesEveryRowAndItsOptions) {
     EXPECT_EQ(key.parts[i].name, row.name);
     EXPECT_EQ(key.parts[i].parts.size(), row.keys.size() + 1);
     EXPECT_EQ(key.parts[i].parts.back().name, "priority");
-    if (row.name == "freeze") continue;  // it needs names
     EXPECT_EQ(make({row.name}).front().first, row.priority) << row.name;
   }
 }

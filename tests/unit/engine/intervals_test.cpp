@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/loop/intervals.hpp"
+#include "engine/settings/intervals.hpp"
 
 #include <lockstep/core/error.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/loop/loader_memory.hpp"
+#include "engine/settings/loader_memory.hpp"
 
 #include <lockstep/core/error.hpp>
 

@@ -16,8 +16,8 @@ namespace perf_timer_test {
 /// A host's clock that stands still until it is told, and a device that reaches marks when it is told.
 struct Times {
   double now_s = 100;
-  double device_ms = 0;        ///< of the next mark
-  std::vector<double> marks;   ///< in milliseconds
+  double device_ms = 0;        ///< device time of the next mark
+  std::vector<double> marks;   ///< marks in milliseconds
   std::size_t reached = 1000;  ///< marks that are over
   int waits = 0;
 };
@@ -47,7 +47,7 @@ class StandInClock : public DeviceClock {
 
 class PerfTimerTest : public ::testing::Test {
  protected:
-  PerfStats::Clock clock() {
+  PerfStats::TimeFunction clock() {
     return [this] { return times_.now_s; };
   }
   void pass(double ms) { times_.now_s += ms / 1000; }
@@ -76,7 +76,7 @@ TEST_F(PerfTimerTest, IntervalsOfOneNameAddUp) {
   time(stats, "forward", 2);
   time(stats, "forward", 4);
   time(stats, "backward", 1);
-  const PerfStats::Section& forward = stats.sections().at("forward");
+  const PerfStats::TimedSection& forward = stats.sections().at("forward");
   EXPECT_EQ(forward.host_ms.count(), 2);
   EXPECT_NEAR(forward.host_ms.sum(), 6, 1e-6);
   EXPECT_EQ(forward.device_ms.count(), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/measures/progress_lines.hpp"
+#include "engine/saving/progress_lines.hpp"
 
 #include <lockstep/log/log.hpp>
 
@@ -35,7 +35,7 @@ class TransferLinesTest : public ::testing::Test {
 
 TEST_F(TransferLinesTest, ShowBytesAndRemainingTime) {
   constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
-  std::atomic<std::uint64_t> bytes = 7;  // of earlier transfers
+  std::atomic<std::uint64_t> bytes = 7;  // bytes of earlier transfers
   {
     const TransferLines lines(
         "reading x", 4 * kGiB, [&] { return bytes.load(); }, std::chrono::milliseconds(5));

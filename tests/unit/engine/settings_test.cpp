@@ -5,16 +5,15 @@
 #include <gtest/gtest.h>
 
 #include "batch/libtorch_versions.hpp"
-#include "engine/hooks/log_settings.hpp"
-#include "engine/loop/nonfinite.hpp"
-#include "engine/loop/phases.hpp"
-#include "engine/loop/run_bounds.hpp"
-#include "engine/measures/evaluation.hpp"
-#include "engine/saving/saving_settings.hpp"
-#include "engine/setup/batch_layout.hpp"
+#include "engine/evaluation/evaluation.hpp"
+#include "engine/settings/batch_layout.hpp"
+#include "engine/settings/log_settings.hpp"
+#include "engine/settings/nonfinite.hpp"
+#include "engine/settings/process.hpp"
+#include "engine/settings/run_bounds.hpp"
+#include "engine/settings/saving_settings.hpp"
 #include "engine/setup/optimizer.hpp"
 #include "engine/setup/precision.hpp"
-#include "engine/setup/process.hpp"
 #include "engine/setup/strategy_table.hpp"
 
 namespace lockstep::engine {
@@ -22,7 +21,7 @@ namespace settings_test {
 
 Section defaults(const std::string& section, const KeySpecs& keys) { return Section::with_defaults(section, keys); }
 
-/// What is said about a value of a key.
+/// The text that is said about a value of a key.
 template <class Read>
 std::string refusal(Section section, const std::string& key, const std::string& value, const Read& read) {
   try {
@@ -50,7 +49,6 @@ TEST(SettingsTest, DefaultsAreThoseOfTheKeys) {
   expect_defaults<StrategySettings>("strategy");
   const Section eval = defaults("eval", EvalSettings::keys(metrics::builtin_meters()));
   EXPECT_EQ(EvalSettings::from(eval), EvalSettings());
-  EXPECT_EQ(PhaseSettings::from(defaults("train", PhaseSettings::keys()), eval), PhaseSettings());
   const Precision precision = Precision::from(defaults("train", Precision::keys()));
   EXPECT_EQ(precision.name, Precision().name);
   EXPECT_EQ(precision.parameters, Precision().parameters);

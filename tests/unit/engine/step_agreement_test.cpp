@@ -11,7 +11,7 @@
 namespace lockstep::engine {
 namespace step_agreement_test {
 
-/// What all know when the ranks have said this, the first one being rank 0.
+/// The answer that all know when the ranks have said this, the first one being rank 0.
 StepAgreement agreement_of(const std::vector<StepWishes>& ranks, const std::vector<double>& losses = {1.5}) {
   std::vector<double> sums(4 + losses.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/table.hpp"
+#include "core/text/table.hpp"
 
 namespace lockstep::engine {
 namespace strategy_table_test {
@@ -44,6 +44,7 @@ TEST(StrategyTableTest, ShardedDividesWhatTheSettingsSay) {
   settings.blocks = "block*, head";
   settings.prefetches = false;
   settings.offloads = true;
+  settings.is_within_hosts = true;
   parallel::DdpOptions options{.shares_parameters = true};
   find_row(strategies(), "sharded", "").lay_out(settings, options);
   EXPECT_FALSE(options.shares_parameters);
@@ -51,6 +52,7 @@ TEST(StrategyTableTest, ShardedDividesWhatTheSettingsSay) {
   EXPECT_EQ(options.sharding.blocks, (std::vector<std::string>{"block*", "head"}));
   EXPECT_FALSE(options.sharding.prefetches);
   EXPECT_TRUE(options.sharding.offloads);
+  EXPECT_TRUE(options.sharding.is_within_hosts);
   for (const char* const name : {"single", "ddp"}) EXPECT_EQ(find_row(strategies(), name, "").lay_out, nullptr);
 }
 

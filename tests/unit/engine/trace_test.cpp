@@ -43,7 +43,7 @@ std::size_t count(const std::vector<Span>& spans, const std::string& name) {
 
 TEST(TraceTest, NotesOperatorsOfEveryThreadAndOfBackward) {
   const at::Tensor weight = torch::ones({3, 3}, torch::requires_grad());
-  weight.mm(weight);  // before
+  weight.mm(weight);  // state before
   OperatorTrace trace(1000);
   const double begin = trace_now();
   weight.mm(weight).sum().backward();

@@ -86,11 +86,11 @@ TEST(KernelLevelsTest, Averages) {
   testing::at_each_level([] {
     std::vector<float> average(kCount, 0.0F);
     std::vector<float> values = counted<float>();
-    auto* const to = reinterpret_cast<std::byte*>(average.data());
+    auto* const target = reinterpret_cast<std::byte*>(average.data());
     auto* const from = reinterpret_cast<std::byte*>(values.data());
-    blend(DType::float32, to, from, kCount, 0.5);
+    blend(DType::float32, target, from, kCount, 0.5);
     for (std::int64_t i = 0; i < kCount; ++i) EXPECT_EQ(average[i], 0.5F * static_cast<float>(i));
-    exchange(DType::float32, to, from, kCount);
+    exchange(DType::float32, target, from, kCount);
     EXPECT_EQ(average, counted<float>());
     EXPECT_EQ(values[76], 38);
   });

@@ -81,10 +81,10 @@ TEST_F(LogTest, ProgressIsALineAfterEachInterval) {
   const Streams streams = captured([] {
     log::configure({});
     {
-      log::Progress short_work;
+      log::ProgressLine short_work;
       short_work.show("listing: 1 file");
     }
-    log::Progress progress(std::chrono::milliseconds(400));
+    log::ProgressLine progress(std::chrono::milliseconds(400));
     progress.show("listing: 2 files");
     std::this_thread::sleep_for(std::chrono::milliseconds(450));
     progress.show("listing: 3 files");
@@ -198,7 +198,7 @@ TEST_F(LogTest, LinesOfSeveralThreadsStayWhole) {
   for (const std::string& line : lines) EXPECT_TRUE(line.ends_with("xxx end") && line.size() < 260) << line;
 }
 
-/// What a child writes whose stdout and stderr are a terminal.
+/// The text that a child writes whose stdout and stderr are a terminal.
 std::string on_a_terminal(const std::function<void()>& body) {
   int master = -1;
   const pid_t child = ::forkpty(&master, nullptr, nullptr, nullptr);

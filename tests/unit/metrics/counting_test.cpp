@@ -8,13 +8,13 @@
 #include <limits>
 
 #include "make_samples.hpp"
-#include "metrics/calibration.hpp"
-#include "metrics/confusion.hpp"
-#include "metrics/likelihood.hpp"
-#include "metrics/multilabel.hpp"
-#include "metrics/precision_recall.hpp"
-#include "metrics/probability.hpp"
-#include "metrics/top_k.hpp"
+#include "metrics/numbers/calibration.hpp"
+#include "metrics/numbers/confusion.hpp"
+#include "metrics/numbers/likelihood.hpp"
+#include "metrics/numbers/multilabel.hpp"
+#include "metrics/numbers/precision_recall.hpp"
+#include "metrics/numbers/probability.hpp"
+#include "metrics/numbers/top_k.hpp"
 
 namespace lockstep::metrics {
 namespace counting_test {
@@ -96,13 +96,13 @@ TEST(PrecisionRecallTest, AveragesClasses) {
 }
 
 TEST(OverlapTest, LeavesAbsentClassesOut) {
-  const Overlap of = overlap(Confusion(std::vector<std::int64_t>{2, 1, 0, 1, 4, 0, 0, 0, 0}, 3));
-  EXPECT_EQ(of.iou[0], 0.5);
-  EXPECT_EQ(of.iou[1], 4.0 / 6);
-  EXPECT_TRUE(std::isnan(of.iou[2]));
-  EXPECT_EQ(of.miou, (0.5 + 4.0 / 6) / 2);
-  EXPECT_EQ(of.aacc, 6.0 / 8);
-  EXPECT_EQ(of.dice[0], 4.0 / 6);
+  const Overlap result = overlap(Confusion(std::vector<std::int64_t>{2, 1, 0, 1, 4, 0, 0, 0, 0}, 3));
+  EXPECT_EQ(result.iou[0], 0.5);
+  EXPECT_EQ(result.iou[1], 4.0 / 6);
+  EXPECT_TRUE(std::isnan(result.iou[2]));
+  EXPECT_EQ(result.miou, (0.5 + 4.0 / 6) / 2);
+  EXPECT_EQ(result.aacc, 6.0 / 8);
+  EXPECT_EQ(result.dice[0], 4.0 / 6);
   EXPECT_TRUE(std::isnan(overlap(Confusion(std::vector<std::int64_t>(4), 2)).miou));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "metrics/exact_sum.hpp"
+#include <lockstep/metrics/exact_sum.hpp>
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ double sum_of(const std::vector<double>& values) {
 TEST(ExactSumTest, RoundsOnlyOnce) {
   EXPECT_EQ(sum_of({}), 0);
   EXPECT_EQ(sum_of({-0.0}), 0);
-  EXPECT_EQ(sum_of({1e16, 1, -1e16}), 1);  // in doubles: 0
+  EXPECT_EQ(sum_of({1e16, 1, -1e16}), 1);  // the sum in doubles: 0
   EXPECT_EQ(sum_of({1e300, 1e-300, -1e300}), 1e-300);
   EXPECT_EQ(sum_of({kLargest, kLargest, -kLargest}), kLargest);
   EXPECT_EQ(sum_of({kLargest, kSmallest, -kLargest}), kSmallest);
@@ -114,28 +114,6 @@ TEST(ExactSumTest, APairHoldsWhatRoundingLeaves) {
 
 TEST(ExactSumTest, WantsItsNumberOfWords) {
   EXPECT_THROW(ExactSum(std::vector<std::int64_t>(3)), std::invalid_argument);
-}
-
-TEST(WeightedMeanTest, WeighsByCounts) {
-  WeightedMean mean;
-  EXPECT_TRUE(std::isnan(mean.value()));
-  mean.add(2, 3);  // a batch of three samples
-  mean.add(6);
-  mean.add(std::nan(""), 0);  // the mean of an empty batch
-  EXPECT_EQ(mean.value(), 3);
-  EXPECT_EQ(mean.weight(), 4);
-  std::vector<std::int64_t> words(WeightedMean::kWords);
-  mean.store(words);
-  for (std::int64_t& word : words) word *= 2;  // of two ranks with the same samples
-  EXPECT_EQ(WeightedMean(words).value(), 3);
-  EXPECT_EQ(WeightedMean(words).weight(), 8);
-}
-
-TEST(WeightedMeanTest, RefusesWeightsThatAreNone) {
-  WeightedMean mean;
-  EXPECT_THROW(mean.add(1, -1), std::invalid_argument);
-  EXPECT_THROW(mean.add(1, kInfinity), std::invalid_argument);
-  EXPECT_THROW(mean.add(1, std::nan("")), std::invalid_argument);
 }
 
 }  // namespace exact_sum_test

@@ -27,7 +27,8 @@ Samples samples_with(std::size_t columns, const std::function<std::vector<double
   Rows targets;
   for (std::size_t i = 0; i < 37; ++i) {
     std::vector<double> output(columns);
-    // Of very different size, so that the order of a plain sum shows. Between 0 and 1, since some want probabilities.
+    // Numbers of very different size, so that the order of a plain sum shows. Between 0 and 1, since some want
+    // probabilities.
     for (double& value : output) value = std::ldexp(static_cast<double>(random() >> 8), -24 - static_cast<int>(i % 20));
     outputs.push_back(output);
     targets.push_back(target(i));
@@ -35,7 +36,7 @@ Samples samples_with(std::size_t columns, const std::function<std::vector<double
   return make_samples(outputs, targets);
 }
 
-/// What each row is tried with.
+/// The samples that each row is tried with.
 Samples samples_for(const std::string& row) {
   const auto digit = [](std::size_t i, std::size_t n) { return static_cast<double>(i * i / 3 % n); };
   if (row == "multilabel" || row == "probability") {
@@ -87,7 +88,7 @@ std::vector<std::uint64_t> bits_of(const Meters& meters) {
   return bits;
 }
 
-/// What evaluation does over ranks, each of which counts its part batch by batch.
+/// The work that evaluation does over ranks, each of which counts its part batch by batch.
 Meters gathered(const std::string& text, const Samples& all, std::size_t ranks, std::size_t batch) {
   Meters whole = one_meter(text);
   std::vector<std::vector<std::byte>> packed;
@@ -259,7 +260,7 @@ TEST(MetersTest, EachReadsWhatItNames) {
     };
     Meters meters = both();
     meters.add(samples_of);
-    Meters other = both();  // as ranks gather
+    Meters other = both();  // filled as if gathered from ranks
     std::copy(meters.sums().begin(), meters.sums().end(), other.sums().begin());
     other.take_gathered(std::vector<std::vector<std::byte>>{meters.packed()});
     Meters alone = one_meter(row);
@@ -294,6 +295,48 @@ TEST(MetersTest, ResultsHaveNamesAndANumberEach) {
   EXPECT_EQ(Meters({make("size", 1)}).read().numbers.size(), 1U);
   EXPECT_THROW(Meters({make("size", 0)}).read(), ConfigError);
   EXPECT_THROW(Meters({make("size", 2)}).read(), ConfigError);
+}
+
+TEST(MetersTest, ARowPresetsWhatItReadsAndOptionsReplaceIt) {
+  const auto preset = [](const Section&, std::int64_t) {
+    Meter meter = make_meter("regression", kClasses, "test");
+    meter.reads = {.output = "size", .target = "weight", .values = {"name"}};
+    return meter;
+  };
+  const auto reads = [&preset](const std::string& text) {
+    return make_meter(text, kClasses, "test", {{"mine", "", "", {}, preset}}).reads;
+  };
+  EXPECT_EQ(reads("mine"), (Reads{.output = "size", .target = "weight", .values = {"name"}}));
+  EXPECT_EQ(reads("mine,output=other"), (Reads{.output = "other", .target = "weight", .values = {"name"}}));
+  EXPECT_EQ(reads("mine,target=other"), (Reads{.output = "size", .target = "other", .values = {"name"}}));
+}
+
+// Any rounding of a partial sum would lose the 1 beside 1e16, or 1e-300 beside 1.
+TEST(MetersTest, SumsOfRealNumbersAreExactForEveryDivision) {
+  const Samples all = make_samples({{1e16}, {1}, {1e-300}, {-1e16}, {-1}}, {{1}, {1}, {1}, {1}, {3}});
+  const auto fresh = [] {
+    return Meters({meter_of_sums(
+        {{"sum"}, {"products"}}, 2,
+        [](const Samples& samples, std::span<ExactSum> sums) {
+          for (std::size_t i = 0; i < samples.size(); ++i) {
+            sums[0].add(samples.outputs[i]);
+            sums[1].add_product(samples.outputs[i], samples.targets[i]);
+          }
+        },
+        [](std::span<const ExactSum> sums) {
+          return Reading{{sums[0].value(), sums[1].value()}};
+        })});
+  };
+  for (std::size_t parts = 1; parts <= all.size(); ++parts) {
+    Meters whole = fresh();
+    for (std::size_t part = 0; part < parts; ++part) {
+      Meters mine = fresh();
+      for (std::size_t i = part; i < all.size(); i += parts) mine.add(part_of(all, i, i + 1));
+      whole.merge(mine);
+    }
+    EXPECT_EQ(whole.read().numbers[0].second, 1e-300) << parts;
+    EXPECT_EQ(whole.read().numbers[1].second, -2) << parts;
+  }
 }
 
 TEST(MetersTest, TwoNumbersOfOneNameAreRefused) {

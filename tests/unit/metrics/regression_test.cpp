@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "metrics/regression.hpp"
+#include "metrics/numbers/regression.hpp"
 
 #include <lockstep/core/error.hpp>
 

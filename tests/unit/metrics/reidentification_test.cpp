@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "metrics/reidentification.hpp"
+#include "metrics/numbers/reidentification.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "metrics/reranking.hpp"
+#include "metrics/numbers/reranking.hpp"
 
 namespace lockstep::metrics {
 namespace reidentification_test {

@@ -23,7 +23,7 @@ struct ShapeCase {
 TEST(SamplesTest, FollowTheShapesOfABatch) {
   const std::vector<ShapeCase> cases = {
       {{4, 3}, {4}, 4, 3, 1},               // classes
-      {{4, 3}, {4, 1}, 4, 3, 1},            // in a column
+      {{4, 3}, {4, 1}, 4, 3, 1},            // blocks in a column
       {{4, 3}, {4, 3}, 4, 3, 3},            // labels, or several outputs
       {{4}, {4}, 4, 1, 1},                  // one output
       {{4, 8}, {4, 3}, 4, 8, 3},            // features, and who they are

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "metrics/threshold_curve.hpp"
+#include "metrics/numbers/threshold_curve.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -10,14 +10,14 @@
 #include <random>
 
 #include "make_samples.hpp"
-#include "metrics/class_curves.hpp"
+#include "metrics/numbers/class_curves.hpp"
 
 namespace lockstep::metrics {
 namespace threshold_curve_test {
 
 using Doubles = std::vector<double>;
 
-/// Of all pairs of a positive and a negative the part in which the positive scores higher; ties count half.
+/// The share of all pairs of a positive and a negative the part in which the positive scores higher; ties count half.
 double by_pairs(const Doubles& scores, const Doubles& labels) {
   double won = 0;
   double pairs = 0;
@@ -70,10 +70,10 @@ TEST(ThresholdCurveTest, PointsOfTheCurves) {
   EXPECT_EQ(roc.false_positive_rate, (Doubles{0, 0, .5, 1}));
   EXPECT_EQ(roc.true_positive_rate, (Doubles{0, .5, 1, 1}));
   EXPECT_EQ(roc.thresholds, (Doubles{std::numeric_limits<double>::infinity(), .9, .4, .1}));
-  const PrecisionRecallCurve of = precision_recall_curve(curve);
-  EXPECT_EQ(of.precision, (Doubles{.5, 2.0 / 3, 1, 1}));
-  EXPECT_EQ(of.recall, (Doubles{1, 1, .5, 0}));
-  EXPECT_EQ(of.thresholds, (Doubles{.1, .4, .9}));
+  const PrecisionRecallCurve result = precision_recall_curve(curve);
+  EXPECT_EQ(result.precision, (Doubles{.5, 2.0 / 3, 1, 1}));
+  EXPECT_EQ(result.recall, (Doubles{1, 1, .5, 0}));
+  EXPECT_EQ(result.thresholds, (Doubles{.1, .4, .9}));
 }
 
 // Found at places 2, 3 and 5 of 5: precisions 1/2, 2/3 and 3/5.

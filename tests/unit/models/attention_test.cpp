@@ -53,7 +53,7 @@ at::Tensor expected_output(const at::Tensor& qkv, std::int64_t queries) {
 
 struct Result {
   at::Tensor output;
-  at::Tensor gradient;  // of the projection
+  at::Tensor gradient;  // gradient of the projection
 };
 
 Result expected(const at::Tensor& values, std::int64_t queries) {
@@ -63,7 +63,7 @@ Result expected(const at::Tensor& values, std::int64_t queries) {
   return {output.detach(), qkv.grad()};
 }
 
-/// Of the kernels, also where they are not the faster ones.
+/// Tests of the kernels, also where they are not the faster ones.
 Result of_kernels(const at::Tensor& qkv, std::int64_t queries) {
   const kernels::SelfAttention arguments{.qkv = qkv.const_data_ptr<float>(),
                                          .samples = qkv.size(0),
@@ -88,7 +88,7 @@ double largest_difference(const at::Tensor& got, const at::Tensor& wanted) {
   return ((got.to(at::kDouble) - wanted).abs().max() / wanted.abs().max()).item<double>();
 }
 
-/// Of the function that layers call.
+/// Tests of the function that layers call.
 Result of_function(const at::Tensor& values, std::int64_t queries) {
   const at::Tensor qkv = values.detach().clone().requires_grad_();
   const at::Tensor output = self_attention(qkv, queries);

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <vector>
 
-#include "models/rows.hpp"
+#include "models/families/rows.hpp"
 
 namespace lockstep::models {
 namespace batch_norm_test {
@@ -22,7 +22,7 @@ struct Case {
   at::ScalarType dtype = at::kFloat;
 };
 
-/// What a forward and its backward give.
+/// The values that a forward and its backward give.
 struct Outcome {
   at::Tensor output, of_input, of_weight, of_bias, of_residual, running_mean, running_var;
 };
@@ -31,51 +31,51 @@ class FusedBatchNormTest : public ::testing::Test {
  protected:
   FusedBatchNormTest() { torch::manual_seed(1); }
 
-  static at::Tensor images(const Case& of) {
-    return (torch::randn(of.shape) * 3 + 2).to(of.dtype).contiguous(at::MemoryFormat::ChannelsLast);
+  static at::Tensor images(const Case& tested) {
+    return (torch::randn(tested.shape) * 3 + 2).to(tested.dtype).contiguous(at::MemoryFormat::ChannelsLast);
   }
 
   /// @param compute  gives the output of layer, input and residual
   template <class Compute>
-  static Outcome outcome_of(const Case& of, const Compute& compute) {
+  static Outcome outcome_of(const Case& tested, const Compute& compute) {
     torch::manual_seed(2);
-    BatchNorm layer(of.shape[1]);
+    BatchNorm layer(tested.shape[1]);
     {
       const torch::NoGradGuard no_grad;
       layer.weight.uniform_(-1, 2);
       layer.bias.normal_();
     }
-    const at::Tensor input = images(of).requires_grad_();
-    const at::Tensor residual = of.has_residual ? images(of).requires_grad_() : at::Tensor();
+    const at::Tensor input = images(tested).requires_grad_();
+    const at::Tensor residual = tested.has_residual ? images(tested).requires_grad_() : at::Tensor();
     const at::Tensor output = compute(layer, input, residual);
-    output.backward(images(of));
+    output.backward(images(tested));
     return {output.detach(),
             input.grad(),
             layer.weight.grad(),
             layer.bias.grad(),
-            of.has_residual ? residual.grad() : at::Tensor(),
+            tested.has_residual ? residual.grad() : at::Tensor(),
             layer.running_mean,
             layer.running_var};
   }
 
-  static Outcome fused(const Case& of) {
-    return outcome_of(of, [&](BatchNorm& layer, const at::Tensor& input, const at::Tensor& residual) {
-      return of.has_relu ? layer.forward_relu(input, residual) : layer.forward(input);
+  static Outcome fused(const Case& tested) {
+    return outcome_of(tested, [&](BatchNorm& layer, const at::Tensor& input, const at::Tensor& residual) {
+      return tested.has_relu ? layer.forward_relu(input, residual) : layer.forward(input);
     });
   }
 
-  /// In float64, rounded at the end.
-  static Outcome expected(const Case& of) {
-    return outcome_of(of, [&](BatchNorm& layer, const at::Tensor& input, const at::Tensor& residual) {
+  /// The sum in float64, rounded at the end.
+  static Outcome expected(const Case& tested) {
+    return outcome_of(tested, [&](BatchNorm& layer, const at::Tensor& input, const at::Tensor& residual) {
       at::Tensor mean = layer.running_mean.to(at::kDouble);
       at::Tensor var = layer.running_var.to(at::kDouble);
       at::Tensor output = at::batch_norm(input.to(at::kDouble), layer.weight.to(at::kDouble),
                                          layer.bias.to(at::kDouble), mean, var, true, 0.1, 1e-5, false);
       if (residual.defined()) output = output + residual.to(at::kDouble);
-      if (of.has_relu) output = output.relu();
+      if (tested.has_relu) output = output.relu();
       layer.running_mean.copy_(mean);
       layer.running_var.copy_(var);
-      return output.to(of.dtype);
+      return output.to(tested.dtype);
     });
   }
 
@@ -106,8 +106,8 @@ TEST_F(FusedBatchNormTest, AgreesWithLibTorchInDoublePrecision) {
   for (const auto& shape : kShapes) {
     for (const auto& [has_residual, has_relu] : {std::pair{false, false}, {false, true}, {true, true}}) {
       SCOPED_TRACE(std::to_string(shape[1]) + (has_residual ? " residual" : "") + (has_relu ? " relu" : ""));
-      const Case of{shape, has_residual, has_relu};
-      expect_close(fused(of), expected(of), 2e-5);
+      const Case tested{shape, has_residual, has_relu};
+      expect_close(fused(tested), expected(tested), 2e-5);
     }
   }
 }
@@ -115,20 +115,21 @@ TEST_F(FusedBatchNormTest, AgreesWithLibTorchInDoublePrecision) {
 TEST_F(FusedBatchNormTest, AgreesInBfloat16) {
   for (const auto& shape : kShapes) {
     for (const bool has_residual : {false, true}) {
-      const Case of{shape, has_residual, true, at::kBFloat16};
-      expect_close(fused(of), expected(of), 0.02);  // the sign of what is nearly 0 may differ
+      const Case tested{shape, has_residual, true, at::kBFloat16};
+      expect_close(fused(tested), expected(tested), 0.02);  // the sign of what is nearly 0 may differ
     }
   }
 }
 
 TEST_F(FusedBatchNormTest, OneGoAndSeveralHaveTheSameBits) {
   for (const bool has_residual : {false, true}) {
-    const Case of{{4, 64, 16, 16}, has_residual, true};
-    const Outcome one = fused(of);
-    const Outcome several = outcome_of(of, [](BatchNorm& layer, const at::Tensor& input, const at::Tensor& residual) {
-      const at::Tensor output = layer.forward(input);
-      return (residual.defined() ? output.add_(residual) : output).relu_();
-    });
+    const Case tested{{4, 64, 16, 16}, has_residual, true};
+    const Outcome one = fused(tested);
+    const Outcome several =
+        outcome_of(tested, [](BatchNorm& layer, const at::Tensor& input, const at::Tensor& residual) {
+          const at::Tensor output = layer.forward(input);
+          return (residual.defined() ? output.add_(residual) : output).relu_();
+        });
     EXPECT_TRUE(at::equal(one.output, several.output));
     EXPECT_TRUE(at::equal(one.of_input, several.of_input));
     EXPECT_TRUE(at::equal(one.of_weight, several.of_weight));
@@ -137,12 +138,12 @@ TEST_F(FusedBatchNormTest, OneGoAndSeveralHaveTheSameBits) {
 }
 
 TEST_F(FusedBatchNormTest, ThreadsDoNotChangeBits) {
-  const Case of{{8, 64, 32, 32}, true, true};
+  const Case tested{{8, 64, 32, 32}, true, true};
   const int before = at::get_num_threads();
   at::set_num_threads(1);
-  const Outcome one = fused(of);
+  const Outcome one = fused(tested);
   at::set_num_threads(2);
-  const Outcome two = fused(of);
+  const Outcome two = fused(tested);
   at::set_num_threads(before);
   EXPECT_TRUE(at::equal(one.output, two.output));
   EXPECT_TRUE(at::equal(one.of_input, two.of_input));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "models/channels_last.hpp"
+#include "models/layers/channels_last.hpp"
 
 #include <lockstep/models/model.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Convolutions whose weights are kept for oneDNN, with the batch norm behind them, beside the layers one by one.
-#include "models/constant_weights.hpp"
+#include "models/layers/constant_weights.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "models/norm_relu.hpp"
+#include "models/layers/norm_relu.hpp"
 
 namespace lockstep::models {
 namespace constant_weights_test {
@@ -34,13 +34,13 @@ const std::vector<Case> kCases = {
     {16, 32, 3, {.has_bias = true, .groups = 2}},
     {5, 7, 3, {.has_bias = true, .padding = 0}},
     {8, 1, 3, {.has_bias = false}},
-    {8, 16, 7, {.stride = 16, .has_bias = false}},  // to one pixel
+    {8, 16, 7, {.stride = 16, .has_bias = false}},  // reduces to one pixel
     {8, 16, 1, {.stride = 16, .has_bias = false}},
 };
 
 at::Tensor images(at::IntArrayRef sizes) { return torch::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast); }
 
-/// With statistics and factors that are not those of the beginning.
+/// A norm with statistics and factors that are not those of the beginning.
 std::shared_ptr<BatchNorm> norm_of(std::int64_t channels, bool is_affine = true) {
   const auto norm = std::make_shared<BatchNorm>(channels, BatchNormOptions{.is_affine = is_affine});
   const torch::NoGradGuard no_grad;
@@ -58,7 +58,7 @@ std::shared_ptr<BatchNorm> norm_of(std::int64_t channels, bool is_affine = true)
 struct Exact {
   at::Tensor values;
   at::Tensor sizes;
-  double terms;  ///< of each sum
+  double terms;  ///< number of terms of each sum
 
   Exact relu() const { return {values.relu(), sizes, terms}; }
   Exact plus(const at::Tensor& other) const { return {values + other, sizes + other.abs(), terms + 1}; }
@@ -170,8 +170,8 @@ TEST_F(ConstantWeightsTest, LayersRunOneByOneWhereTheyMust) {
   Conv2d conv(8, 16, 3, {.has_bias = false});
   const auto norm = norm_of(16);
   const at::Tensor input = images({1, 8, 6, 6});
-  const auto is_in_one_pass = [&](const at::Tensor& of) {
-    return convolution_of_constants(conv, norm.get(), of, {}, true).defined();
+  const auto is_in_one_pass = [&](const at::Tensor& given) {
+    return convolution_of_constants(conv, norm.get(), given, {}, true).defined();
   };
   EXPECT_FALSE(is_in_one_pass(input));
   const ConstantWeights constant;

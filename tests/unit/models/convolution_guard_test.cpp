@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/processor_level.hpp"
+#include "core/numbers/processor_level.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::models {
@@ -39,7 +39,7 @@ class GuardedAllocator final : public c10::Allocator {
     return {begin, begin, &leave, c10::kCPU};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &leave; }
-  void copy_data(void* to, const void* from, std::size_t bytes) const override { std::memcpy(to, from, bytes); }
+  void copy_data(void* target, const void* from, std::size_t bytes) const override { std::memcpy(target, from, bytes); }
 
  private:
   static void leave(void* /*memory*/) {}
@@ -56,24 +56,24 @@ struct Case {
   bool has_graph;
 };
 
-void compute_gradients(const Case& of, std::int64_t channels) {
+void compute_gradients(const Case& tested, std::int64_t channels) {
   const auto ones = [](at::IntArrayRef sizes, at::MemoryFormat format) {
     return at::empty(sizes, at::TensorOptions().memory_format(format)).fill_(1).requires_grad_();
   };
-  const at::Tensor images = ones({2, channels, 8, 8}, of.images);
-  const at::Tensor weight = ones({16, channels, 1, 1}, of.weight);
+  const at::Tensor images = ones({2, channels, 8, 8}, tested.images);
+  const at::Tensor weight = ones({16, channels, 1, 1}, tested.weight);
   const at::Tensor output = models::convolution(images, weight, {}, {.stride = 2});
   const auto gradients =
-      torch::autograd::grad({output.square().sum()}, {images, weight}, {}, /*retain_graph=*/true, of.has_graph);
-  if (of.has_graph) (gradients[0].square().sum() + gradients[1].square().sum()).backward();
+      torch::autograd::grad({output.square().sum()}, {images, weight}, {}, /*retain_graph=*/true, tested.has_graph);
+  if (tested.has_graph) (gradients[0].square().sum() + gradients[1].square().sum()).backward();
 }
 
 /// Ends the process with code 0, unless a signal does. With two threads, what one writes past its part of a buffer
 /// is the other's part.
-[[noreturn]] void compute_guarded(const Case& of) {
+[[noreturn]] void compute_guarded(const Case& tested) {
   guard_new_memory();
   at::set_num_threads(1);
-  for (std::int64_t channels = 1; channels <= 8; ++channels) compute_gradients(of, channels);
+  for (std::int64_t channels = 1; channels <= 8; ++channels) compute_gradients(tested, channels);
   _exit(0);
 }
 
@@ -101,7 +101,7 @@ TEST(ConvolutionGuardTest, PixelwiseConvolutionsThatSkipPixels) {
 TEST(ConvolutionGuardTest, TheSameAtLevelAvx2) {
   if (machine_level() <= ProcessorLevel::avx2) GTEST_SKIP() << "this machine has no higher level";
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  const testing::Outcome outcome = testing::run_shell(
+  const testing::ProgramResult outcome = testing::run_shell(
       "env -u ATEN_CPU_CAPABILITY -u ONEDNN_MAX_CPU_ISA -u MKL_ENABLE_INSTRUCTIONS -u MKL_CBWR"
       " LOCKSTEP_CPU=avx2 GTEST_FILTER=ConvolutionGuardTest.Pixelwise* '" +
       program + "'");

@@ -13,7 +13,7 @@
 #include "kernels/depthwise_products.hpp"
 #include "kernels/kernels.hpp"
 #include "kernels/patch_products.hpp"
-#include "models/gradient_sink.hpp"
+#include "models/layers/gradient_sink.hpp"
 
 namespace lockstep::models {
 namespace convolution_test {
@@ -26,7 +26,7 @@ struct Case {
   std::int64_t channels;
   std::int64_t outputs;
   std::int64_t kernel;
-  Convolution of = {};
+  Convolution geometry = {};
   std::int64_t height = 9;
   std::int64_t width = 7;
 };
@@ -57,27 +57,29 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-at::Tensor weight_of(const Case& of) {
-  const std::int64_t kernel = of.kernel;
-  return of.of.is_transposed ? integers({of.channels, of.outputs / of.of.groups, kernel, kernel})
-                             : integers({of.outputs, of.channels / of.of.groups, kernel, kernel});
+at::Tensor weight_of(const Case& tested) {
+  const std::int64_t kernel = tested.kernel;
+  return tested.geometry.is_transposed
+             ? integers({tested.channels, tested.outputs / tested.geometry.groups, kernel, kernel})
+             : integers({tested.outputs, tested.channels / tested.geometry.groups, kernel, kernel});
 }
 
 at::Tensor by_library(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                      const Convolution& of) {
-  if (of.is_transposed) return at::conv_transpose2d(input, weight, bias, of.stride, of.padding, 0, of.groups);
-  return at::conv2d(input, weight, bias, of.stride, of.padding, 1, of.groups);
+                      const Convolution& geometry) {
+  if (geometry.is_transposed)
+    return at::conv_transpose2d(input, weight, bias, geometry.stride, geometry.padding, 0, geometry.groups);
+  return at::conv2d(input, weight, bias, geometry.stride, geometry.padding, 1, geometry.groups);
 }
 
-std::string text_of(const Case& of) {
-  return std::to_string(of.channels) + " to " + std::to_string(of.outputs) + " channels, kernel " +
-         std::to_string(of.kernel) + ", stride " + std::to_string(of.of.stride) +
-         (of.of.is_transposed ? ", transposed" : "");
+std::string text_of(const Case& tested) {
+  return std::to_string(tested.channels) + " to " + std::to_string(tested.outputs) + " channels, kernel " +
+         std::to_string(tested.kernel) + ", stride " + std::to_string(tested.geometry.stride) +
+         (tested.geometry.is_transposed ? ", transposed" : "");
 }
 
-/// Of the patch product or the depthwise product alone.
+/// Only the patch product or the depthwise product alone.
 at::Tensor product_of(const at::Tensor& images, const at::Tensor& gradients, const at::Tensor& weight,
-                      const Convolution& of) {
+                      const Convolution& geometry) {
   at::Tensor result = at::full_like(weight, 1e30);
   const kernels::PatchProduct product{.images = images.const_data_ptr<float>(),
                                       .gradients = gradients.const_data_ptr<float>(),
@@ -90,9 +92,9 @@ at::Tensor product_of(const at::Tensor& images, const at::Tensor& gradients, con
                                       .outputs = gradients.size(1),
                                       .kernel_height = weight.size(2),
                                       .kernel_width = weight.size(3),
-                                      .stride = of.stride,
-                                      .padding = of.padding};
-  if (of.groups == 1) {
+                                      .stride = geometry.stride,
+                                      .padding = geometry.padding};
+  if (geometry.groups == 1) {
     kernels::write_patch_product(product, 0, kernels::patch_panels(product), result.mutable_data_ptr<float>());
   } else {
     kernels::write_depthwise_product(product, 0, kernels::depthwise_blocks(product.channels),
@@ -105,13 +107,13 @@ TEST(PatchProductTest, EverySizeIsExact) {
   if (!kernels::has_vector_kernels()) GTEST_SKIP() << "this processor has no AVX2";
   torch::manual_seed(1);
   for (const Case& each : cases()) {
-    if (each.of.is_transposed || each.channels % kernels::kPatchChannels != 0) continue;
+    if (each.geometry.is_transposed || each.channels % kernels::kPatchChannels != 0) continue;
     const at::Tensor input = integers({2, each.channels, each.height, each.width});
     const at::Tensor weight = weight_of(each).to(at::kDouble).requires_grad_();
-    const at::Tensor output = by_library(input.to(at::kDouble), weight, {}, each.of);
+    const at::Tensor output = by_library(input.to(at::kDouble), weight, {}, each.geometry);
     const at::Tensor gradient = integers(output.sizes());
     output.backward(gradient.to(at::kDouble));
-    const at::Tensor product = product_of(input, gradient, weight_of(each), each.of);
+    const at::Tensor product = product_of(input, gradient, weight_of(each), each.geometry);
     EXPECT_TRUE(at::equal(product.to(at::kDouble), weight.grad())) << text_of(each);
   }
 }
@@ -125,13 +127,13 @@ TEST(ConvolutionTest, ThreadsDivideTheWork) {
   const at::Tensor images = random({2, 64, 17, 19});
   const int before = at::get_num_threads();
   for (const std::int64_t groups : {1, 64}) {
-    const Convolution of{.padding = 1, .groups = groups};
+    const Convolution geometry{.padding = 1, .groups = groups};
     const at::Tensor weight = random({64, 64 / groups, 3, 3}).requires_grad_();
     std::vector<at::Tensor> results;
     for (const int threads : {1, 3}) {
       at::set_num_threads(threads);
       const at::Tensor input = images.clone().requires_grad_();
-      const at::Tensor output = models::convolution(input, weight, {}, of);
+      const at::Tensor output = models::convolution(input, weight, {}, geometry);
       const auto gradients = torch::autograd::grad({output.square().sum()}, {input, weight});
       results.push_back(at::cat({output.flatten(), gradients[0].flatten(), gradients[1].flatten()}));
     }
@@ -147,7 +149,7 @@ TEST(ConvolutionTest, AgreesWithLibTorch) {
     const at::Tensor input = integers({2, each.channels, each.height, each.width}).requires_grad_();
     const at::Tensor weight = weight_of(each).requires_grad_();
     const at::Tensor bias = torch::randint(-4, 5, {each.outputs}, at::kFloat).requires_grad_();
-    const at::Tensor output = models::convolution(input, weight, bias, each.of);
+    const at::Tensor output = models::convolution(input, weight, bias, each.geometry);
     const at::Tensor gradient = integers(output.sizes());
     output.backward(gradient);
 
@@ -155,7 +157,7 @@ TEST(ConvolutionTest, AgreesWithLibTorch) {
     for (const at::Tensor& tensor : {input, weight, bias}) {
       of_library.push_back(tensor.detach().to(at::kDouble).requires_grad_());
     }
-    const at::Tensor expected = by_library(of_library[0], of_library[1], of_library[2], each.of);
+    const at::Tensor expected = by_library(of_library[0], of_library[1], of_library[2], each.geometry);
     expected.backward(gradient.to(at::kDouble));
     EXPECT_TRUE(at::equal(output.to(at::kDouble), expected));
     EXPECT_TRUE(output.is_contiguous(at::MemoryFormat::ChannelsLast));
@@ -163,7 +165,7 @@ TEST(ConvolutionTest, AgreesWithLibTorch) {
     EXPECT_TRUE(at::equal(weight.grad().to(at::kDouble), of_library[1].grad()));
     EXPECT_TRUE(at::equal(bias.grad().to(at::kDouble), of_library[2].grad()));
     const torch::NoGradGuard no_grad;
-    EXPECT_TRUE(at::equal(models::convolution(input, weight, bias, each.of).to(at::kDouble), expected));
+    EXPECT_TRUE(at::equal(models::convolution(input, weight, bias, each.geometry).to(at::kDouble), expected));
   }
 }
 
@@ -228,8 +230,9 @@ TEST(ConvolutionTest, IsDifferentiableTwice) {
   for (const bool is_ours : {true, false}) {
     const at::Tensor input = first.clone().requires_grad_();
     const at::Tensor weight = kernel.clone().requires_grad_();
-    const Convolution of{.padding = 1};
-    const at::Tensor output = is_ours ? models::convolution(input, weight, {}, of) : by_library(input, weight, {}, of);
+    const Convolution geometry{.padding = 1};
+    const at::Tensor output =
+        is_ours ? models::convolution(input, weight, {}, geometry) : by_library(input, weight, {}, geometry);
     const auto gradients = torch::autograd::grad({output.square().sum()}, {input}, {}, true, /*create_graph=*/true);
     gradients[0].square().sum().backward();
     results.push_back(weight.grad());

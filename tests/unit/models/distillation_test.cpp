@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "models/distillation.hpp"
+#include "models/losses/distillation.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/model.hpp>
@@ -39,11 +39,15 @@ struct Asked {
   }
 };
 
-CountedLoss distilled(Asked& asked, const Distillation& settings, const Task& task = kClasses) {
+Loss distilled(Asked& asked, const Distillation& settings, const Task& task = kClasses) {
   return with_teacher(loss_section(), task, settings, asked.teacher());
 }
 
 at::Tensor normal(at::IntArrayRef shape) { return torch::randn(shape, torch::kDouble); }
+
+at::Tensor trained_value(const Loss& loss, const at::Tensor& output, const batch::Batch& batch) {
+  return loss.value(output, batch, /*is_training=*/true);
+}
 
 // The divergence of equal scores is 0, and so is its gradient, whatever the temperature and a constant in the scores.
 TEST(DistillationTest, NothingIsLearnedFromAnEqualTeacher) {
@@ -52,7 +56,7 @@ TEST(DistillationTest, NothingIsLearnedFromAnEqualTeacher) {
   const batch::Batch batch(output.detach(), torch::tensor({0, 3, 1}, torch::kLong));
   for (const double temperature : {0.5, 1.0, 7.0}) {
     Asked asked{.scores = output.detach() + 5};
-    const at::Tensor value = distilled(asked, {.alpha = 1, .temperature = temperature}).of_batch(output, batch);
+    const at::Tensor value = trained_value(distilled(asked, {.alpha = 1, .temperature = temperature}), output, batch);
     EXPECT_NEAR(value.item<double>(), 0, 1e-14);
     output.mutable_grad().reset();
     value.backward();
@@ -68,9 +72,9 @@ TEST(DistillationTest, ACertainTeacherCostsTheLogarithm) {
   const batch::Batch batch(torch::zeros({1, 2}), torch::tensor({1}, torch::kLong));
   const Task task{.classes = 2};
   const at::Tensor output = torch::zeros({1, 2}, torch::kDouble);
-  EXPECT_NEAR(distilled(asked, {.alpha = 1, .temperature = 3}, task).of_batch(output, batch).item<double>(),
+  EXPECT_NEAR(trained_value(distilled(asked, {.alpha = 1, .temperature = 3}, task), output, batch).item<double>(),
               9 * std::log(2), 1e-12);
-  EXPECT_NEAR(distilled(asked, {.alpha = 0.25, .temperature = 3}, task).of_batch(output, batch).item<double>(),
+  EXPECT_NEAR(trained_value(distilled(asked, {.alpha = 0.25, .temperature = 3}, task), output, batch).item<double>(),
               (0.75 + 0.25 * 9) * std::log(2), 1e-12);
 }
 
@@ -112,18 +116,18 @@ TEST(DistillationTest, PartsAddUpToTheWhole) {
   for (const Case& each : cases) {
     const at::Tensor scores = normal(each.output.sizes());
     Asked asked{.scores = scores};
-    const CountedLoss loss = distilled(asked, {.alpha = 0.7, .temperature = 2}, each.task);
-    const double whole = loss.of_batch(each.output, batch::Batch(each.output, each.target)).item<double>();
+    const Loss loss = distilled(asked, {.alpha = 0.7, .temperature = 2}, each.task);
+    const double whole = trained_value(loss, each.output, batch::Batch(each.output, each.target)).item<double>();
     double sum = 0;
     double total = 0;
     std::int64_t begin = 0;
     for (const std::int64_t size : {2, 4, 1}) {
       const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, begin, size); };
       asked.scores = part(scores);
-      const double count = loss.count(part(each.target));
-      total += count;
       const batch::Batch batch(part(each.output), part(each.target));
-      if (count > 0) sum += count * loss.of_batch(part(each.output), batch).item<double>();
+      const double count = loss.count(batch);
+      total += count;
+      if (count > 0) sum += count * trained_value(loss, part(each.output), batch).item<double>();
       begin += size;
     }
     EXPECT_NEAR(sum / total, whole, 1e-12) << each.output.sizes();
@@ -143,7 +147,7 @@ TEST(DistillationTest, WhatDoesNotFitIsRefused) {
   Asked asked{.scores = normal({3, 5})};
   const batch::Batch batch(torch::zeros({3, 1}), torch::tensor({0, 3, 1}, torch::kLong));
   EXPECT_EQ(sentence_of<ConfigError>([&] {
-              distilled(asked, {}).of_batch(normal({3, 4}), batch);
+              trained_value(distilled(asked, {}), normal({3, 4}), batch);
             }),
             "distill.from: the outputs of the teacher have another shape than those of the model; use a teacher that "
             "was trained for the same task");

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "models/parameter_roles.hpp"
+#include "models/script/parameter_roles.hpp"
 
 namespace lockstep::models {
 namespace families_test {
@@ -44,7 +44,7 @@ std::int64_t count_of(const Model& model) {
   return count;
 }
 
-// Of the last block, the head reads one token. The golden cases of timm show that outputs and gradients stay the same.
+// The head reads one token of the last block. The golden cases of timm show that outputs and gradients stay the same.
 TEST(VitTest, TheLastBlockComputesOnlyTheTokenThatIsRead) {
   for (const auto& [pool, tokens] : {std::pair<std::string, std::int64_t>{"token", 1}, {"avg", 5}}) {
     const auto model = built({{"name", "vit"},
@@ -123,7 +123,7 @@ TEST(UnetTest, OutputsAreAsLargeAsTheInputs) {
   }
 }
 
-// With GroupNorm, the result for a sample does not depend on the other samples.
+// The result for a sample does not depend on the other samples with GroupNorm.
 TEST(UnetTest, GroupsOfChannelsDoNotMixSamples) {
   const auto model = built({{"name", "unet"}, {"width", "8"}, {"depth", "1"}, {"norm", "group"}}, masks(4, 4));
   const at::Tensor images = torch::randn({2, 3, 4, 4}, at::kDouble);
@@ -201,7 +201,7 @@ TEST(MobileTest, ChannelsAreMultiplesOf8) {
             "larger in data.transform");
 }
 
-// With the defaults, dropout and stochastic depth change the outputs of training and not those of evaluation.
+// Dropout and stochastic depth change the outputs of training and not those of evaluation with the defaults.
 TEST(MobileTest, DropsInTrainingOnly) {
   for (const char* name : {"mobilenet_v3_small", "efficientnet_b0"}) {
     const auto model = built({{"name", name}, {"width_mult", "0.25"}}, photos(32));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "models/gradient_sink.hpp"
+#include "models/layers/gradient_sink.hpp"
 
 #include <lockstep/models/functional.hpp>
 #include <lockstep/models/layers.hpp>
@@ -22,7 +22,7 @@ struct Twins {
   Twins(std::initializer_list<std::int64_t> shape) : plain(torch::randn(shape)), sunk(plain.clone()) {
     plain.requires_grad_();
     sunk.requires_grad_();
-    view = torch::full(shape, 1e30);  // what the memory held before must not matter
+    view = torch::full(shape, 1e30);  // earlier content of the memory must not matter
     attach_sink(sunk, view);
   }
   ~Twins() { detach_sink(sunk); }
@@ -57,9 +57,9 @@ TEST_F(GradientSinkTest, LinearGivesTheBitsOfThePlainPath) {
       const at::Tensor values = torch::randn(shape);
       std::vector<at::Tensor> outputs;
       std::vector<at::Tensor> input_gradients;
-      for_both([&](const auto& of) {
+      for_both([&](const auto& twin_of) {
         at::Tensor input = values.clone().requires_grad_();
-        const at::Tensor output = models::linear(input, of(weight), has_bias ? of(bias) : at::Tensor());
+        const at::Tensor output = models::linear(input, twin_of(weight), has_bias ? twin_of(bias) : at::Tensor());
         output.square().sum().backward();
         outputs.push_back(output);
         input_gradients.push_back(input.grad());
@@ -77,9 +77,9 @@ TEST_F(GradientSinkTest, LinearTakesInputsOfAnyLayout) {
   const Twins bias{4};
   const at::Tensor two = torch::randn({6, 5});
   const at::Tensor three = torch::randn({5, 2, 6});
-  for_both([&](const auto& of) {
-    models::linear(two.t(), of(weight), of(bias)).square().sum().backward();
-    models::linear(three.transpose(0, 1), of(weight), of(bias)).square().sum().backward();
+  for_both([&](const auto& twin_of) {
+    models::linear(two.t(), twin_of(weight), twin_of(bias)).square().sum().backward();
+    models::linear(three.transpose(0, 1), twin_of(weight), twin_of(bias)).square().sum().backward();
   });
   EXPECT_TRUE(weight.nearly_agree());  // other GEMM calls: sums of six to ten terms in another order
   EXPECT_TRUE(bias.nearly_agree());
@@ -89,7 +89,7 @@ TEST_F(GradientSinkTest, EmbeddingGivesTheBitsOfThePlainPath) {
   for (const at::ScalarType type : {at::kLong, at::kInt}) {
     const Twins weight{7, 40};
     const at::Tensor tokens = torch::tensor({{1, 6, 1, 1}, {0, 1, 6, 2}}).to(type);
-    for_both([&](const auto& of) { models::embedding(tokens, of(weight)).square().sum().backward(); });
+    for_both([&](const auto& twin_of) { models::embedding(tokens, twin_of(weight)).square().sum().backward(); });
     EXPECT_TRUE(weight.agree());
     EXPECT_EQ(weight.view[3].abs().sum().item<float>(), 0.0F);  // a token that does not occur
   }
@@ -99,10 +99,10 @@ TEST_F(GradientSinkTest, LaterUsesAdd) {
   const Twins weight{7, 6};
   const Twins bias{7};
   const at::Tensor tokens = torch::tensor({{1L, 6L, 1L}, {0L, 1L, 2L}});
-  const auto tied = [&](const auto& of) {
-    const at::Tensor hidden = models::embedding(tokens, of(weight)).tanh();
-    const at::Tensor ordinary = at::linear(hidden.flatten(0, 1), of(weight));  // autograd accumulates this use
-    (models::linear(hidden, of(weight), of(bias)).square().sum() + ordinary.sum()).backward();
+  const auto tied = [&](const auto& twin_of) {
+    const at::Tensor hidden = models::embedding(tokens, twin_of(weight)).tanh();
+    const at::Tensor ordinary = at::linear(hidden.flatten(0, 1), twin_of(weight));  // autograd accumulates this use
+    (models::linear(hidden, twin_of(weight), twin_of(bias)).square().sum() + ordinary.sum()).backward();
   };
   for_both(tied);
   EXPECT_TRUE(weight.nearly_agree());
@@ -123,9 +123,9 @@ TEST_F(GradientSinkTest, LaterUsesAdd) {
 TEST_F(GradientSinkTest, AnOrdinaryUseMayComeFirstInAnotherBackward) {
   const Twins weight{4, 6};
   const at::Tensor input = torch::randn({3, 6});
-  for_both([&](const auto& of) {
-    at::linear(input, of(weight)).sum().backward();  // makes a `.grad` that is not the view
-    models::linear(input, of(weight), {}).square().sum().backward();
+  for_both([&](const auto& twin_of) {
+    at::linear(input, twin_of(weight)).sum().backward();  // makes a `.grad` that is not the view
+    models::linear(input, twin_of(weight), {}).square().sum().backward();
   });
   EXPECT_FALSE(weight.is_in_sink());
   EXPECT_TRUE(at::allclose(weight.plain.grad(), weight.sunk.grad()));
@@ -156,13 +156,14 @@ TEST_F(GradientSinkTest, ExplicitInputsGetTheirGradients) {
   const Twins table{7, 6};
   const at::Tensor tokens = torch::tensor({1L, 6L, 1L});
   std::vector<torch::autograd::variable_list> gradients;
-  for_both([&](const auto& of) {
-    const at::Tensor loss = models::linear(models::embedding(tokens, of(table)), of(weight), {}).square().sum();
-    gradients.push_back(torch::autograd::grad({loss}, {of(weight), of(table)}, {}, /*retain_graph=*/true));
-    EXPECT_FALSE(of(weight).grad().defined());
-    EXPECT_FALSE(of(table).grad().defined());
-    loss.backward({}, {}, false, std::vector<at::Tensor>{of(weight)});  // accumulates into weight alone
-    EXPECT_FALSE(of(table).grad().defined());
+  for_both([&](const auto& twin_of) {
+    const at::Tensor loss =
+        models::linear(models::embedding(tokens, twin_of(table)), twin_of(weight), {}).square().sum();
+    gradients.push_back(torch::autograd::grad({loss}, {twin_of(weight), twin_of(table)}, {}, /*retain_graph=*/true));
+    EXPECT_FALSE(twin_of(weight).grad().defined());
+    EXPECT_FALSE(twin_of(table).grad().defined());
+    loss.backward({}, {}, false, std::vector<at::Tensor>{twin_of(weight)});  // accumulates into weight alone
+    EXPECT_FALSE(twin_of(table).grad().defined());
   });
   for (const std::size_t i : {0, 1}) EXPECT_TRUE(at::equal(gradients[0][i], gradients[1][i]));
   EXPECT_TRUE(at::equal(weight.plain.grad(), weight.sunk.grad()));
@@ -173,9 +174,10 @@ TEST_F(GradientSinkTest, SecondDerivativesAreThoseOfThePlainPath) {
   const Twins bias{4};
   const Twins table{7, 6};
   const at::Tensor tokens = torch::tensor({1L, 6L, 1L});
-  for_both([&](const auto& of) {
-    const at::Tensor loss = models::linear(models::embedding(tokens, of(table)), of(weight), of(bias)).pow(3).sum();
-    const auto first = torch::autograd::grad({loss}, {of(weight), of(bias), of(table)}, {}, true, true);
+  for_both([&](const auto& twin_of) {
+    const at::Tensor loss =
+        models::linear(models::embedding(tokens, twin_of(table)), twin_of(weight), twin_of(bias)).pow(3).sum();
+    const auto first = torch::autograd::grad({loss}, {twin_of(weight), twin_of(bias), twin_of(table)}, {}, true, true);
     (first[0].square().sum() + first[1].square().sum() + first[2].square().sum()).backward();
   });
   for (const Twins* twins : {&weight, &bias, &table}) {
@@ -198,9 +200,9 @@ TEST_F(GradientSinkTest, AutocastComputesAsWithoutSinks) {
   const Twins weight{4, 6};
   const Twins bias{4};
   const at::Tensor input = torch::randn({3, 6});
-  for_both([&](const auto& of) {
+  for_both([&](const auto& twin_of) {
     at::autocast::set_autocast_enabled(at::kCPU, true);
-    const at::Tensor output = models::linear(input, of(weight), of(bias));
+    const at::Tensor output = models::linear(input, twin_of(weight), twin_of(bias));
     at::autocast::set_autocast_enabled(at::kCPU, false);
     at::autocast::clear_cache();
     EXPECT_EQ(output.scalar_type(), at::kBFloat16);

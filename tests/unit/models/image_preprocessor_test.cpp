@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "models/image_preprocessor.hpp"
+#include "models/families/image_preprocessor.hpp"
 
 #include <lockstep/core/error.hpp>
 

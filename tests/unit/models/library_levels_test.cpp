@@ -12,7 +12,7 @@
 #include <map>
 #include <string>
 
-#include "core/processor_level.hpp"
+#include "core/numbers/processor_level.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::models {
@@ -29,7 +29,7 @@ TEST(LibraryLevelsTest, AProductAndAConvolution) {
 /// The libraries' output when the case before runs at a level.
 std::string printed_at(ProcessorLevel level) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  const testing::Outcome outcome = testing::run_shell(
+  const testing::ProgramResult outcome = testing::run_shell(
       "env -u ATEN_CPU_CAPABILITY -u ONEDNN_MAX_CPU_ISA -u MKL_ENABLE_INSTRUCTIONS -u MKL_CBWR"
       " ONEDNN_VERBOSE=1 MKL_VERBOSE=1 LOCKSTEP_CPU=" +
       std::string(name_of(level)) + " GTEST_FILTER=LibraryLevelsTest.AProduct* '" + program + "'");
@@ -39,10 +39,10 @@ std::string printed_at(ProcessorLevel level) {
 
 /// The first line with `word`; "" if there is none.
 std::string line_with(const std::string& text, const std::string& word) {
-  const std::size_t at = text.find(word);
-  if (at == std::string::npos) return "";
-  const std::size_t begin = text.rfind('\n', at) + 1;
-  return text.substr(begin, text.find('\n', at) - begin);
+  const std::size_t position = text.find(word);
+  if (position == std::string::npos) return "";
+  const std::size_t begin = text.rfind('\n', position) + 1;
+  return text.substr(begin, text.find('\n', position) - begin);
 }
 
 bool is_of_intel() { return testing::read_file("/proc/cpuinfo").find("GenuineIntel") != std::string::npos; }
@@ -50,7 +50,7 @@ bool is_of_intel() { return testing::read_file("/proc/cpuinfo").find("GenuineInt
 struct Names {
   std::string libtorch;
   std::string one_dnn;  ///< "sse41" of "convolution,jit:sse41", and so on
-  std::string mkl;      ///< of the instructions, on Intel's processors; empty = only its mode shows
+  std::string mkl;      ///< MKL's name for the instructions, on Intel's processors; empty = only its mode shows
 };
 
 const std::map<ProcessorLevel, Names>& names() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Products of small integers are exact in float32, whatever the order of the sums: all ways must have the same bits.
-#include "models/linear_kernels.hpp"
+#include "models/layers/linear_kernels.hpp"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST(OuterProductTest, EverySizeIsExact) {
   }
 }
 
-// In the order of the samples, wherever the element lies: in a tile or in what is left of a row.
+// Results in the order of the samples, wherever the element lies: in a tile or in what is left of a row.
 TEST(OuterProductTest, EveryElementIsSummedInTheSameOrder) {
   torch::manual_seed(2);
   const at::Tensor left = torch::randn({7, 1}).expand({7, 5}).contiguous();
@@ -84,13 +84,13 @@ TEST(LinearKernelsTest, AllProductsAreThoseOfLibTorch) {
     EXPECT_TRUE(at::equal(linear_output(input, weight, bias), at::linear(input, weight, bias))) << n;
     EXPECT_TRUE(at::equal(linear_output(input, weight, {}), at::linear(input, weight))) << n;
     EXPECT_TRUE(at::equal(linear_input_gradient(gradient, weight), gradient.mm(weight))) << n;
-    const at::Tensor to = torch::full({20, 36}, 1e30);
-    linear_weight_gradient(gradient, input, to);
-    EXPECT_TRUE(at::equal(to, gradient.t().mm(input))) << n;
-    // Of any layout and type.
+    const at::Tensor target = torch::full({20, 36}, 1e30);
+    linear_weight_gradient(gradient, input, target);
+    EXPECT_TRUE(at::equal(target, gradient.t().mm(input))) << n;
+    // A copy of any layout and type.
     const at::Tensor turned = gradient.t().contiguous().t();
-    linear_weight_gradient(turned, input, to);
-    EXPECT_TRUE(at::equal(to, gradient.t().mm(input))) << n;
+    linear_weight_gradient(turned, input, target);
+    EXPECT_TRUE(at::equal(target, gradient.t().mm(input))) << n;
     EXPECT_TRUE(at::equal(linear_output(input.to(at::kDouble), weight.to(at::kDouble), {}),
                           at::linear(input, weight).to(at::kDouble)))
         << n;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/counted_loss.hpp>
+#include <lockstep/models/loss_counts.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -25,6 +25,10 @@ Section loss_section(const std::map<std::string, std::string>& values) {
 
 Loss loss_of(const std::map<std::string, std::string>& values, const Task& task = kClasses) {
   return make_loss(loss_section(values), task);
+}
+
+at::Tensor value_of(const Loss& loss, const at::Tensor& output, const at::Tensor& target, bool is_training) {
+  return loss.value(output, batch::Batch(output.detach(), target), is_training);
 }
 
 TEST(LossTableTest, AutoIsTheLossOfTheModel) {
@@ -59,10 +63,10 @@ TEST(LossTableTest, EqualScoresCostTheLogarithmOfTheClasses) {
   const at::Tensor target = torch::tensor({0, 3, 1}, torch::kLong);
   for (const char* smoothing : {"0", "0.3"}) {
     const Loss loss = loss_of({{"name", "cross_entropy"}, {"label_smoothing", smoothing}});
-    EXPECT_NEAR(loss(output, target, true).item<double>(), std::log(4), 1e-15);
-    EXPECT_NEAR(loss(output, torch::full({3, 4}, 0.25), true).item<double>(), std::log(4), 1e-15);
+    EXPECT_NEAR(value_of(loss, output, target, true).item<double>(), std::log(4), 1e-15);
+    EXPECT_NEAR(value_of(loss, output, torch::full({3, 4}, 0.25), true).item<double>(), std::log(4), 1e-15);
   }
-  EXPECT_NEAR(loss_of({{"name", "bce"}})(output, target, true).item<double>(), std::log(2), 1e-15);
+  EXPECT_NEAR(value_of(loss_of({{"name", "bce"}}), output, target, true).item<double>(), std::log(2), 1e-15);
 }
 
 TEST(LossTableTest, OnlyTrainingIsSmoothed) {
@@ -70,9 +74,9 @@ TEST(LossTableTest, OnlyTrainingIsSmoothed) {
   const at::Tensor target = torch::tensor({0}, torch::kLong);
   for (const char* name : {"cross_entropy", "bce"}) {
     const Loss loss = loss_of({{"name", name}, {"label_smoothing", "0.2"}});
-    const double plain = loss_of({{"name", name}})(output, target, true).item<double>();
-    EXPECT_EQ(loss(output, target, false).item<double>(), plain) << name;
-    EXPECT_GT(loss(output, target, true).item<double>(), plain) << name;
+    const double plain = value_of(loss_of({{"name", name}}), output, target, true).item<double>();
+    EXPECT_EQ(value_of(loss, output, target, false).item<double>(), plain) << name;
+    EXPECT_GT(value_of(loss, output, target, true).item<double>(), plain) << name;
   }
 }
 
@@ -82,8 +86,9 @@ TEST(LossTableTest, IgnoredTargetsDoNotCount) {
   const at::Tensor both = torch::tensor({1, -100}, torch::kLong);
   for (const char* name : {"cross_entropy", "bce"}) {
     const Loss loss = loss_of({{"name", name}, {"label_smoothing", "0.2"}});
-    const at::Tensor value = loss(output, both, true);
-    EXPECT_EQ(value.item<double>(), loss(output.narrow(0, 0, 1), both.narrow(0, 0, 1), true).item<double>()) << name;
+    const at::Tensor value = value_of(loss, output, both, true);
+    EXPECT_EQ(value.item<double>(), value_of(loss, output.narrow(0, 0, 1), both.narrow(0, 0, 1), true).item<double>())
+        << name;
     output.mutable_grad().reset();
     value.backward();
     EXPECT_EQ(output.grad()[1].abs().sum().item<double>(), 0) << name;
@@ -137,18 +142,17 @@ TEST(LossTableTest, PartsAddUpToTheWhole) {
       {{{"name", "pixels"}, {"class_weights", "1,2,0,3"}}, pixels, normal({7, 4, 2, 3}), mask}};
   for (const DividedCase& each : cases) {
     const Loss loss = loss_of(each.keys, each.task);
-    const auto* const counted = loss.target<CountedLoss>();
-    ASSERT_NE(counted, nullptr);
-    const double whole = loss(each.output, each.target, true).item<double>();
+    ASSERT_TRUE(loss.count) << each.keys.begin()->second;
+    const double whole = value_of(loss, each.output, each.target, true).item<double>();
     for (const std::vector<std::int64_t>& sizes : {std::vector<std::int64_t>{3, 4}, {2, 3, 2}}) {
       double sum = 0;
       double total = 0;
       const auto outputs = each.output.split_with_sizes(sizes);
       const auto targets = each.target.split_with_sizes(sizes);
       for (std::size_t i = 0; i < sizes.size(); ++i) {
-        const double count = counted->count(targets[i]);
+        const double count = loss.count(batch::Batch(targets[i], targets[i]));
         total += count;
-        if (count > 0) sum += count * loss(outputs[i], targets[i], true).item<double>();
+        if (count > 0) sum += count * value_of(loss, outputs[i], targets[i], true).item<double>();
       }
       EXPECT_NEAR(sum / total, whole, 1e-12) << each.keys.begin()->second;
     }
@@ -177,9 +181,8 @@ TEST(LossTableTest, ARowOfAProgramIsUsed) {
                   .help = "Twice the sum of the outputs",
                   .keys = {keys::real("loss.factor", "2", "Factor")},
                   .make = [](const Section& loss, const Task&) -> Loss {
-                    return [factor = loss.real("factor")](const at::Tensor& output, const at::Tensor&, bool) {
-                      return factor * output.sum();
-                    };
+                    return loss_of_target([factor = loss.real("factor")](const at::Tensor& output, const at::Tensor&,
+                                                                         bool) { return factor * output.sum(); });
                   }});
   rows.push_back({.name = "none", .help = "", .keys = {}, .make = [](const Section&, const Task&) { return Loss(); }});
   Section loss = Section::with_defaults("loss", loss_keys(rows));
@@ -196,7 +199,33 @@ TEST(LossTableTest, ARowOfAProgramIsUsed) {
   EXPECT_EQ(total_loss(losses).item<double>(), 16);
 }
 
-// As in `trainer eval`, where all values come from a checkpoint.
+// The values 1, 2 and 4 of two outputs, the batch and its target enter with factors that tell them apart.
+TEST(LossTableTest, ARowReadsEveryOutputAndTheBatch) {
+  std::vector<LossRow> rows = builtin_losses();
+  rows.push_back({.name = "all", .help = "", .keys = {}, .make = [](const Section&, const Task&) {
+                    return Loss{
+                        .value =
+                            [](const batch::Outputs& outputs, const batch::Batch& batch, bool is_training) {
+                              return 1000 * outputs.main().sum() + 100 * outputs.tensor("second").sum() +
+                                     10 * batch.tensor("weight").sum() + batch.target().sum() + (is_training ? 0.5 : 0);
+                            },
+                        .count = [](const batch::Batch& batch) { return batch.tensor("weight").sum().item<double>(); }};
+                  }});
+  Section loss = Section::with_defaults("loss", loss_keys(rows));
+  loss.set("name", "all", "here");
+  Model model;
+  model.set_loss(make_loss(loss, kClasses, rows));
+  batch::Batch batch(torch::zeros({1}), torch::full({1}, 4, torch::kDouble));
+  batch.set("weight", torch::full({1}, 3, torch::kDouble));
+  const batch::Outputs outputs = {{"first", torch::full({1}, 1, torch::kDouble)},
+                                  {"second", torch::full({1}, 2, torch::kDouble)}};
+  EXPECT_EQ(total_loss(losses_of(model, outputs, batch)).item<double>(), 1234.5);
+  model.eval();
+  EXPECT_EQ(total_loss(losses_of(model, outputs, batch)).item<double>(), 1234);
+  EXPECT_EQ(counts_of(model, batch), (std::vector<std::pair<std::string, double>>{{"loss", 3}}));
+}
+
+// Works as in `trainer eval`, where all values come from a checkpoint.
 TEST(LossTableTest, DefaultsThatAreStatedStayDefaults) {
   Section loss = Section::with_defaults("loss", loss_keys());
   loss.set("class_weights", "", "state.h5");
@@ -207,8 +236,8 @@ TEST(LossTableTest, DefaultsThatAreStatedStayDefaults) {
   const at::Tensor scores = torch::randn({1, 2, 1, 2}, at::kDouble);
   const at::Tensor target = torch::tensor({1, 255}).view({1, 1, 2});
   const at::Tensor expected = scores.slice(3, 0, 1).logsumexp(1).sum() - scores[0][1][0][0];
-  EXPECT_NEAR(make_loss(loss, {.classes = 2, .kind = TaskKind::segmentation})(scores, target, true).item<double>(),
-              expected.item<double>(), 1e-12);
+  const Loss pixels = make_loss(loss, {.classes = 2, .kind = TaskKind::segmentation});
+  EXPECT_NEAR(value_of(pixels, scores, target, true).item<double>(), expected.item<double>(), 1e-12);
 }
 
 }  // namespace loss_table_test

@@ -72,7 +72,7 @@ TEST(LossesTest, AMapIsTheSumOfItsMeansAndStatesEach) {
   EXPECT_EQ(host_values(parse_losses({{"loss", levels}})), (Numbers{{"loss", 7}, {"loss/p3", 2}, {"loss/p4", 5}}));
 }
 
-// What is told stays unweighted; a loss over no items, which is NaN, adds neither a value nor a gradient.
+// A value that is told stays unweighted; a loss over no items, which is NaN, adds neither a value nor a gradient.
 TEST(LossesTest, WeightsByNameMakeTheTotal) {
   const at::Tensor weight = torch::tensor({2.0, 4.0}, at::TensorOptions(at::kDouble).requires_grad(true));
   const at::Tensor over_nothing = cross_entropy(weight.view({1, 2}), torch::tensor({-100L}));

@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "models/generators.hpp"
+#include "models/layers/generators.hpp"
 
 namespace lockstep::models {
 namespace models_test {
@@ -60,7 +60,7 @@ class Plain : public Model {
   at::Tensor forward(const at::Tensor& input) override { return input; }
 };
 
-// By theory: the losses of outputs 0 and 2 against what each kind asks for.
+// Theory: the losses of outputs 0 and 2 against what each kind asks for.
 TEST(ModelsTest, DefaultsGoByTheKindOfTheTask) {
   const at::Tensor scores = torch::tensor({{0.0, 2.0}}, at::kDouble);
   const auto loss = [](TaskKind kind, const at::Tensor& output, const at::Tensor& target) {
@@ -96,7 +96,7 @@ TEST(ModelsTest, ABatchIsTheShortFormsInputAndTarget) {
   EXPECT_EQ(error_of([&] { run(silent, batch); }), "model does not implement forward for one tensor");
 }
 
-// What is thrown by anything but Lockstep is a fault of these samples.
+// An exception that is thrown by anything but Lockstep is a fault of these samples.
 TEST(ModelsTest, ALossThatThrowsNamesItsSamples) {
   class Throwing : public Plain {
    public:

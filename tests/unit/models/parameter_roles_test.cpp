@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "models/parameter_roles.hpp"
+#include "models/script/parameter_roles.hpp"
 
 #include <lockstep/models/layers.hpp>
 
@@ -19,7 +19,7 @@ namespace parameter_roles_test {
 
 namespace nn = torch::nn;
 
-/// Where a deformable convolution looks is computed by a layer inside it.
+/// The place where a deformable convolution looks is computed by a layer inside it.
 class Deformable : public Block {
  public:
   Deformable() {

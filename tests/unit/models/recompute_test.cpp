@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "models/recompute.hpp"
+#include "models/layers/recompute.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
@@ -66,8 +66,8 @@ std::shared_ptr<Stack> stack() {
   return std::make_shared<Stack>();
 }
 
-/// What one backward of the sum of squares leaves behind: gradients of input and parameters, buffers, and what the
-/// generator gives next.
+/// The traces that one backward of the sum of squares leaves behind: gradients of input and parameters, buffers, and
+/// what the generator gives next.
 std::vector<at::Tensor> traces(Block& model, const at::Tensor& values) {
   torch::manual_seed(5);
   const at::Tensor input = values.detach().clone().requires_grad_(values.requires_grad());
@@ -238,7 +238,7 @@ TEST(RecomputeTest, BlocksMayReturnTheirInputOrAView) {
       const auto block = std::make_shared<Alias>(is_view);
       const at::Tensor leaf = torch::ones({2, 6}).requires_grad_();
       const at::Tensor input = leaf * 3;
-      recompute(*block, input, mode).add_(1).square().sum().backward();  // in place, as models do with activations
+      recompute(*block, input, mode).add_(1).square().sum().backward();  // models change activations in place, too
       EXPECT_TRUE(at::equal(leaf.grad(), torch::full({2, 6}, is_view ? 84.0 : 24.0)));  // 2 (6 + 1) 6 and 2 (3 + 1) 3
     }
   }
@@ -253,7 +253,7 @@ TEST(RecomputeTest, CastsAreRepeated) {
       unit->zero_grad();
       at::autocast::set_autocast_enabled(at::kCPU, true);
       const at::Tensor hidden = is_recomputed ? recompute(*unit, input, mode) : run(*unit, input);
-      const at::Tensor output = run(*unit, hidden);  // with gradients, after a run without
+      const at::Tensor output = run(*unit, hidden);  // output with gradients, after a run without
       at::autocast::set_autocast_enabled(at::kCPU, false);
       at::autocast::clear_cache();
       EXPECT_EQ(output.scalar_type(), at::kBFloat16);

@@ -48,7 +48,7 @@ TEST(ResNetTest, TheImagenetStemRefusesSmallImages) {
   EXPECT_NO_THROW(build_for(32));
   options.set("stem", "small", "test");
   EXPECT_NO_THROW(build_for(8));
-  options.set("groups", "2", "test");  // of a network without bottlenecks
+  options.set("groups", "2", "test");  // an option of a network without bottlenecks
   EXPECT_THROW(build_for(32), ConfigError);
 }
 
@@ -125,8 +125,8 @@ class PlainResNet {
   }
 
   at::Tensor convolved(const at::Tensor& input) {
-    const std::size_t at = next_++;
-    return norms_[at](convs_[at](input));
+    const std::size_t position = next_++;
+    return norms_[position](convs_[position](input));
   }
 
   std::vector<torch::nn::Conv2d> convs_;
@@ -178,7 +178,7 @@ TEST(ResNetTest, EqualsTheNetworkOfTorchsLayers) {
   }
 }
 
-// Where normalization, sum and ReLU are one.
+// Layers where normalization, sum and ReLU are one.
 TEST(ResNetTest, FloatFollowsDouble) {
   const auto model = build_resnet("16", 3, at::kFloat);
   PlainResNet plain(3, 16);

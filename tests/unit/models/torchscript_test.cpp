@@ -11,7 +11,7 @@
 #include <functional>
 #include <memory>
 
-#include "models/script_layers.hpp"
+#include "models/script/script_layers.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::models {

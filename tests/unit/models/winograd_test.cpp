@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Small integers stay exact: the transforms multiply them by 1/4 at most. All ways must then have the same bits.
-#include "models/winograd.hpp"
+#include "models/layers/winograd.hpp"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ at::Tensor last(const at::Tensor& images) { return images.contiguous(at::MemoryF
 
 at::Tensor integers(at::IntArrayRef sizes) { return last(torch::randint(-4, 5, sizes, at::kFloat)); }
 
-/// Of the plain convolution.
+/// The gradient of the plain convolution.
 at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight,
                            std::int64_t padding) {
   const auto by_library =

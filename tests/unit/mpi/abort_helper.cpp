@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "mpi/nccl_link.hpp"
+#include "mpi/gpu/nccl_link.hpp"
 #include "support/stand_in_gpu.hpp"
 
 int main(int argc, char** argv) {

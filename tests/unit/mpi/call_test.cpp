@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/call.hpp"
+#include "mpi/shared/call.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace lockstep::mpi {
 namespace call_test {
 
 const Call kReduction{
-    .sequence = 17, .count = 1000, .kind = Kind::all_reduce, .op = ReduceOp::average, .dtype = DType::float32};
+    .sequence = 17, .count = 1000, .kind = CallKind::all_reduce, .op = ReduceOp::average, .dtype = DType::float32};
 
 std::string disagreement_of(const std::vector<Call>& calls) {
   std::vector<int> ranks(calls.size());
@@ -20,9 +20,9 @@ std::string disagreement_of(const std::vector<Call>& calls) {
 
 TEST(CallTest, IsDescribedWithItsArguments) {
   EXPECT_EQ(describe(kReduction), "all_reduce #17 of 1000 float32 (average)");
-  EXPECT_EQ(describe({.sequence = 2, .count = 8, .root = 3, .kind = Kind::broadcast}),
+  EXPECT_EQ(describe({.sequence = 2, .count = 8, .root = 3, .kind = CallKind::broadcast}),
             "broadcast #2 of 8 bytes from rank 3");
-  EXPECT_EQ(describe({.sequence = 1, .count = 8, .kind = Kind::all_gather}), "all_gather #1 of 8 bytes");
+  EXPECT_EQ(describe({.sequence = 1, .count = 8, .kind = CallKind::all_gather}), "all_gather #1 of 8 bytes");
   EXPECT_EQ(describe({.sequence = 9}), "barrier #9");
 }
 
@@ -42,7 +42,7 @@ TEST(CallTest, EveryFieldCounts) {
   others[0].sequence = 18;
   others[1].count = 1;
   others[2].root = 1;
-  others[3].kind = Kind::reduce_scatter;
+  others[3].kind = CallKind::reduce_scatter;
   others[4].op = ReduceOp::sum;
   others[5].dtype = DType::float64;
   for (const Call& other : others) EXPECT_NE(disagreement_of({kReduction, other}), "");

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "mpi/backends.hpp"
+#include "mpi/host/backends.hpp"
 
 namespace lockstep::mpi {
 namespace collectives_test {

@@ -7,13 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mpi/gpu.hpp"
+#include "mpi/gpu/gpu.hpp"
 #include "mpi/gpu/module_api.hpp"
 
 namespace lockstep::mpi {
 namespace gpu_module_test {
 
-/// What the module of this build says to a program of this version, in a process of its own: what it loads stays.
+/// The answer that the module of this build says to a program of this version, in a process of its own: what it loads
+/// stays.
 /// @return  a text that begins with "fault: ", or "opened"
 std::string answer(std::uint32_t version) {
   int channel[2];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/lane_tree.hpp"
+#include "mpi/shared/lane_tree.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "mpi/reduction.hpp"
+#include "mpi/shared/reduction.hpp"
 
 namespace lockstep::mpi {
 namespace lane_tree_test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/launch.hpp"
+#include "mpi/process/launch.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <map>
 #include <vector>
 
-#include "mpi/affinity.hpp"
-#include "mpi/gpu_placement.hpp"
+#include "mpi/gpu/gpu_placement.hpp"
+#include "mpi/process/affinity.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::mpi {
@@ -20,14 +20,14 @@ Variables with(Variables base, const Variables& more) {
 }
 
 const Variables kMpirun = {{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}, {"PMIX_RANK", "0"}};
-const Variables kHydra = {{"MPI_LOCALNRANKS", "1"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}};  // of MPICH
+const Variables kHydra = {{"MPI_LOCALNRANKS", "1"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}};  // MPICH's launcher
 const Variables kAllocation = {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}};
 const Variables kBatch = with(kAllocation, {{"SLURM_PROCID", "0"}});
 const Variables kStep = with(kBatch, {{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}});
 
 TEST(LauncherTest, IsStatedByTheLauncher) {
   EXPECT_EQ(launcher_of({}), "none");
-  EXPECT_EQ(launcher_of({{"WORLD_SIZE", "8"}, {"RANK", "3"}}), "none");  // of some other program
+  EXPECT_EQ(launcher_of({{"WORLD_SIZE", "8"}, {"RANK", "3"}}), "none");  // variables of some other program
   EXPECT_EQ(launcher_of(kMpirun), "mpirun");
   EXPECT_EQ(launcher_of(kHydra), "mpirun");
   EXPECT_EQ(launcher_of(kStep), "srun");
@@ -161,9 +161,10 @@ Cpus range(int begin, int end) {
 class GpuPlacementTest : public ::testing::Test {
  protected:
   static GpuNeighborhood near_first_socket(int position, int ranks) {
-    GpuNeighborhood of{.allowed = range(0, 32), .near = with_siblings(0, 8), .position = position, .ranks = ranks};
-    for (const int cpu : of.allowed) of.core_of[cpu] = cpu % 16;
-    return of;
+    GpuNeighborhood neighborhood{
+        .allowed = range(0, 32), .near = with_siblings(0, 8), .position = position, .ranks = ranks};
+    for (const int cpu : neighborhood.allowed) neighborhood.core_of[cpu] = cpu % 16;
+    return neighborhood;
   }
 
   static Cpus with_siblings(int begin, int end) {
@@ -187,15 +188,15 @@ TEST_F(GpuPlacementTest, RanksShareCoresThatAreTooFew) {
 }
 
 TEST_F(GpuPlacementTest, OnlyAllowedProcessorsAreTaken) {
-  GpuNeighborhood of = near_first_socket(0, 1);
-  of.allowed = range(6, 14);
-  EXPECT_EQ(processors_near_gpu(of), range(6, 8));
-  of.allowed = range(8, 16);
-  EXPECT_EQ(processors_near_gpu(of), Cpus()) << "no processor of the mask is near";
-  of.allowed = range(0, 4);
-  EXPECT_EQ(processors_near_gpu(of), Cpus()) << "nothing would change";
-  of.near = {};
-  EXPECT_EQ(processors_near_gpu(of), Cpus()) << "nothing is known";
+  GpuNeighborhood neighborhood = near_first_socket(0, 1);
+  neighborhood.allowed = range(6, 14);
+  EXPECT_EQ(processors_near_gpu(neighborhood), range(6, 8));
+  neighborhood.allowed = range(8, 16);
+  EXPECT_EQ(processors_near_gpu(neighborhood), Cpus()) << "no processor of the mask is near";
+  neighborhood.allowed = range(0, 4);
+  EXPECT_EQ(processors_near_gpu(neighborhood), Cpus()) << "nothing would change";
+  neighborhood.near = {};
+  EXPECT_EQ(processors_near_gpu(neighborhood), Cpus()) << "nothing is known";
 }
 
 TEST_F(GpuPlacementTest, TheSystemNamesTheProcessorsNearADevice) {

@@ -13,7 +13,7 @@
 namespace lockstep::mpi {
 namespace lost_peer_test {
 
-lockstep::testing::Outcome run_job(const std::string& arguments) {
+lockstep::testing::ProgramResult run_job(const std::string& arguments) {
   constexpr double kLimitSeconds = 60;
   return lockstep::testing::run_shell(std::string("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ") +
                                           LOCKSTEP_MPIRUN_COMMAND + " -np 3 " + LOCKSTEP_PEER_HELPER + " " + arguments,
@@ -24,7 +24,7 @@ bool has(const std::string& text, const std::string& words) { return text.find(w
 
 /// A rank has gone without a word. Open MPI's mpirun returns the signal plus 128, and the others say who is missing
 /// before it ends them. That of MPICH ends them at once, with other numbers.
-void expect_end_of_survivors(const lockstep::testing::Outcome& outcome, int exit_code, const std::string& words) {
+void expect_end_of_survivors(const lockstep::testing::ProgramResult& outcome, int exit_code, const std::string& words) {
   if (LOCKSTEP_HAS_OPEN_MPI) {
     EXPECT_EQ(outcome.exit_code, exit_code) << outcome.output;
     EXPECT_TRUE(has(outcome.output, words)) << outcome.output;
@@ -51,7 +51,7 @@ TEST(LostPeerTest, HoweverARankEndsTheJobEndsWithIt) {
   struct Way {
     const char* arguments;
     int exit_code;
-    const char* words;  // of a survivor, or of the rank itself
+    const char* words;  // words of a survivor, or of the rank itself
     bool is_of_survivor = true;
   };
   const Way ways[] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/peer_watch.hpp"
+#include "mpi/process/peer_watch.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/reduction.hpp"
+#include "mpi/shared/reduction.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/slurm.hpp"
+#include "mpi/process/slurm.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <ctime>
 #include <filesystem>
 
-#include "mpi/launch.hpp"
+#include "mpi/process/launch.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::mpi {

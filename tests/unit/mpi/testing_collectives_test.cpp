@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/testing_collectives.hpp"
+#include "support/testing_collectives.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,13 @@
 #include <stdexcept>
 #include <vector>
 
-#include "mpi/lane_tree.hpp"
+#include "mpi/shared/lane_tree.hpp"
 
 namespace lockstep::mpi {
 namespace testing_collectives_test {
+
+using testing::make_delay_collectives;
+using testing::make_fake_collectives;
 
 using Clock = std::chrono::steady_clock;
 

@@ -167,7 +167,7 @@ TEST(ClipPartTest, ANormHasTheSameBitsWhoeverOwnsThePieces) {
   };
   const double whole = gradient_norm(*parameters_with(0, kCount), 2);
   for (const std::int64_t border : {std::int64_t{0}, 3 * kPieceElements, 9 * kPieceElements}) {
-    // What the owner of the first part would add: its pieces' sums of squares.
+    // The sum that the owner of the first part would add: its pieces' sums of squares.
     const auto low = parameters_with(0, border);
     const auto high = parameters_with(border, kCount);
     low->visit_gradients(

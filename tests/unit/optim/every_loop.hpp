@@ -6,8 +6,8 @@
 namespace lockstep::optim {
 
 /// Settings that together run every loop of every built-in rule; the first setting names the rule.
-inline const std::vector<Settings>& every_loop() {
-  static const std::vector<Settings> all = {
+inline const std::vector<OptionValues>& every_loop() {
+  static const std::vector<OptionValues> all = {
       {{"name", "sgd"}, {"weight_decay", "0.1"}},
       {{"name", "sgd"}, {"momentum", "0.9"}, {"weight_decay", "0.1"}, {"dampening", "0.3"}},
       {{"name", "sgd"}, {"momentum", "0.9"}, {"nesterov", "true"}},

@@ -8,11 +8,11 @@
 
 #include <cmath>
 
-#include "core/half_format.hpp"
+#include "core/numbers/half_format.hpp"
 #include "every_loop.hpp"
 #include "kernels/stochastic_rounding.hpp"
 #include "make_optimizer.hpp"
-#include "optim/stochastic_rounding.hpp"
+#include "optim/rules/stochastic_rounding.hpp"
 #include "support/device_parameters_double.hpp"
 
 namespace lockstep::optim {
@@ -66,7 +66,7 @@ void set_gradients(FlatParametersDouble& parameters, int step) {
 
 // An update is that of the same numbers in float32, rounded; the next one begins at the rounded numbers.
 TEST(HalfTest, WithoutMastersUpdatesAreThoseOfTheRoundedNumbers) {
-  for (const Settings& settings : every_loop()) {
+  for (const OptionValues& settings : every_loop()) {
     SCOPED_TRACE(settings.front().second);
     FlatParametersDouble halves(DType::bfloat16, kShapes);
     FlatParametersDouble singles(DType::float32, kShapes);
@@ -136,9 +136,9 @@ TEST(HalfTest, StochasticRoundingDoesNotDependOnTheDivisionAmongRanks) {
   EXPECT_NE(whole, wave("w", 1));
 }
 
-// In the middle of a run: parameters, states and the counts of updates are all that is needed.
+// A restart in the middle of a run: parameters, states and the counts of updates are all that is needed.
 TEST(HalfTest, StochasticRoundingContinuesBitForBit) {
-  const Settings settings = {{"name", "sgd"}, {"momentum", "0.9"}, {"lr", "0.001"}};
+  const OptionValues settings = {{"name", "sgd"}, {"momentum", "0.9"}, {"lr", "0.001"}};
   FlatParametersDouble used_parameters(DType::bfloat16, kShapes);
   begin(used_parameters);
   Optimizer used = make_optimizer(settings, used_parameters, kStochastic);
@@ -176,7 +176,7 @@ class HalfTensorTest : public ::testing::TestWithParam<HalfOptions> {};
 
 // The kernels round in another order: masters differ by roundings in float32, and parameters where this decides.
 TEST_P(HalfTensorTest, TensorsDoWhatLoopsDo) {
-  for (const Settings& settings : every_loop()) {
+  for (const OptionValues& settings : every_loop()) {
     SCOPED_TRACE(settings.front().second);
     FlatParametersDouble by_pieces(DType::bfloat16, kShapes);
     DeviceParametersDouble by_tensors(DType::bfloat16, kShapes);
@@ -211,7 +211,7 @@ TEST_P(HalfTensorTest, TensorsDoWhatLoopsDo) {
 }
 
 TEST_P(HalfTensorTest, AVoidStepChangesNothing) {
-  for (const Settings& settings : every_loop()) {
+  for (const OptionValues& settings : every_loop()) {
     SCOPED_TRACE(settings.front().second);
     DeviceParametersDouble parameters(DType::bfloat16, kShapes);
     begin(parameters);

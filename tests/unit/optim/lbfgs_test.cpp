@@ -18,8 +18,8 @@ namespace lbfgs_test {
 using testing::FlatParametersDouble;
 using Values = std::vector<double>;
 
-Settings lbfgs(const Settings& more) {
-  Settings settings = {{"name", "lbfgs"}, {"lr", "1"}};
+OptionValues lbfgs(const OptionValues& more) {
+  OptionValues settings = {{"name", "lbfgs"}, {"lr", "1"}};
   settings.insert(settings.end(), more.begin(), more.end());
   return settings;
 }
@@ -27,9 +27,9 @@ Settings lbfgs(const Settings& more) {
 /// 0.5 * (a - 3)^2 + 4.5 * (b + 1)^2, of two parameters: least at a = 3, b = -1.
 class Bowl {
  public:
-  explicit Bowl(const Settings& settings, const Values& at = {0, 0})
+  explicit Bowl(const OptionValues& settings, const Values& position = {0, 0})
       : parameters_(DType::float64, {{"a", {1}}, {"b", {}}}), optimizer_(make_optimizer(lbfgs(settings), parameters_)) {
-    move_to(at);
+    move_to(position);
   }
 
   ClosureResult step() {
@@ -43,9 +43,9 @@ class Bowl {
       return (a * a + 9 * b * b) / 2;
     });
   }
-  void move_to(const Values& at) {
-    parameters_.set_values<double>("a", {at[0]});
-    parameters_.set_values<double>("b", {at[1]});
+  void move_to(const Values& position) {
+    parameters_.set_values<double>("a", {position[0]});
+    parameters_.set_values<double>("b", {position[1]});
   }
   Values at() { return {parameters_.values<double>("a")[0], parameters_.values<double>("b")[0]}; }
   FlatParametersDouble& parameters() { return parameters_; }
@@ -61,7 +61,7 @@ class Bowl {
 
 TEST(LbfgsTest, FindsTheLeast) {
   for (const char* search : {"none", "strong_wolfe"}) {
-    Bowl bowl(Settings{{"line_search_fn", search}});
+    Bowl bowl(OptionValues{{"line_search_fn", search}});
     const ClosureResult result = bowl.step();
     EXPECT_EQ(bowl.first_loss, 9);
     EXPECT_DOUBLE_EQ(result.grad_norm, std::sqrt(9.0 + 81));
@@ -76,21 +76,21 @@ TEST(LbfgsTest, FindsTheLeast) {
 
 // The first step goes down the gradient [-3, 9], by min(1, 1 / 12) * lr.
 TEST(LbfgsTest, TheFirstStepHasBoundedLength) {
-  Bowl bowl(Settings{{"lr", "0.5"}, {"max_iter", "1"}});
+  Bowl bowl(OptionValues{{"lr", "0.5"}, {"max_iter", "1"}});
   EXPECT_EQ(bowl.step().evaluations, 1);
   EXPECT_DOUBLE_EQ(bowl.at()[0], 3.0 / 24);
   EXPECT_DOUBLE_EQ(bowl.at()[1], -9.0 / 24);
 }
 
 TEST(LbfgsTest, StaysWhereTheGradientIsZero) {
-  Bowl bowl(Settings{}, {3, -1});
+  Bowl bowl(OptionValues{}, {3, -1});
   EXPECT_EQ(bowl.step().evaluations, 1);
   EXPECT_EQ(bowl.at(), (Values{3, -1}));
 }
 
 TEST(LbfgsTest, EvaluatesNoMoreThanItMay) {
   for (const int max : {1, 2, 3}) {
-    Bowl bowl(Settings{{"lr", "0.1"}, {"max_eval", std::to_string(max)}});
+    Bowl bowl(OptionValues{{"lr", "0.1"}, {"max_eval", std::to_string(max)}});
     bowl.step();
     EXPECT_EQ(bowl.calls, std::max(max, 2)) << max;  // the first step is always looked at
   }
@@ -99,7 +99,7 @@ TEST(LbfgsTest, EvaluatesNoMoreThanItMay) {
 // Two optimizers of one function: what one remembers, put into the other, makes it continue bit for bit. The history is
 // shorter than the steps, so that it goes round.
 TEST(LbfgsTest, ContinuesFromWhatItRemembers) {
-  const Settings settings = {{"max_iter", "3"}, {"history_size", "2"}, {"lr", "0.3"}};
+  const OptionValues settings = {{"max_iter", "3"}, {"history_size", "2"}, {"lr", "0.3"}};
   const auto steps = [](Bowl& bowl, int count) {
     for (int i = 0; i < count; ++i) bowl.step();
   };
@@ -160,13 +160,13 @@ TEST(LbfgsTest, RanksMeetTwiceInAnIteration) {
 /// @return  the loss at its current values, with gradients set
 double evaluate_waves(FlatParametersDouble& parameters) {
   double loss = 0;
-  int at = 0;
+  int position = 0;
   for (const char* const name : {"w", "b"}) {
     const auto values = parameters.values<double>(name);
     std::vector<double> gradient(values.size());
-    for (std::size_t i = 0; i < values.size(); ++i, ++at) {
-      const double c = 1 + 0.5 * std::sin(0.7 * at);
-      const double off = values[i] - std::cos(0.3 * at);
+    for (std::size_t i = 0; i < values.size(); ++i, ++position) {
+      const double c = 1 + 0.5 * std::sin(0.7 * position);
+      const double off = values[i] - std::cos(0.3 * position);
       loss += c * (1 - std::cos(off)) + std::pow(values[i], 4) / 40;
       gradient[i] = c * std::sin(off) + std::pow(values[i], 3) / 10;
     }
@@ -175,11 +175,12 @@ double evaluate_waves(FlatParametersDouble& parameters) {
   return loss;
 }
 
-// On a GPU: the tensors come to where the loops come, with as many evaluations.
+// The tensors come to where the loops come, with as many evaluations, on a GPU.
 TEST(LbfgsTest, TensorsDoWhatTheLoopsDo) {
   const std::vector<FlatParametersDouble::Parameter> shapes = {{"w", {100, 50}}, {"b", {3}}, {"unused", {2}}};
-  for (const Settings& more : {Settings{{"line_search_fn", "strong_wolfe"}, {"max_iter", "4"}, {"history_size", "3"}},
-                               Settings{{"lr", "0.5"}, {"max_iter", "5"}}}) {
+  for (const OptionValues& more :
+       {OptionValues{{"line_search_fn", "strong_wolfe"}, {"max_iter", "4"}, {"history_size", "3"}},
+        OptionValues{{"lr", "0.5"}, {"max_iter", "5"}}}) {
     FlatParametersDouble looped(DType::float64, shapes);
     testing::DeviceParametersDouble tensors(DType::float64, shapes);
     Optimizer by_loops = make_optimizer(lbfgs(more), looped);
@@ -272,7 +273,7 @@ TEST(LbfgsTest, MovesAllParametersAsOneGroup) {
 }
 
 TEST(LbfgsTest, HasNoOtherStep) {
-  Bowl bowl(Settings{});
+  Bowl bowl(OptionValues{});
   EXPECT_THROW(bowl.optimizer().step(), std::logic_error);
 }
 

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "core/half_format.hpp"
+#include "core/numbers/half_format.hpp"
 #include "every_loop.hpp"
 #include "make_optimizer.hpp"
 #include "support/flat_parameters_double.hpp"
@@ -66,7 +66,7 @@ class MasterTest : public ::testing::TestWithParam<DType> {
 
 // After every step the master has the bits of the float32 run, and the parameter is that, rounded.
 TEST_P(MasterTest, HasTheBitsOfARunInSingle) {
-  for (const Settings& settings : every_loop()) {
+  for (const OptionValues& settings : every_loop()) {
     SCOPED_TRACE(settings.front().second);
     half_.set_values("w", wave(dtype_, 1));
     single_.set_values("w", widened(dtype_, wave(dtype_, 1)));

@@ -10,8 +10,8 @@
 #include <limits>
 
 #include "make_optimizer.hpp"
-#include "optim/option_limits.hpp"
-#include "optim/param_groups.hpp"
+#include "optim/groups/param_groups.hpp"
+#include "optim/rules/option_limits.hpp"
 #include "support/leaf_parameters.hpp"
 
 namespace lockstep::optim {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Averages of weights: what they are by their formulas, who averages which part, and what changes places with them.
-#include "optim/model_average.hpp"
+#include "optim/averages/model_average.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -78,7 +78,7 @@ TEST(ModelAverageTest, OnlyEveryIntervalCounts) {
   expect_near(averages_over("swa", {.interval = 2}, {2, 3, 4}), {2, 2, 3});
 }
 
-// From 0 towards 1 ten times: 1 - 2^-10.
+// Steps from 0 towards 1 ten times: 1 - 2^-10.
 TEST(ModelAverageTest, ForgetsByHalves) {
   std::vector<double> values(11, 1);
   values[0] = 0;

@@ -199,7 +199,7 @@ TEST(LossScaleTest, AFaultyStepChangesNothingButTheScale) {
   }
 }
 
-// What another rank owns is not finite: this one must not update either.
+// A gradient that another rank owns is not finite: this one must not update either.
 TEST(LossScaleTest, AllWhoOwnPartsAgree) {
   LeafParameters parameters;
   OptimWrapper wrapper = wrap(parameters, {.scaler = GradScalerOptions{}});

@@ -13,8 +13,8 @@ namespace optimizer_test {
 
 using testing::FlatParametersDouble;
 
-const Settings kAdamW = {{"name", "adamw"}, {"weight_decay", "0.1"}, {"lr", "0.01"}};
-const Settings kMomentum = {{"momentum", "0.9"}, {"weight_decay", "0.1"}};
+const OptionValues kAdamW = {{"name", "adamw"}, {"weight_decay", "0.1"}, {"lr", "0.01"}};
+const OptionValues kMomentum = {{"momentum", "0.9"}, {"weight_decay", "0.1"}};
 
 /// 40 + 7 + 30 floats, in blocks of 16 that begin at 0, 48 and 64.
 std::vector<FlatParametersDouble::Parameter> three_parameters() { return {{"a", {8, 5}}, {"b", {7}}, {"c", {5, 6}}}; }
@@ -80,7 +80,7 @@ TEST(OptimizerTest, GroupsHaveTheirOwnOptions) {
   optimizer.step();
   EXPECT_EQ(parameters.values<double>("w")[0], 0.375);
   EXPECT_EQ(parameters.values<double>("bias")[0], 0.5);
-  optimizer.groups()[1].options["lr"] = 0.125;  // as a schedule does
+  optimizer.groups()[1].options["lr"] = 0.125;  // changed as a schedule does
   optimizer.step();
   EXPECT_EQ(parameters.values<double>("bias")[0], 0.25);
 }
@@ -97,7 +97,7 @@ TEST(OptimizerTest, PaddingIsNeverWritten) {
 
 // One rank owns what lies before the border in each parameter, the other the rest.
 TEST(OptimizerTest, OwnersOfPartsMakeTheSameBitsAsOneOwner) {
-  for (const Settings& settings : {kMomentum, kAdamW}) {
+  for (const OptionValues& settings : {kMomentum, kAdamW}) {
     for (const std::int64_t border : {0, 3, 16, 40}) {
       FlatParametersDouble whole(DType::float32, three_parameters());
       FlatParametersDouble low(DType::float32, three_parameters());
@@ -125,10 +125,11 @@ TEST(OptimizerTest, OwnersOfPartsMakeTheSameBitsAsOneOwner) {
           return std::vector<float>(values.begin(), values.end());
         }();
         for (std::int64_t i = 0; i < count; ++i) {
-          const auto at = static_cast<std::size_t>(i);
+          const auto position = static_cast<std::size_t>(i);
           const bool is_low = i < border;
-          EXPECT_EQ((is_low ? low : high).values<float>(name)[at], whole.values<float>(name)[at]) << name << i;
-          EXPECT_EQ((is_low ? high : low).values<float>(name)[at], start_of[at]) << name << i;
+          EXPECT_EQ((is_low ? low : high).values<float>(name)[position], whole.values<float>(name)[position])
+              << name << i;
+          EXPECT_EQ((is_low ? high : low).values<float>(name)[position], start_of[position]) << name << i;
         }
       }
       EXPECT_EQ(std::vector(first.steps(0).begin(), first.steps(0).end()), (std::vector<std::int64_t>{5, 3, 5}));
@@ -150,7 +151,7 @@ TEST(OptimizerTest, StateStartsAtZeroOnWholeCacheLines) {
 }
 
 TEST(OptimizerTest, StateAndStepsRestoreAnOptimizer) {
-  for (const Settings& settings : {kMomentum, kAdamW}) {
+  for (const OptionValues& settings : {kMomentum, kAdamW}) {
     FlatParametersDouble used_parameters(DType::float32, three_parameters());
     FlatParametersDouble fresh_parameters(DType::float32, three_parameters());
     fill(used_parameters);
@@ -214,7 +215,7 @@ TEST(OptimizerTest, RefusesOtherTypes) {
 TEST(OptimizerTest, GroupsKeepTheSameStates) {
   FlatParametersDouble parameters(DType::float32, {{"w", {2}}, {"b", {2}}});
   const Rule& rule = find_rule("rmsprop");
-  const auto group = [&rule](const std::string& name, const Settings& settings) {
+  const auto group = [&rule](const std::string& name, const OptionValues& settings) {
     const std::vector<ParameterInfo> infos = {{name, 1}};
     return build_groups(section_of(settings), rule, infos).front();
   };
@@ -223,7 +224,7 @@ TEST(OptimizerTest, GroupsKeepTheSameStates) {
   EXPECT_NO_THROW(Optimizer(rule, {centered, group("b", {})}, parameters));
 }
 
-/// What a program's rule computes once for each update.
+/// The numbers that a program's rule computes once for each update.
 struct Slowing {
   double lr;
   std::int64_t step;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "optim/param_groups.hpp"
+#include "optim/groups/param_groups.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -26,20 +26,20 @@ std::vector<ParameterInfo> small_model() {
           {.name = "head.weight", .dims = 2, .layers_after = 0}};
 }
 
-Section with_texts(const Names& texts, const Settings& more = {}) {
+Section with_texts(const Names& texts, const OptionValues& more = {}) {
   Section optim = section_of({{"lr", "0.5"}, {"weight_decay", "0.25"}, {"momentum", "0.5"}});
   for (const auto& [key, value] : more) optim.set(key, value, "command line");
   for (const std::string& text : texts) optim.set("paramwise", text, "command line");
   return optim;
 }
 
-ParameterGroups build(const Names& texts, const Settings& more = {},
+ParameterGroups build(const Names& texts, const OptionValues& more = {},
                       const std::vector<ParameterInfo>& model = small_model()) {
   const Section optim = with_texts(texts, more);
   return ParamGroupBuilder(optim, find_rule(optim.text("name"))).build(model);
 }
 
-std::string error_of(const Names& texts, const Settings& more = {}) {
+std::string error_of(const Names& texts, const OptionValues& more = {}) {
   try {
     build(texts, more);
   } catch (const ConfigError& error) {
@@ -94,7 +94,7 @@ TEST(ParamGroupsTest, NoDecaySparesWhatTheModelNames) {
   EXPECT_EQ(options_of(named, "positions").at("weight_decay"), 0.5);
 }
 
-// What all have in common comes first, and is called by what the others are.
+// The formula that all have in common comes first, and is called by what the others are.
 TEST(ParamGroupsTest, NamesDistinguish) {
   EXPECT_EQ(names_of(build({})), Names{"all"});
   EXPECT_EQ(names_of(build({"custom:embed,lr_mult=0.1"})), (Names{"rest", "lr*0.1"}));
@@ -138,7 +138,7 @@ TEST(ParamGroupsTest, LayerDecayMultipliesWhateverElseHolds) {
 }
 
 TEST(ParamGroupsTest, OptionsOfTheOptimizerAreCheckedAsItsKeysAre) {
-  const Settings adamw = {{"name", "adamw"}};
+  const OptionValues adamw = {{"name", "adamw"}};
   const ParameterGroups built = build({"custom:embed,betas=0.5/0.75"}, adamw);
   EXPECT_EQ(options_of(built, "embed.weight").at("beta1"), 0.5);
   EXPECT_EQ(options_of(built, "head.weight").at("beta1"), 0.9);
@@ -198,7 +198,7 @@ TEST(ParamGroupsTest, ASentenceForWhatIsWrong) {
 }
 
 TEST(ParamGroupsTest, AFactorOnWeightDecayNeedsSome) {
-  const auto error_without_decay = [](const std::string& text, const Settings& settings) -> std::string {
+  const auto error_without_decay = [](const std::string& text, const OptionValues& settings) -> std::string {
     try {
       Section optim = section_of(settings);
       optim.set("paramwise", text, "command line");
@@ -223,7 +223,7 @@ struct Scaling {
   std::int64_t micro_batch;         // samples of a forward of one rank
   std::int64_t accumulation_steps;  // forwards of a rank in a step
   std::string includes_accumulation;
-  double lr;  // of 0.5, meant for 16 samples
+  double lr;  // expected rate, where 0.5 is meant for 16 samples
 };
 
 TEST(ScaleLrTest, FollowsTheEffectiveBatch) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The texts of optim.part, and which parameters they match.
-#include "optim/parts.hpp"
+#include "optim/groups/parts.hpp"
 
 #include <lockstep/core/error.hpp>
 

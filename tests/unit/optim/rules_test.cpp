@@ -15,7 +15,7 @@ using testing::FlatParametersDouble;
 
 /// A parameter that starts at 1, after steps with these gradients.
 template <class T>
-T after(const Settings& settings, const std::vector<T>& gradients) {
+T after(const OptionValues& settings, const std::vector<T>& gradients) {
   FlatParametersDouble parameters(size_of(DType::float32) == sizeof(T) ? DType::float32 : DType::float64, {{"w", {1}}});
   parameters.set_values<T>("w", {1});
   Optimizer optimizer = make_optimizer(settings, parameters);
@@ -57,10 +57,10 @@ TYPED_TEST(RulesTest, SgdLooksAheadWithNesterov) {
   EXPECT_EQ(after<TypeParam>({{"lr", "0.25"}, {"momentum", "0.5"}, {"nesterov", "true"}}, {2, 2}), -0.625);
 }
 
-const Settings kAdamW = {{"name", "adamw"}, {"lr", "0.25"}, {"betas", "0.5,0.75"}, {"eps", "0"}};
+const OptionValues kAdamW = {{"name", "adamw"}, {"lr", "0.25"}, {"betas", "0.5,0.75"}, {"eps", "0"}};
 
-Settings adamw_with(const std::string& key, const std::string& value) {
-  Settings settings = kAdamW;
+OptionValues adamw_with(const std::string& key, const std::string& value) {
+  OptionValues settings = kAdamW;
   settings.emplace_back(key, value);
   return settings;
 }
@@ -91,7 +91,7 @@ TYPED_TEST(RulesTest, AmsgradDividesByTheLargestMeanSquare) {
 
 // Step sizes 1 and 1 / (1 + 1 * 1 * 1), decays beside them 1 - 0.5 and 1 - 0.5 * 0.5; the average is the parameter.
 TYPED_TEST(RulesTest, AsgdTakesSmallerSteps) {
-  const Settings settings = {{"name", "asgd"}, {"lr", "1"}, {"lambd", "0.5"}, {"eta_power", "1"}};
+  const OptionValues settings = {{"name", "asgd"}, {"lr", "1"}, {"lambd", "0.5"}, {"eta_power", "1"}};
   EXPECT_EQ(after<TypeParam>(settings, {2}), 1 * 0.5 - 2);
   const double second_size = 1 / 1.5;
   EXPECT_NEAR(after<TypeParam>(settings, {2, 4}), -1.5 * (1 - 0.5 * second_size) - second_size * 4,
@@ -114,13 +114,13 @@ TYPED_TEST(RulesTest, AsgdAveragesFromT0On) {
 
 // Sizes 1; 1 * 2; after a change of sign 2 / 4 without a step; then 0.5, without knowledge of a former gradient.
 TYPED_TEST(RulesTest, RpropHeedsSignsOnly) {
-  const Settings settings = {{"name", "rprop"}, {"lr", "1"}, {"etas", "0.25, 2"}};
+  const OptionValues settings = {{"name", "rprop"}, {"lr", "1"}, {"etas", "0.25, 2"}};
   EXPECT_EQ(after<TypeParam>(settings, {16}), 0);
   EXPECT_EQ(after<TypeParam>(settings, {16, 0.5}), -2);
   EXPECT_EQ(after<TypeParam>(settings, {16, 0.5, -3}), -2);
   EXPECT_EQ(after<TypeParam>(settings, {16, 0.5, -3, -3}), -1.5);
   EXPECT_EQ(after<TypeParam>(settings, {0}), 1);
-  Settings bounded = settings;
+  OptionValues bounded = settings;
   bounded.emplace_back("step_sizes", "0.75, 1.5");
   EXPECT_EQ(after<TypeParam>(bounded, {16, 0.5}), -1.5);
   EXPECT_EQ(after<TypeParam>(bounded, {16, 0.5, -3, -3}), -0.75);
@@ -129,12 +129,12 @@ TYPED_TEST(RulesTest, RpropHeedsSignsOnly) {
 /// The sum of squares that Adagrad keeps of a parameter.
 template <class T>
 std::vector<T> sum_of(Optimizer& optimizer, const FlatParametersDouble& parameters, std::size_t segment) {
-  const Segment& of = parameters.blocks()[0].segments[segment];
-  const auto* const first = reinterpret_cast<const T*>(optimizer.state(0, 0).data()) + of.offset;
-  return {first, first + of.count};
+  const Segment& part = parameters.blocks()[0].segments[segment];
+  const auto* const first = reinterpret_cast<const T*>(optimizer.state(0, 0).data()) + part.offset;
+  return {first, first + part.count};
 }
 
-const Settings kAdagrad = {{"name", "adagrad"}, {"lr", "1"}, {"eps", "0"}, {"initial_accumulator_value", "0.25"}};
+const OptionValues kAdagrad = {{"name", "adagrad"}, {"lr", "1"}, {"eps", "0"}, {"initial_accumulator_value", "0.25"}};
 
 // A parameter without a gradient keeps the initial value.
 TYPED_TEST(RulesTest, AdagradBeginsWithTheInitialValue) {
@@ -178,7 +178,7 @@ TYPED_TEST(RulesTest, AdagradDoesNotReadTheSumBeforeTheFirstUpdate) {
 
 // Every rule climbs as far with `maximize` as it would descend with the opposite gradients.
 TYPED_TEST(RulesTest, MaximizeTurnsTheGradientRound) {
-  for (Settings settings : every_loop()) {
+  for (OptionValues settings : every_loop()) {
     settings.emplace_back("maximize", "true");
     const TypeParam climbed = after<TypeParam>(settings, {2, -1, 3});
     settings.back().second = "false";
@@ -189,7 +189,7 @@ TYPED_TEST(RulesTest, MaximizeTurnsTheGradientRound) {
 
 /// The parameter [3, 4], its gradient [0.6, 0.8], weight decay 0.1: norms 5 and 1.
 template <class T>
-std::vector<T> after_one_step(Settings settings) {
+std::vector<T> after_one_step(OptionValues settings) {
   FlatParametersDouble parameters(sizeof(T) == 4 ? DType::float32 : DType::float64, {{"w", {2}}});
   parameters.set_values<T>("w", {3, 4});
   parameters.set_gradient<T>("w", {static_cast<T>(0.6), static_cast<T>(0.8)});
@@ -202,7 +202,7 @@ std::vector<T> after_one_step(Settings settings) {
 
 TYPED_TEST(RulesTest, TrustRatiosFollowTheNorms) {
   struct Expected {
-    Settings settings;
+    OptionValues settings;
     double first;
     double second;
   };
@@ -228,11 +228,11 @@ TYPED_TEST(RulesTest, TrustRatiosFollowTheNorms) {
   }
 }
 
-// Where a norm is zero there is nothing to adapt to: lars takes the plain step, larc does not even decay.
+// If a norm is zero there is nothing to adapt to: lars takes the plain step, larc does not even decay.
 TYPED_TEST(RulesTest, ZeroNormsAreNotAdaptedTo) {
-  const Settings decay = {{"lr", "0.5"}, {"weight_decay", "0.5"}};
+  const OptionValues decay = {{"lr", "0.5"}, {"weight_decay", "0.5"}};
   for (const auto& [name, expected] : std::vector<std::pair<std::string, double>>{{"lars", 0.75}, {"larc", 1}}) {
-    Settings settings = decay;
+    OptionValues settings = decay;
     settings.emplace_back("name", name);
     EXPECT_EQ(after<TypeParam>(settings, {0}), expected) << name;
   }
@@ -279,7 +279,7 @@ Options options_of(const Section& optim) {
 // So a parameter has the same bits however its elements are shared out among ranks.
 TYPED_TEST(RulesTest, AnySplitGivesTheSameBits) {
   constexpr std::int64_t kCount = 1000;
-  for (const Settings& settings : every_loop()) {
+  for (const OptionValues& settings : every_loop()) {
     const Section optim = section_of(settings);
     const Rule& rule = find_rule(optim.text("name"));
     if (rule.is_whole()) continue;  // one owner has all
@@ -322,7 +322,7 @@ TYPED_TEST(RulesTest, AdamWHasTheBitsOfScalarArithmetic) {
       section_of({{"name", "adamw"}, {"lr", "0.01"}, {"betas", "0.9,0.99"}, {"weight_decay", "0.1"}});
   Arrays<T> actual(1000);
   Arrays<T> expected = actual;
-  actual.update(find_rule("adamw"), options_of(section), 0, 1000);  // as the third update
+  actual.update(find_rule("adamw"), options_of(section), 0, 1000);  // counted as the third update
   const auto step_size = static_cast<T>(0.01 / (1 - std::pow(0.9, 3)));
   const auto root_correction = static_cast<T>(std::sqrt(1 - std::pow(0.99, 3)));
   for (std::size_t i = 0; i < 1000; ++i) {

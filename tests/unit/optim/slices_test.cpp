@@ -23,7 +23,7 @@ const std::vector<FlatParametersDouble::Parameter> kParameters = {{"several", {5
                                                                   {"many", {3 * kPieceElements + 1}}};
 constexpr int kSteps = 4;
 
-/// What threads that share parameters meet in, one for each part.
+/// The barriers that threads that share parameters meet in, one for each part.
 struct NodeRanks {
   explicit NodeRanks(int count) : meeting(count) {}
 
@@ -66,7 +66,7 @@ std::vector<T> wave(std::int64_t count, double start) {
 }
 
 template <class T>
-void train(SharedDouble& parameters, const Settings& settings) {
+void train(SharedDouble& parameters, const OptionValues& settings) {
   const auto& segments = parameters.blocks()[0].segments;
   for (const Segment& segment : segments) parameters.set_values(segment.name, wave<T>(segment.count, 1));
   Optimizer optimizer = make_optimizer(settings, parameters);
@@ -81,7 +81,7 @@ void train(SharedDouble& parameters, const Settings& settings) {
 }
 
 template <class T>
-std::map<std::string, std::vector<T>> values_after(const Settings& settings, int slices) {
+std::map<std::string, std::vector<T>> values_after(const OptionValues& settings, int slices) {
   const DType dtype = sizeof(T) == 4 ? DType::float32 : DType::float64;
   NodeRanks node_ranks(slices);
   std::vector<std::unique_ptr<SharedDouble>> parts;
@@ -89,9 +89,9 @@ std::map<std::string, std::vector<T>> values_after(const Settings& settings, int
     auto& part = parts.emplace_back(std::make_unique<SharedDouble>(dtype, node_ranks));
     part->longest_visit = slices == 1 ? std::numeric_limits<std::int64_t>::max() : kPieceElements;
     for (const Segment& segment : part->blocks()[0].segments) {
-      const auto border = [&](int at) {
+      const auto border = [&](int position) {
         const std::int64_t pieces = (segment.count + kPieceElements - 1) / kPieceElements;
-        return std::min(segment.count, pieces * at / slices * kPieceElements);
+        return std::min(segment.count, pieces * position / slices * kPieceElements);
       };
       part->own(segment.name, border(slice), border(slice + 1));
     }
@@ -115,7 +115,7 @@ std::map<std::string, std::vector<T>> values_after(const Settings& settings, int
 template <class T>
 void expect_same_bits() {
   std::set<std::string> seen;
-  for (const Settings& settings : every_loop()) {
+  for (const OptionValues& settings : every_loop()) {
     SCOPED_TRACE(settings.front().second);
     seen.insert(settings.front().second);
     const auto whole = values_after<T>(settings, 1);

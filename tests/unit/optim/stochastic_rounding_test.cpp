@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-#include "optim/stochastic_rounding.hpp"
+#include "optim/rules/stochastic_rounding.hpp"
 
 namespace lockstep::optim {
 namespace stochastic_rounding_test {
@@ -63,7 +63,7 @@ TEST(StochasticRoundingTest, HasTheExpectedValueOfTheNumber) {
   }
 }
 
-// Of neighbors and of consecutive updates: the correlation of n pairs has the standard deviation 1 / sqrt(n).
+// Pairs of neighbors and of consecutive updates: the correlation of n pairs has the standard deviation 1 / sqrt(n).
 TEST(StochasticRoundingTest, DrawsAreIndependent) {
   constexpr std::size_t kSamples = 100000;
   const auto signs = [](std::int64_t step) {

@@ -8,7 +8,7 @@
 namespace lockstep::optim {
 namespace table_test {
 
-std::string error_of(const Settings& settings) {
+std::string error_of(const OptionValues& settings) {
   try {
     const Section optim = section_of(settings);
     find_rule(optim.text("name")).read(optim);
@@ -52,7 +52,7 @@ TEST(OptimTableTest, EveryRuleReadsOnlyItsOwnKeys) {
 }
 
 struct Refusal {
-  Settings settings;
+  OptionValues settings;
   std::string message;
 };
 
@@ -91,21 +91,21 @@ TEST(OptimTableTest, RefusesBadValuesByKeyAndOrigin) {
 }
 
 TEST(OptimTableTest, RefusesValuesOutOfRange) {
-  const Settings below_zero = {{"lr", "-1"},
-                               {"weight_decay", "-1"},
-                               {"momentum", "-0.1"},
-                               {"eps", "-1e-8"},
-                               {"lr_decay", "-1"},
-                               {"initial_accumulator_value", "-1"},
-                               {"alpha", "-0.1"},
-                               {"rho", "-0.1"},
-                               {"betas", "-0.1, 0.9"},
-                               {"lambd", "-1"},
-                               {"t0", "-1"},
-                               {"momentum_decay", "-1"},
-                               {"max_grad_norm", "-1"},
-                               {"trust_coefficient", "-1"},
-                               {"dampening", "-1"}};
+  const OptionValues below_zero = {{"lr", "-1"},
+                                   {"weight_decay", "-1"},
+                                   {"momentum", "-0.1"},
+                                   {"eps", "-1e-8"},
+                                   {"lr_decay", "-1"},
+                                   {"initial_accumulator_value", "-1"},
+                                   {"alpha", "-0.1"},
+                                   {"rho", "-0.1"},
+                                   {"betas", "-0.1, 0.9"},
+                                   {"lambd", "-1"},
+                                   {"t0", "-1"},
+                                   {"momentum_decay", "-1"},
+                                   {"max_grad_norm", "-1"},
+                                   {"trust_coefficient", "-1"},
+                                   {"dampening", "-1"}};
   for (const auto& [key, value] : below_zero) {
     const std::string message = error_of({{key, value}});
     EXPECT_NE(message.find("optim." + key), std::string::npos) << key << ": " << message;
@@ -162,7 +162,7 @@ TEST(OptimTableTest, BetasAreTwoNumbersBelowOne) {
 }
 
 TEST(OptimTableTest, StateArraysFollowFromTheOptions) {
-  const auto names = [](const Settings& settings) {
+  const auto names = [](const OptionValues& settings) {
     const Section optim = section_of(settings);
     const Rule& rule = find_rule(optim.text("name"));
     return rule.state_names(rule.read(optim));

@@ -14,9 +14,9 @@
 #include <memory>
 
 #include "make_optimizer.hpp"
-#include "optim/live_numbers.hpp"
-#include "optim/tensor_parameters.hpp"
-#include "optim/tensor_stack.hpp"
+#include "optim/update/live_numbers.hpp"
+#include "optim/update/tensor_parameters.hpp"
+#include "optim/update/tensor_stack.hpp"
 #include "support/device_parameters_double.hpp"
 #include "support/recorded_ops.hpp"
 #include "support/sentence.hpp"
@@ -65,7 +65,7 @@ void expect_near(testing::FlatParametersDouble& actual, testing::FlatParametersD
   }
 }
 
-class TensorUpdateTest : public ::testing::TestWithParam<Settings> {};
+class TensorUpdateTest : public ::testing::TestWithParam<OptionValues> {};
 
 // The kernels round in another order.
 TEST_P(TensorUpdateTest, DoesWhatTheRuleDoes) {
@@ -131,7 +131,7 @@ TEST_P(TensorUpdateTest, AVoidStepChangesNothing) {
 /// Steps of an optimizer of its own, with another learning rate in each.
 class Steps {
  public:
-  Steps(const Settings& settings, DType dtype)
+  Steps(const OptionValues& settings, DType dtype)
       : parameters_(dtype, kShapes), optimizer_([&] {
           dtype == DType::float32 ? set_all<float>(parameters_) : set_all<double>(parameters_);
           return make_optimizer(settings, parameters_);
@@ -148,7 +148,7 @@ class Steps {
   }
 
   std::vector<std::byte> values() {
-    const Block& block = parameters_.blocks()[0];
+    const FlatBlock& block = parameters_.blocks()[0];
     const auto bytes = static_cast<std::size_t>(block.count) * size_of(block.dtype);
     std::vector<std::byte> all(block.parameters, block.parameters + bytes);
     for (std::size_t slot = 0; slot < optimizer_.state_names().size(); ++slot) {
@@ -160,13 +160,13 @@ class Steps {
   const Optimizer& optimizer() const { return optimizer_; }
 
  private:
-  /// After the first step into the same memory, as the work of a graph requires.
+  /// The case after the first step into the same memory, as the work of a graph requires.
   template <class T>
   void bring_gradients(int step) {
     if (step == 1) return set_gradients<T>(parameters_, step);
     const auto bring = [&](std::size_t segment, const std::vector<T>& values) {
-      auto* const to = const_cast<std::byte*>(parameters_.gradient(0, segment));
-      std::memcpy(to, values.data(), values.size() * sizeof(T));
+      auto* const target = const_cast<std::byte*>(parameters_.gradient(0, segment));
+      std::memcpy(target, values.data(), values.size() * sizeof(T));
     };
     bring(0, numbers<T>(5000, step));
     bring(1, numbers<T>(7, 100 + step));
@@ -234,46 +234,46 @@ TEST_P(TensorUpdateTest, AnotherOptionThanLrRequiresAnotherRecording) {
 INSTANTIATE_TEST_SUITE_P(
     Rules, TensorUpdateTest,
     ::testing::Values(
-        Settings{{"lr", "0.1"}}, Settings{{"lr", "0.1"}, {"weight_decay", "0.01"}, {"maximize", "true"}},
-        Settings{{"lr", "0.1"}, {"momentum", "0.9"}},
-        Settings{{"lr", "0.1"}, {"momentum", "0.9"}, {"dampening", "0.25"}, {"weight_decay", "0.1"}},
-        Settings{{"lr", "0.1"}, {"momentum", "0.9"}, {"nesterov", "true"}},
-        Settings{{"name", "adam"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
-        Settings{{"name", "adam"}, {"lr", "0.01"}, {"amsgrad", "true"}},
-        Settings{{"name", "adadelta"}, {"lr", "1"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
-        Settings{{"name", "adagrad"}, {"lr", "0.1"}, {"lr_decay", "0.1"}, {"weight_decay", "0.1"}},
-        Settings{{"name", "adagrad"}, {"lr", "0.1"}, {"initial_accumulator_value", "0.5"}},
-        Settings{{"name", "adamax"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
-        Settings{{"name", "asgd"}, {"lr", "0.1"}, {"lambd", "0.1"}, {"t0", "2"}, {"weight_decay", "0.1"}},
-        Settings{{"name", "lion"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
-        Settings{{"name", "lion"}, {"lr", "0.01"}, {"caution", "true"}},
-        Settings{{"name", "nadam"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
-        Settings{{"name", "nadam"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"decoupled_weight_decay", "true"}},
-        Settings{{"name", "radam"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"betas", "0.9, 0.5"}},
-        Settings{{"name", "radam"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"decoupled_weight_decay", "true"}},
-        Settings{{"name", "rmsprop"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
-        Settings{{"name", "rmsprop"}, {"lr", "0.01"}, {"centered", "true"}, {"momentum", "0.9"}},
-        Settings{{"name", "rmsprop"}, {"lr", "0.01"}, {"momentum", "0.9"}},
-        Settings{{"name", "rmsprop"}, {"lr", "0.01"}, {"centered", "true"}},
-        Settings{{"name", "rprop"}, {"lr", "0.01"}, {"maximize", "true"}},
-        Settings{{"name", "lars"}, {"lr", "0.1"}, {"momentum", "0.9"}, {"weight_decay", "0.1"}},
-        Settings{{"name", "lars"},
-                 {"lr", "0.1"},
-                 {"weight_decay", "0.1"},
-                 {"joint_norm", "true"},
-                 {"adapt_vectors", "false"}},
-        Settings{{"name", "lars"}, {"lr", "0.1"}, {"momentum", "0.9"}},
-        Settings{{"name", "larc"},
-                 {"lr", "0.1"},
-                 {"momentum", "0.9"},
-                 {"nesterov", "true"},
-                 {"weight_decay", "0.1"},
-                 {"trust_clip", "true"}},
-        Settings{{"name", "adafactor"}, {"lr", "0.01"}, {"weight_decay", "0.1"}},
-        Settings{{"name", "muon"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
-        Settings{{"name", "adamw"}, {"lr", "0.01"}},
-        Settings{{"name", "adamw"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
-        Settings{{"name", "adamw"}, {"lr", "0.01"}, {"amsgrad", "true"}, {"no_decay", "norms_biases"}}));
+        OptionValues{{"lr", "0.1"}}, OptionValues{{"lr", "0.1"}, {"weight_decay", "0.01"}, {"maximize", "true"}},
+        OptionValues{{"lr", "0.1"}, {"momentum", "0.9"}},
+        OptionValues{{"lr", "0.1"}, {"momentum", "0.9"}, {"dampening", "0.25"}, {"weight_decay", "0.1"}},
+        OptionValues{{"lr", "0.1"}, {"momentum", "0.9"}, {"nesterov", "true"}},
+        OptionValues{{"name", "adam"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
+        OptionValues{{"name", "adam"}, {"lr", "0.01"}, {"amsgrad", "true"}},
+        OptionValues{{"name", "adadelta"}, {"lr", "1"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
+        OptionValues{{"name", "adagrad"}, {"lr", "0.1"}, {"lr_decay", "0.1"}, {"weight_decay", "0.1"}},
+        OptionValues{{"name", "adagrad"}, {"lr", "0.1"}, {"initial_accumulator_value", "0.5"}},
+        OptionValues{{"name", "adamax"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
+        OptionValues{{"name", "asgd"}, {"lr", "0.1"}, {"lambd", "0.1"}, {"t0", "2"}, {"weight_decay", "0.1"}},
+        OptionValues{{"name", "lion"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
+        OptionValues{{"name", "lion"}, {"lr", "0.01"}, {"caution", "true"}},
+        OptionValues{{"name", "nadam"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
+        OptionValues{{"name", "nadam"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"decoupled_weight_decay", "true"}},
+        OptionValues{{"name", "radam"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"betas", "0.9, 0.5"}},
+        OptionValues{{"name", "radam"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"decoupled_weight_decay", "true"}},
+        OptionValues{{"name", "rmsprop"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
+        OptionValues{{"name", "rmsprop"}, {"lr", "0.01"}, {"centered", "true"}, {"momentum", "0.9"}},
+        OptionValues{{"name", "rmsprop"}, {"lr", "0.01"}, {"momentum", "0.9"}},
+        OptionValues{{"name", "rmsprop"}, {"lr", "0.01"}, {"centered", "true"}},
+        OptionValues{{"name", "rprop"}, {"lr", "0.01"}, {"maximize", "true"}},
+        OptionValues{{"name", "lars"}, {"lr", "0.1"}, {"momentum", "0.9"}, {"weight_decay", "0.1"}},
+        OptionValues{{"name", "lars"},
+                     {"lr", "0.1"},
+                     {"weight_decay", "0.1"},
+                     {"joint_norm", "true"},
+                     {"adapt_vectors", "false"}},
+        OptionValues{{"name", "lars"}, {"lr", "0.1"}, {"momentum", "0.9"}},
+        OptionValues{{"name", "larc"},
+                     {"lr", "0.1"},
+                     {"momentum", "0.9"},
+                     {"nesterov", "true"},
+                     {"weight_decay", "0.1"},
+                     {"trust_clip", "true"}},
+        OptionValues{{"name", "adafactor"}, {"lr", "0.01"}, {"weight_decay", "0.1"}},
+        OptionValues{{"name", "muon"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
+        OptionValues{{"name", "adamw"}, {"lr", "0.01"}},
+        OptionValues{{"name", "adamw"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
+        OptionValues{{"name", "adamw"}, {"lr", "0.01"}, {"amsgrad", "true"}, {"no_decay", "norms_biases"}}));
 
 // Loops take what lies row by row; LibTorch what lies otherwise.
 TEST(TensorRuleTest, AdafactorDoesTheSameToEveryLayout) {
@@ -388,7 +388,7 @@ TEST(TensorClipTest, ANormThatIsNotFiniteChangesNothing) {
   for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
     DeviceParameters parameters(DType::float64, {{"w", {2}}});
     parameters.set_values<double>("w", {5, 6});
-    Settings settings = {{"name", "adamw"}, {"lr", "1"}};
+    OptionValues settings = {{"name", "adamw"}, {"lr", "1"}};
     OptimWrapper wrapper(make_optimizer(settings, parameters), parameters, {.clip = {.max_norm = 2.5}});
     parameters.set_gradient<double>("w", {bad, 1});
     const UpdateReport report = wrapped_step(wrapper);
@@ -402,7 +402,7 @@ TEST(TensorClipTest, ANormThatIsNotFiniteChangesNothing) {
 
 TEST(TensorClipTest, EveryGroupByItself) {
   DeviceParameters parameters(DType::float64, {{"b", {1}}, {"w", {1, 2}}, {"unused", {3}}});
-  Settings settings = {{"lr", "1"}, {"weight_decay", "0.5"}, {"no_decay", "norms_biases"}};
+  OptionValues settings = {{"lr", "1"}, {"weight_decay", "0.5"}, {"no_decay", "norms_biases"}};
   OptimWrapper wrapper(make_optimizer(settings, parameters), parameters,
                        {.clip = {.max_norm = 2.5, .is_by_group = true}});
   parameters.set_gradient<double>("b", {1});

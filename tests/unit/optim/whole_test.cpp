@@ -78,9 +78,9 @@ std::vector<T> narrowed(const Values& values) {
   return {values.begin(), values.end()};
 }
 
-/// What the optimizer makes of one parameter that begins as wave(1), with gradients wave(2), wave(3), ...
+/// The values that the optimizer makes of one parameter that begins as wave(1), with gradients wave(2), wave(3), ...
 template <class T>
-Values trained(const Settings& settings, const Shape& shape) {
+Values trained(const OptionValues& settings, const Shape& shape) {
   FlatParametersDouble parameters(sizeof(T) == 4 ? DType::float32 : DType::float64, {{"w", shape}});
   const std::size_t count = parameters.values<T>("w").size();
   parameters.set_values("w", narrowed<T>(wave(count, 1)));
@@ -126,11 +126,11 @@ Values muon_formula(std::size_t rows, std::size_t columns, bool is_nesterov, dou
   return parameter;
 }
 
-const Settings kMuon = {
+const OptionValues kMuon = {
     {"name", "muon"}, {"lr", "0.5"}, {"weight_decay", "0.125"}, {"momentum", "0.75"}, {"ns_bf16", "false"}};
 
-Settings muon_with(const std::string& key, const std::string& value) {
-  Settings settings = kMuon;
+OptionValues muon_with(const std::string& key, const std::string& value) {
+  OptionValues settings = kMuon;
   settings.emplace_back(key, value);
   return settings;
 }
@@ -151,15 +151,15 @@ TYPED_TEST(WholeTest, MuonInBfloat16DiffersByItsRoundings) {
   const Values exact = muon_formula(3, 5, false, 1);
   EXPECT_NE(values, exact);
   expect_near<TypeParam>(values, exact, 0.05);
-  // What torch.optim.Muon 2.11 makes of it on one processor; another may round sums in another order.
+  // The values that torch.optim.Muon 2.11 makes of it on one processor; another may round sums in another order.
   const Values of_torch = {0.4158, 1.131,  0.0954, 0.3165,  -0.6713, -1.0172, 0.2232, -0.1281,
                            1.1348, 0.2726, 0.9992, -0.4211, 0.6813,  -0.7136, -0.7687};
   expect_near<TypeParam>(values, of_torch, 0.02);
 }
 
-// What is no matrix has adamw's two means.
+// A parameter that is no matrix has adamw's two means.
 TYPED_TEST(WholeTest, MuonUpdatesOthersByAdamW) {
-  const Settings adamw = {{"name", "adamw"}, {"lr", "0.5"}, {"weight_decay", "0.125"}};
+  const OptionValues adamw = {{"name", "adamw"}, {"lr", "0.5"}, {"weight_decay", "0.125"}};
   for (const Shape& shape : {Shape{7}, Shape{2, 3, 2}, Shape{}}) {
     const Values values = trained<TypeParam>(kMuon, shape);
     EXPECT_NE(values, wave(values.size(), 1));
@@ -223,7 +223,7 @@ Values adafactor_formula(std::size_t matrices, std::size_t rows, std::size_t col
 }
 
 TYPED_TEST(WholeTest, AdafactorKeepsMeansOfRowsAndColumns) {
-  const Settings settings = {{"name", "adafactor"}, {"lr", "0.75"}, {"weight_decay", "0.5"}};
+  const OptionValues settings = {{"name", "adafactor"}, {"lr", "0.75"}, {"weight_decay", "0.5"}};
   const double eps1 = std::numeric_limits<TypeParam>::epsilon();
   expect_near<TypeParam>(trained<TypeParam>(settings, {3, 5}), adafactor_formula(1, 3, 5, eps1), this->kTolerance);
   expect_near<TypeParam>(trained<TypeParam>(settings, {2, 2, 4, 3}), adafactor_formula(4, 4, 3, eps1),
@@ -231,7 +231,7 @@ TYPED_TEST(WholeTest, AdafactorKeepsMeansOfRowsAndColumns) {
   expect_near<TypeParam>(trained<TypeParam>(settings, {2, 7, 37}), adafactor_formula(2, 7, 37, eps1), this->kTolerance);
   expect_near<TypeParam>(trained<TypeParam>(settings, {7}), adafactor_formula(1, 0, 7, eps1), this->kTolerance);
   expect_near<TypeParam>(trained<TypeParam>(settings, {}), adafactor_formula(1, 0, 1, eps1), this->kTolerance);
-  Settings coarse = settings;
+  OptionValues coarse = settings;
   coarse.emplace_back("eps1", "0.5");
   expect_near<TypeParam>(trained<TypeParam>(coarse, {3, 5}), adafactor_formula(1, 3, 5, 0.5), this->kTolerance);
 }

@@ -52,7 +52,7 @@ TEST(AutogradGraphTest, ReachesEveryNodeOnce) {
   EXPECT_FALSE(has(unused));
   EXPECT_TRUE(graph.contains(value.grad_fn().get()));
 
-  graph.collect({&roots[1], 1});  // what was collected before is forgotten
+  graph.collect({&roots[1], 1});  // forgets what was collected before
   EXPECT_EQ(graph.size(), 2U);
   EXPECT_FALSE(has(a));
   EXPECT_TRUE(has(b));

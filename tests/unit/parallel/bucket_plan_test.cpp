@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "parallel/reducers/bucket_plan.hpp"
+#include "parallel/store/bucket_plan.hpp"
 
 #include <lockstep/parallel/ddp_options.hpp>
 

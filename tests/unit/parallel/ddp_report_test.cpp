@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "parallel/ddp/step_recorder.hpp"
+#include "parallel/store/step_recorder.hpp"
 
 namespace lockstep::parallel {
 namespace ddp_report_test {

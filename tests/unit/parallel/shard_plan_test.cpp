@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "parallel/sharding/shard_plan.hpp"
+#include "parallel/store/shard_plan.hpp"
 
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ TEST(PlanUnitsTest, EveryElementHasOneOwnerWhateverTheNumberOfRanks) {
     EXPECT_TRUE(unit.is_even());
     std::vector<std::int64_t> next(counts.size(), 0);  // the element that nobody has yet
     for (int rank = 0; rank < ranks; ++rank) {
-      const optim::Block block = block_of(unit, parameters, rank);
+      const optim::FlatBlock block = block_of(unit, parameters, rank);
       EXPECT_EQ(block.count, unit.slice(rank));
       for (std::size_t s = 0; s < counts.size(); ++s) {
         const optim::Segment& segment = block.segments[s];
@@ -68,8 +68,8 @@ TEST(PlanUnitsTest, EveryElementHasOneOwnerWhateverTheNumberOfRanks) {
   }
 }
 
-// From the largest: 900 to rank 0, 500 to rank 1, 300 to rank 2, 200 to rank 2, 40 to rank 1 (500 = 300 + 200, the
-// lower rank), 30 to rank 2, over both units. Offsets are multiples of 16 float32.
+// Dealt from the largest: 900 to rank 0, 500 to rank 1, 300 to rank 2, 200 to rank 2, 40 to rank 1 (500 = 300 + 200,
+// the lower rank), 30 to rank 2, over both units. Offsets are multiples of 16 float32.
 TEST(PlanOwnedUnitsTest, TheLargestParameterGoesToTheRankWithTheFewestBytes) {
   const auto units = plan_owned_units(specs({40, 900, 200, 500, 30, 300}), {{0, 1, 2}, {3, 4, 5}}, 3);
   ASSERT_EQ(units.size(), 2U);
@@ -103,7 +103,7 @@ TEST(PlanOwnedUnitsTest, EveryParameterHasOneOwnerAndRanksHaveSimilarSizes) {
     std::vector<std::int64_t> owned(static_cast<std::size_t>(ranks));
     for (std::size_t u = 0; u < units.size(); ++u) {
       for (int rank = 0; rank < ranks; ++rank) {
-        const optim::Block block = block_of(units[u], parameters, rank);
+        const optim::FlatBlock block = block_of(units[u], parameters, rank);
         for (std::size_t s = 0; s < block.segments.size(); ++s) {
           const optim::Segment& segment = block.segments[s];
           const Slot& slot = units[u].slots[s];

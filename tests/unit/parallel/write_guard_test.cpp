@@ -15,7 +15,7 @@
 namespace lockstep::parallel {
 namespace write_guard_test {
 
-constexpr int kOther = 7;  // what the handler that was there before exits with
+constexpr int kOther = 7;  // other: what the handler that was there before exits with
 
 extern "C" void leave_with_other(int) { _exit(kOther); }
 
@@ -30,7 +30,7 @@ struct TwoParameters {
   float* values() const { return reinterpret_cast<float*>(memory.get()); }
 
   std::shared_ptr<std::byte> memory;
-  optim::Block block;
+  optim::FlatBlock block;
 };
 
 /// So that the compiler cannot leave the write out.
@@ -114,9 +114,10 @@ TEST(WriteGuardTest, AnIllegalInPlaceWriteEndsTheJob) {
       const std::string sentence = "lockstep: rank " + std::to_string(ranks - 1) +
                                    ": ddp.check_writes: parameter 'second.weight' was written outside of "
                                    "ParameterStore::write";
-      const std::size_t at = outcome.output.find(sentence);
-      ASSERT_NE(at, std::string::npos) << outcome.output;
-      EXPECT_EQ(outcome.output.find("ddp.check_writes", at + sentence.size()), std::string::npos) << outcome.output;
+      const std::size_t position = outcome.output.find(sentence);
+      ASSERT_NE(position, std::string::npos) << outcome.output;
+      EXPECT_EQ(outcome.output.find("ddp.check_writes", position + sentence.size()), std::string::npos)
+          << outcome.output;
       EXPECT_TRUE(has(outcome.output, "parallel_write_helper(")) << outcome.output;  // a frame of its stack
       EXPECT_TRUE(has(outcome.output, "step 2\n")) << outcome.output;
       EXPECT_FALSE(has(outcome.output, "step 3\n")) << outcome.output;

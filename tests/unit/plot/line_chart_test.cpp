@@ -111,7 +111,7 @@ TEST(LineChartTest, ManySeriesAreDistinguished) {
     ++lines;
   }
   EXPECT_EQ(strokes.size(), 12u);
-  EXPECT_EQ(lines, 24u);  // in the plot and in the legend
+  EXPECT_EQ(lines, 24u);  // lines in the plot and in the legend
 }
 
 TEST(LineChartTest, SeveralChartsStandOneBelowTheOther) {

@@ -57,7 +57,7 @@ TEST(TimelineChartTest, DrawsTitleRowsKindsAndMarks) {
   const auto texts = texts_of(timeline_chart(chart));
   EXPECT_EQ(std::count(texts.begin(), texts.end(), odd), 3);
   for (const char* const text : {"ms", "compute", "rank 0", "0", "10"}) EXPECT_TRUE(contains(texts, text)) << text;
-  EXPECT_EQ(boxes_of(timeline_chart(chart), kSecond).size(), 1u);  // in the legend
+  EXPECT_EQ(boxes_of(timeline_chart(chart), kSecond).size(), 1u);  // boxes in the legend
   EXPECT_EQ(timeline_chart(chart), timeline_chart(chart));
 }
 

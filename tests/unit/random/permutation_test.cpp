@@ -56,7 +56,7 @@ TEST(PermutationTest, AnotherKeyGivesAnotherOrder) {
 
 double chi_square(const std::map<std::uint64_t, int>& counts, double cells, double draws) {
   const double expected = draws / cells;
-  double sum = (cells - static_cast<double>(counts.size())) * expected;  // of the cells never hit
+  double sum = (cells - static_cast<double>(counts.size())) * expected;  // contribution of the cells never hit
   for (const auto& [cell, count] : counts) sum += (count - expected) * (count - expected) / expected;
   return sum;
 }
@@ -79,7 +79,7 @@ TEST(PermutationTest, WhereAnElementGoesIsEvenOverKeys) {
 TEST(PermutationTest, NeighborsArePlacedIndependently) {
   constexpr std::uint64_t kKeys = 40000;
   constexpr std::uint64_t kSize = 20;
-  std::map<std::uint64_t, int> counts;  // of ordered pairs of different elements
+  std::map<std::uint64_t, int> counts;  // counts of ordered pairs of different elements
   for (std::uint64_t key = 0; key < kKeys; ++key) {
     const Permutation permutation(kSize, key);
     ++counts[permutation(0) * kSize + permutation(1)];

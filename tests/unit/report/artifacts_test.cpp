@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "report/artifacts.hpp"
+#include "report/files/artifacts.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "folder.hpp"
-#include "report/image.hpp"
+#include "report/files/image.hpp"
 
 namespace lockstep::report {
 namespace artifacts_test {

@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "report/console_line.hpp"
-#include "report/progress_bar.hpp"
+#include "report/console/console_line.hpp"
+#include "report/console/progress_bar.hpp"
 
 namespace lockstep::report {
 namespace console_test {
@@ -111,7 +111,7 @@ std::string on_a_terminal(const std::function<void()>& body) {
 void show_three_updates() {
   log::configure({});
   ProgressBar bar;
-  const ProgressBar::Clock::time_point start;
+  const SteadyClock::time_point start;
   bar.update({.done = 1}, start);
   bar.update({.done = 2}, start + std::chrono::milliseconds(99));
   bar.update({.done = 3}, start + std::chrono::milliseconds(100));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "report/eta.hpp"
+#include "report/console/eta.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ TEST(EtaTest, UsesTheMedian) {
   eta.add(1);
   EXPECT_EQ(eta.seconds_left(3), 6);
   eta.add(4);
-  EXPECT_EQ(eta.median_step_seconds(), 3);  // of 1, 2, 4, 100
+  EXPECT_EQ(eta.median_step_seconds(), 3);  // median of 1, 2, 4, 100
   EXPECT_EQ(eta.seconds_left(0), 0);
   EXPECT_EQ(eta.seconds_left(-2), 0);
 }

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "folder.hpp"
-#include "report/artifacts.hpp"
-#include "report/image.hpp"
-#include "report/run_page.hpp"
+#include "report/files/artifacts.hpp"
+#include "report/files/image.hpp"
+#include "report/page/run_page.hpp"
 
 namespace lockstep::report {
 namespace evaluation_section_test {
@@ -18,7 +18,9 @@ const std::string kMetrics =
 
 std::size_t count_of(const std::string& text, const std::string& words) {
   std::size_t count = 0;
-  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++count;
+  for (std::size_t position = text.find(words); position != std::string::npos;
+       position = text.find(words, position + 1))
+    ++count;
   return count;
 }
 

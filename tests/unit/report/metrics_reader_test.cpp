@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "report/metrics_reader.hpp"
+#include "report/files/metrics_reader.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "folder.hpp"
-#include "report/metrics_writer.hpp"
+#include "report/files/metrics_writer.hpp"
 
 namespace lockstep::report {
 namespace metrics_reader_test {

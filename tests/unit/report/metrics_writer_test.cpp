@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "report/metrics_writer.hpp"
+#include "report/files/metrics_writer.hpp"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 
 #include "folder.hpp"
-#include "report/metrics.hpp"
+#include "report/files/metrics.hpp"
 
 namespace lockstep::report {
 namespace metrics_writer_test {

@@ -7,14 +7,14 @@
 #include <stdexcept>
 #include <vector>
 
-#include "report/image.hpp"
+#include "report/files/image.hpp"
 
 namespace lockstep::report {
 namespace png_test {
 
-std::uint32_t number_at(const std::string& bytes, std::size_t at) {
+std::uint32_t number_at(const std::string& bytes, std::size_t position) {
   std::uint32_t value = 0;
-  for (std::size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<unsigned char>(bytes.at(at + i));
+  for (std::size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<unsigned char>(bytes.at(position + i));
   return value;
 }
 
@@ -25,15 +25,15 @@ class DecodedPng {
   explicit DecodedPng(const std::string& png) {
     EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
     std::string packed;
-    for (std::size_t at = 8; at < png.size();) {
-      const std::size_t length = number_at(png, at);
-      const std::string checked = png.substr(at + 4, 4 + length);
+    for (std::size_t position = 8; position < png.size();) {
+      const std::size_t length = number_at(png, position);
+      const std::string checked = png.substr(position + 4, 4 + length);
       const auto* const bytes = reinterpret_cast<const Bytef*>(checked.data());
-      EXPECT_EQ(number_at(png, at + 8 + length), crc32(0, bytes, static_cast<uInt>(checked.size())));
+      EXPECT_EQ(number_at(png, position + 8 + length), crc32(0, bytes, static_cast<uInt>(checked.size())));
       if (checked.starts_with("IHDR")) header = checked.substr(4);
       if (checked.starts_with("IDAT")) packed += checked.substr(4);
       last_chunk = checked.substr(0, 4);
-      at += 12 + length;
+      position += 12 + length;
     }
     channels = header.at(9) == 0 ? 1 : 3;
     unpack(packed);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "report/run_files.hpp"
+#include "report/files/run_files.hpp"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
 #include "folder.hpp"
-#include "report/failure.hpp"
+#include "report/files/failure.hpp"
 
 namespace lockstep::report {
 namespace run_files_test {
@@ -66,7 +66,7 @@ TEST(RunFilesTest, StatusStatesWhatIsKnown) {
 
 TEST(FailureTest, NamesTheClassOfAnError) {
   const auto class_and_code = [](const std::exception& error) {
-    const Failure failure = failure_of(error, 0, 0);
+    const RunFailure failure = failure_of(error, 0, 0);
     return failure.error_class + " " + std::to_string(failure.exit_code);
   };
   EXPECT_EQ(class_and_code(ConfigError("")), "ConfigError 2");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "report/run_page.hpp"
+#include "report/page/run_page.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "folder.hpp"
-#include "report/step_times.hpp"
+#include "report/files/step_times.hpp"
 
 namespace lockstep::report {
 namespace run_page_test {
@@ -22,7 +22,9 @@ const std::string kMetrics =
 
 std::size_t count_of(const std::string& text, const std::string& words) {
   std::size_t count = 0;
-  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++count;
+  for (std::size_t position = text.find(words); position != std::string::npos;
+       position = text.find(words, position + 1))
+    ++count;
   return count;
 }
 
@@ -159,18 +161,19 @@ TEST(RunPageTest, BadInputGetsOneSentence) {
     write_run(folder, "a", metrics);
     return failure_in([&] { run_page(run); });
   };
-  using Failure = std::pair<int, std::string>;
-  EXPECT_EQ(failure_in([&] { run_page(run); }), Failure(2, run + " is not a folder; give the folder of a run"));
+  using RunFailure = std::pair<int, std::string>;
+  EXPECT_EQ(failure_in([&] { run_page(run); }), RunFailure(2, run + " is not a folder; give the folder of a run"));
   std::filesystem::create_directories(run);
   EXPECT_EQ(failure_in([&] { run_page(run); }),
-            Failure(2, run + "/metrics.jsonl is missing: a report needs the folder of a training run"));
-  EXPECT_EQ(failure(kSchema),
-            Failure(3, run + "/metrics.jsonl: contains no metrics: the run has not reached the first line of metrics"));
+            RunFailure(2, run + "/metrics.jsonl is missing: a report needs the folder of a training run"));
+  EXPECT_EQ(
+      failure(kSchema),
+      RunFailure(3, run + "/metrics.jsonl: contains no metrics: the run has not reached the first line of metrics"));
   EXPECT_EQ(failure(kSchema + "{\"step\":1,\"lo\n{\"step\":2,\"loss\":1}\n"),
-            Failure(3, run + "/metrics.jsonl: line 2 is damaged: it is not a JSON object"));
+            RunFailure(3, run + "/metrics.jsonl: line 2 is damaged: it is not a JSON object"));
   EXPECT_EQ(failure(kMetrics + "{\"step\":30,\"lo").first, 0) << "a run is about to write its last line";
   folder.write("a/ddp.json", "{\"sentence\":1}");
-  EXPECT_EQ(failure(kMetrics), Failure(3, run + "/ddp.json: damaged; delete it to omit the times of a step"));
+  EXPECT_EQ(failure(kMetrics), RunFailure(3, run + "/ddp.json: damaged; delete it to omit the times of a step"));
 }
 
 TEST(RunPageTest, ManyPointsAreThinnedWithTheirHighsAndLows) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "report/summary_writer.hpp"
+#include "report/files/summary_writer.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "folder.hpp"
-#include "report/event_frame.hpp"
-#include "report/tensorboard_writer.hpp"
+#include "report/tensorboard/event_frame.hpp"
+#include "report/tensorboard/tensorboard_writer.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::report {
@@ -46,7 +46,7 @@ const std::string kText =
 
 double at_one_and_a_half() { return 1.5; }
 
-/// With two buckets.
+/// A histogram with two buckets.
 Histogram histogram(const std::string& name, std::int64_t step, const std::vector<float>& values) {
   Histogram counted = histogram_of(values, 2);
   counted.name = name;

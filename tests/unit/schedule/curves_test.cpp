@@ -97,7 +97,7 @@ TEST(CurvesTest, CosineRestartsTakeTheirPeriodsAndWeights) {
   expect_near(first(7, "cosine_restart,periods=2,grow=1,wave=full,floor=0"), {1, 0.5, 0, 0.5, 1, 0.5, 0});
 }
 
-/// What comes of counting one wave after another.
+/// The value that comes of counting one wave after another.
 double after_many_waves(double here, double period, double grow, double shrink) {
   double begin = 0;
   double weight = 1;

@@ -131,8 +131,10 @@ TEST(ScheduleTest, ListFaultsNameTheListAsWritten) {
 
 TEST(ScheduleTest, AProgramAddsItsOwnCurve) {
   std::vector<Curve> curves = builtin_curves();
-  curves.push_back({.name = "half", .help = "", .keys = {}, .make = [](const Section&, Window window) -> Shape {
-                      return [window](double at, double value) { return at < window.begin ? value : value / 2; };
+  curves.push_back({.name = "half", .help = "", .keys = {}, .make = [](const Section&, Window window) -> CurveShape {
+                      return [window](double position, double value) {
+                        return position < window.begin ? value : value / 2;
+                      };
                     }});
   const Schedule half = parse({"half,begin=1"}, {.total_steps = kTotalSteps}, "command line", curves);
   EXPECT_EQ(first(3, half), (std::vector<double>{1, 0.5, 0.5}));

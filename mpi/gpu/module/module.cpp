@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// lockstep_gpu.so: the part of Lockstep that needs CUDA and NCCL. Loading it makes LibTorch's CUDA half known, too.
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include "mpi/gpu/module/fault.hpp"
+#include "mpi/gpu/module/link.hpp"
+#include "mpi/gpu/module/memory_watch.hpp"
+#include "mpi/gpu/module_api.hpp"
+
+namespace lockstep::mpi::gpu {
+
+/// LibTorch shows the states of generators, as they are in a capture, to graphs only.
+struct RecordedGraph : at::cuda::CUDAGraph {
+  /// Valid in a capture.
+  at::CUDAGeneratorState& draws() const { return *captured_generator_states_.begin()->first; }
+};
+
+struct Graph {
+  c10::DeviceIndex device = 0;
+  at::cuda::MempoolId_t pool;
+  at::Generator generator;  ///< a copy of LibTorch's, made before the capture
+  RecordedGraph recorded;
+};
+
+namespace {
+
+std::string text_of(const cudaUUID_t& uuid) {
+  std::string text;
+  for (std::size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    std::array<char, 3> byte{};
+    std::snprintf(byte.data(), byte.size(), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += byte.data();
+  }
+  return text;
+}
+
+Fault use_device(int device, DeviceFacts* facts) {
+  return guarded([&] {
+    check(cudaSetDevice(device), "cudaSetDevice");
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    check(cudaFree(nullptr), "cudaFree");  // initializes the device, so that its errors occur here
+    std::snprintf(facts->name, sizeof(facts->name), "%s", properties.name);
+    std::snprintf(facts->uuid, sizeof(facts->uuid), "%s", text_of(properties.uuid).c_str());
+    check(cudaDeviceGetPCIBusId(facts->bus_id, sizeof(facts->bus_id), device), "cudaDeviceGetPCIBusId");
+  });
+}
+
+Fault is_device_memory(const void* memory, bool* yes) {
+  return guarded([&] {
+    cudaPointerAttributes attributes{};
+    check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
+    *yes = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+  });
+}
+
+Fault watch_memory(void (*observe)(const char* description)) {
+  return guarded([&] { observe_refusals(observe); });
+}
+
+Fault make_unique_id(char* id) {
+  static_assert(sizeof(ncclUniqueId) == kUniqueIdBytes);
+  return guarded([&] {
+    ncclUniqueId made;
+    check(ncclGetUniqueId(&made), "ncclGetUniqueId");
+    std::memcpy(id, &made, sizeof(made));
+  });
+}
+
+Fault open(int device, const char* id, int ranks, int rank, Link** link) {
+  return guarded([&] {
+    ncclUniqueId copy;
+    std::memcpy(&copy, id, sizeof(copy));
+    *link = new Link(device, copy, ranks, rank);
+  });
+}
+
+Fault close(Link* link) {
+  return guarded([&] { delete link; });
+}
+
+Fault poll(Link* link, bool* is_under_way) {
+  return guarded([&] { *is_under_way = link->is_under_way(); });
+}
+
+Fault finalize(Link* link) {
+  return guarded([&] { link->finalize(); });
+}
+
+Fault abort(Link* link) {
+  return guarded([&] { link->abort(); });
+}
+
+/// Memory that LibTorch has cached is of no use to others.
+void free_cached_memory() {
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  c10::cuda::CUDACachingAllocator::emptyCache();
+}
+
+Fault allocate(Link* link, std::size_t bytes, void** memory, void** registration) {
+  return guarded([&] {
+    const auto is_full = [](const std::exception& error) {
+      return std::strstr(error.what(), "out of memory") != nullptr;
+    };
+    try {
+      *memory = link->allocate(bytes, registration);
+      return;
+    } catch (const std::exception& error) {
+      if (!is_full(error)) throw;
+    }
+    try {
+      free_cached_memory();
+      *memory = link->allocate(bytes, registration);
+    } catch (const std::exception& error) {
+      if (is_full(error)) throw std::runtime_error(describe_refusal(bytes));
+      throw;
+    }
+  });
+}
+
+Fault release(Link* link, void* memory, void* registration) {
+  return guarded([&] { link->release(memory, registration); });
+}
+
+Fault all_reduce(Link* link, void* values, std::size_t count, DType dtype, ReduceOp op) {
+  return guarded([&] { link->all_reduce(values, count, dtype, op); });
+}
+
+Fault broadcast(Link* link, void* memory, std::size_t bytes, int root) {
+  return guarded([&] { link->broadcast(memory, bytes, root); });
+}
+
+Fault all_gather(Link* link, const void* mine, void* all, std::size_t bytes) {
+  return guarded([&] { link->all_gather(mine, all, bytes); });
+}
+
+Fault reduce_scatter(Link* link, const void* const* slices, const std::size_t* counts, void* mine, DType dtype,
+                     ReduceOp op) {
+  return guarded([&] { link->reduce_scatter(slices, counts, mine, dtype, op); });
+}
+
+Fault mark(Link* link, Event** event) {
+  return guarded([&] { *event = link->mark(); });
+}
+
+Fault await(Link* link, Event* event) {
+  return guarded([&] { link->await(*event); });
+}
+
+Fault is_over(Link* link, Event* event, bool* yes) {
+  return guarded([&] { *yes = link->is_over(*event); });
+}
+
+Fault drop(Link* link, Event* event) {
+  return guarded([&] { link->drop(event); });
+}
+
+Fault follow(Link* link) {
+  return guarded([&] { link->follow_current_stream(); });
+}
+
+Fault follow_event(Link* link, Event* event) {
+  return guarded([&] { link->follow(*event); });
+}
+
+Fault use_stream(int device) {
+  return guarded([&] {
+    choose(device);
+    const auto index = static_cast<c10::DeviceIndex>(device);
+    // Everything that was queued on the default stream so far, such as initial values, comes first.
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index));
+  });
+}
+
+/// LibTorch's own clean-up ends where CUDA refuses the end of a capture: its allocators would go on to allocate from
+/// the pool of the graph, and its generator to draw numbers for it.
+void clean_up_failed_capture(Graph& graph) noexcept {
+  const auto is_done = [](auto step) {
+    try {
+      step();
+      return true;
+    } catch (const std::exception&) {  // that part of the capture had not begun, or had ended
+      return false;
+    }
+  };
+  if (is_done([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(graph.device, graph.pool); })) {
+    is_done([&] { c10::cuda::CUDACachingAllocator::releasePool(graph.device, graph.pool); });
+  }
+  at::HostAllocator* const host = at::getHostAllocator(at::kCUDA);
+  if (is_done([&] { host->end_allocate_to_pool(graph.pool); })) is_done([&] { host->release_pool(graph.pool); });
+  is_done([&] {
+    at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(graph.device);
+    generator.graphsafe_set_state(graph.generator);
+  });
+}
+
+/// Blocks that LibTorch has cached cannot serve the pool of a graph, and cannot be freed while it is recorded. Other
+/// threads, such as the one that watches NCCL, continue to ask for their events.
+Fault begin_capture(int device, const Graph* beside, Graph** graph) {
+  return guarded([&] {
+    choose(device);
+    free_cached_memory();
+    auto made = std::make_unique<Graph>();
+    made->device = static_cast<c10::DeviceIndex>(device);
+    made->pool = beside != nullptr ? beside->pool : at::cuda::graph_pool_handle();
+    made->generator = at::cuda::detail::getDefaultCUDAGenerator(made->device).clone();
+    try {
+      made->recorded.capture_begin(made->pool, cudaStreamCaptureModeThreadLocal);
+    } catch (...) {
+      clean_up_failed_capture(*made);
+      throw;
+    }
+    *graph = made.release();
+  });
+}
+
+Fault end_capture(Graph* graph) {
+  return guarded([&] {
+    try {
+      graph->recorded.capture_end();
+    } catch (...) {
+      clean_up_failed_capture(*graph);
+      throw;
+    }
+  });
+}
+
+Fault draw_offset(Graph* graph, std::uint64_t* offset) {
+  return guarded([&] { *offset = graph->recorded.draws().offset_intragraph_; });
+}
+
+Fault set_draw_offset(Graph* graph, std::uint64_t offset) {
+  return guarded([&] {
+    auto& place = graph->recorded.draws().offset_intragraph_;  // its type depends on the version of LibTorch
+    place = static_cast<std::remove_reference_t<decltype(place)>>(offset);
+  });
+}
+
+Fault launch(Graph* graph) {
+  return guarded([&] { graph->recorded.replay(); });
+}
+
+Fault destroy(Graph* graph) {
+  return guarded([&] { delete graph; });
+}
+
+ModuleApi make_api() {
+  ModuleApi api{.version = kApiVersion,
+                .device_count = 0,
+                .nccl_compiled = NCCL_VERSION_CODE,
+                .nccl_loaded = 0,
+                .use_device = use_device,
+                .is_device_memory = is_device_memory,
+                .watch_memory = watch_memory,
+                .make_unique_id = make_unique_id,
+                .open = open,
+                .poll = poll,
+                .finalize = finalize,
+                .abort = abort,
+                .close = close,
+                .allocate = allocate,
+                .release = release,
+                .all_reduce = all_reduce,
+                .broadcast = broadcast,
+                .all_gather = all_gather,
+                .reduce_scatter = reduce_scatter,
+                .mark = mark,
+                .await = await,
+                .is_over = is_over,
+                .drop = drop,
+                .follow = follow,
+                .follow_event = follow_event,
+                .use_stream = use_stream,
+                .begin_capture = begin_capture,
+                .draw_offset = draw_offset,
+                .set_draw_offset = set_draw_offset,
+                .end_capture = end_capture,
+                .launch = launch,
+                .destroy = destroy};
+  check(cudaGetDeviceCount(&api.device_count), "cudaGetDeviceCount");
+  check(ncclGetVersion(&api.nccl_loaded), "ncclGetVersion");
+  return api;
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const ModuleApi* lockstep_gpu_open(std::uint32_t version,
+                                                                                     Fault* fault) {
+  static ModuleApi api;
+  *fault = guarded([&] {
+    if (version != kApiVersion) {
+      throw std::runtime_error("lockstep_gpu.so implements version " + std::to_string(kApiVersion) +
+                               " of its interface, but the program needs version " + std::to_string(version) +
+                               "; build both from the same sources");
+    }
+    if (api.version == 0) api = make_api();
+  });
+  return *fault == nullptr ? &api : nullptr;
+}
+
+}  // namespace lockstep::mpi::gpu

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Shared memory inside a host, messages between hosts. What a reduction needs of one host lies in memory that its
+// ranks share; the first ranks of each host carry a slice each between the hosts (HostChain).
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "mpi/host/backends.hpp"
+#include "mpi/host/host_chain.hpp"
+#include "mpi/host/host_memory.hpp"
+#include "mpi/process/chunks.hpp"
+#include "mpi/shared/messages.hpp"
+#include "mpi/shared/ordered_collectives.hpp"
+
+namespace lockstep::mpi {
+
+namespace {
+
+constexpr double kGraceSeconds = 5;  // lets a rank that waits for another host report first
+
+WaitOptions with_grace(WaitOptions options) {
+  options.grace_s = kGraceSeconds;
+  return options;
+}
+
+/// The message of the first rank of a host to the first ranks of other hosts about a call.
+struct Notice {
+  Call call;
+  std::array<char, 400> fault{};  ///< fault: what the ranks of this host disagree about
+};
+
+class HierarchicalCollectives final : public OrderedCollectives {
+ public:
+  HierarchicalCollectives(Communicator comm, const std::vector<int>& host_of_rank, const WaitOptions& options)
+      : OrderedCollectives(comm.rank(), comm.size()),
+        options_(options),
+        layout_(host_of_rank),
+        host_(layout_.host_of(rank())),
+        memory_(comm.split(host_, rank()), layout_.ranks_of(host_), with_grace(options)),
+        meeting_(memory_.meeting()),
+        messages_(std::move(comm), options, &meeting_),
+        chain_(layout_, messages_) {}
+
+  std::string_view name() const noexcept override { return "hierarchical"; }
+  int local_rank() const noexcept override { return memory_.rank(); }
+  int local_size() const noexcept override { return memory_.size(); }
+
+ protected:
+  BucketMemory allocate(std::size_t bytes) override { return memory_.allocate(bytes); }
+  std::unique_ptr<Collectives> make_part(int color) override;
+  void announce(const Job& job) override { memory_.announce(job); }
+  void perform(const Job& job) override;
+  void settle(const Job& job) override;
+  void notify_peers(const std::string& reason, ExitCode code) noexcept override { meeting_.notify_peers(reason, code); }
+  void open(const Job& job) override;
+  void take(const Job& job, Slice range, const RangeConsumer& consume) override;
+
+ private:
+  static_assert(Rendezvous::kPostings >= kMaxJobs);
+
+  void await_all(const Job& job);
+  std::string compare_hosts(const Job& job, const std::string& fault);
+  void run(const Job& job);
+  void finish(const Job& job);
+  void all_reduce(const Job& job);
+  void all_reduce_staged(const Job& job);
+  void reduce_scatter(const Job& job);
+  const std::byte* result_of(const Job& job, const Arrays& arrays, Slice piece);
+
+  WaitOptions options_;
+  HostLayout layout_;
+  int host_;
+  HostMemory memory_;
+  Rendezvous& meeting_;
+  Messages messages_;
+  HostChain chain_;
+  std::array<std::uint64_t, kMaxJobs> progress_after_{};  ///< this rank's progress after each performed job
+  alignas(64) std::array<std::byte, kPieceElements * kMaxElementBytes> joined_;  ///< a piece of several carriers
+};
+
+std::unique_ptr<Collectives> HierarchicalCollectives::make_part(int color) {
+  Communicator part = messages_.comm().split(color, rank());
+  const std::int32_t mine = host_;
+  std::vector<std::int32_t> hosts(static_cast<std::size_t>(part.size()));
+  part.all_gather(std::span(&mine, 1), std::span(hosts));
+  return make_hierarchical_collectives(std::move(part), hosts, options_);
+}
+
+void HierarchicalCollectives::perform(const Job& job) {
+  await_all(job);
+  run(job);
+  finish(job);
+}
+
+void HierarchicalCollectives::finish(const Job& job) {
+  meeting_.advance();
+  progress_after_[job.call.sequence % kMaxJobs] = meeting_.progress();
+}
+
+void HierarchicalCollectives::settle(const Job& job) {
+  meeting_.await_progress(progress_after_[job.call.sequence % kMaxJobs], job.call);
+}
+
+/// Waits until all ranks of all hosts have come to a call, and compares the calls. The first rank of a host does so for
+/// all of them, so that all give up for the same reason.
+void HierarchicalCollectives::await_all(const Job& job) {
+  std::string fault = memory_.await_all(job);
+  if (memory_.rank() == 0) {
+    if (layout_.host_count() > 1) fault = compare_hosts(job, fault);
+    if (!fault.empty()) meeting_.give_up(fault);
+  }
+  memory_.meet(job);
+}
+
+/// @param fault  what this host's ranks disagree about
+/// @return  the same on all hosts
+std::string HierarchicalCollectives::compare_hosts(const Job& job, const std::string& fault) {
+  std::vector<Notice> notices(static_cast<std::size_t>(layout_.host_count()));
+  notices[host_].call = job.call;
+  fault.copy(notices[host_].fault.data(), Notice().fault.size() - 1);
+  std::vector<int> leaders;
+  for (int host = 0; host < layout_.host_count(); ++host) leaders.push_back(layout_.ranks_of(host).front());
+  messages_.exchange_notices(leaders, std::span(notices), job.call, "the host of rank ");
+  for (const Notice& notice : notices) {
+    if (notice.fault[0] != '\0') return notice.fault.data();
+  }
+  return disagreement(leaders, [&notices](int host) -> const Call& { return notices[host].call; });
+}
+
+void HierarchicalCollectives::run(const Job& job) {
+  switch (job.call.kind) {
+    case CallKind::all_reduce:
+      return all_reduce(job);
+    case CallKind::reduce_scatter:
+      return reduce_scatter(job);
+    case CallKind::broadcast:
+      return messages_.broadcast(job);
+    case CallKind::all_gather:
+      return messages_.all_gather(job);
+    case CallKind::reduce_ranges:  // is opened instead
+    case CallKind::barrier:
+    case CallKind::allocate_bucket:
+    case CallKind::split:
+    case CallKind::replay:
+      return;  // all have come: that is all
+  }
+}
+
+void HierarchicalCollectives::all_reduce(const Job& job) {
+  const Arrays* const arrays = memory_.find(job);
+  if (arrays == nullptr) return all_reduce_staged(job);
+  chain_.reduce(job, *arrays, job.call.count, arrays->first);
+}
+
+void HierarchicalCollectives::all_reduce_staged(const Job& job) {
+  const std::size_t element_bytes = job.element_bytes();
+  for_each_chunk(job.call.count, memory_.staged_elements(job), [&](std::size_t begin, std::size_t count) {
+    std::byte* const values = job.values + begin * element_bytes;
+    memory_.stage(values, count * element_bytes, job);
+    const Arrays& arrays = memory_.staged(count * element_bytes);
+    chain_.reduce(job, arrays, count, arrays.first);
+    memory_.meet(job);
+    std::memcpy(values, memory_.staging(memory_.rank()), count * element_bytes);
+  });
+}
+
+void HierarchicalCollectives::reduce_scatter(const Job& job) {
+  all_reduce(job);
+  memory_.meet(job);
+  const Slice slice = slice_of(job.call.count, rank(), world_size(), job.element_bytes());
+  std::memcpy(job.result, job.values + slice.begin * job.element_bytes(), slice.count * job.element_bytes());
+}
+
+/// Each carrier writes the result of its slice to its own slot.
+void HierarchicalCollectives::open(const Job& job) {
+  await_all(job);
+  if (const Arrays* const arrays = memory_.find(job)) {
+    chain_.reduce(job, *arrays, job.call.count, std::span(arrays->first).subspan(memory_.rank(), 1));
+  } else {
+    all_reduce_staged(job);
+  }
+  finish(job);
+}
+
+void HierarchicalCollectives::take(const Job& job, Slice range, const RangeConsumer& consume) {
+  settle(job);
+  const Arrays* const arrays = memory_.find(job);
+  if (arrays == nullptr) return hand_over(job.values, job, range, consume);
+  for_each_chunk(range.count, kPieceElements, [&](std::size_t offset, std::size_t count) {
+    const Slice piece{.begin = range.begin + offset, .count = count};
+    consume(piece.begin, result_of(job, *arrays, piece), count);
+  });
+}
+
+/// A piece of the result in the slot of its carrier; a copy if a border between carriers cuts it.
+const std::byte* HierarchicalCollectives::result_of(const Job& job, const Arrays& arrays, Slice piece) {
+  const std::size_t element_bytes = job.element_bytes();
+  for (int carrier = 0; carrier < layout_.carriers(); ++carrier) {
+    const Slice slice = slice_of(job.call.count, carrier, layout_.carriers(), element_bytes);
+    const std::size_t begin = std::max(piece.begin, slice.begin);
+    const std::size_t end = std::min(piece.begin + piece.count, slice.begin + slice.count);
+    if (begin >= end) continue;
+    const std::byte* const part = arrays.first[carrier] + begin * element_bytes;
+    if (end - begin == piece.count) return part;
+    std::memcpy(joined_.data() + (begin - piece.begin) * element_bytes, part, (end - begin) * element_bytes);
+  }
+  return joined_.data();
+}
+
+}  // namespace
+
+std::unique_ptr<Collectives> make_hierarchical_collectives(Communicator comm, const std::vector<int>& host_of_rank,
+                                                           const WaitOptions& options) {
+  return std::make_unique<HierarchicalCollectives>(std::move(comm), host_of_rank, options);
+}
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "mpi/process/slurm.hpp"
+
+// The facts that the variables of the environment say about how this program was started: pure functions, so that every
+// launcher can be tried in a test.
+namespace lockstep::mpi {
+
+/// The variable of Open MPI that chooses how ranks of one host copy large messages.
+inline constexpr const char* kCopyMechanism = "OMPI_MCA_btl_vader_single_copy_mechanism";
+
+using Variables = std::map<std::string, std::string>;
+
+Variables current_variables();
+
+/// Whether the launcher gave each rank processors of its own, so that a narrow mask does not mean crowding.
+bool is_bound_by_launcher(const Variables& variables);
+
+/// How many ranks the launcher started on this host; 0 when it does not say. Under slurm the fullest host counts.
+int ranks_on_host(const Variables& variables);
+
+struct HostFacts {
+  bool has_fabric = false;         ///< an InfiniBand or Omni-Path device is present
+  int cpus = 1;                    ///< processors in this rank's affinity mask
+  bool can_read_processes = true;  ///< process_vm_readv is allowed
+};
+
+/// The parameters of Open MPI to set before MPI_Init: see open_mpi_parameters.
+Variables start_settings(const Variables& variables, const HostFacts& host);
+
+/// The program that started it: "mpirun", also inside of a slurm job; "srun"; or "none": by itself, one rank.
+std::string launcher_of(const Variables& variables);
+
+/// The fault in the way this program was started, in one sentence; empty when it is fine.
+/// @param world_size  ranks that MPI sees; 0 before MPI was initialized
+std::string launch_fault(const Variables& variables, int world_size);
+
+/// The job in which slurm started this program, whatever started the ranks; none where its id is no number.
+std::optional<SlurmJob> slurm_job_of(const Variables& variables);
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ckpt/reading/slice.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "ckpt/reading/failure.hpp"
+#include "ckpt/reading/text.hpp"
+
+namespace lockstep::ckpt {
+
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return "";
+  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(trimmed(text.substr(0, end)));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+class Parser {
+ public:
+  Parser(const std::string& text, const std::vector<std::int64_t>& shape) : text_(text), shape_(shape) {}
+
+  ArraySlice parse() const {
+    ArraySlice slice;
+    const std::string_view inside = trimmed(std::string_view(text_).substr(1, text_.size() - 2));
+    const auto words = inside.empty() ? std::vector<std::string_view>{} : split(inside, ',');
+    if (words.size() > shape_.size()) {
+      fail("it has " + std::to_string(words.size()) + " parts, but the shape is " + shape_text(shape_));
+    }
+    for (std::size_t i = 0; i < shape_.size(); ++i) slice.push_back(taken(i < words.size() ? words[i] : ":", i));
+    return slice;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const { throw usage_error("slice " + escaped(text_) + ": " + why); }
+
+  std::optional<std::int64_t> number(std::string_view word) const {
+    if (word.empty()) return std::nullopt;
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size()) {
+      fail("'" + escaped(word) + "' is not an integer; write it as in [0:4, :, 3]");
+    }
+    return value;
+  }
+
+  Taken taken(std::string_view word, std::size_t dimension) const {
+    const std::int64_t size = shape_[dimension];
+    const auto parts = split(word, ':');
+    if (parts.size() > 3 || word.empty()) fail("write it as in [0:4, :, 3]");
+    if (parts.size() == 1) return index(*number(parts[0]), size, dimension);
+    const std::int64_t step = parts.size() == 3 ? number(parts[2]).value_or(1) : 1;
+    if (step < 1) fail("a step must be 1 or more");
+    const auto placed = [size](std::int64_t position) {
+      return std::clamp<std::int64_t>(position < 0 ? std::max<std::int64_t>(position, -size) + size : position, 0,
+                                      size);
+    };
+    const std::int64_t begin = placed(number(parts[0]).value_or(0));
+    const std::int64_t end = placed(number(parts[1]).value_or(size));
+    return {.begin = begin, .count = end > begin ? (end - begin - 1) / step + 1 : 0, .step = step};
+  }
+
+  Taken index(std::int64_t position, std::int64_t size, std::size_t dimension) const {
+    if (position >= size || position < -size) {
+      fail("index " + std::to_string(position) + " is outside dimension " + std::to_string(dimension) + " of shape " +
+           shape_text(shape_));
+    }
+    return {.begin = position < 0 ? position + size : position, .count = 1, .step = 1, .is_index = true};
+  }
+
+  const std::string& text_;
+  const std::vector<std::int64_t>& shape_;
+};
+
+}  // namespace
+
+ArraySlice parse_slice(const std::string& text, const std::vector<std::int64_t>& shape) {
+  if (text.empty()) return parse_slice("[]", shape);
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') {
+    throw usage_error("slice " + escaped(text) + ": write it as in [0:4, :, 3]");
+  }
+  return Parser(text, shape).parse();
+}
+
+std::vector<std::int64_t> shape_of(const ArraySlice& slice) {
+  std::vector<std::int64_t> shape;
+  for (const Taken& taken : slice) {
+    if (!taken.is_index) shape.push_back(taken.count);
+  }
+  return shape;
+}
+
+std::vector<std::int64_t> elements_of(const ArraySlice& slice, const std::vector<std::int64_t>& shape,
+                                      std::int64_t limit) {
+  std::vector<std::int64_t> elements;
+  const bool is_empty = std::any_of(slice.begin(), slice.end(), [](const Taken& taken) { return taken.count == 0; });
+  std::vector<std::int64_t> indices(slice.size(), 0);
+  while (!is_empty && static_cast<std::int64_t>(elements.size()) < limit) {
+    std::int64_t element = 0;
+    for (std::size_t i = 0; i < slice.size(); ++i) {
+      element = element * shape[i] + slice[i].begin + indices[i] * slice[i].step;
+    }
+    elements.push_back(element);
+    std::size_t i = slice.size();
+    while (i > 0 && ++indices[i - 1] == slice[i - 1].count) indices[--i] = 0;
+    if (i == 0) break;
+  }
+  return elements;
+}
+
+NameAndSlice split_slice(const std::string& text) {
+  const std::size_t bracket = text.rfind('[');
+  if (text.empty() || text.back() != ']' || bracket == std::string::npos) return {text, ""};
+  return {text.substr(0, bracket), text.substr(bracket)};
+}
+
+}  // namespace lockstep::ckpt

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "core/numbers/at_level.hpp"
+
+namespace lockstep {
+
+/// A number of 16 bits: the upper half of a float. The conversions are inlined, so that loops over them are vectorised;
+/// dtype.hpp declares the same as ordinary functions.
+struct BFloat16 {
+  std::uint16_t bits;
+};
+
+/// Exact.
+LOCKSTEP_INLINE float to_float(BFloat16 value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+
+/// Rounds to the nearest, and to even between two. NaN stays NaN.
+LOCKSTEP_INLINE BFloat16 to_bfloat16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+  const std::uint32_t quiet = (bits >> 16) | 0x40U;
+  return {static_cast<std::uint16_t>(value == value ? rounded : quiet)};
+}
+
+}  // namespace lockstep

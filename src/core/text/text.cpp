@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/text/text.hpp"
+
+#include <array>
+#include <charconv>
+
+namespace lockstep {
+
+std::string trimmed(const std::string& text) {
+  const char* const blanks = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(blanks);
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(blanks) + 1 - first);
+}
+
+std::vector<std::string> split_list(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  for (const char letter : text) {
+    depth += letter == '(' ? 1 : letter == ')' ? -1 : 0;
+    if (letter == separator && depth == 0) {
+      parts.emplace_back();
+    } else {
+      parts.back() += letter;
+    }
+  }
+  for (std::string& part : parts) part = trimmed(part);
+  return parts;
+}
+
+std::vector<std::string> words_in(const std::string& text, char separator) {
+  std::vector<std::string> words = split_list(text, separator);
+  std::erase(words, "");
+  return words;
+}
+
+std::string number_text(double value, int digits) {
+  std::array<char, 64> text{};
+  const auto written = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, digits);
+  return {text.data(), written.ptr};
+}
+
+namespace {
+
+/// The length of the character of UTF-8 at `position`; 0 = there is none. Neither surrogates nor longer forms than
+/// necessary are characters.
+std::size_t character_size(const std::string& text, std::size_t position) {
+  const auto byte = [&](std::size_t i) {
+    return position + i < text.size() ? static_cast<unsigned char>(text[position + i]) : static_cast<unsigned char>(0);
+  };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4) return 0;
+  for (std::size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80) return 0;
+  }
+  const unsigned second = byte(1);
+  const bool is_too_long = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+  const bool is_no_character = (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);
+  return is_too_long || is_no_character ? 0 : size;
+}
+
+}  // namespace
+
+std::string utf8_text(const std::string& text) {
+  constexpr const char* kDigits = "0123456789ABCDEF";
+  std::string result;
+  for (std::size_t position = 0; position < text.size();) {
+    const std::size_t size = character_size(text, position);
+    if (size > 0) {
+      result.append(text, position, size);
+    } else {
+      const auto byte = static_cast<unsigned char>(text[position]);
+      result += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    }
+    position += size > 0 ? size : 1;
+  }
+  return result;
+}
+
+std::string utf8_name(const std::string& text) {
+  std::string escaped;
+  for (std::size_t position = 0; position < text.size(); ++position)
+    escaped += text.compare(position, 2, "\\x") == 0 ? "\\x5C" : text.substr(position, 1);
+  return utf8_text(escaped);
+}
+
+std::string joined(const std::vector<std::string>& words, const std::string& separator) {
+  std::string text;
+  for (const std::string& word : words) {
+    if (&word != &words.front()) text += separator;
+    text += word;
+  }
+  return text;
+}
+
+}  // namespace lockstep

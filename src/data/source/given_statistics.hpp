@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/data/dataset.hpp>
+#include <lockstep/data/transform.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+// The facts that runs keep about the images of their training: the statistics of `normalise,mean=auto`, and the
+// transforms.
+namespace lockstep::data {
+
+/// The statistics of `normalise,mean=auto`, such as those of a checkpoint.
+struct GivenStatistics {
+  std::optional<ChannelStatistics> values = {};  ///< nullopt = they are measured
+  std::string origin = "measured";               ///< shown in the log
+};
+
+/// Like the other `open`, with statistics.
+Splits open(const Section& data, const std::vector<Source>& sources, const OpenOptions& options,
+            const GivenStatistics& statistics);
+
+/// Like the other `prepare`, with statistics.
+/// @return  those that `open` needs; nullopt = no line needs any
+std::optional<ChannelStatistics> prepare(const Section& data, const std::vector<Source>& sources,
+                                         const OpenOptions& options, const GivenStatistics& statistics);
+
+/// The statistics that `normalise,mean=auto` uses for a data set; nullopt = it does not need any.
+std::optional<ChannelStatistics> statistics_of(const Dataset& dataset);
+
+/// The lines that make the samples of a data set from images, and other keys that change their pixels
+/// ("data.decode=fast"). Empty for other data sets.
+std::vector<std::string> transform_of(const Dataset& dataset);
+
+}  // namespace lockstep::data

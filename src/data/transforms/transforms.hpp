@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The parts of the table of transforms, and what their options share.
+#pragma once
+
+#include <lockstep/data/transform.hpp>
+
+#include <string>
+#include <vector>
+
+#include "data/image/filter.hpp"
+#include "data/image/geometry.hpp"
+#include "data/transforms/random_box.hpp"
+
+namespace lockstep::data {
+
+std::vector<TransformRow> crop_transforms();
+std::vector<TransformRow> geometry_transforms();
+std::vector<TransformRow> color_transforms();
+std::vector<TransformRow> policy_transforms();
+std::vector<TransformRow> tensor_transforms();
+
+/// The color of mask pixels from outside the image.
+inline constexpr Color kIgnoredColor = {kIgnoredPixel, kIgnoredPixel, kIgnoredPixel};
+
+// Options that several transforms have.
+KeySpec size_key(const std::string& help);
+KeySpec probability_key(const std::string& default_value);
+KeySpec filter_key(const std::string& default_value, const std::vector<std::string>& names);
+KeySpec fill_key();
+
+/// The option `size`: one number for both sides, or height/width. @throws ConfigError  not given, or other than 1 or 2
+ImageSize square_size(const Section& options);
+/// An option with two numbers, low/high. @throws ConfigError  not two numbers, or not in order
+RealRange range_option(const Section& options, const std::string& key);
+/// An option `x` that stands for [-x, x], or a range low/high.
+RealRange symmetric_option(const Section& options, const std::string& key);
+/// The option `fill`: one number for all channels, or one per channel. @throws ConfigError  another count
+Color fill_option(const Section& options);
+ResizeFilter filter_option(const Section& options);
+
+/// Whether an event of this probability happens.
+inline bool coin(random::Sequence& random, double probability) { return random.uniform() < probability; }
+
+/// The range of a color_jitter option: x stands for [max(0, center - x), center + x]; nullopt = no change.
+/// @param limits  of the range
+std::optional<RealRange> jitter_range(const std::vector<double>& option, double center, RealRange limits);
+
+/// byte / 255 for each channel.
+ByteTable fraction_table(int channels);
+
+/// Mean and deviation of a `normalise` line. @throws ConfigError  malformed; or `auto` without `measured`
+ChannelStatistics normalise_statistics(const Section& options, const std::optional<ChannelStatistics>& measured);
+
+}  // namespace lockstep::data

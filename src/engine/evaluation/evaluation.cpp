@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine/evaluation/evaluation.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/models/loss_counts.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "batch/sample_values.hpp"
+#include "core/system/available_memory.hpp"
+#include "core/text/parse_value.hpp"
+#include "core/text/text.hpp"
+#include "data/mixing.hpp"
+#include "engine/evaluation/evaluation_mode.hpp"
+#include "engine/evaluation/loss_sums.hpp"
+#include "engine/evaluation/target_check.hpp"
+#include "engine/saving/progress_lines.hpp"
+#include "engine/settings/loader_memory.hpp"
+#include "engine/state/average.hpp"
+#include "metrics/classification.hpp"
+#include "models/losses/task_table.hpp"
+#include "parallel/store/tensor_collectives.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+/// Runs the batches of a data set, and shows them to meters and hooks.
+class BatchEvaluator {
+ public:
+  BatchEvaluator(parallel::DistributedDataParallel& wrapper, const data::Dataset& dataset,
+                 const EvaluationLimits& limits, metrics::Meters& meters,
+                 const std::function<void(StepEvent, const LastBatch&)>& notify)
+      : wrapper_(&wrapper), dataset_(&dataset), limits_(limits), meters_(&meters), notify_(&notify) {}
+
+  /// @param given  the batch with number `batch`
+  void count(std::int64_t batch, const batch::Batch& given, LossSums& losses, EvaluationResult& result) {
+    LastBatch last{.is_training = false, .given = &given, .model = &wrapper_->model()};
+    const auto on_forward = [&](const batch::Batch& prepared, const batch::Outputs& outputs) {
+      last.batch = &prepared;
+      last.outputs = outputs;
+      show([&] {
+        if (*notify_) (*notify_)(StepEvent::forward, last);
+        add_to(*meters_, outputs, prepared, batch * limits_.batch_size);
+      });
+    };
+    const auto on_loss = [&](const models::ParsedLosses& parsed) {
+      last.losses = parsed.values;
+      show([&] {
+        if (*notify_) (*notify_)(StepEvent::loss, last);
+      });
+    };
+    const parallel::ValidationResult validated =
+        wrapper_->val_step(given, {.on_forward = on_forward, .on_loss = on_loss});
+    std::int64_t items = given.size();
+    const auto classes = counts_of(validated);
+    if (classes) {
+      items = classes->count;
+      result.correct += classes->correct;
+    } else {
+      result.has_classes = false;
+    }
+    result.count += items;
+    losses.add(batch, validated.losses, items_of(given, validated.losses), static_cast<double>(items));
+  }
+
+  /// A forward for the sake of other ranks.
+  void only_run(std::int64_t batch) { wrapper_->val_step(batch_in_order(*dataset_, limits_, batch)); }
+
+  void throw_refusal() const {
+    if (refusal_) std::rethrow_exception(refusal_);
+  }
+
+ private:
+  std::vector<std::pair<std::string, double>> items_of(const batch::Batch& given,
+                                                       const models::ParsedLosses& losses) const {
+    const models::Model& model = wrapper_->model();
+    auto counts = models::counts_of(model, given);
+    if (!counts.empty() || !losses.is_of_task || !models::counts_by_task(model)) return counts;
+    return {{"loss", models::count_targets(model, given).counted}};
+  }
+
+  static std::optional<metrics::Answers> counts_of(const parallel::ValidationResult& validated) {
+    const batch::Batch& batch = validated.batch;
+    if (!batch.has_target() || !batch.at(batch.target_key()).is<at::Tensor>()) return std::nullopt;
+    return metrics::count_answers(validated.outputs.main(), batch.target());
+  }
+
+  template <class Look>
+  void show(const Look& look) {
+    if (refusal_) return;
+    try {
+      look();
+    } catch (...) {
+      refusal_ = std::current_exception();
+    }
+  }
+
+  parallel::DistributedDataParallel* wrapper_;
+  const data::Dataset* dataset_;
+  EvaluationLimits limits_;
+  metrics::Meters* meters_;
+  const std::function<void(StepEvent, const LastBatch&)>* notify_;
+  std::exception_ptr refusal_;  // error of a meter or a hook, thrown once no other rank waits for forwards of this one
+};
+
+}  // namespace
+
+KeySpec metrics_key(const char* name, const char* help, const std::vector<metrics::MeterRow>& meters) {
+  KeySpec key = keys::texts(name, "", help);
+  for (const metrics::MeterRow& row : meters) {
+    key.parts.push_back(keys::text(row.name, "", row.help + " (" + row.needs + ")"));
+    key.parts.back().parts = row.keys;
+    for (const KeySpec& common : metrics::common_meter_keys()) key.parts.back().parts.push_back(common);
+  }
+  return key;
+}
+
+namespace {
+
+/// The epochs between evaluations in a pattern of earlier versions: 3 of "train:2,train,test". Patterns with several
+/// evaluations have no number.
+std::string epochs_of_pattern(const std::string& pattern, const std::string&) {
+  std::int64_t epochs = 0;
+  std::int64_t evaluations = 0;
+  for (const std::string& word : split_list(pattern, ',')) {
+    if (word == "test") ++evaluations;
+    if (word == "train") ++epochs;
+    if (word.starts_with("train:")) epochs += parse_integer(word.substr(6)).value_or(0);
+  }
+  return epochs > 0 && evaluations == 1 && pattern.ends_with(",test") ? std::to_string(epochs) : "";
+}
+
+}  // namespace
+
+KeySpecs EvalSettings::keys(const std::vector<metrics::MeterRow>& meters) {
+  return keys::titled(
+      "Evaluation during training and by `trainer eval`",
+      {
+          keys::choice(
+              "eval.when", "regular",
+              "Time of evaluations. regular = as set by eval.interval or eval.every_epochs, and at the end of the "
+              "run; end = only at the end; never = no evaluation",
+              {"regular", "end", "never"}),
+          keys::choice("eval.split", "val",
+                       "Split of the data that is evaluated, during training and by `trainer eval`",
+                       {"train", "val", "test"}),
+          keys::text(
+              "eval.interval", "0",
+              "Steps between evaluations. 500,10000:100 = every 500 steps, and from step 10000 on every 100. 0 = "
+              "evaluate at the end of epochs (see eval.every_epochs)"),
+          keys::replacing(
+              keys::text("eval.every_epochs", "1",
+                         "Epochs between evaluations if eval.interval is 0; can change like eval.interval. The "
+                         "last epoch is always evaluated"),
+              {.key = "train.phases",
+               .translate = epochs_of_pattern,
+               .hint = "list other epochs as intervals that change: 1,2:3,4:6 = epochs 1, 3 and 6"}),
+          keys::integer("eval.begin_epoch", "1", "First epoch that is evaluated if eval.interval is 0", 1, kMaxSteps),
+          keys::integer("eval.batch_size", "200", "Samples per forward pass and rank during evaluation", 1, 1 << 30),
+          keys::integer("eval.max_batches", "0",
+                        "Maximum number of batches per evaluation, over all ranks. 0 = the whole split", 0, kMaxSteps),
+          metrics_key(
+              "eval.metrics",
+              "NAME,option=value: a metric to compute in addition to the losses. If not set, the kind of the task "
+              "selects the metrics",
+              meters),
+          keys::boolean(
+              "eval.per_class", "false",
+              "Also report numbers of each class by its name, such as val/accuracy/cat; with the metric overlap "
+              "val/iou/cat"),
+          weights_key("eval.weights", "Weights that are evaluated, during training and by `trainer eval`"),
+      });
+}
+
+EvalSettings EvalSettings::from(const Section& eval) {
+  return {.when = eval.text("when"),
+          .split = cited_text(eval, "split"),
+          .interval = Intervals::parse(eval.text("interval"), 0, eval.cite("interval")),
+          .every_epochs = Intervals::parse(eval.text("every_epochs"), 1, eval.cite("every_epochs")),
+          .begin_epoch = eval.integer("begin_epoch"),
+          .limits = {eval.integer("batch_size"), eval.integer("max_batches")},
+          .metrics = cited_texts(eval, "metrics"),
+          .is_per_class = eval.boolean("per_class"),
+          .weights = cited_text(eval, "weights")};
+}
+
+bool EvalSettings::is_due(const Progress& progress) const {
+  if (progress.step == progress.total_steps) return true;
+  if (when == "end" && progress.step < progress.total_steps) return false;
+  if (!interval.is_off()) return interval.is_due(progress.step);
+  return progress.step_in_epoch == 0 && progress.epoch >= begin_epoch && every_epochs.is_due(progress.epoch);
+}
+
+const data::Dataset& split_of(const data::Splits& splits, const Cited<std::string>& name) {
+  const std::vector<std::pair<std::string, const data::Dataset*>> all = {
+      {"train", splits.train.get()}, {"val", splits.val.get()}, {"test", splits.test.get()}};
+  std::vector<std::string> there;
+  for (const auto& [each, dataset] : all) {
+    if (dataset == nullptr) continue;
+    if (each == name.value) return *dataset;
+    there.push_back(each);
+  }
+  if (there.empty()) throw ConfigError(name.cite + ": the data source has no samples; check data.path");
+  throw ConfigError(name.cite + ": the data source has no split '" + name.value + "'; choose another one, such as " +
+                    joined(there) + ", or set eval.when=never");
+}
+
+std::int64_t batches_of(const data::Dataset& dataset, const EvaluationLimits& limits) {
+  if (dataset.size() < 1) throw_agreed(ExitCode::data, "there are no samples to evaluate");
+  const std::int64_t all = (dataset.size() + limits.batch_size - 1) / limits.batch_size;
+  return limits.max_batches > 0 ? std::min(all, limits.max_batches) : all;
+}
+
+namespace {
+
+std::vector<batch::Draw> draws_of_batch(const data::Dataset& dataset, const EvaluationLimits& limits,
+                                        std::int64_t batch) {
+  const std::int64_t begin = batch * limits.batch_size;
+  return batch::draws_in_order(begin, std::min(limits.batch_size, dataset.size() - begin));
+}
+
+}  // namespace
+
+std::unique_ptr<data::Loader> open_evaluation_loader(const mpi::Communicator& world, const data::Dataset& dataset,
+                                                     const EvaluationLimits& limits, const data::Share& batches,
+                                                     const models::Model& model) {
+  constexpr int kPrefetch = 2;
+  const std::vector<at::Tensor> parameters = model.parameters();
+  const bool has_gpu = !parameters.empty() && parameters.front().is_cuda();
+  const int ranks = world.split_by_host().size();
+  world.all_or_throw([&] {
+    const std::int64_t rows = std::min<std::int64_t>(limits.batch_size, dataset.size());
+    require_evaluation_memory(batch_bytes(loaded_layout(dataset, has_gpu), rows), kPrefetch + 1, available_memory(),
+                              ranks);
+  });
+  const std::shared_ptr<const data::Dataset> borrowed(std::shared_ptr<const data::Dataset>(), &dataset);
+  const auto plan = [&dataset, limits](std::int64_t k) { return draws_of_batch(dataset, limits, k); };
+  return std::make_unique<data::Loader>(borrowed, plan, batches.begin, batches.begin + batches.count,
+                                        data::LoaderOptions{.workers = limits.loader_threads,
+                                                            .prefetch = kPrefetch,
+                                                            .name = "the evaluated data",
+                                                            .pins_memory = has_gpu,
+                                                            .prefers_bytes = has_gpu,
+                                                            .prefers_channels_last = model.prefers_channels_last(),
+                                                            .check = target_check(model, dataset.task())});
+}
+
+batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits& limits, std::int64_t batch) {
+  std::vector<batch::Draw> draws = draws_of_batch(dataset, limits, batch);
+  batch::Batch given = dataset.get(draws);
+  given.set_draws(std::move(draws));
+  return given;
+}
+
+namespace {
+
+/// The kinds of task that have the outputs and targets of these built-in meters; others fit any kind.
+const std::map<std::string, std::vector<TaskKind>>& kinds_of_meters() {
+  using enum TaskKind;
+  static const std::vector<TaskKind> of_classes = {classification, language, segmentation};
+  static const std::vector<TaskKind> of_scores = {classification, language, segmentation, multilabel};
+  static const std::map<std::string, std::vector<TaskKind>> kinds = {
+      {"top_k", of_scores},
+      {"confusion", of_classes},
+      {"overlap", of_classes},
+      {"perplexity", of_classes},
+      {"calibration", of_classes},
+      {"multilabel", {multilabel}},
+      {"probability", {multilabel, regression}},
+      {"regression", {regression}},
+      {"regression_order", {regression}},
+      {"auroc", of_scores},
+      {"average_precision", of_scores},
+  };
+  return kinds;
+}
+
+/// @param text    NAME,option=value; a meter that reads other values than the main ones is not checked
+/// @throws ConfigError  the outputs of the task do not fit the meter
+void require_fit(const std::string& text, const Task& task, const std::string& cite) {
+  const std::vector<std::string> parts = split_list(text, ',');
+  const auto found = kinds_of_meters().find(parts.front());
+  const bool reads_others = std::any_of(parts.begin(), parts.end(), [](const std::string& part) {
+    return part.starts_with("output") || part.starts_with("target");
+  });
+  if (found == kinds_of_meters().end() || reads_others || task.kind == TaskKind::custom) return;
+  const std::vector<TaskKind>& kinds = found->second;
+  if (std::find(kinds.begin(), kinds.end(), task.kind) != kinds.end()) return;
+  std::vector<std::string> names;
+  for (const TaskKind kind : kinds) names.push_back(models::row_of(kind).name);
+  throw ConfigError(cite + ": " + parts.front() + " does not fit the task, which is " + models::row_of(task.kind).name +
+                    "; it is for: " + joined(names) +
+                    ". Choose another metric, or set the options output and target of this one");
+}
+
+}  // namespace
+
+metrics::Meters make_meters(const MeterNames& names, const Task& task, const std::vector<metrics::MeterRow>& rows) {
+  std::vector<metrics::Meter> meters;
+  for (const std::string& text : names.value) {
+    meters.push_back(metrics::make_meter(text, task.classes, names.cite, rows));
+    require_fit(text, task, names.cite);
+  }
+  // Lockstep's own values in the records "eval" and "epoch".
+  static const std::set<std::string> reserved = {"loss", "accuracy", "count", "samples"};
+  for (const metrics::Meter& meter : meters) {
+    for (const metrics::Result& result : meter.results) {
+      if (!reserved.contains(result.name)) continue;
+      throw ConfigError(names.cite + ": a meter computes a value named '" + result.name +
+                        "', which is the name of a value of Lockstep; rename it, or set the option prefix");
+    }
+  }
+  try {
+    return metrics::Meters(std::move(meters));
+  } catch (const ConfigError& error) {
+    throw ConfigError(names.cite + ": " + error.what());
+  }
+}
+
+metrics::Meters make_eval_meters(const MeterNames& names, const Task& task,
+                                 const std::vector<metrics::MeterRow>& rows) {
+  if (!names.value.empty()) return make_meters(names, task, rows);
+  return make_meters({models::row_of(task.kind).meters, names.cite}, task, rows);
+}
+
+namespace {
+
+/// The number or text that each sample has under this name.
+/// @throws DataError  the batch does not have this value, or it is neither one number nor one text for each sample
+std::vector<metrics::SampleValue> sample_values(const batch::Batch& batch, const std::string& name) {
+  const auto refuse = [&]() {
+    throw DataError("the value '" + name + "' cannot be read by a meter: it must be one number or one text per sample");
+  };
+  std::vector<metrics::SampleValue> result;
+  const batch::Value& value = batch.at(name);
+  if (value.is<at::Tensor>()) {
+    const at::Tensor numbers = value.as<at::Tensor>().detach().to(at::kCPU, at::kDouble).flatten().contiguous();
+    if (numbers.numel() != batch.size()) refuse();
+    const double* const begin = numbers.const_data_ptr<double>();
+    result.assign(begin, begin + numbers.numel());
+    return result;
+  }
+  const batch::ValueList* const values = batch::values_of_samples(value, batch.size());
+  if (values == nullptr) refuse();
+  for (const batch::Value& each : *values) {
+    if (each.is<std::string>()) {
+      result.emplace_back(each.as<std::string>());
+    } else if (each.is<std::int64_t>()) {
+      result.emplace_back(static_cast<double>(each.as<std::int64_t>()));
+    } else if (each.is<double>()) {
+      result.emplace_back(each.as<double>());
+    } else {
+      refuse();
+    }
+  }
+  return result;
+}
+
+/// Repeats each sample's value for all of its predictions, such as the pixels of an image.
+std::vector<metrics::SampleValue> repeated(const std::vector<metrics::SampleValue>& values, std::size_t predictions) {
+  if (values.empty() || values.size() == predictions) return values;
+  std::vector<metrics::SampleValue> result;
+  for (std::size_t i = 0; i < predictions; ++i) result.push_back(values[i / (predictions / values.size())]);
+  return result;
+}
+
+}  // namespace
+
+void add_to(metrics::Meters& meters, const batch::Outputs& outputs, const batch::Batch& batch, std::int64_t first) {
+  if (meters.is_empty()) return;
+  meters.add([&](const metrics::Reads& reads) {
+    const at::Tensor& output = reads.output.empty() ? outputs.main() : outputs.tensor(reads.output);
+    const std::string& usual = batch.has(data::kMajorLabel) ? data::kMajorLabel : batch.target_key();
+    const at::Tensor& target = batch.tensor(reads.target.empty() ? usual : reads.target);
+    metrics::Samples samples = metrics::samples_of(output, target, first);
+    for (const std::string& name : reads.values) {
+      samples.values[name] = repeated(sample_values(batch, name), samples.size());
+    }
+    return samples;
+  });
+}
+
+void sum_over_ranks(metrics::Meters& meters, mpi::Collectives& collectives) {
+  if (meters.is_empty()) return;
+  const std::span<std::int64_t> sums = meters.sums();
+  if (!sums.empty()) collectives.all_reduce(sums.data(), sums.size(), DType::int64, mpi::ReduceOp::sum);
+  if (meters.needs_all_samples()) meters.take_gathered(collectives.all_gather_any(meters.packed()));
+}
+
+std::vector<std::pair<std::string, double>> EvaluationResult::values(TaskKind kind) const {
+  const models::TaskRow& row = models::row_of(kind);
+  std::vector<std::pair<std::string, double>> values = losses;
+  if (row.has_accuracy && has_classes) values.emplace_back("accuracy", accuracy());
+  if (row.has_perplexity) values.emplace_back("perplexity", std::exp(mean_loss()));
+  return values;
+}
+
+EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                          const data::Dataset& dataset, const EvaluationLimits& limits, metrics::Meters& meters,
+                          const std::function<void(StepEvent, const LastBatch&)>& notify) {
+  const std::int64_t batches = batches_of(dataset, limits);
+  const data::Share share = data::share_of(batches, world.rank(), world.size());
+  EvaluationResult result;
+  LossSums losses(batches);
+  wrapper.synchronize_buffers();
+  const EvaluationMode evaluation(wrapper.model());
+  BatchEvaluator evaluator(wrapper, dataset, limits, meters, notify);
+  ProgressLines progress("evaluation", share.count);
+  world.all_or_throw([&] {
+    const std::unique_ptr<data::Loader> loader = open_evaluation_loader(world, dataset, limits, share, wrapper.model());
+    for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
+      evaluator.count(batch, loader->next(), losses, result);
+      progress.show(batch - share.begin + 1);
+    }
+    // If forwards gather parameters, all ranks run the same number of forwards: that of the first rank, which has the
+    // largest share.
+    const std::int64_t max = data::share_of(batches, 0, world.size()).count;
+    for (std::int64_t i = share.count; wrapper.has_collective_forward() && i < max; ++i) evaluator.only_run(0);
+    evaluator.throw_refusal();
+  });
+  result.losses = losses.means(world, wrapper.collectives());
+  std::vector<std::int64_t> counts = {result.correct, result.count, result.has_classes ? 0 : 1};
+  wrapper.collectives().all_reduce(counts.data(), counts.size(), DType::int64, mpi::ReduceOp::sum);
+  result.correct = counts[0];
+  result.count = counts[1];
+  result.has_classes = counts[2] == 0;
+  sum_over_ranks(meters, wrapper.collectives());
+  return result;
+}
+
+EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                          const data::Dataset& dataset, const EvaluationLimits& limits) {
+  metrics::Meters none;
+  return evaluate(world, wrapper, dataset, limits, none);
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/keys.hpp>
+#include <lockstep/core/task.hpp>
+#include <lockstep/data/dataset.hpp>
+#include <lockstep/data/loader.hpp>
+#include <lockstep/data/sampler.hpp>
+#include <lockstep/engine/hook.hpp>
+#include <lockstep/engine/train_step.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/keys/cited.hpp"
+#include "engine/evaluation/meter_names.hpp"
+#include "engine/settings/intervals.hpp"
+#include "metrics/meters.hpp"
+
+namespace lockstep::engine {
+
+/// A key of that kind, which describes the rows.
+KeySpec metrics_key(const char* name, const char* help, const std::vector<metrics::MeterRow>& meters);
+
+/// The amount of data of an evaluation.
+struct EvaluationLimits {
+  std::int64_t batch_size = 1;   ///< samples of one forward on one rank; >= 1
+  std::int64_t max_batches = 0;  ///< batches of all ranks together; 0 = the whole data set
+  int loader_threads = 0;        ///< threads of a rank that load batches in advance; 0 = none
+
+  bool operator==(const EvaluationLimits&) const = default;
+};
+
+struct EvalSettings {
+  std::string when = "regular";  ///< regular, end or never
+  Cited<std::string> split = {"val"};
+  Intervals interval = 0;        ///< steps; 0 = the two following settings apply
+  Intervals every_epochs = 1;    ///< epochs
+  std::int64_t begin_epoch = 1;  ///< first epoch that is evaluated
+  EvaluationLimits limits = {200};
+  MeterNames metrics = {};
+  bool is_per_class = false;              ///< report numbers of each class, too
+  Cited<std::string> weights = {"auto"};  ///< auto, trained or average
+
+  /// All keys of section `eval`.
+  static KeySpecs keys(const std::vector<metrics::MeterRow>& meters);
+  static EvalSettings from(const Section& eval);
+  /// Whether an evaluation follows the last step that is done. A pure function of the progress, so that a resumed run
+  /// needs nothing else.
+  bool is_due(const Progress& progress) const;
+  bool operator==(const EvalSettings&) const = default;
+};
+
+/// The part of the data that eval.split names.
+/// @throws ConfigError  the source does not have this part; the message names those that it has
+const data::Dataset& split_of(const data::Splits& splits, const Cited<std::string>& name);
+
+/// The number of batches of an evaluation over all ranks; >= 1.
+/// @throws DataError  the data set is empty; on every rank
+std::int64_t batches_of(const data::Dataset& dataset, const EvaluationLimits& limits);
+/// One of them, with its draws.
+batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits& limits, std::int64_t batch);
+
+/// Loads the batches of this rank in advance. Collective.
+/// @param dataset  outlives the loader
+/// @param batches  of this rank
+/// @param model    receives the batches
+/// @throws ConfigError  the batches of the ranks of a host do not fit into its memory; on every rank
+std::unique_ptr<data::Loader> open_evaluation_loader(const mpi::Communicator& world, const data::Dataset& dataset,
+                                                     const EvaluationLimits& limits, const data::Share& batches,
+                                                     const models::Model& model);
+
+/// The meters that are named, with nothing counted.
+/// @param rows  which may be named
+/// @throws ConfigError  an unknown one, with the nearest, options that do not fit, or two numbers of one name
+/// Not collective.
+metrics::Meters make_meters(const MeterNames& names, const Task& task,
+                            const std::vector<metrics::MeterRow>& rows = metrics::builtin_meters());
+/// The same, of evaluations: where none is named, those of the kind of the task.
+metrics::Meters make_eval_meters(const MeterNames& names, const Task& task,
+                                 const std::vector<metrics::MeterRow>& rows = metrics::builtin_meters());
+
+/// Counts one batch.
+/// @param first  number of its first sample
+void add_to(metrics::Meters& meters, const batch::Outputs& outputs, const batch::Batch& batch, std::int64_t first);
+
+/// Brings what meters have counted on each rank to all of them, ready to be read. Collective.
+void sum_over_ranks(metrics::Meters& meters, mpi::Collectives& collectives);
+
+/// The result of an evaluation, equal on every rank.
+struct EvaluationResult {
+  /// Means over all samples, or over what the model counts: "loss" first, which is the one that is trained.
+  std::vector<std::pair<std::string, double>> losses = {{"loss", 0}};
+  std::int64_t count = 0;    ///< classes that were requested, or where targets are no classes, samples
+  std::int64_t correct = 0;  ///< those of `count` that were predicted correctly
+  bool has_classes = true;   ///< every target was one class
+
+  double mean_loss() const { return losses.front().second; }
+  double accuracy() const { return static_cast<double>(correct) / static_cast<double>(count); }
+  /// The values by the names of the record, without "val/": losses, then accuracy and perplexity where the kind of the
+  /// task has them, then count.
+  std::vector<std::pair<std::string, double>> values(TaskKind kind) const;
+};
+
+/// Counts a data set: every sample once. Each rank takes its share of the batches, and their losses are added in
+/// one order, so the result has the same bits on any number of ranks. A rank without a batch takes part in the
+/// collectives like any other.
+/// @param meters  count it, too, for all ranks together: ready to be read on each
+/// @param notify  called with StepEvent::forward and StepEvent::loss of every batch of this rank; may be empty
+/// @throws DataError  on every rank: what a data set, a meter or a hook refuses on one
+/// Collective. The model is in evaluation mode meanwhile.
+EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                          const data::Dataset& dataset, const EvaluationLimits& limits, metrics::Meters& meters,
+                          const std::function<void(StepEvent, const LastBatch&)>& notify = {});
+/// The same without meters.
+EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                          const data::Dataset& dataset, const EvaluationLimits& limits);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/batch/batch.hpp>
+#include <lockstep/batch/outputs.hpp>
+#include <lockstep/core/task.hpp>
+#include <lockstep/data/dataset.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/evaluation/evaluation.hpp"
+
+namespace lockstep::engine {
+
+/// The values that a model predicts for the samples of a batch, on the CPU. Which tensors are defined depends on the
+/// kind of the task.
+struct BatchPredictions {
+  std::vector<std::int64_t> indices;  ///< indices of the samples in the data set
+  at::Tensor probabilities = {};      ///< [N, C] double: softmax of classes, or sigmoid of labels
+  at::Tensor values = {};             ///< [N, ...] of a regression
+  at::Tensor masks = {};              ///< [N, H, W] int64 classes of pixels
+  at::Tensor log_probabilities = {};  ///< [N] double: mean over the tokens of a sample that count
+  at::Tensor token_counts = {};       ///< [N] int64: these tokens
+  at::Tensor target = {};             ///< undefined where the samples have none
+  batch::Outputs others = {};         ///< other predictions of the model, see models::Model::predictions_of
+
+  std::int64_t size() const { return static_cast<std::int64_t>(indices.size()); }
+};
+
+/// Runs the model on a batch, without gradients.
+/// @param task  of the model
+/// @throws DataError     a prediction has no row for each sample
+/// @throws NumericError  an output is not finite; the message states the sample
+/// Collective if the forward is. The model should be in evaluation mode.
+BatchPredictions predict_batch(parallel::DistributedDataParallel& wrapper, const batch::Batch& given, const Task& task,
+                               const data::Dataset& dataset);
+
+/// The pooled features of the samples: the mean over all positions of the input of the head of the model.
+/// @return  [N, E] float32, on the CPU
+/// @throws ConfigError  the model does not name its head, see models::Model::anatomy, or does not run it as a block
+at::Tensor features_of_batch(parallel::DistributedDataParallel& wrapper, const batch::Batch& given);
+
+/// Calls `work` for every batch of this rank's share of a data set, in order. The batches are fixed blocks of the data
+/// set, so that they do not depend on the number of ranks. The model is in evaluation mode meanwhile. Its buffers must
+/// be equal on all ranks: the average of equal numbers can differ from them. Collective.
+/// @param idle_work  called with the first batch where other ranks run more forwards, if forwards are collective
+/// @throws  on every rank, what `work` throws on one
+void for_each_batch(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                    const data::Dataset& dataset, const EvaluationLimits& limits,
+                    const std::function<void(const batch::Batch& given)>& work,
+                    const std::function<void(const batch::Batch& given)>& idle_work);
+
+}  // namespace lockstep::engine

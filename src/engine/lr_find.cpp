@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/hook.hpp>
+#include <lockstep/engine/registry.hpp>
+#include <lockstep/engine/run_view.hpp>
+#include <lockstep/optim/optim_wrapper_dict.hpp>
+
+#include <memory>
+#include <utility>
+
+#include "engine/hooks/hooks.hpp"
+#include "engine/loop/trainer.hpp"
+#include "engine/measures/lr_range.hpp"
+#include "engine/session.hpp"
+#include "engine/setup/data_moments.hpp"
+#include "engine/setup/run_splits.hpp"
+#include "engine/setup/strategy.hpp"
+#include "engine/setup/teacher.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+/// Sets the rate of every step and stops when the loss diverges.
+class RangeHook : public Hook {
+ public:
+  RangeHook(const LrRange& range, std::vector<LrPoint>& points) : range_(range), points_(&points) {}
+
+  void before_step(RunView& run) override {
+    const double factor = range_.rate(run.progress.step) / run.optimizer.optimizer().groups().front().base_lr;
+    for (auto& [part, wrapper] : run.parts) {
+      for (optim::ParamGroup& group : wrapper.optimizer().groups()) group.options.at("lr") = factor * group.base_lr;
+    }
+  }
+
+  void after_step(RunView& run, const StepReport& report) override {
+    if (report.is_void) return;
+    if (report.is_skipped || !add_point(*points_, report.lr, report.loss)) run.requests.finish();
+  }
+
+ private:
+  LrRange range_;
+  std::vector<LrPoint>* points_;
+};
+
+}  // namespace
+
+std::vector<LrPoint> find_lr(const mpi::Communicator& world, const Sections& configured, const Registry& registry,
+                             const LrRange& range) {
+  const std::string origin = "lr-find";
+  Sections sections = configured;
+  world.all_or_throw([&] {
+    const bool is_valid = range.lowest > 0 && range.highest > range.lowest && range.steps >= 2;
+    if (!is_valid) throw ConfigError("lr-find: the rates must satisfy 0 < lowest < highest, with at least 2 steps");
+    if (sections.at("optim").real("lr") <= 0) throw ConfigError(sections.at("optim").cite("lr") + " must be above 0");
+    Section& train = sections.at("train");
+    train.set("max_steps", std::to_string(range.steps), origin);
+    train.set("max_epochs", "0", origin);
+    train.set("nonfinite", "skip", origin);
+  });
+  data::OpenOptions options = open_options(sections, registry);
+  options.used = used_splits({"train"});
+  data::Splits splits = open_splits(world, sections.at("data"), registry, options);
+  const std::unique_ptr<Strategy> strategy = make_strategy(sections, world, registry);
+  strategy->prepare(training_task(world, sections.at("model"), *splits.train));
+  attach_teacher(*strategy, sections, registry, *splits.train);
+  Trainer trainer(sections, *strategy, std::move(splits), registry);
+  std::vector<LrPoint> points;
+  trainer.add_hook(Priority::lowest, std::make_unique<RangeHook>(range, points));
+  if (auto* const post_local = strategy->post_local())
+    trainer.add_hook(Priority::highest, post_local_hook(*post_local));
+  trainer.train();
+  return points;
+}
+
+}  // namespace lockstep::engine

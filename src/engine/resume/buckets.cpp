@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/log/log.hpp>
+
+#include <torch/types.h>
+
+#include <map>
+
+#include "core/text/text_stream.hpp"
+#include "engine/resume/components.hpp"
+#include "engine/state/paths.hpp"
+#include "engine/state/tensor_arrays.hpp"
+#include "parallel/store/parameter_store.hpp"
+#include "parallel/store/reducer.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+using checkpoints::Archive;
+
+std::string comma_separated(const std::vector<std::int64_t>& numbers) {
+  std::string text;
+  for (const std::int64_t number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
+
+bool has_buckets(const Archive& archive) { return archive.has(kBuckets + "/counts"); }
+
+class BucketsState : public Stateful {
+ public:
+  explicit BucketsState(Strategy& strategy) : world_(&strategy.world()), wrapper_(&strategy.model()) {}
+
+  std::string name() const override { return "buckets"; }
+  bool is_restored(const RestoreOptions& options) const override { return !options.is_partial; }
+
+  void capture(const StateWriter& writer) override {
+    if (!wrapper_->has_buckets()) return;
+    const StoredLayout layout = agreed_layout();
+    if (layout.counts.empty()) return;  // nothing is known before the first step
+    writer.set(kBuckets, "bucket_bytes", comma_separated(limits().bucket_bytes));
+    writer.set(kBuckets, "last_bucket_bytes", limits().last_bucket_bytes);
+    writer.put(kBuckets + "/param_names", checkpoints::text_array(layout.names));
+    writer.put(kBuckets + "/counts", array_of(layout.counts, DType::int64));
+  }
+
+  void restore(const Archive& archive, const RestoreOptions&) override {
+    if (!wrapper_->has_buckets() || !has_buckets(archive)) return;
+    if (!has_same_limits(archive)) {
+      log::info("buckets are laid out again: the checkpoint used ddp.bucket_bytes = " +
+                archive.text(kBuckets, "bucket_bytes") +
+                " and ddp.last_bucket_bytes = " + std::to_string(archive.integer(kBuckets, "last_bucket_bytes")));
+      return;
+    }
+    parallel::BucketLayout layout;
+    world_->all_or_throw([&] { layout = layout_in(archive); });
+    wrapper_->reducer().restore_layout(layout);
+  }
+
+  /// Sums over ranks are in rank order, whatever else is in the same bucket: layouts change no bit. Not so on a GPU,
+  /// where NCCL divides a bucket, and with a hook that takes a bucket for a matrix.
+  Reproducibility reproducibility(const Archive& archive, const RestoreOptions&) override {
+    if (world_->size() == 1 && archive.integer("/", "world_size") == 1) return {};  // nothing is sent
+    const bool depends_on_buckets = wrapper_->hook_memory() != nullptr || wrapper_->collectives().has_device_buckets();
+    if (!depends_on_buckets || !has_buckets(archive) || has_same_limits(archive)) return {};
+    return {Reproducibility::Degree::order,
+            "it was written with different values of ddp.bucket_bytes or ddp.last_bucket_bytes"};
+  }
+
+ private:
+  /// Bucket by bucket: the names of its parameters, one per line, and how many there are.
+  struct StoredLayout {
+    std::string names;
+    std::vector<std::int64_t> counts = {};
+  };
+
+  const parallel::BucketLimits& limits() const { return wrapper_->options().reducer.limits; }
+
+  /// Until buckets are built by it, only rank 0 knows the layout. Collective.
+  StoredLayout agreed_layout() const {
+    const parallel::ParameterStore& store = wrapper_->store();
+    std::string names;
+    std::string counts;
+    for (const auto& bucket : wrapper_->reducer().learned_layout()) {
+      for (const std::size_t parameter : bucket) names += store.parameter(parameter).name + "\n";
+      counts += std::to_string(bucket.size()) + "\n";
+    }
+    StoredLayout layout{.names = world_->broadcast(names)};
+    TextReader agreed(world_->broadcast(counts));
+    for (std::int64_t count = 0; agreed >> count;) layout.counts.push_back(count);
+    return layout;
+  }
+
+  /// Whether the run fills its buckets as the one that wrote the checkpoint did.
+  bool has_same_limits(const Archive& archive) const {
+    return archive.text(kBuckets, "bucket_bytes") == comma_separated(limits().bucket_bytes) &&
+           archive.integer(kBuckets, "last_bucket_bytes") == limits().last_bucket_bytes;
+  }
+
+  /// Empty where a name is not known.
+  parallel::BucketLayout layout_in(const Archive& archive) const {
+    const parallel::ParameterStore& store = wrapper_->store();
+    std::map<std::string, std::size_t> places;
+    for (std::size_t i = 0; i < store.size(); ++i) places[store.parameter(i).name] = i;
+    const at::Tensor counts = tensor_over(archive.array(kBuckets + "/counts"));
+    TextReader names(checkpoints::text_of(archive.array(kBuckets + "/param_names")));
+    parallel::BucketLayout layout;
+    for (std::int64_t b = 0; b < counts.numel(); ++b) {
+      auto& bucket = layout.emplace_back();
+      for (std::int64_t left = counts.const_data_ptr<std::int64_t>()[b]; left > 0; --left) {
+        std::string name;
+        std::getline(names, name);
+        const auto place = places.find(name);
+        if (place == places.end()) return {};
+        bucket.push_back(place->second);
+      }
+    }
+    return layout;
+  }
+
+  const mpi::Communicator* world_;
+  parallel::DistributedDataParallel* wrapper_;
+};
+
+}  // namespace
+
+std::shared_ptr<Stateful> buckets_state(Strategy& strategy) { return std::make_shared<BucketsState>(strategy); }
+
+}  // namespace lockstep::engine

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/engine/stateful.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/loop/run.hpp"
+
+// The components of a run's checkpoints. Each has a file of its own in this folder, except for the groups of a hook.
+namespace lockstep::parallel {
+class PartParameters;
+}
+
+namespace lockstep::engine {
+
+struct CapturedParts;
+
+using Components = std::vector<std::shared_ptr<Stateful>>;
+
+/// All components of a run, in the order in which they are captured and restored: the built-in ones, then those that
+/// hooks add. The run outlives them.
+/// @throws std::logic_error  two components have the same name
+Components run_components(Run& run);
+
+/// The components of a new checkpoint.
+/// @param config_ini  the resolved configuration
+Components captured_components(Run& run, const std::string& config_ini, const CapturedParts& parts);
+
+/// Parameters, trained or not, and buffers: group /model.
+std::shared_ptr<Stateful> model_state(parallel::DistributedDataParallel& wrapper);
+
+/// An optimizer, the parameters that it updates, and where it is in an archive.
+struct OptimizerContext {
+  std::string group;  ///< such as "/optim/0"
+  optim::Optimizer* optimizer;
+  parallel::ParameterStore* store;
+  std::string name = "";  ///< tells apart several optimizers; empty if there is one
+  /// The parameters that it updates; null = all of the store.
+  const parallel::PartParameters* part = nullptr;
+
+  /// The number in the store of a block of the optimizer.
+  std::size_t in_store(std::size_t block) const;
+  const optim::Segment& segment(std::size_t block, std::size_t segment) const;
+  std::size_t parameter(std::size_t block, std::size_t segment) const;  ///< its number in the store
+};
+/// Type, options of parameter groups, update counts and state arrays: group /optim/<name>.
+std::shared_ptr<Stateful> optimizer_state(OptimizerContext place);
+
+/// Compares the names of the optimizers in the archive with those of the run. Nothing is captured or restored.
+std::shared_ptr<Stateful> parts_state(Strategy& strategy);
+
+/// Loss scaling of fp16, if the optimizer has it.
+/// @param group  such as "/scaler"
+std::shared_ptr<Stateful> scaler_state(std::string group, optim::OptimWrapper& optimizer,
+                                       const mpi::Communicator& world);
+
+/// The average of past weights, if the strategy keeps one: group /ema. After the model, in whose groups of the archive
+/// it looks up what it shares with the trained weights.
+std::shared_ptr<Stateful> ema_state(Strategy& strategy);
+
+/// LibTorch's default generator on the CPU, of every rank: group /rng. Lockstep's own random numbers never depend on
+/// it; a user's code may.
+std::shared_ptr<Stateful> random_state(const mpi::Communicator& world);
+
+/// The state of the communication hook: group /comm/hook. The parts of each rank are lost if the number of ranks
+/// changes.
+std::shared_ptr<Stateful> comm_hook_state(Strategy& strategy);
+
+/// The gradient buckets: group /comm/buckets.
+std::shared_ptr<Stateful> buckets_state(Strategy& strategy);
+
+/// Ranks, threads, lanes, sharding and precision: they decide how results are rounded, and are not restored.
+std::shared_ptr<Stateful> arithmetic_state(Strategy& strategy);
+
+/// Steps, epochs, samples, and where sampler and schedule are: groups /sampler and /sched.
+std::shared_ptr<Stateful> progress_state(Run& run);
+
+/// Transforms and statistics of the images: group /data. Compared, and not restored: the data were opened with the
+/// statistics.
+std::shared_ptr<Stateful> data_state(Run& run);
+
+/// The origin of the run: group /meta, stored for information and for the lineage, and not restored. The data of the
+/// user: group /extra.
+std::shared_ptr<Stateful> origin_state(Run& run, std::string config_ini);
+
+/// The states of hooks: group /hooks.
+/// @param omitted  name of a state that is not captured; "" = none
+std::shared_ptr<Stateful> hooks_state(Run& run, std::string omitted = "");
+
+/// The reproducibility of a component that is not restored completely.
+inline Reproducibility incomplete_state() {
+  return {Reproducibility::Degree::statistical, "not all of the state was taken over"};
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine/resume/resume.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/log/log.hpp>
+
+#include "checkpoints/store/checkpoint_index.hpp"
+#include "checkpoints/store/finite.hpp"
+#include "checkpoints/store/requeue_count.hpp"
+#include "checkpoints/store/store.hpp"
+#include "engine/loop/trainer.hpp"
+#include "engine/resume/run_claim.hpp"
+#include "engine/resume/run_state.hpp"
+#include "engine/saving/candidates.hpp"
+#include "engine/saving/read_agreed.hpp"
+#include "engine/state/paths.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+/// Reads the checkpoint to resume from; nullopt for a fresh start.
+std::optional<ReadCheckpoint> read_source(Trainer& trainer, const ResumeSettings& settings,
+                                          const std::string& directory) {
+  RunView& run = trainer.view();
+  const std::vector<std::string> found = resume_candidates(run.world, settings.source, directory);
+  if (found.empty()) return std::nullopt;
+  AgreedReading reading{.world = run.world, .store = run.wrapper.store(), .targets = {}};
+  // A fresh start needs the initial values.
+  if (!settings.allow_fresh) reading.targets = restore_targets(trainer, settings.restore);
+  const bool may_fall_back = settings.source == "auto" || settings.source == "must";
+  return may_fall_back ? read_first_agreed(reading, found, settings) : read_agreed(reading, found.front());
+}
+
+/// NaN in parameters stays NaN: every step from there on would be lost.
+void require_finite(const mpi::Communicator& world, const std::string& checkpoint, bool allow_nonfinite) {
+  world.all_or_throw([&] {
+    if (!world.is_root() || allow_nonfinite) return;
+    const std::string words = checkpoints::nonfinite_in(checkpoint, kParameters);
+    if (words.empty()) return;
+    throw CheckpointError(checkpoint,
+                          words + "; select an earlier one with --resume=STEP, or set resume.allow_nonfinite=true")
+        .as(CheckpointFault::incompatible);
+  });
+}
+
+/// The id with which the run continues, on every rank.
+std::string agreed_run_id(const mpi::Communicator& world, const std::string& directory, const std::string& checkpoint,
+                          bool is_fork) {
+  std::string id;
+  world.all_or_throw([&] {
+    if (world.is_root()) id = claim(directory, checkpoint, is_fork);
+  });
+  return world.broadcast(id);
+}
+
+/// Adds the checkpoint to the run's lineage: "step 40 digest 0123... ranks 2".
+void note_origin(const mpi::Communicator& world, const ReadCheckpoint& from, RunOrigin& origin) {
+  world.all_or_throw([&] { origin.parent_digest = checkpoints::read_checkpoint_index(from.path).digest; });
+  origin.lineage = checkpoints::text_of(from.archive.array("/meta/lineage")) + "step " +
+                   std::to_string(from.archive.integer("/", "step")) + " digest " + origin.parent_digest + " ranks " +
+                   std::to_string(from.archive.integer("/", "world_size")) + "\n";
+}
+
+void set_later_ones_aside(const mpi::Communicator& world, const std::string& directory, std::int64_t step) {
+  world.all_or_throw([&] {
+    if (!world.is_root()) return;
+    const std::size_t replaced = checkpoints::set_aside_after(directory, step);
+    if (replaced > 0) log::info(std::to_string(replaced) + " later checkpoints were renamed to .old-step-...");
+  });
+}
+
+}  // namespace
+
+std::optional<std::string> load_or_resume(Trainer& trainer, const ResumeSettings& settings,
+                                          const std::string& directory) {
+  const mpi::Communicator& world = trainer.view().world;
+  const std::optional<ReadCheckpoint> from = read_source(trainer, settings, directory);
+  if (!from) return std::nullopt;
+  require_finite(world, from->path, settings.allow_nonfinite);
+  trainer.view().origin.run_id = agreed_run_id(world, directory, from->path, settings.fork);
+  for (const std::string& difference : restore(trainer, from->archive, settings.restore)) {
+    log::warning("resume.partial skips: " + difference);
+  }
+  note_origin(world, *from, trainer.view().origin);
+  const std::int64_t step = trainer.progress().step;
+  log::info("restored and verified the state of step " + std::to_string(step) +
+            "; reproducibility: " + reproducibility_of(trainer, from->archive, settings.restore).text());
+  set_later_ones_aside(world, directory, step);
+  return from->path;
+}
+
+std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sections, const std::string& directory) {
+  ResumeSettings settings;
+  trainer.view().world.all_or_throw([&] { settings = ResumeSettings::from(sections); });
+  return load_or_resume(trainer, settings, directory);
+}
+
+void limit_starts(const mpi::Communicator& world, const std::string& directory, std::int64_t step,
+                  std::optional<int> restarts, std::int64_t max_starts) {
+  world.all_or_throw([&] {
+    if (!world.is_root() || !restarts) return;
+    const std::int64_t count = checkpoints::note_start(directory, step, *restarts == 0);
+    if (max_starts == 0 || count <= max_starts) return;
+    throw CheckpointError(directory,
+                          "the last " + std::to_string(count - 1) + " starts of this job resumed from step " +
+                              std::to_string(step) +
+                              ", and none reached another checkpoint; see train.log and failure.json for the "
+                              "cause, then submit the job again, or raise resume.max_starts");
+  });
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/keys.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/engine/hook.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/parallel/ddp_report.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/hooks/time_limit.hpp"
+#include "engine/saving/candidates.hpp"
+#include "engine/settings/builtin_registry.hpp"
+
+namespace lockstep::checkpoints {
+class Lease;
+}
+
+// The functions for training and evaluation, without LibTorch in the interface.
+namespace lockstep::engine {
+
+class EventStorage;
+
+/// Every key of every module below the engine.
+KeySpecs all_keys(const Registry& registry);
+
+/// The facts on which the numbers of a run can depend in addition to its configuration, by name: versions of libraries
+/// and compiler, system, processor. Not collective.
+std::vector<std::pair<std::string, std::string>> platform_facts();
+
+/// The plan of a configuration, before training.
+struct RunPlan {
+  struct PlannedParameter {
+    std::string name;
+    std::int64_t count = 0;  ///< elements
+  };
+  struct PlannedGroup {
+    std::string name;
+    std::map<std::string, double> options;  ///< options of the optimizer: lr, weight_decay, ...
+    std::vector<PlannedParameter> parameters;
+  };
+  /// The way of one option of one group, where it begins and at the end of even parts of the run.
+  struct PlannedCurve {
+    std::string option;
+    std::string group;
+    std::vector<std::pair<std::int64_t, double>> values;  ///< updates done before, and the value in the next
+  };
+  std::vector<PlannedGroup> groups;
+  std::vector<PlannedCurve> curves;  ///< the lr of every group, and all other options that rules change
+  std::vector<std::string> remarks;
+  std::int64_t total_steps = 0;
+  std::int64_t steps_per_epoch = 0;
+};
+
+/// Opens the data and builds the model, but trains nothing.
+/// @param points  of each curve, at most; >= 2
+/// Collective.
+/// @throws ConfigError  what training would refuse
+RunPlan plan(const mpi::Communicator& world, const Sections& sections, const Registry& registry, std::int64_t points);
+
+struct LrRange;
+struct LrPoint;
+
+struct TrainRequest {
+  const Sections& sections;
+  const Registry& registry;
+  std::string checkpoint_directory;  ///< <run.dir>/ckpt
+  /// The lease of the checkpoint directory, on rank 0; null = it is taken when training starts.
+  std::shared_ptr<checkpoints::Lease> lease = nullptr;
+  std::string config_ini;        ///< the resolved configuration, stored in every checkpoint
+  std::string environment_json;  ///< stored in every checkpoint
+  Reporter reporter;             ///< called on rank 0
+  /// Called on every rank before training: where the run stands, and what it was restored from.
+  std::function<void(std::int64_t step, const std::optional<std::string>& checkpoint)> on_start;
+  /// If not empty, on this rank after each step and after training, to take tables, images and histograms out.
+  std::function<void(EventStorage&)> on_artifacts = {};
+  /// Called on rank 0 after training, with ddp.report.
+  std::function<void(const parallel::DdpReport&)> on_report = {};
+  /// Set on rank 0: the run saves and stops in time.
+  std::optional<TimeLimit> time_limit = {};
+  /// The number, on rank 0, of a run that a batch system starts: how often it has done so again by itself. Then starts
+  /// are counted, and after resume.max_starts from the same step the run ends.
+  std::optional<int> restarts = {};
+  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;  ///< hooks in addition to the built-in ones
+};
+
+/// Trains as the configuration says. Collective.
+/// @return  done, or stopped or ended on request after saving
+/// @throws  an Error of any kind
+Outcome train(const mpi::Communicator& world, TrainRequest request);
+
+/// Trains with a learning rate that increases from step to step, until the loss diverges. Other groups keep their ratio
+/// to the first one. Writes no file. Collective.
+/// @return  a point for each step, the same on every rank
+/// @throws ConfigError  the range is empty
+std::vector<LrPoint> find_lr(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
+                             const LrRange& range);
+
+/// Asks for an end after the current step. Safe in a signal handler.
+void request_stop() noexcept;
+
+/// The sentence for a readable checkpoint at which a run of this configuration has ended, by its length or by early
+/// stopping; none if the run would continue from it. Collective: rank 0 reads.
+std::optional<std::string> finished_at(const mpi::Communicator& world, const Sections& sections,
+                                       const std::string& checkpoint);
+
+/// The folder of the checkpoint that `from` names (a run's folder, its ckpt folder or a checkpoint), and the
+/// configuration inside it. Collective: rank 0 reads.
+/// @throws CheckpointError  nothing there, or damaged; on every rank
+struct StoredConfig {
+  std::string checkpoint;
+  std::string config_ini;
+};
+StoredConfig stored_config(const mpi::Communicator& world, const std::string& from);
+
+/// The metrics that evaluations report in addition to the loss, by the kind of the task: "accuracy" and so on.
+std::vector<std::string> reported_metrics();
+
+struct Evaluation {
+  std::int64_t step = 0;
+  /// Losses and what the kind of the task adds, by name without "val/".
+  std::vector<std::pair<std::string, double>> values = {};
+  std::int64_t count = 0;                                    ///< predictions that were counted
+  std::vector<std::pair<std::string, double>> numbers = {};  ///< results of the meters, by name
+  bool is_average = false;                                   ///< whether averaged weights are meant, see eval.weights
+};
+
+/// Evaluates a checkpoint on the part of the data that eval.split names. Collective; the same result on every rank.
+Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
+                               const std::string& checkpoint);
+
+/// Writes the weights of a checkpoint of model torchscript into a copy of its archive. Collective: rank 0 writes.
+/// @param target  the file to write; one of that name is replaced
+/// @return    the step of the checkpoint
+/// @throws ConfigError  the model of the run is not torchscript
+std::int64_t export_script(const mpi::Communicator& world, const Sections& sections, const std::string& checkpoint,
+                           const std::string& target);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine/settings/log_settings.hpp"
+
+#include <lockstep/core/keys.hpp>
+#include <lockstep/engine/hook.hpp>
+
+namespace lockstep::engine {
+
+KeySpecs LogSettings::keys() {
+  return keys::titled(
+      "Progress lines, metrics.jsonl and the report",
+      {
+          keys::choice(
+              "log.level", "info",
+              "Lowest level of messages on the console. The files train.log and logs/rank_*.log contain all levels",
+              {"debug", "info", "warning", "error"}),
+          keys::integer("log.interval", "10", "Steps between lines of the log and of metrics.jsonl", 1, kMaxSteps),
+          keys::integer(
+              "log.window", "1",
+              "Number of latest steps over which the loss of the log and of metrics.jsonl is averaged. 1 = the "
+              "loss of the step",
+              1, 1e6),
+          keys::real("log.console_secs", "5",
+                     "Minimum time in seconds between progress lines on the console. The files contain all lines", 0,
+                     1e6),
+          keys::boolean("log.tensorboard", "true",
+                        "Also write the values of metrics.jsonl to a TensorBoard event file in run.dir"),
+          keys::integer(
+              "log.pictures", "16",
+              "Number of validation samples that report.html and TensorBoard show with the predictions of the "
+              "model. 0 = none",
+              0, 1000),
+          keys::boolean("log.sections", "false",
+                        "Measure the time of each section of a step (data, forward, loss, backward, update) in ms; "
+                        "train.step=standard always does"),
+      });
+}
+
+LogSettings LogSettings::from(const Section& log) {
+  return {.interval = log.integer("interval"),
+          .window = log.integer("window"),
+          .pictures = log.integer("pictures"),
+          .times_sections = log.boolean("sections")};
+}
+
+}  // namespace lockstep::engine

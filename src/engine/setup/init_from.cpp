@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine/setup/init_from.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/engine/stateful.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <optional>
+
+#include "checkpoints/foreign/foreign.hpp"
+#include "checkpoints/interop/timm_config.hpp"
+#include "checkpoints/store/store.hpp"
+#include "core/keys/renames.hpp"
+#include "core/text/text.hpp"
+#include "engine/saving/host_weights.hpp"
+#include "engine/setup/init_fit.hpp"
+#include "engine/setup/strategy.hpp"
+#include "engine/state/average.hpp"
+#include "engine/state/init_names.hpp"
+#include "engine/state/model_tensors.hpp"
+#include "engine/state/paths.hpp"
+#include "engine/state/renames.hpp"
+#include "models/layers/adapted_weights.hpp"
+#include "models/layers/initial_values.hpp"
+#include "parallel/store/parameter_store.hpp"
+#include "parallel/store/tensor_collectives.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+using checkpoints::Archive;
+using checkpoints::Array;
+
+LiveTensors tensors_of(const models::Model& model) {
+  LiveTensors live;
+  for (const auto& item : model.named_parameters()) live.emplace(item.key(), item.value());
+  for (const auto& item : model.named_buffers()) live.emplace(item.key(), item.value());
+  return live;
+}
+
+bool is_checkpoint(const std::string& file) {
+  return std::filesystem::is_directory(file) || checkpoints::kind_of(file) == checkpoints::FileKind::lockstep;
+}
+
+/// How the ranks of a host read the files.
+struct Reading {
+  const mpi::Communicator& host;
+  const HostWeights& own;                            ///< weights of Lockstep's own files
+  const std::function<void(const Archive&)>& check;  ///< called with each of these files; may be empty
+};
+
+/// Lockstep's own files with one model: the trained one, or its average.
+Archive read_any(const InitSettings& settings, const std::string& file, const Reading& reading, NameRules& rules) {
+  if (!is_checkpoint(file)) {
+    std::vector<std::string> left_out;
+    Archive archive = checkpoints::read_foreign(file, {.left_out = &left_out,
+                                                       .is_mapped = true,
+                                                       .part = static_cast<std::size_t>(reading.host.rank()),
+                                                       .parts = static_cast<std::size_t>(reading.host.size())});
+    for (const std::string& what : left_out) log::warning(settings.section + ".from: " + file + ": left out " + what);
+    return archive;
+  }
+  rules.weights = "auto";  // there is one model
+  const Archive archive = reading.own.read(file);
+  if (reading.check) reading.check(archive);
+  const bool is_average = takes_average(archive, settings.weights, settings.weights_cited_as);
+  const std::string& section = settings.section;
+  if (is_average)
+    log::info(section + ".from: reading the averaged weights of " + file + ", see " + section + ".weights");
+  return with_model(archive, is_average);
+}
+
+[[noreturn]] void refuse(const InitSettings& settings, const InitDifferences& differences) {
+  const std::string remedy = settings.section == "init"
+                                 ? "; use init.rename if names differ, or init.partial to load only the matching ones"
+                                 : "; set distill.model to the model of the file, or distill.rename if names differ";
+  throw CheckpointError(joined(settings.files),
+                        "does not fit the model (" + std::to_string(differences.size()) +
+                            (differences.size() == 1 ? " tensor differs)" : " tensors differ)") + remedy +
+                            table_of(differences))
+      .as(CheckpointFault::incompatible);
+}
+
+/// The parts that the model takes from the files.
+struct Source {
+  std::vector<Archive> archives = {};  // archives in the order of the files
+  StoredTensors stored = {};           // tensors of all archives
+  InitDifferences differences = {};    // differences from the model
+};
+
+Source read_source_of(const InitSettings& settings, const LiveTensors& live, const models::Anatomy& anatomy,
+                      const Reading& reading) {
+  Source source;
+  const auto is_known = [&live](const std::string& name) { return live.contains(name); };
+  source.archives.reserve(settings.files.size());  // tensors refer to arrays inside
+  for (const std::string& file : settings.files) {
+    NameRules rules{
+        .renames = settings.renames, .family = settings.family, .model = settings.model, .weights = settings.weights};
+    source.archives.push_back(read_any(settings, file, reading, rules));
+    FoundTensors found = find_tensors(source.archives.back(), rules, is_known);
+    if (found.tensors.empty() && rules.weights != "auto") {
+      throw ConfigError(settings.weights_cited_as + ": " + file +
+                        (rules.weights == "average" ? " contains no average of the weights"
+                                                    : " contains only an average of the weights"));
+    }
+    if (found.is_average) {
+      log::info(settings.section + ".from: reading the averaged weights of " + file + " (" +
+                (found.group.empty() ? "the whole file" : found.group.substr(1)) + "), see " + settings.section +
+                ".weights");
+    }
+    for (auto& [name, tensor] : found.tensors) source.stored.insert_or_assign(name, std::move(tensor));
+  }
+  source.differences = differences_of(source.stored, live, anatomy, settings);
+  const bool is_nothing_known =
+      std::none_of(source.stored.begin(), source.stored.end(), [&](const auto& item) { return is_known(item.first); });
+  if (is_nothing_known || (!source.differences.empty() && !settings.is_partial)) {
+    refuse(settings, source.differences);
+  }
+  return source;
+}
+
+/// The values of a tensor in the shape of the live one.
+at::Tensor adapted(const StoredTensor& saved, const at::Tensor& live, Fit fit, const models::Anatomy& anatomy) {
+  const at::Tensor values = tensor_over(*saved.array).view(saved.shape);
+  if (fit == Fit::channels) return models::adapt_channels(values, live.size(1));
+  if (fit == Fit::positions) return models::adapt_positions(values, anatomy);
+  return values;
+}
+
+/// "layer1 12 of 12, fc 0 of 2".
+std::string counts_text(const std::map<std::string, std::pair<int, int>>& counts) {
+  std::string text;
+  for (const auto& [module, count] : counts) {
+    text +=
+        (text.empty() ? "" : ", ") + module + " " + std::to_string(count.first) + " of " + std::to_string(count.second);
+  }
+  return text;
+}
+
+/// The same files, with the latest checkpoint for each run. Rank 0 looks, so that all ranks read the same. Collective.
+std::vector<std::string> with_latest_checkpoints(const mpi::Communicator& world, const InitSettings& settings) {
+  std::string lines;
+  world.all_or_throw([&] {
+    if (!world.is_root()) return;
+    for (const std::string& file : settings.files) {
+      const auto newest = checkpoints::latest_of_run(file);
+      if (newest) log::info(settings.section + ".from: reading " + *newest);
+      lines += newest.value_or(file) + "\n";
+    }
+  });
+  lines = world.broadcast(lines);
+  std::vector<std::string> files;
+  for (std::size_t position = 0; position < lines.size(); position = lines.find('\n', position) + 1) {
+    files.push_back(lines.substr(position, lines.find('\n', position) - position));
+  }
+  return files;
+}
+
+}  // namespace
+
+KeySpecs InitSettings::keys() {
+  return keys::titled(
+      "Initial parameters from a file",
+      {
+          keys::text(
+              "init.from", "",
+              "File with initial parameters: a checkpoint, .safetensors, .pt, .pth, .npz or .h5 file, a folder of "
+              "timm, or a run (its latest checkpoint is read). Of several files, separated by commas, later ones "
+              "replace tensors of earlier ones. Ignored "
+              "when the run resumes"),
+          weights_key(
+              "init.weights",
+              "Weights to read if init.from contains trained ones and their average, as a checkpoint or a .pth file "
+              "with state_dict_ema or model_ema, or of mmengine or Lightning"),
+          keys::choice(
+              "init.head", "keep",
+              "Last layer of the model: keep = take it from the file, which must have the same number of classes; "
+              "reset = leave it at its own initial values",
+              {"keep", "reset"}),
+          keys::boolean(
+              "init.adapt_channels", "false",
+              "Adapt the first convolution if the file has another number of input channels: one channel is the "
+              "sum of all; otherwise, the channels are repeated and scaled"),
+          keys::boolean("init.resize_positions", "true",
+                        "Resize learned positions (bicubic) if the file has another grid of patches"),
+          keys::choice("init.family", "auto",
+                       "Library that defines the parameter names of the file. auto = find it by the names",
+                       {"auto", "torchvision", "timm"}),
+          keys::boolean("init.partial", "false",
+                        "Load only the parameters that match by name and shape. The others keep their initial values"),
+          keys::texts("init.rename", "",
+                      "FROM=TO: replace the prefix FROM by TO in the parameter names of the file. re:FROM=TO replaces "
+                      "every match of a regular expression; $1 in TO is a group. Rules apply one after another"),
+      });
+}
+
+InitSettings InitSettings::from(const Section& init) {
+  const std::string& from = init.text("from");
+  if (from.empty()) return {};  // nothing else is used
+  std::vector<std::string> files = std::filesystem::exists(from) ? std::vector{from} : words_in(from);
+  for (std::string& file : files) {
+    const std::string weights = checkpoints::weights_file_in(file);
+    if (!weights.empty()) file = weights;
+  }
+  return {.files = std::move(files),
+          .weights = init.text("weights"),
+          .weights_cited_as = init.cite("weights"),
+          .is_partial = init.boolean("partial"),
+          .resets_head = init.text("head") == "reset",
+          .adapts_channels = init.boolean("adapt_channels"),
+          .resizes_positions = init.boolean("resize_positions"),
+          .family = init.text("family"),
+          .renames = renames_of(init)};
+}
+
+InitDifferences init_from(Strategy& strategy, const InitSettings& settings) {
+  if (settings.files.empty()) return {};
+  return init_model(strategy.world(), strategy.model().model(), settings,
+                    [&](const auto& parameters, const auto& take) {
+                      write_divided_parameters(strategy.model().store(), parameters, take);
+                    });
+}
+
+InitDifferences init_model(
+    const mpi::Communicator& world, const models::Model& model, InitSettings settings,
+    const std::function<void(const std::vector<NamedTensor>&, const std::function<void(const NamedTensor&)>&)>& write,
+    const std::function<void(const Archive&)>& check) {
+  const models::Anatomy anatomy = model.anatomy();
+  const mpi::Communicator host = world.split_by_host();
+  settings.files = with_latest_checkpoints(world, settings);
+  std::vector<std::string> own;
+  world.all_or_throw(
+      [&] { std::copy_if(settings.files.begin(), settings.files.end(), std::back_inserter(own), is_checkpoint); });
+  const HostWeights weights(world, host, own);  // which the source refers to
+  Source source;
+  world.all_or_throw([&] {
+    if (settings.resets_head && anatomy.head.empty()) {
+      throw ConfigError("init.head=reset: this model does not name its last layer; use init.partial");
+    }
+    source = read_source_of(settings, tensors_of(model), anatomy, {host, weights, check});
+  });
+  const torch::NoGradGuard no_grad;
+  const auto fit = [&](const NamedTensor& live) {
+    const auto found = source.stored.find(live.name);
+    const bool is_reset = settings.resets_head && is_below(live.name, anatomy.head);
+    if (found == source.stored.end() || is_reset) return Fit::none;
+    return fit_of(live.name, found->second, live.tensor, anatomy, settings);
+  };
+  const auto take = [&](const NamedTensor& live) {
+    const Fit how = fit(live);
+    if (how != Fit::none) {
+      const StoredTensor& saved = source.stored.at(live.name);
+      live.tensor.copy_(adapted(saved, live.tensor, how, anatomy));
+      checkpoints::release_pages(*saved.array);
+    }
+    if (!source.stored.contains(live.name) && is_counter(live.name)) live.tensor.zero_();
+  };
+  const std::vector<NamedTensor> parameters = parameters_of(model);
+  write(parameters, take);
+  for (const NamedTensor& buffer : buffers_of(model)) take(buffer);
+  world.all_or_throw([&] {
+    for (const Archive& archive : source.archives) checkpoints::require_unchanged(archive);
+  });
+
+  std::map<std::string, std::pair<int, int>> counts;
+  for (const NamedTensor& parameter : parameters) {
+    const Fit how = fit(parameter);
+    auto& [taken, all] = counts[parameter.name.substr(0, parameter.name.find('.'))];
+    taken += how == Fit::none ? 0 : 1;
+    ++all;
+    if (how == Fit::channels) log::info("init.adapt_channels: " + parameter.name + " is adapted to the input channels");
+    if (how == Fit::positions) log::info("init.resize_positions: " + parameter.name + " is resized to the grid");
+  }
+  if (settings.resets_head) log::info("init.head: " + anatomy.head + " keeps its own initial values");
+  if (settings.is_partial) log::info("init.partial: parameters taken: " + counts_text(counts));
+  return source.differences;
+}
+
+InitDifferences init_from(Strategy& strategy, const Sections& sections) {
+  InitSettings settings;
+  strategy.world().all_or_throw([&] { settings = InitSettings::from(sections.at("init")); });
+  settings.model = sections.at("model").text("name");
+  return init_from(strategy, settings);
+}
+
+void prepare_for_loading(Strategy& strategy, const Task& task, bool replaces_all) {
+  std::optional<models::PendingValues> pending;
+  // Copies of higher precision and local averages begin with the initial values.
+  const bool has_copies = strategy.param_dtype().is_half() || strategy.post_local() != nullptr;
+  if (replaces_all && !has_copies) pending.emplace();
+  strategy.prepare(task);
+}
+
+bool replaces_all_parameters(const Section& init) {
+  return !init.text("from").empty() && !init.boolean("partial") && init.text("head") == "keep";
+}
+
+}  // namespace lockstep::engine

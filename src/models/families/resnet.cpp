@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Residual networks of 18 to 152 layers, wide ones and ResNeXt. For small images, the stem is a 3x3 convolution without
+// pooling. Parameters are named as in torchvision. Sources: He et al., "Deep residual learning for image recognition",
+// 2015, table 1 and section 4.2; Xie et al., "Aggregated residual transformations", 2017; Zagoruyko and Komodakis,
+// "Wide residual networks", 2016. As in torchvision, the 3x3 convolution of a bottleneck has the stride.
+#include "models/families/resnet.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/models/layers.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "models/families/rows.hpp"
+#include "models/layers/channels_last.hpp"
+#include "models/layers/initial_values.hpp"
+#include "models/layers/norm_relu.hpp"
+
+namespace lockstep::models {
+
+namespace {
+
+constexpr std::int64_t kImagenetStem = 7;      // width of its kernel
+constexpr std::int64_t kMinImagenetSize = 32;  // which the stem and the stages divide to one pixel
+
+/// A network that has a name.
+struct ResNetPreset {
+  std::string_view name;
+  std::array<std::int64_t, 4> units;  ///< units in each stage
+  bool has_bottlenecks = true;
+  std::int64_t groups = 1;
+  std::int64_t width_per_group = 64;
+  bool is_for_small_images = false;  ///< whether the default stem is that for small images
+};
+
+constexpr ResNetPreset kResNets[] = {
+    {.name = "resnet18", .units = {2, 2, 2, 2}, .has_bottlenecks = false, .is_for_small_images = true},
+    {.name = "resnet34", .units = {3, 4, 6, 3}, .has_bottlenecks = false},
+    {.name = "resnet50", .units = {3, 4, 6, 3}},
+    {.name = "resnet101", .units = {3, 4, 23, 3}},
+    {.name = "resnet152", .units = {3, 8, 36, 3}},
+    {.name = "resnext50_32x4d", .units = {3, 4, 6, 3}, .groups = 32, .width_per_group = 4},
+    {.name = "resnext101_32x8d", .units = {3, 4, 23, 3}, .groups = 32, .width_per_group = 8},
+    {.name = "resnext101_64x4d", .units = {3, 4, 23, 3}, .groups = 64, .width_per_group = 4},
+    {.name = "wide_resnet50_2", .units = {3, 4, 6, 3}, .width_per_group = 128},
+    {.name = "wide_resnet101_2", .units = {3, 4, 23, 3}, .width_per_group = 128},
+};
+
+std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
+                                    std::int64_t groups = 1) {
+  return std::make_shared<Conv2d>(in, out, kernel,
+                                  Conv2dOptions{.stride = stride, .has_bias = false, .groups = groups});
+}
+
+/// Projects the input of a residual unit to the shape of its output.
+class Shortcut : public Block {
+ public:
+  Shortcut(std::int64_t in, std::int64_t out, std::int64_t stride) {
+    conv_ = register_module("0", convolution(in, out, 1, stride));
+    norm_ = register_module("1", std::make_shared<BatchNorm>(out));
+  }
+
+  at::Tensor forward(const at::Tensor& input) override { return convolution_norm(*conv_, *norm_, input); }
+
+ private:
+  std::shared_ptr<Conv2d> conv_;
+  std::shared_ptr<BatchNorm> norm_;
+};
+
+/// A part of a stage: convolutions around which the input is added to the output.
+class ResidualUnit : public Block {
+ public:
+  /// The scale of the last normalization, which is zero where a unit starts as the identity.
+  virtual at::Tensor& last_scale() = 0;
+};
+
+/// Two 3x3 convolutions.
+class BasicUnit : public ResidualUnit {
+ public:
+  BasicUnit(std::int64_t in, std::int64_t out, std::int64_t stride) {
+    conv1_ = register_module("conv1", convolution(in, out, 3, stride));
+    norm1_ = register_module("bn1", std::make_shared<BatchNorm>(out));
+    conv2_ = register_module("conv2", convolution(out, out, 3, 1));
+    norm2_ = register_module("bn2", std::make_shared<BatchNorm>(out));
+    if (stride != 1 || in != out) {
+      shortcut_ = register_module("downsample", std::make_shared<Shortcut>(in, out, stride));
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    const at::Tensor inner = convolution_norm_relu(*conv1_, norm1_.get(), input);
+    return convolution_norm_relu(*conv2_, norm2_.get(), inner, shortcut_ ? run(*shortcut_, input) : input);
+  }
+
+  at::Tensor& last_scale() override { return norm2_->weight; }
+
+ private:
+  std::shared_ptr<Conv2d> conv1_;
+  std::shared_ptr<BatchNorm> norm1_;
+  std::shared_ptr<Conv2d> conv2_;
+  std::shared_ptr<BatchNorm> norm2_;
+  std::shared_ptr<Shortcut> shortcut_;
+};
+
+/// A 3x3 convolution, perhaps of groups, between two 1x1 convolutions.
+class Bottleneck : public ResidualUnit {
+ public:
+  static constexpr std::int64_t kExpansion = 4;  // output channels for each of the stage's width
+
+  Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride, const ResNetOptions& options) {
+    const std::int64_t inner = width * options.width_per_group / 64 * options.groups;
+    const std::int64_t out = kExpansion * width;
+    conv1_ = register_module("conv1", convolution(in, inner, 1, 1));
+    norm1_ = register_module("bn1", std::make_shared<BatchNorm>(inner));
+    conv2_ = register_module("conv2", convolution(inner, inner, 3, stride, options.groups));
+    norm2_ = register_module("bn2", std::make_shared<BatchNorm>(inner));
+    conv3_ = register_module("conv3", convolution(inner, out, 1, 1));
+    norm3_ = register_module("bn3", std::make_shared<BatchNorm>(out));
+    if (stride != 1 || in != out) {
+      shortcut_ = register_module("downsample", std::make_shared<Shortcut>(in, out, stride));
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    at::Tensor x = convolution_norm_relu(*conv1_, norm1_.get(), input);
+    x = convolution_norm_relu(*conv2_, norm2_.get(), x);
+    return convolution_norm_relu(*conv3_, norm3_.get(), x, shortcut_ ? run(*shortcut_, input) : input);
+  }
+
+  at::Tensor& last_scale() override { return norm3_->weight; }
+
+ private:
+  std::shared_ptr<Conv2d> conv1_;
+  std::shared_ptr<BatchNorm> norm1_;
+  std::shared_ptr<Conv2d> conv2_;
+  std::shared_ptr<BatchNorm> norm2_;
+  std::shared_ptr<Conv2d> conv3_;
+  std::shared_ptr<BatchNorm> norm3_;
+  std::shared_ptr<Shortcut> shortcut_;
+};
+
+class Stage : public Block {
+ public:
+  /// @param in     channels, which become those of the output
+  /// @param stage  number from 0
+  Stage(std::int64_t& in, std::size_t stage, const ResNetOptions& options) {
+    const std::int64_t width = options.width << stage;
+    for (std::int64_t i = 0; i < options.units[stage]; ++i) {
+      const std::int64_t stride = i == 0 && stage > 0 ? 2 : 1;
+      std::shared_ptr<ResidualUnit> unit;
+      if (options.has_bottlenecks) {
+        unit = std::make_shared<Bottleneck>(in, width, stride, options);
+        in = Bottleneck::kExpansion * width;
+      } else {
+        unit = std::make_shared<BasicUnit>(in, width, stride);
+        in = width;
+      }
+      units_.push_back(register_module(std::to_string(i), unit));
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    at::Tensor x = input;
+    for (const auto& unit : units_) x = run(*unit, x);
+    return x;
+  }
+
+ private:
+  std::vector<std::shared_ptr<ResidualUnit>> units_;
+};
+
+}  // namespace
+
+ResNetBody::ResNetBody(Block& owner, const ResNetOptions& options)
+    : has_pooling_(options.has_pooling), has_zero_residuals_(options.has_zero_residuals) {
+  const std::int64_t width = options.width;
+  stem_ = owner.register_module("conv1", has_pooling_ ? convolution(options.channels, width, kImagenetStem, 2)
+                                                      : convolution(options.channels, width, 3, 1));
+  norm_ = owner.register_module("bn1", std::make_shared<BatchNorm>(width));
+  std::int64_t in = width;
+  channels_.push_back(in);
+  for (std::size_t s = 0; s < options.units.size(); ++s) {
+    const auto stage = std::make_shared<Stage>(in, s, options);
+    stages_.push_back(owner.register_module("layer" + std::to_string(s + 1), stage));
+    channels_.push_back(in);
+  }
+}
+
+/// Convolutions from N(0, 2 / (out * kernel^2)), which keeps the variance of gradients through ReLUs.
+void ResNetBody::initialize() {
+  const torch::NoGradGuard no_grad;
+  const auto fill = [](const Block& block) {
+    for (at::Tensor& parameter : block.parameters()) {
+      if (parameter.dim() != 4) continue;
+      const std::int64_t fan_out = parameter.size(0) * parameter.size(2) * parameter.size(3);
+      draw_normal(parameter, 0.0, std::sqrt(2.0 / static_cast<double>(fan_out)));
+      // Laid out like the images, or every forward and backward would first turn them.
+      parameter.set_data(with_channels_last(parameter));
+    }
+  };
+  fill(*stem_);
+  for (const auto& stage : stages_) {
+    fill(*stage);
+    if (!has_zero_residuals_) continue;
+    for (const auto& child : stage->children()) dynamic_cast<ResidualUnit&>(*child).last_scale().zero_();
+  }
+}
+
+at::Tensor ResNetBody::forward(const at::Tensor& input, Tensors* levels) const {
+  at::Tensor x = channels_last(input);  // the layers take a tenth less time on CPU
+  const auto keep = [&] {
+    if (levels != nullptr) levels->push_back(x);
+  };
+  x = convolution_norm_relu(*stem_, norm_.get(), x);
+  keep();
+  if (has_pooling_) x = at::max_pool2d(x, 3, 2, 1);
+  for (const auto& stage : stages_) {
+    x = run(*stage, x);
+    keep();
+  }
+  return x;
+}
+
+namespace {
+
+class ResNet : public Model {
+ public:
+  ResNet(const ResNetOptions& options, std::int64_t classes) : body_(*this, options) {
+    head_ = register_module("fc", std::make_shared<Linear>(body_.channels().back(), classes));
+    body_.initialize();
+  }
+
+  /// [N, C, H, W] -> [N, classes]
+  at::Tensor forward(const at::Tensor& input) override { return run(*head_, body_.forward(input).mean({2, 3})); }
+
+  std::vector<std::vector<std::string>> layers() const override {
+    return {{"conv1.", "bn1."}, {"layer1."}, {"layer2."}, {"layer3."}, {"layer4."}, {"fc."}};
+  }
+
+  Anatomy anatomy() const override { return {.head = "fc", .stem = "conv1"}; }
+  bool prefers_channels_last() const override { return true; }
+
+ private:
+  ResNetBody body_;
+  std::shared_ptr<Linear> head_;
+};
+
+}  // namespace
+
+ResNetOptions resnet_options(const Section& model, std::string_view name, std::int64_t channels) {
+  const auto* const preset = std::find_if(std::begin(kResNets), std::end(kResNets),
+                                          [&name](const ResNetPreset& row) { return row.name == name; });
+  const std::string& stem = model.text("stem");
+  const auto or_preset = [&model](const char* key, std::int64_t value) {
+    return model.integer(key) == 0 ? value : model.integer(key);
+  };
+  const ResNetOptions options{.units = preset->units,
+                              .has_bottlenecks = preset->has_bottlenecks,
+                              .groups = or_preset("groups", preset->groups),
+                              .width_per_group = or_preset("width_per_group", preset->width_per_group),
+                              .channels = channels,
+                              .width = model.integer("width"),
+                              .has_pooling = stem == "imagenet" || (stem == "auto" && !preset->is_for_small_images),
+                              .has_zero_residuals = model.boolean("zero_init_residual")};
+  if (!options.has_bottlenecks && (options.groups != 1 || options.width_per_group != 64)) {
+    throw ConfigError(model.cite(options.groups != 1 ? "groups" : "width_per_group") + ": " + std::string(name) +
+                      " has no bottlenecks, so that it has neither groups nor a width of groups; use resnet50 or "
+                      "deeper");
+  }
+  if (options.width * options.width_per_group / 64 == 0) {
+    throw ConfigError(model.cite("width_per_group") + ": with model.width = " + std::to_string(options.width) +
+                      ", a group has no channels; increase one of them");
+  }
+  return options;
+}
+
+std::shared_ptr<Model> make_resnet(const std::string& name, const Section& model, const Task& task) {
+  require_images(name.c_str(), task, 3);
+  const ResNetOptions options = resnet_options(model, name, task.sample_shape[0]);
+  const std::int64_t side = std::min(task.sample_shape[1], task.sample_shape[2]);
+  if (options.has_pooling && side > 0 && side < kMinImagenetSize) {
+    throw ConfigError(model.cite("stem") + ": the stem imagenet of " + name + " needs images of at least " +
+                      std::to_string(kMinImagenetSize) + " pixels, but they have " + std::to_string(side) +
+                      "; set model.stem=small");
+  }
+  return std::make_shared<ResNet>(options, task.classes);
+}
+
+}  // namespace lockstep::models

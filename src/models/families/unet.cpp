@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// U-Net: images to masks of classes, or fields to fields. Convolutions are padded, so that the output is as large as
+// the input. Parameters have the names of the most used public implementation for PyTorch.
+// Source: Ronneberger et al., "U-Net: Convolutional networks for biomedical image segmentation", 2015, figure 1.
+#include <lockstep/core/error.hpp>
+#include <lockstep/models/layers.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "models/families/rows.hpp"
+#include "models/layers/channels_last.hpp"
+#include "models/layers/initial_values.hpp"
+#include "models/layers/norm_relu.hpp"
+#include "models/layers/sequence.hpp"
+
+// N samples, C channels, H x W pixels.
+namespace lockstep::models {
+
+namespace {
+
+constexpr std::int64_t kUnetDepth = 4;       // used if model.depth is 0
+constexpr std::int64_t kUnetNormGroups = 8;  // groups of each GroupNorm
+
+struct UnetOptions {
+  std::int64_t width;  ///< channels of the first level; each further level has twice as many
+  std::int64_t depth;  ///< number of levels below the first
+  bool is_bilinear;    ///< enlarges by interpolation instead of transposed convolutions
+  std::string norm;    ///< batch, group or none
+};
+
+/// Twice: convolution 3x3, normalization, ReLU.
+class ConvolutionPair : public Block {
+ public:
+  /// @param inner  channels between the two convolutions
+  ConvolutionPair(std::int64_t in, std::int64_t inner, std::int64_t out, const std::string& norm) {
+    add("0", "1", in, inner, norm);
+    add("3", "4", inner, out, norm);
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    at::Tensor x = input;
+    for (const Unit& unit : units_) x = convolution_norm_relu(*unit.conv, unit.norm.get(), x);
+    return x;
+  }
+
+ private:
+  struct Unit {
+    std::shared_ptr<Conv2d> conv;
+    std::shared_ptr<Block> norm;  // or null
+  };
+
+  void add(const char* conv_name, const char* norm_name, std::int64_t in, std::int64_t out, const std::string& norm) {
+    Unit unit;
+    unit.conv =
+        register_module(conv_name, std::make_shared<Conv2d>(in, out, 3, Conv2dOptions{.has_bias = norm == "none"}));
+    if (norm == "batch") unit.norm = register_module(norm_name, std::make_shared<BatchNorm>(out));
+    if (norm == "group") unit.norm = register_module(norm_name, std::make_shared<GroupNorm>(kUnetNormGroups, out));
+    units_.push_back(std::move(unit));
+  }
+
+  std::vector<Unit> units_;
+};
+
+std::shared_ptr<BlockSequence> double_convolution(std::int64_t in, std::int64_t inner, std::int64_t out,
+                                                  const std::string& norm) {
+  const auto level = std::make_shared<BlockSequence>();
+  level->add("double_conv", std::make_shared<ConvolutionPair>(in, inner, out, norm));
+  return level;
+}
+
+/// Halves height and width, rounded down.
+class Halve : public Block {
+ public:
+  at::Tensor forward(const at::Tensor& input) override { return at::max_pool2d(input, 2); }
+};
+
+std::shared_ptr<BlockSequence> unet_down(std::int64_t in, std::int64_t out, const std::string& norm) {
+  const auto layers = std::make_shared<BlockSequence>();
+  layers->add("0", std::make_shared<Halve>());
+  layers->add("1", double_convolution(in, out, out, norm));
+  const auto level = std::make_shared<BlockSequence>();
+  level->add("maxpool_conv", layers);
+  return level;
+}
+
+/// Zeros at the borders, half of them at the top and left (rounded down), up to the size of `like`.
+at::Tensor padded_like(const at::Tensor& input, const at::Tensor& like) {
+  const std::int64_t rows = like.size(2) - input.size(2);
+  const std::int64_t columns = like.size(3) - input.size(3);
+  if (rows == 0 && columns == 0) return input;
+  return at::constant_pad_nd(input, {columns / 2, columns - columns / 2, rows / 2, rows - rows / 2}, 0);
+}
+
+/// Enlarges the output of the level below and appends it to that of the level above on the way down.
+class UnetUp : public Block {
+ public:
+  /// @param in  channels of both together
+  UnetUp(std::int64_t in, std::int64_t out, const UnetOptions& options) {
+    if (!options.is_bilinear) {
+      up_ = register_module("up", std::make_shared<ConvTranspose2d>(in, in / 2, 2, Conv2dOptions{.stride = 2}));
+    }
+    conv_ = register_module("conv", double_convolution(in, options.is_bilinear ? in / 2 : out, out, options.norm));
+  }
+
+  /// {[N, C', H / 2, W / 2], [N, C, H, W]} -> {[N, out, H, W]}
+  Tensors forward_tensors(const Tensors& inputs) override {
+    const at::Tensor& skip = inputs[1];
+    const at::Tensor enlarged = up_ ? run(*up_, inputs[0]) : doubled(inputs[0]);
+    return {run(*conv_, at::cat({skip, padded_like(enlarged, skip)}, 1))};
+  }
+
+ private:
+  static at::Tensor doubled(const at::Tensor& input) {
+    return at::upsample_bilinear2d(input, {2 * input.size(2), 2 * input.size(3)}, /*align_corners=*/true);
+  }
+
+  std::shared_ptr<ConvTranspose2d> up_;
+  std::shared_ptr<BlockSequence> conv_;
+};
+
+class Unet : public Model {
+ public:
+  Unet(const UnetOptions& options, std::int64_t channels, std::int64_t outputs) {
+    const std::int64_t width = options.width;
+    const std::int64_t divisor =
+        options.is_bilinear ? 2 : 1;  // interpolation keeps the channels, so each level has fewer
+    in_ = register_module("inc", double_convolution(channels, width, width, options.norm));
+    for (std::int64_t i = 1; i <= options.depth; ++i) {
+      const std::int64_t out = (width << i) / (i == options.depth ? divisor : 1);
+      downs_.push_back(register_module("down" + std::to_string(i), unet_down(width << (i - 1), out, options.norm)));
+    }
+    for (std::int64_t i = 1; i <= options.depth; ++i) {
+      const std::int64_t in = width << (options.depth + 1 - i);
+      const std::int64_t out = i == options.depth ? width : in / 2 / divisor;
+      ups_.push_back(register_module("up" + std::to_string(i), std::make_shared<UnetUp>(in, out, options)));
+    }
+    out_ = register_module("outc", std::make_shared<BlockSequence>());
+    out_->add("conv", std::make_shared<Conv2d>(width, outputs, 1));
+    for (at::Tensor& parameter : parameters()) {
+      if (parameter.dim() == 4) parameter.set_data(with_channels_last(parameter));
+    }
+  }
+
+  /// [N, C, H, W] -> [N, outputs, H, W]
+  at::Tensor forward(const at::Tensor& input) override {
+    // Convolutions and norms take less time on CPU with the channels innermost.
+    Tensors levels = {run(*in_, channels_last(input))};
+    for (const auto& down : downs_) levels.push_back(run(*down, levels.back()));
+    at::Tensor x = levels.back();
+    for (std::size_t i = 0; i < ups_.size(); ++i) x = run(*ups_[i], Tensors{x, levels[levels.size() - 2 - i]}).front();
+    return run(*out_, x);
+  }
+
+  Anatomy anatomy() const override { return {.head = "outc.conv", .stem = "inc.double_conv.0"}; }
+  bool prefers_channels_last() const override { return true; }
+
+ private:
+  std::shared_ptr<BlockSequence> in_;
+  std::vector<std::shared_ptr<BlockSequence>> downs_;
+  std::vector<std::shared_ptr<UnetUp>> ups_;
+  std::shared_ptr<BlockSequence> out_;
+};
+
+UnetOptions unet_options(const Section& model) {
+  UnetOptions options{.width = model.integer("width"),
+                      .depth = model.integer("depth"),
+                      .is_bilinear = model.text("up") == "bilinear",
+                      .norm = model.text("norm")};
+  if (options.depth == 0) options.depth = kUnetDepth;
+  if (options.norm == "auto") options.norm = "batch";
+  return options;
+}
+
+void check_unet(const Section& model, const UnetOptions& options, const Task& task) {
+  require_fields(model.text("name"), task);
+  if (options.norm == "layer") throw ConfigError(model.cite("norm") + ": unet has none, batch or group");
+  if (options.norm == "group" && options.width % kUnetNormGroups != 0) {
+    throw ConfigError(model.cite("width") + ": with model.norm=group, the width must be a multiple of " +
+                      std::to_string(kUnetNormGroups));
+  }
+  const std::int64_t smallest = std::int64_t{1} << options.depth;
+  if (std::min(task.sample_shape[1], task.sample_shape[2]) < smallest) {
+    throw ConfigError(model.cite("depth") + ": " + std::to_string(options.depth) + " levels need images of at least " +
+                      std::to_string(smallest) + " x " + std::to_string(smallest) + " pixels, but they have " +
+                      std::to_string(task.sample_shape[1]) + " x " + std::to_string(task.sample_shape[2]));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Model> make_unet(const Section& model, const Task& task) {
+  require_images("unet", task, 3);
+  require_head(model, task);
+  const UnetOptions options = unet_options(model);
+  check_unet(model, options, task);
+  return std::make_shared<Unet>(options, task.sample_shape[0], task.classes);
+}
+
+}  // namespace lockstep::models

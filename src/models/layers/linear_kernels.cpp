@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "models/layers/linear_kernels.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/types.h>
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "kernels/kernels.hpp"
+#include "kernels/outer_product.hpp"
+
+namespace lockstep::models {
+
+namespace {
+
+// The limit where oneDNN is the faster one. It needs a few microseconds more to begin, and from 16 rows on it packs the
+// weight of a forward after all, which pays when there are many rows to come.
+constexpr std::int64_t kMaxRowsOfUnpackedForward = 15;
+constexpr std::int64_t kFewestRowsOfPackedForward = 128;
+constexpr std::int64_t kFewestRowsOfInputGradient = 64;
+constexpr std::int64_t kLargeWeight = 128 * 1024;  // elements
+
+bool is_faster_forward(std::int64_t rows, const at::Tensor& weight) {
+  return rows >= kFewestRowsOfPackedForward || (rows <= kMaxRowsOfUnpackedForward && weight.numel() >= kLargeWeight);
+}
+
+bool is_faster_input_gradient(std::int64_t rows, const at::Tensor& weight) {
+  return rows >= kFewestRowsOfInputGradient || weight.numel() >= kLargeWeight;
+}
+
+bool is_plain(const at::Tensor& tensor) {
+  static const bool has_one_dnn = at::hasMKLDNN();
+  return has_one_dnn && tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.numel() > 0;
+}
+
+}  // namespace
+
+at::Tensor linear_of_one_dnn(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                             const char* after) {
+  using Scalars = c10::List<std::optional<at::Scalar>>;
+  using Function = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, std::string_view,
+                              Scalars, std::optional<std::string_view>);
+  static const auto function =
+      c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "").typed<Function>();
+  static const Scalars none;
+  const auto some_bias = bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt;
+  return function.call(input, weight, some_bias, after, none, "");
+}
+
+at::Tensor linear_output(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  // LibTorch has more to say of shapes that do not fit.
+  const bool fits = input.dim() > 0 && weight.dim() == 2 && input.size(-1) == weight.size(1);
+  if (!fits || !is_plain(input) || !is_plain(weight)) return at::linear(input, weight, bias);
+  if (!is_faster_forward(input.numel() / weight.size(1), weight)) return at::linear(input, weight, bias);
+  return linear_of_one_dnn(input, weight, bias);
+}
+
+at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& weight) {
+  if (!is_plain(gradient) || !is_plain(weight)) return gradient.mm(weight);
+  if (!is_faster_input_gradient(gradient.size(0), weight)) return gradient.mm(weight);
+  return linear_of_one_dnn(gradient, weight.t(), {});
+}
+
+void linear_weight_gradient(const at::Tensor& gradient, const at::Tensor& input, at::Tensor target) {
+  const std::int64_t samples = gradient.size(0);
+  const bool is_outer_product = kernels::is_used(kernels::Kernel::outer_product) && samples <= kernels::kMaxSamples &&
+                                is_plain(gradient) && is_plain(input) && gradient.is_contiguous() &&
+                                input.is_contiguous() && target.is_contiguous();
+  if (!is_outer_product) {
+    at::mm_out(target, gradient.t(), input);
+    return;
+  }
+  const kernels::OuterProduct product{.left = gradient.const_data_ptr<float>(),
+                                      .right = input.const_data_ptr<float>(),
+                                      .samples = samples,
+                                      .rows = gradient.size(1),
+                                      .columns = input.size(1)};
+  const std::vector<float> panels = kernels::outer_product_panels(product);
+  at::parallel_for(0, product.rows, kernels::outer_product_grain(product), [&](std::int64_t begin, std::int64_t end) {
+    kernels::write_outer_product(product, panels, begin, end, target.mutable_data_ptr<float>());
+  });
+}
+
+}  // namespace lockstep::models

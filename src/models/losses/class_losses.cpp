@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Losses of classes, labels and pixels, one score at a time.
+#include <lockstep/core/error.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "batch/byte_values.hpp"
+#include "core/text/parse_value.hpp"
+#include "core/text/plain_text.hpp"
+#include "core/text/text.hpp"
+#include "models/losses/loss_rows.hpp"
+#include "models/losses/task_table.hpp"
+
+namespace lockstep::models {
+
+namespace {
+
+/// The numbers as they were written, or the numbers of the file of this name.
+std::vector<double> numbers_of(const Section& loss, const std::string& key) {
+  const std::string& text = loss.text(key);
+  if (const auto list = parse_list(text, parse_real)) return *list;
+  std::ifstream file(text);
+  if (!file || !std::filesystem::is_regular_file(text)) {
+    throw ConfigError(loss.cite(key) + ": '" + text + "' is neither a list of numbers nor a file that can be read");
+  }
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string content = plain_text(bytes);
+  std::replace_if(
+      content.begin(), content.end(), [](char c) { return c == '\n' || c == '\t' || c == ' '; }, ',');
+  std::vector<double> numbers;
+  for (const std::string& word : words_in(content)) {
+    const auto number = parse_real(word);
+    if (!number) throw ConfigError(loss.cite(key) + ": '" + word + "' in the file is not a number");
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+/// The factors as the scores need them; undefined stays so.
+at::Tensor like(const at::Tensor& factors, const at::Tensor& scores) {
+  return factors.defined() ? batch::kept_on(factors, scores.device()).to(scores.scalar_type()) : factors;
+}
+
+/// The classes of factor 0.
+std::vector<std::int64_t> without_factor(const at::Tensor& factors) {
+  std::vector<std::int64_t> classes;
+  for (std::int64_t c = 0; factors.defined() && c < factors.numel(); ++c) {
+    if (factors[c].item<double>() == 0) classes.push_back(c);
+  }
+  return classes;
+}
+
+/// @param target   classes of samples [N], tokens [N, T] or pixels [N, H, W], or probabilities [N, C]
+/// @param ignored  without_factor(factors)
+at::Tensor weighted_cross_entropy(const at::Tensor& output, const at::Tensor& target, const at::Tensor& factors,
+                                  const std::vector<std::int64_t>& ignored, double smoothing) {
+  if (target.is_floating_point()) {
+    const at::Tensor scores = in_float32(output);
+    return at::cross_entropy_loss(scores, target.to(scores.scalar_type()), like(factors, scores));
+  }
+  at::Tensor counted = target;
+  // The gradient of a mean over targets of weight 0 would be NaN. With smoothing, they are part of the sum.
+  if (smoothing == 0) {
+    for (const std::int64_t c : ignored) counted = without_ignored(counted, c);
+  }
+  const bool has_classes_last = output.dim() != 4;
+  const at::Tensor scores = has_classes_last ? output.reshape({-1, output.size(-1)}) : output;
+  return at::cross_entropy_loss(scores, has_classes_last ? counted.reshape({-1}) : counted, like(factors, scores),
+                                at::Reduction::Mean, kIgnoredClass, smoothing);
+}
+
+/// The divisor of the mean: targets that count, or the sum of their factors.
+double sum_of_factors(const at::Tensor& given, const at::Tensor& factors, std::int64_t ignored) {
+  if (given.is_floating_point()) return static_cast<double>(given.size(0));
+  const at::Tensor target = without_ignored(given, ignored);
+  const at::Tensor is_counted = target.ne(kIgnoredClass);
+  if (!factors.defined()) return static_cast<double>(is_counted.sum().item<std::int64_t>());
+  const at::Tensor counted = target.masked_select(is_counted);
+  if (counted.numel() == 0) return 0;
+  // The loader refuses the sample; this is for other callers.
+  if (counted.min().item<std::int64_t>() < 0 || counted.max().item<std::int64_t>() >= factors.numel()) return 1;
+  return batch::kept_on(factors, counted.device()).index_select(0, counted.to(at::kLong)).sum().item<double>();
+}
+
+Loss counted_cross_entropy(const Section& loss, const Task& task, std::int64_t usually_ignored) {
+  const double smoothing = loss.real("label_smoothing");
+  const at::Tensor factors = class_factors(loss, "class_weights", task);
+  const std::int64_t ignored = ignored_class(loss, usually_ignored);
+  return loss_of_target(
+      [=, weightless = without_factor(factors)](const at::Tensor& output, const at::Tensor& target, bool is_training) {
+        return weighted_cross_entropy(output, without_ignored(target, ignored), factors, weightless,
+                                      is_training ? smoothing : 0);
+      },
+      [=](const at::Tensor& target) { return sum_of_factors(target, factors, ignored); },
+      {.classes = task.classes, .ignored = ignored});
+}
+
+/// Targets of each class: probabilities [N, C], and which samples count [N, 1]; undefined = all.
+struct LabelTarget {
+  at::Tensor wanted;
+  at::Tensor is_counted;
+};
+
+LabelTarget labels_of(const at::Tensor& scores, const at::Tensor& target, double smoothing) {
+  if (target.dim() == scores.dim()) return {target.to(scores.scalar_type()), {}};
+  const auto classes = static_cast<double>(scores.size(-1));
+  const at::Tensor is_counted = target.ne(kIgnoredClass);
+  const at::Tensor of_class = at::one_hot(target.masked_fill(is_counted.logical_not(), 0), scores.size(-1));
+  return {of_class.to(scores.scalar_type()) * (1 - smoothing) + smoothing / classes, is_counted.unsqueeze(-1)};
+}
+
+at::Tensor mean_of(const at::Tensor& losses, const at::Tensor& is_counted) {
+  if (!is_counted.defined()) return losses.mean();
+  const auto classes = static_cast<double>(losses.size(-1));
+  return losses.masked_fill(is_counted.logical_not(), 0).sum() / (is_counted.sum().to(losses.scalar_type()) * classes);
+}
+
+/// Targets with several labels are no classes.
+ClassRange classes_of_samples(const Task& task, std::int64_t ignored) {
+  return {.classes = task.kind == TaskKind::classification ? task.classes : 0, .ignored = ignored};
+}
+
+/// Samples that count; those of several labels all do.
+double count_labels(const at::Tensor& given, std::int64_t ignored) {
+  if (given.dim() > 1) return static_cast<double>(given.size(0));
+  return static_cast<double>(without_ignored(given, ignored).ne(kIgnoredClass).sum().item<std::int64_t>());
+}
+
+}  // namespace
+
+void require_task(const Section& loss, const Task& task, std::initializer_list<TaskKind> kinds) {
+  if (std::find(kinds.begin(), kinds.end(), task.kind) != kinds.end()) return;
+  std::vector<std::string> names;
+  for (const TaskKind kind : kinds) names.push_back(row_of(kind).name);
+  throw ConfigError(loss.cite("name") + ": " + loss.text("name") + " does not fit the task, which is " +
+                    row_of(task.kind).name + "; it is for: " + joined(names));
+}
+
+at::Tensor in_float32(const at::Tensor& output) {
+  const bool is_half = output.scalar_type() == at::kHalf || output.scalar_type() == at::kBFloat16;
+  return is_half ? output.to(at::kFloat) : output;
+}
+
+at::Tensor class_factors(const Section& loss, const std::string& key, const Task& task) {
+  if (loss.text(key).empty()) return {};
+  const std::vector<double> numbers = numbers_of(loss, key);
+  if (static_cast<std::int64_t>(numbers.size()) != task.classes) {
+    throw ConfigError(loss.cite(key) + ": " + std::to_string(numbers.size()) + " numbers are given for " +
+                      std::to_string(task.classes) + " classes; give one for each class");
+  }
+  const bool are_valid =
+      std::all_of(numbers.begin(), numbers.end(), [](double number) { return number >= 0 && std::isfinite(number); }) &&
+      std::any_of(numbers.begin(), numbers.end(), [](double number) { return number > 0; });
+  if (are_valid) return torch::tensor(numbers, at::kDouble);
+  throw ConfigError(loss.cite(key) + ": numbers must be finite and at least 0, and one must be greater than 0");
+}
+
+std::int64_t ignored_class(const Section& loss, std::int64_t usual) {
+  const std::int64_t ignored = loss.integer("ignore_index");
+  return ignored == kIgnoredClass ? usual : ignored;
+}
+
+at::Tensor without_ignored(const at::Tensor& target, std::int64_t ignored) {
+  if (ignored == kIgnoredClass || target.is_floating_point()) return target;
+  // A copy instead of an 8-bit type that cannot hold the number.
+  return target.to(at::kLong).masked_fill(target.eq(ignored), kIgnoredClass);
+}
+
+Loss make_cross_entropy(const Section& loss, const Task& task) {
+  require_task(loss, task, {TaskKind::classification, TaskKind::language, TaskKind::segmentation});
+  return counted_cross_entropy(loss, task, kIgnoredClass);
+}
+
+Loss make_pixels(const Section& loss, const Task& task) {
+  require_task(loss, task, {TaskKind::segmentation});
+  return counted_cross_entropy(loss, task, task.classes > kMaskIgnored ? kIgnoredClass : kMaskIgnored);
+}
+
+Loss make_bce(const Section& loss, const Task& task) {
+  require_task(loss, task, {TaskKind::classification, TaskKind::multilabel});
+  const double smoothing = loss.real("label_smoothing");
+  if (smoothing > 0 && task.kind == TaskKind::multilabel) {
+    throw ConfigError(loss.cite("label_smoothing") + ": targets of several labels cannot be smoothed; use 0");
+  }
+  const at::Tensor factors = class_factors(loss, "pos_weight", task);
+  const std::int64_t ignored = ignored_class(loss, kIgnoredClass);
+  return loss_of_target(
+      [=](const at::Tensor& output, const at::Tensor& given, bool is_training) {
+        const at::Tensor target = without_ignored(given, ignored);
+        if (!factors.defined()) return binary_cross_entropy(output, target, is_training ? smoothing : 0);
+        const at::Tensor scores = in_float32(output);
+        const LabelTarget labels = labels_of(scores, target, is_training ? smoothing : 0);
+        return mean_of(
+            at::binary_cross_entropy_with_logits(scores, labels.wanted, {}, like(factors, scores), at::Reduction::None),
+            labels.is_counted);
+      },
+      [=](const at::Tensor& target) { return count_labels(target, ignored); }, classes_of_samples(task, ignored));
+}
+
+Loss make_focal(const Section& loss, const Task& task) {
+  require_task(loss, task, {TaskKind::classification, TaskKind::multilabel});
+  const double alpha = loss.real("alpha");
+  const double gamma = loss.real("gamma");
+  const std::int64_t ignored = ignored_class(loss, kIgnoredClass);
+  return loss_of_target(
+      [=](const at::Tensor& output, const at::Tensor& target, bool) {
+        const at::Tensor scores = in_float32(output);
+        const auto [wanted, is_counted] = labels_of(scores, without_ignored(target, ignored), 0);
+        const at::Tensor likely = scores.sigmoid();
+        const at::Tensor missed = likely * (1 - wanted) + (1 - likely) * wanted;  // 1 - probability of the target
+        at::Tensor losses =
+            at::binary_cross_entropy_with_logits(scores, wanted, {}, {}, at::Reduction::None) * missed.pow(gamma);
+        if (alpha >= 0) losses = losses * (alpha * wanted + (1 - alpha) * (1 - wanted));
+        return mean_of(losses, is_counted);
+      },
+      [=](const at::Tensor& target) { return count_labels(target, ignored); }, classes_of_samples(task, ignored));
+}
+
+}  // namespace lockstep::models

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/models/loss_counts.hpp>
+
+#include <torch/types.h>
+
+#include <string>
+#include <utility>
+
+#include "core/text/table.hpp"
+#include "core/text/text.hpp"
+#include "models/losses/loss_rows.hpp"
+#include "models/losses/task_table.hpp"
+
+namespace lockstep::models {
+
+namespace {
+
+/// The losses of the model, unless a key changes the cross-entropy of classes.
+Loss make_auto(const Section& loss, const Task& task) {
+  const bool is_weighted = !loss.text("class_weights").empty();
+  const bool has_ignored = loss.integer("ignore_index") != kIgnoredClass;
+  const bool is_smoothed = loss.real("label_smoothing") != 0;
+  if (!is_weighted && !has_ignored && !is_smoothed) return {};
+  if (task.kind == TaskKind::segmentation) return make_pixels(loss, task);
+  if (row_of(task.kind).has_accuracy) return make_cross_entropy(loss, task);
+  const std::string kind = ": the task, which is " + row_of(task.kind).name;
+  if (is_weighted || has_ignored) {
+    throw ConfigError(loss.cite(is_weighted ? "class_weights" : "ignore_index") + kind +
+                      ", has no cross-entropy of classes; choose its loss with loss.name");
+  }
+  throw ConfigError(loss.cite("label_smoothing") + ": targets of the task, which is " + row_of(task.kind).name +
+                    ", cannot be smoothed; use 0");
+}
+
+}  // namespace
+
+Loss loss_of_target(TargetLoss value, std::function<double(const at::Tensor& target)> count, ClassRange targets) {
+  Loss loss{.value = [value = std::move(value)](
+                         const batch::Outputs& outputs, const batch::Batch& batch,
+                         bool is_training) { return value(outputs.main(), batch.target(), is_training); },
+            .targets = targets};
+  if (count) loss.count = [count = std::move(count)](const batch::Batch& batch) { return count(batch.target()); };
+  return loss;
+}
+
+const std::vector<LossRow>& builtin_losses() {
+  static const std::vector<LossRow> rows = {
+      {"auto",
+       "The losses of the model; with label smoothing, class weights or an ignored class, cross_entropy",
+       {},
+       make_auto},
+      {"cross_entropy",
+       "Cross-entropy for classes, pixels and tokens",
+       {keys::text("loss.class_weights", "",
+                   "Factor of each class in a cross-entropy: a comma-separated list, or a text file of numbers"),
+        keys::integer("loss.ignore_index", "-100",
+                      "Class of targets that do not count, in addition to -100. The losses pixels, dice and jaccard "
+                      "use 255 by default")},
+       make_cross_entropy},
+      {"bce",
+       "Binary cross-entropy of each class, for classes and labels",
+       {keys::text("loss.pos_weight", "", "Factor of the positive targets of each class (bce): a list or a file")},
+       make_bce},
+      {"focal",
+       "Binary cross-entropy in which well predicted targets weigh less",
+       {keys::real("loss.alpha", "0.25", "Weight of positive targets; 1 - alpha for negative ones. -1 = none (focal)",
+                   -1, 1),
+        keys::real("loss.gamma", "2", "Exponent of the probability of an error (focal)", 0)},
+       make_focal},
+      {"mse",
+       "Mean squared error",
+       {keys::reals("loss.weights", "", "Factor of each output of a regression; empty = 1 for all", 0)},
+       make_mse},
+      {"l1", "Mean absolute error", {}, make_l1},
+      {"huber",
+       "Squared error / 2 up to delta, linear beyond it",
+       {keys::real_above("loss.delta", 0, keys::kUnlimited, "1", "Largest error that is squared (huber)")},
+       make_huber},
+      {"smooth_l1",
+       "Huber loss divided by beta",
+       {keys::real_above("loss.beta", 0, keys::kUnlimited, "1", "Largest error that is squared (smooth_l1)")},
+       make_smooth_l1},
+      {"pixels", "Cross-entropy of pixels", {}, make_pixels},
+      {"dice",
+       "1 - Dice coefficient of each class over a micro-batch",
+       {keys::real("loss.smooth", "0", "Added to numerator and denominator (dice, jaccard)", 0)},
+       make_dice},
+      {"jaccard", "1 - intersection over union of each class over a micro-batch", {}, make_jaccard},
+      {"pixels+dice",
+       "Weighted sum of both",
+       {keys::real("loss.pixels_weight", "1", "Weight of the cross-entropy (pixels+dice)", 0),
+        keys::real("loss.dice_weight", "1", "Weight of the Dice loss (pixels+dice)", 0)},
+       make_pixels_and_dice},
+      {"distill", "Cross-entropy and the divergence from a teacher, see section distill", {}, make_distill},
+  };
+  return rows;
+}
+
+Loss make_loss(const Section& loss, const Task& task, const std::vector<LossRow>& rows) {
+  const LossRow& row = find_row(rows, loss.text("name"), loss.cite("name"));
+  Loss made = row.make(loss, task);
+  if (made || row.name == rows.front().name) return made;  // auto: none is that of the model
+  throw ConfigError(loss.cite("name") + ": the function `make` of the loss returned nothing");
+}
+
+KeySpecs loss_keys(const std::vector<LossRow>& rows) {
+  std::string names;
+  for (const LossRow& row : rows) names += (names.empty() ? "" : "; ") + row.name + " = " + row.help;
+  return keys_of_rows(
+      keys::titled(
+          "Loss that is trained and evaluated",
+          {keys::text("loss.name", "auto", "Loss that is trained and evaluated. " + names),
+           keys::real("loss.label_smoothing", "0",
+                      "Part of the target of each training sample that is spread evenly over all classes", 0, 1)}),
+      rows);
+}
+
+std::vector<std::pair<std::string, double>> counts_of(const Model& model, const batch::Batch& batch) {
+  if (!model.loss().count) return model.counts(batch);
+  return {{"loss", model.loss().count(batch)}};
+}
+
+bool counts_by_task(const Model& model) { return !model.loss() && row_of(model.task_kind()).count != nullptr; }
+
+ClassRange target_classes(const Model& model, const Task& task) {
+  if (model.loss()) return model.loss().targets;
+  return {.classes = counts_by_task(model) ? task.classes : 0};
+}
+
+TargetCount count_targets(const Model& model, const batch::Batch& batch) {
+  const TaskRow& row = row_of(model.task_kind());
+  if (row.count == nullptr || !batch.has_target() || !batch.at(batch.target_key()).is<at::Tensor>()) return {};
+  return {.counted = row.count(batch.target()), .all = static_cast<double>(batch.target().numel())};
+}
+
+at::Tensor soft_cross_entropy(const at::Tensor& output, const at::Tensor& target) {
+  const at::Tensor scores = in_float32(output);
+  return at::cross_entropy_loss(scores, target.to(scores.scalar_type()));
+}
+
+at::Tensor binary_cross_entropy(const at::Tensor& output, const at::Tensor& target, double smoothing) {
+  const at::Tensor scores = in_float32(output);
+  if (target.dim() == output.dim()) {
+    return at::binary_cross_entropy_with_logits(scores, target.to(scores.scalar_type()));
+  }
+  const auto classes = static_cast<double>(output.size(-1));
+  const at::Tensor is_counted = target.ne(kIgnoredClass);
+  const at::Tensor of_class = at::one_hot(target.masked_fill(is_counted.logical_not(), 0), output.size(-1));
+  const at::Tensor wanted = of_class.to(scores.scalar_type()) * (1 - smoothing) + smoothing / classes;
+  const at::Tensor losses = at::binary_cross_entropy_with_logits(scores, wanted, {}, {}, at::Reduction::None);
+  const at::Tensor count = is_counted.sum().to(scores.scalar_type()) * classes;
+  return losses.masked_fill(is_counted.logical_not().unsqueeze(-1), 0).sum() / count;
+}
+
+}  // namespace lockstep::models

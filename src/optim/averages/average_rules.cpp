@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/optim/average_rule.hpp>
+
+#include <algorithm>
+
+#include "core/text/name_pattern.hpp"
+#include "core/text/table.hpp"
+
+namespace lockstep::optim {
+
+namespace {
+
+double weight_of_ema(const AverageOptions& options, std::int64_t) { return 1 - options.decay; }
+
+/// Source: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization: all count the same.
+double weight_of_swa(const AverageOptions& options, std::int64_t update) {
+  return 1 / static_cast<double>(update / options.interval + 1);
+}
+
+double weight_of_annealing(const AverageOptions& options, std::int64_t update) {
+  return std::max(1 - options.decay, options.gamma / (options.gamma + static_cast<double>(update)));
+}
+
+KeySpec count_key(const char* name, const char* value, const char* help, double min) {
+  return keys::integer(name, value, help, min, 1e12);
+}
+
+}  // namespace
+
+AverageOptions AverageOptions::from(const Section& ema) {
+  const AverageOptions options{.decay = ema.real("decay"),
+                               .gamma = ema.real("gamma"),
+                               .interval = ema.integer("interval"),
+                               .names = name_patterns(ema.text("names")),
+                               .averages_buffers = ema.text("buffers") == "average"};
+  if (options.decay >= 1) {
+    throw ConfigError(ema.cite("decay") + ": with 1, the average would never change; set a number below 1");
+  }
+  return options;
+}
+
+const std::vector<AverageRule>& builtin_averages() {
+  static const std::vector<AverageRule> rows = {
+      {"ema", "exponential moving average with ema.decay", weight_of_ema},
+      {"swa", "stochastic weight averaging: the mean of all weights", weight_of_swa},
+      {"annealing", "moving average in which new weights first have the factor ema.gamma / (ema.gamma + updates)",
+       weight_of_annealing},
+  };
+  return rows;
+}
+
+const AverageRule* find_average(const Section& ema, const std::vector<AverageRule>& rules) {
+  return ema.text("kind") == "none" ? nullptr : &find_row(rules, ema.text("kind"), ema.cite("kind"));
+}
+
+KeySpecs ema_keys(const std::vector<AverageRule>& rules) {
+  std::vector<std::string> kinds = {"none"};
+  for (const AverageRule& row : rules) kinds.push_back(row.name);
+  return keys::titled(
+      "Running average of the weights",
+      {
+          keys::choice(
+              "ema.kind", "none",
+              "Running average of the weights, which is also saved and evaluated. swa = mean of all weights; ema "
+              "= exponential moving average; annealing = moving average with a higher rate at the beginning. "
+              "Requires one extra copy of the parameters per host",
+              std::move(kinds)),
+          keys::real_above("ema.decay", 0, 1, "0.9998",
+                           "Factor on the average in each update; new weights have the factor 1 - decay"),
+          keys::real_above(
+              "ema.gamma", 0, keys::kUnlimited, "100",
+              "annealing: after n updates, new weights have the factor gamma / (gamma + n) if this is larger "
+              "than 1 - ema.decay"),
+          count_key("ema.interval", "1", "Steps between updates of the average", 1),
+          count_key("ema.begin", "0", "First step that is averaged. Before this step, the average equals the weights",
+                    0),
+          count_key("ema.begin_epoch", "0", "First epoch (from 1) that is averaged. 0 = use ema.begin", 0),
+          keys::text(
+              "ema.names", "",
+              "Parameters that are averaged: names or blocks, separated by slashes, such as generator/head.*. The "
+              "others are those of the trained model. If empty, all parameters are averaged"),
+          keys::choice("ema.buffers", "copy",
+                       "Buffers (running statistics) of the averaged model. copy = the buffers of the trained model; "
+                       "average = averaged like the weights",
+                       {"copy", "average"}),
+      });
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "optim/rules/options.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::optim {
+
+KeySpecs shared_option_keys() {
+  return {
+      keys::real("optim.lr", "0.001",
+                 "Base learning rate, which sched.rule multiplies. sgd usually needs a larger value, lbfgs 1", 0),
+      keys::real(
+          "optim.weight_decay", "0",
+          "Weight decay: added to the gradient as an L2 penalty, or decoupled from it in adamw and lion (usually 0.01)",
+          0),
+      keys::boolean("optim.maximize", "false", "Maximize the loss instead of minimizing it")};
+}
+
+void read_shared_options(const Section& optim, Options& options) {
+  read_numbers(optim, options, {"lr", "weight_decay"});
+  read_flags(optim, options, {"maximize"});
+}
+
+KeySpec betas_key() {
+  return keys::reals("optim.betas", "0.9, 0.999",
+                     "adam and its variants, lamb, lion (usually 0.9, 0.99): decay rates of the first and second "
+                     "moments of the gradient, both below 1",
+                     0, 1);
+}
+
+void read_betas(const Section& optim, Options& options) {
+  const std::vector<double> betas = optim.reals("betas");
+  const bool are_below_one = std::all_of(betas.begin(), betas.end(), [](double beta) { return beta < 1; });
+  if (betas.size() != 2 || !are_below_one) {
+    throw ConfigError(optim.cite("betas") + " must be two numbers in [0, 1), such as 0.9, 0.999");
+  }
+  options["beta1"] = betas[0];
+  options["beta2"] = betas[1];
+}
+
+KeySpec eps_key() {
+  return keys::real(
+      "optim.eps", "1e-8",
+      "Term added to the denominator for numerical stability; usually 1e-10 for adagrad, 1e-6 for adadelta and lamb",
+      0);
+}
+
+KeySpec amsgrad_key() {
+  return keys::boolean("optim.amsgrad", "false", "adam, adamw: use the maximum of past second moments (AMSGrad)");
+}
+
+KeySpec decoupled_weight_decay_key() {
+  return keys::boolean("optim.decoupled_weight_decay", "false",
+                       "nadam, radam, lamb: apply weight decay to the parameter instead of the gradient");
+}
+
+KeySpec trust_clip_key() {
+  return keys::boolean("optim.trust_clip", "false",
+                       "lars, larc, lamb: limit the trust ratio so that it never lengthens a step");
+}
+
+KeySpec always_adapt_key() {
+  return keys::boolean("optim.always_adapt", "false",
+                       "lars, lamb: use the trust ratio also for parameters without weight decay");
+}
+
+KeySpecs momentum_keys() {
+  return {keys::real("optim.momentum", "0", "sgd, rmsprop, lars, larc: momentum factor; usually 0.9", 0),
+          keys::real("optim.dampening", "0", "sgd, lars, larc: dampening of the momentum", 0, 1),
+          keys::boolean("optim.nesterov", "false",
+                        "sgd, lars, larc: Nesterov momentum; requires momentum > 0 and dampening = 0")};
+}
+
+void read_momentum(const Section& optim, Options& options) {
+  read_numbers(optim, options, {"momentum", "dampening"});
+  read_flags(optim, options, {"nesterov"});
+  if (options.at("nesterov") == 0 || (options.at("momentum") != 0 && options.at("dampening") == 0)) return;
+  throw ConfigError(optim.cite("nesterov") + " requires optim.momentum > 0 and optim.dampening = 0");
+}
+
+void read_numbers(const Section& optim, Options& options, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) options[key] = optim.real(key);
+}
+
+void read_flags(const Section& optim, Options& options, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) options[key] = optim.boolean(key) ? 1 : 0;
+}
+
+std::optional<double> positive_number(const std::string& text) {
+  const KeySpec spec = keys::real_above("number", 0, keys::kUnlimited, "1", "");
+  if (!fault_in(spec, text).empty()) return std::nullopt;
+  Section section;
+  section.declare(spec);
+  section.set("number", text, "");
+  return section.real("number");
+}
+
+std::string joined(const std::vector<std::string>& names, const std::string& separator) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() || name.empty() ? "" : separator) + name;
+  return text;
+}
+
+GradientTerms gradient_terms(const Options& options, bool is_decoupled) {
+  const double weight_decay = options.at("weight_decay");
+  return {.sign = options.at("maximize") != 0 ? -1.0 : 1.0,
+          .l2_coefficient = is_decoupled ? 0 : weight_decay,
+          .decay_factor = is_decoupled ? 1 - options.at("lr") * weight_decay : 1};
+}
+
+double bias_correction(double beta, std::int64_t step) { return 1 - std::pow(beta, static_cast<double>(step)); }
+
+}  // namespace lockstep::optim

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Updates by LibTorch's fused kernels: one launch for all tensors of an update.
+//
+// Errors of the kernels of GPUs, beside the loops of the CPU: the learning rate of a recorded step is rounded to
+// float32 (6e-8 of each change), also where parameters are float64. Adam computes with float32 betas where parameters
+// are float32: 1 - 0.999 differs by 1.3e-5, in the second moment as in its bias correction, so that it cancels in the
+// first update and stays below 7e-6 of a change in later ones. Adagrad computes its step size and its quotients in
+// float64.
+#include <lockstep/optim/tensor_update.hpp>
+
+#include <torch/types.h>
+
+#include <map>
+#include <optional>
+
+#include "optim/rules/coefficients.hpp"
+#include "optim/rules/rules.hpp"
+#include "optim/update/live_numbers.hpp"
+#include "optim/update/tensor_rules.hpp"
+
+namespace lockstep::optim {
+
+namespace {
+
+std::optional<at::Tensor> optional(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
+/// A number as a captured step passes it to the kernels: those of GPUs read float32, those of CPUs float64.
+at::Tensor live_rate(const TensorUpdate& update, const Number& rate) {
+  return rate.live(update.parameters.front().is_cpu() ? at::kDouble : at::kFloat);
+}
+
+at::Tensor live_lr(const TensorUpdate& update) {
+  return live_rate(update, Number(update, [](const Options& options, std::int64_t) { return options.at("lr"); }));
+}
+
+/// [] float32: the number of an update in the memory of a GPU, without a launch in most steps: some thousand numbers
+/// are written at a time.
+at::Tensor number_on(at::Device device, std::int64_t number) {
+  constexpr std::int64_t kNumbers = 4096;
+  struct Numbers {
+    std::int64_t first = 0;
+    at::Tensor values;
+  };
+  static auto& by_device = *new std::map<at::DeviceIndex, Numbers>;  // not destroyed after the device's allocator
+  Numbers& numbers = by_device[device.index()];
+  const std::int64_t first = number / kNumbers * kNumbers;
+  if (!numbers.values.defined() || numbers.first != first) {
+    numbers.values = at::arange(first, first + kNumbers, at::TensorOptions().dtype(at::kFloat).device(device));
+    numbers.first = first;
+  }
+  return numbers.values.select(0, number - first);
+}
+
+/// The number of updates of each parameter, as the kernels read it.
+TensorList steps_of(const TensorUpdate& update) {
+  const at::Device device = update.parameters.front().device();
+  const Number count(update, [](const Options&, std::int64_t step) { return static_cast<double>(step); });
+  const at::Tensor step = count.is_live()    ? count.live(at::kFloat)
+                          : device.is_cuda() ? number_on(device, update.step)
+                                             : at::full({}, count.plain(), at::kFloat);
+  return TensorList(update.parameters.size(), step);
+}
+
+/// @param fused  at::_fused_adam_ or at::_fused_adamw_, which differ in what weight decay does
+template <class Fused>
+void update_adam_by(const Fused& fused, const TensorUpdate& update) {
+  const Options& options = *update.options;
+  const bool is_amsgrad = options.at("amsgrad") != 0;
+  const TensorList steps = steps_of(update);
+  const TensorList none;
+  const auto run = [&](const auto& lr) {
+    fused(update.parameters, update.gradients, update.states[0], update.states[1], is_amsgrad ? update.states[2] : none,
+          steps, lr, options.at("beta1"), options.at("beta2"), options.at("weight_decay"), options.at("eps"),
+          is_amsgrad, options.at("maximize") != 0, std::optional<at::Tensor>(), optional(update.is_void));
+  };
+  update.live != nullptr ? run(live_lr(update)) : run(options.at("lr"));
+}
+
+}  // namespace
+
+void descend(const TensorUpdate& update, const TensorList& directions, double weight_decay, bool maximize) {
+  const Options& options = *update.options;
+  const double momentum = options.at("momentum");
+  if (update.live != nullptr) {
+    update.live->fixed([](const Options&, std::int64_t step) { return step == 1 ? 1 : 0; });
+  }
+  const TensorList none;
+  const auto run = [&](const auto& lr) {
+    at::_fused_sgd_(update.parameters, directions, momentum != 0 ? update.states[0] : none, weight_decay, momentum, lr,
+                    options.at("dampening"), options.at("nesterov") != 0, maximize,
+                    /*is_first_step=*/update.step == 1, {}, optional(update.is_void));
+  };
+  update.live != nullptr ? run(live_lr(update)) : run(options.at("lr"));
+}
+
+void update_sgd_tensors(const TensorUpdate& update) {
+  descend(update, update.gradients, update.options->at("weight_decay"), update.options->at("maximize") != 0);
+}
+
+void update_adam_tensors(const TensorUpdate& update) {
+  update_adam_by([](auto&&... arguments) { at::_fused_adam_(arguments...); }, update);
+}
+
+void update_adamw_tensors(const TensorUpdate& update) {
+  update_adam_by([](auto&&... arguments) { at::_fused_adamw_(arguments...); }, update);
+}
+
+void update_adagrad_tensors(const TensorUpdate& update) {
+  const LiveCoefficients<AdagradCoefficients> c(update, adagrad_coefficients);
+  // Also where the first update is void: until it is done, the sums are what they begin with.
+  if (c.chosen([](const auto& coefficients) { return coefficients.sum_factor; }) == 0) {
+    at::_foreach_zero_(update.states[0]);
+    if (c->initial_sum != 0) at::_foreach_add_(update.states[0], c->initial_sum);
+  }
+  const auto run = [&](const auto& step_size) {
+    at::_fused_adagrad_(update.parameters, update.gradients, update.states[0], steps_of(update), step_size,
+                        /*lr_decay=*/0, c->l2_coefficient, c->eps, c->sign < 0, {}, optional(update.is_void));
+  };
+  const Number step_size = c.number(&AdagradCoefficients::step_size);
+  update.live != nullptr ? run(live_rate(update, step_size)) : run(step_size.plain());
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "parallel/store/step_recorder.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace lockstep::parallel {
+
+namespace {
+
+constexpr std::size_t kWarmUpSteps = 3;
+constexpr std::size_t kMaxKept = 256;
+constexpr std::size_t kMaxPending = 16;
+constexpr std::size_t kNumbersOfStep = 6;
+constexpr std::size_t kNumbersOfBucket = 8;
+
+/// A timeline as numbers, and back. All ranks have as many buckets.
+std::string pack(const StepTimeline& step) {
+  std::vector<double> numbers = {step.backward_end, step.meeting_begin, step.meeting_end,
+                                 step.end,          step.meetings,      step.undivided_update};
+  for (const BucketTimes& b : step.buckets) {
+    numbers.insert(numbers.end(),
+                   {b.ready, b.launched, b.wait_begin, b.wait_end, b.visit_begin, b.visit_end, b.transfer, b.update});
+  }
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)};
+}
+
+StepTimeline unpack(const std::string& text) {
+  std::vector<double> numbers(text.size() / sizeof(double));
+  std::memcpy(numbers.data(), text.data(), text.size());
+  StepTimeline step{.backward_end = numbers[0],
+                    .meeting_begin = numbers[1],
+                    .meeting_end = numbers[2],
+                    .end = numbers[3],
+                    .meetings = numbers[4],
+                    .undivided_update = numbers[5],
+                    .buckets = {}};
+  for (std::size_t i = kNumbersOfStep; i < numbers.size(); i += kNumbersOfBucket) {
+    step.buckets.push_back({.ready = numbers[i],
+                            .launched = numbers[i + 1],
+                            .wait_begin = numbers[i + 2],
+                            .wait_end = numbers[i + 3],
+                            .visit_begin = numbers[i + 4],
+                            .visit_end = numbers[i + 5],
+                            .transfer = numbers[i + 6],
+                            .update = numbers[i + 7]});
+  }
+  return step;
+}
+
+}  // namespace
+
+StepTimeline timeline_of(const std::vector<TimedPoint>& points, std::size_t buckets) {
+  StepTimeline step;
+  step.buckets.resize(buckets);
+  double pauses = 0;  // those between micro_batches
+  double pause_begin = 0;
+  double update_begin = 0;
+  double meetings_before_update = 0;
+  for (const auto& [point, bucket, seconds] : points) {
+    if (point == StepPoint::begin) pauses += seconds - pause_begin;
+    const double now = seconds - pauses;
+    switch (point) {
+      case StepPoint::begin:
+        break;
+      case StepPoint::pause:
+        pause_begin = seconds;
+        step.end = now;
+        break;
+      case StepPoint::ready:
+        step.buckets[bucket].ready = now;
+        break;
+      case StepPoint::launched:
+        step.buckets[bucket].launched = now;
+        if (step.buckets[bucket].ready == 0) step.buckets[bucket].ready = now;
+        break;
+      case StepPoint::wait_begin:
+        step.buckets[bucket].wait_begin = now;
+        break;
+      case StepPoint::wait_end:
+        step.buckets[bucket].wait_end = step.buckets[bucket].visit_begin = step.buckets[bucket].visit_end = now;
+        update_begin = now;
+        meetings_before_update = step.meetings;
+        break;
+      case StepPoint::backward_end:
+        step.backward_end = update_begin = now;
+        meetings_before_update = step.meetings;
+        break;
+      case StepPoint::meeting_begin:
+        step.meeting_begin = now;
+        break;
+      case StepPoint::meeting_end:
+        step.meeting_end = now;
+        step.meetings += now - step.meeting_begin;
+        break;
+    }
+  }
+  if (update_begin > 0) step.undivided_update = step.end - update_begin - (step.meetings - meetings_before_update);
+  return step;
+}
+
+void StepRecorder::set_buckets(const std::vector<Bucket>& buckets) {
+  bucket_of_.clear();
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    for (const Slot& slot : buckets[b].slots) {
+      if (slot.parameter >= bucket_of_.size()) bucket_of_.resize(slot.parameter + 1);
+      bucket_of_[slot.parameter] = b;
+    }
+  }
+  current_.buckets.assign(buckets.size(), {});
+  kept_.clear();
+  oldest_ = 0;
+  kept_.reserve(kMaxKept);
+  pending_.clear();
+  marked_.clear();
+  has_all_marks_ = false;  // the step at hand, if there is one, is not reported
+}
+
+void StepRecorder::micro_batch_begins() {
+  const SteadyClock::time_point begin = SteadyClock::now();
+  if (is_open_) {
+    begin_ += begin - paused_;
+    return note(StepPoint::begin);
+  }
+  if (device_) collect();
+  is_open_ = true;
+  begin_ = begin;
+  std::vector<BucketTimes> buckets = std::move(current_.buckets);
+  std::fill(buckets.begin(), buckets.end(), BucketTimes{});
+  current_ = {};
+  current_.buckets = std::move(buckets);
+  marked_.clear();
+  has_all_marks_ = true;
+  note(StepPoint::begin);
+}
+
+void StepRecorder::micro_batch_ends(bool completes_step) {
+  note(StepPoint::pause);
+  paused_ = SteadyClock::now();
+  if (!completes_step) return;
+  is_open_ = false;
+  current_.end = std::chrono::duration<double>(paused_ - begin_).count();
+  if (++steps_ <= kWarmUpSteps) return;
+  if (device_) return await_device();
+  keep(current_);
+}
+
+void StepRecorder::keep(const StepTimeline& step) {
+  if (kept_.size() < kMaxKept) return kept_.push_back(step);
+  kept_[oldest_] = step;
+  oldest_ = (oldest_ + 1) % kMaxKept;
+}
+
+void StepRecorder::note(StepPoint point, std::size_t bucket) noexcept {
+  if (!device_ || !is_open_) return;
+  try {
+    marked_.push_back({point, bucket, device_->mark()});
+  } catch (const std::exception&) {
+    has_all_marks_ = false;
+  }
+}
+
+void StepRecorder::await_device() {
+  if (has_all_marks_ && pending_.size() < kMaxPending) pending_.push_back(std::move(marked_));
+  marked_.clear();
+}
+
+/// Keeps the steps that the device has done.
+void StepRecorder::collect() {
+  while (!pending_.empty() && device_->is_over(pending_.front().back().mark)) {
+    keep(read(pending_.front()));
+    pending_.pop_front();
+  }
+}
+
+StepTimeline StepRecorder::read(const MarkedStep& step) const {
+  std::vector<TimedPoint> points;
+  for (const MarkedPoint& each : step) {
+    points.push_back({each.point, each.bucket, device_->seconds_between(step.front().mark, each.mark)});
+  }
+  return timeline_of(points, current_.buckets.size());
+}
+
+void StepRecorder::bucket_ready(std::size_t b) {
+  current_.buckets[b].ready = now();
+  note(StepPoint::ready, b);
+}
+
+void StepRecorder::bucket_launched(std::size_t b) {
+  BucketTimes& times = current_.buckets[b];
+  times.launched = now();
+  if (times.ready == 0) times.ready = times.launched;  // nothing was waited for: it holds no gradients
+  note(StepPoint::launched, b);
+}
+
+void StepRecorder::backward_ends() {
+  current_.backward_end = now();
+  note(StepPoint::backward_end);
+}
+
+void StepRecorder::wait_begins(std::size_t b) {
+  current_.buckets[b].wait_begin = now();
+  note(StepPoint::wait_begin, b);
+}
+
+void StepRecorder::wait_ends(std::size_t b) {
+  note(StepPoint::wait_end, b);
+  BucketTimes& times = current_.buckets[b];
+  times.wait_end = now();
+  times.visit_begin = times.wait_end;
+  times.visit_end = times.wait_end;
+}
+
+void StepRecorder::piece_begins(std::size_t parameter) {
+  visited_ = &current_.buckets[bucket_of_[parameter]];
+  if (visited_->visit_end == visited_->wait_end) visited_->visit_begin = last_;
+  const double begin = now();
+  visited_->transfer += begin - last_;
+  last_ = begin;
+}
+
+void StepRecorder::piece_ends() {
+  const double end = now();
+  visited_->update += end - last_;
+  visited_->visit_end = end;
+  last_ = end;
+}
+
+double StepRecorder::begin_meeting() {
+  note(StepPoint::meeting_begin);
+  return now();
+}
+
+void StepRecorder::end_meeting(double begin) {
+  note(StepPoint::meeting_end);
+  current_.meeting_begin = begin;
+  current_.meeting_end = now();
+  current_.meetings += current_.meeting_end - begin;
+}
+
+StepTimeline StepRecorder::median_step() const {
+  if (kept_.empty()) return {};
+  std::vector<const StepTimeline*> by_length;
+  for (const StepTimeline& step : kept_) by_length.push_back(&step);
+  const auto middle = by_length.begin() + static_cast<std::ptrdiff_t>(by_length.size() / 2);
+  std::nth_element(by_length.begin(), middle, by_length.end(),
+                   [](const StepTimeline* a, const StepTimeline* b) { return a->end < b->end; });
+  return **middle;
+}
+
+DdpReport StepRecorder::report(const mpi::Communicator& world) {
+  if (!pending_.empty()) device_->wait(pending_.back().back().mark);
+  if (device_) collect();
+  DdpReport report;
+  report.is_of_gpu = device_ != nullptr;
+  report.steps = world.all_reduce(static_cast<std::int64_t>(kept_.size()), mpi::Op::min);
+  for (const std::string& text : world.all_gather(pack(median_step()))) report.ranks.push_back(unpack(text));
+  return report;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/parallel/ddp_report.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "core/system/clock.hpp"
+#include "parallel/store/bucket_plan.hpp"
+#include "parallel/store/stream_marks.hpp"
+
+namespace lockstep::parallel {
+
+/// The points of a step between which a GPU works or waits; begin and pause are those of each micro_batch.
+enum class StepPoint { begin, pause, backward_end, ready, launched, wait_begin, wait_end, meeting_begin, meeting_end };
+
+struct TimedPoint {
+  StepPoint point = StepPoint::begin;
+  std::size_t bucket = 0;  ///< the bucket of ready, launched, wait_begin and wait_end
+  double seconds = 0;      ///< since the first point
+};
+
+/// The step of these points, which are in the order of their times.
+/// @param buckets  number of buckets
+StepTimeline timeline_of(const std::vector<TimedPoint>& points, std::size_t buckets);
+
+/// Notes when the parts of a step happen on this rank, and keeps the latest steps.
+///
+/// The wrapper, the reducer and the parameter store notify it of their work, each through a pointer that is null
+/// without a report. Steps that go another way than train_step are not kept. On a GPU, each notification puts a mark
+/// into the current stream; the marks of a step are read in a later one, when the GPU has passed them.
+class StepRecorder {
+ public:
+  /// @param device  null = the times are those of the host
+  explicit StepRecorder(std::unique_ptr<StreamMarks> device = nullptr) : device_(std::move(device)) {}
+
+  /// These are reduced from now on; what was noted of others is forgotten.
+  void set_buckets(const std::vector<Bucket>& buckets);
+
+  void micro_batch_begins();
+  void micro_batch_ends(bool completes_step);
+  void drop_step() { is_open_ = false; }
+
+  void bucket_ready(std::size_t b);
+  void bucket_launched(std::size_t b);
+  void backward_ends();
+  void wait_begins(std::size_t b);
+  void wait_ends(std::size_t b);
+
+  /// Pieces of parameters follow, each reduced before it begins.
+  void visits_begin() { last_ = now(); }
+  void piece_begins(std::size_t parameter);
+  void piece_ends();
+
+  /// While one lives, this rank waits for others. Does nothing without a recorder.
+  class Meeting {
+   public:
+    explicit Meeting(StepRecorder* recorder) : recorder_(recorder) {
+      if (recorder_ != nullptr) begin_ = recorder_->begin_meeting();
+    }
+    ~Meeting() {
+      if (recorder_ != nullptr) recorder_->end_meeting(begin_);
+    }
+    Meeting(const Meeting&) = delete;
+    Meeting& operator=(const Meeting&) = delete;
+
+   private:
+    StepRecorder* recorder_;
+    double begin_ = 0;
+  };
+
+  /// Collective: gathers what every rank has kept.
+  DdpReport report(const mpi::Communicator& world);
+
+ private:
+  /// Seconds since the step began.
+  double now() const { return std::chrono::duration<double>(SteadyClock::now() - begin_).count(); }
+  struct MarkedPoint {
+    StepPoint point;
+    std::size_t bucket;
+    StreamMarks::StreamMark mark;
+  };
+  using MarkedStep = std::vector<MarkedPoint>;
+
+  double begin_meeting();
+  void end_meeting(double begin);
+  /// Marks a point of the step of a GPU. A mark that fails is a failure of the GPU, which its next operation reports.
+  void note(StepPoint point, std::size_t bucket = 0) noexcept;
+  void keep(const StepTimeline& step);
+  void await_device();
+  void collect();
+  StepTimeline read(const MarkedStep& step) const;
+  StepTimeline median_step() const;
+
+  std::vector<std::size_t> bucket_of_;  // bucket of each parameter
+  StepTimeline current_;
+  BucketTimes* visited_ = nullptr;  // the bucket of the piece at hand
+  double last_ = 0;                 // moment when the last piece ended
+  bool is_open_ = false;            // true between the first micro_batch of a step and its last
+  SteadyClock::time_point begin_;   // start of the step, plus the time spent between its micro_batches
+  SteadyClock::time_point paused_;
+  std::vector<StepTimeline> kept_;  // the latest
+  std::size_t oldest_ = 0;          // index of the oldest one, once kept_ is full
+  std::size_t steps_ = 0;           // number of all steps
+  std::unique_ptr<StreamMarks> device_;
+  MarkedStep marked_;               // the step at hand
+  bool has_all_marks_ = true;       // the same step
+  std::deque<MarkedStep> pending_;  // steps that the device has perhaps not done
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "parallel/store/transfers.hpp"
+
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/types.h>
+
+#include <exception>
+
+namespace lockstep::parallel {
+
+namespace {
+
+c10::Stream current_stream(at::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }
+
+}  // namespace
+
+Transfers::Transfers(at::Device device, std::size_t count) : device_(device), ends_(count) {
+  if (device_.is_cpu()) return;
+  stream_ = c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_);
+  begun_.emplace(device_.type());
+}
+
+Transfers::~Transfers() {
+  try {
+    for (std::size_t i = 0; i < ends_.size(); ++i) follow(i);
+  } catch (const std::exception&) {  // the device has failed: nothing runs on it any more
+  }
+}
+
+void Transfers::start(std::size_t number, const at::Tensor& target, const at::Tensor& from) {
+  const torch::NoGradGuard no_grad;
+  if (!stream_) {
+    target.copy_(from);
+    return;
+  }
+  begun_->record(current_stream(device_));
+  begun_->block(*stream_);
+  {
+    const c10::StreamGuard on_stream(*stream_);
+    target.copy_(from, /*non_blocking=*/true);
+  }
+  if (!ends_.at(number)) ends_[number].emplace(device_.type());
+  ends_[number]->record(*stream_);
+}
+
+void Transfers::follow(std::size_t number) const {
+  if (ends_.at(number)) ends_[number]->block(current_stream(device_));
+}
+
+void Transfers::await(std::size_t number) const {
+  if (ends_.at(number)) ends_[number]->synchronize();
+}
+
+}  // namespace lockstep::parallel

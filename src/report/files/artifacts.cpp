@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "report/files/artifacts.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "report/files/run_files.hpp"
+#include "report/files/text_file.hpp"
+
+namespace lockstep::report {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A cell that is not finite becomes null: JSON knows no such number, and tables have no infinite ones.
+Json json_of(const Table& table) {
+  Json rows = Json::array();
+  for (std::size_t i = 0; i < table.values.size(); ++i) {
+    if (i % std::max<std::size_t>(1, table.columns) == 0) rows.push_back(Json::array());
+    rows.back().push_back(std::isfinite(table.values[i]) ? Json(table.values[i]) : Json());
+  }
+  Json json = {{"name", table.name}, {"step", table.step}, {"rows", rows}};
+  if (!table.names.empty()) json["names"] = table.names;
+  return json;
+}
+
+Table table_of(const Json& json) {
+  Table table{.name = json.at("name"), .step = json.at("step"), .columns = 0, .values = {}};
+  for (const Json& row : json.at("rows")) {
+    if (table.columns == 0) table.columns = row.size();
+    if (row.empty() || row.size() != table.columns) throw std::invalid_argument("the rows have different lengths");
+    for (const Json& cell : row) {
+      table.values.push_back(cell.is_null() ? std::numeric_limits<double>::quiet_NaN() : cell.get<double>());
+    }
+  }
+  if (json.contains("names")) table.names = json.at("names");
+  return table;
+}
+
+Json json_of(const Base64Image& picture) {
+  return {{"name", picture.name},       {"step", picture.step},
+          {"caption", picture.caption}, {"is_wrong", picture.is_wrong},
+          {"height", picture.height},   {"width", picture.width},
+          {"png", picture.png}};
+}
+
+Base64Image picture_of(const Json& json) {
+  return {.name = json.at("name"),
+          .step = json.at("step"),
+          .caption = json.at("caption"),
+          .is_wrong = json.at("is_wrong"),
+          .height = json.at("height"),
+          .width = json.at("width"),
+          .png = json.at("png")};
+}
+
+/// @param read  makes an item of its JSON
+template <class Item>
+std::vector<Item> read_items(const std::string& path, Item (*read)(const Json&)) {
+  const std::optional<std::string> text = read_text(path);
+  std::vector<Item> items;
+  if (!text) return items;
+  try {
+    for (const Json& item : Json::parse(*text)) items.push_back(read(item));
+  } catch (const std::exception&) {  // errors of JSON, or rows of different lengths
+    throw DataError(path, "damaged; delete it to omit its content");
+  }
+  return items;
+}
+
+template <class Item>
+void write_items(const std::string& path, const std::vector<Item>& items) {
+  std::string text;
+  for (const Item& item : items) {
+    text += (text.empty() ? "" : ",\n") + json_of(item).dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  write_text(path, "[" + text + "]\n");
+}
+
+std::string tables_path(const std::string& folder) { return folder + "/tables.json"; }
+std::string pictures_path(const std::string& folder) { return folder + "/pictures.json"; }
+
+std::string group_of(const std::string& name) { return name.substr(0, name.rfind('/') + 1); }
+
+template <class Item>
+void put_in(std::vector<Item>& items, Item item) {
+  std::erase_if(items, [&item](const Item& known) {
+    return known.name == item.name || (known.step != item.step && group_of(known.name) == group_of(item.name));
+  });
+  items.push_back(std::move(item));
+}
+
+template <class Item>
+std::vector<Item> readable(const std::string& path, Item (*read)(const Json&)) {
+  try {
+    return read_items(path, read);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+Base64Image base64_image(const Picture& image, const EncodedImage& png) {
+  return {.name = image.name,
+          .step = image.step,
+          .caption = image.caption,
+          .is_wrong = image.is_wrong,
+          .height = png.height,
+          .width = png.width,
+          .png = base64_of(png.bytes)};
+}
+
+Artifacts read_artifacts(const std::string& folder) {
+  return {read_items(tables_path(folder), table_of), read_items(pictures_path(folder), picture_of)};
+}
+
+ArtifactsWriter::ArtifactsWriter(std::string folder)
+    : folder_(std::move(folder)),
+      held_{readable(tables_path(folder_), table_of), readable(pictures_path(folder_), picture_of)} {}
+
+void ArtifactsWriter::put(Table table) {
+  put_in(held_.tables, std::move(table));
+  has_new_tables_ = true;
+}
+
+void ArtifactsWriter::put(Base64Image picture) {
+  put_in(held_.pictures, std::move(picture));
+  has_new_pictures_ = true;
+}
+
+void ArtifactsWriter::save() {
+  if (std::exchange(has_new_tables_, false)) write_items(tables_path(folder_), held_.tables);
+  if (std::exchange(has_new_pictures_, false)) write_items(pictures_path(folder_), held_.pictures);
+}
+
+void ArtifactsWriter::truncate_after_step(std::int64_t step) {
+  const auto is_later = [step](const auto& item) { return item.step > step; };
+  has_new_tables_ = std::erase_if(held_.tables, is_later) > 0 || has_new_tables_;
+  has_new_pictures_ = std::erase_if(held_.pictures, is_later) > 0 || has_new_pictures_;
+  save();
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which curves of a run are drawn how.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plot/line_chart.hpp"
+#include "report/page/run_data.hpp"
+
+namespace lockstep::report {
+
+/// Charts are drawn for a column of this many pixels, so that their texts can be read in a narrow window.
+inline constexpr int kChartWidth = 400;
+
+/// A chart for each quantity that any of the runs has: the losses together, then the other metrics of evaluations,
+/// lr, norm of the gradients, throughput, and what else there is.
+/// @param names  what the runs are called, for several
+std::vector<plot::LineChart> curve_charts(const std::vector<const PageData*>& runs,
+                                          const std::vector<std::string>& names);
+
+/// Charts of the sections of a step (`time/NAME` and `device_time/NAME`, in ms) and of what ranks differ in (`NAME/max`
+/// with `NAME/mean` and `NAME/min` over ranks), which curve_charts leaves out.
+std::vector<plot::LineChart> time_charts(const std::vector<const PageData*>& runs,
+                                         const std::vector<std::string>& names);
+
+/// Keeps at most about `most` points with the same highs and lows: of many neighbors the lowest and the highest stay,
+/// and what is no number.
+std::vector<plot::Point> thinned(const std::vector<plot::Point>& points, std::size_t max);
+
+}  // namespace lockstep::report

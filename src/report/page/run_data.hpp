@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The data in the folder of a run.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plot/line_chart.hpp"
+#include "report/files/artifacts.hpp"
+#include "report/files/step_times.hpp"
+
+namespace lockstep::report {
+
+using PageRows = std::vector<std::pair<std::string, std::string>>;
+
+struct Setting {
+  std::string name;
+  std::string value;
+  std::string origin;
+};
+
+struct PageData {
+  std::string name;                  ///< the folder's own
+  std::vector<plot::Series> curves;  ///< curves by key of metrics.jsonl, over the steps; in the order of first mention
+  PageRows status;                   ///< rows from STATUS.json and failure.json
+  PageRows environment;              ///< rows from env.json
+  std::vector<Setting> configuration;  ///< settings from config.resolved.json
+  std::string command;                 ///< command line from argv.txt
+  std::vector<std::string> replaced;   ///< samples that could not be read, of bad_samples.txt
+  std::optional<StepTimes> step_times;
+  Artifacts artifacts;
+
+  const plot::Series* curve(const std::string& key) const;  ///< null where there is none
+};
+
+/// @throws ConfigError  the folder does not exist, or no metrics.jsonl in it
+/// @throws DataError    metrics.jsonl has a damaged line or no metrics. A last line without an end is skipped: a run
+///                      may be about to write it
+PageData read_run(const std::string& folder);
+
+}  // namespace lockstep::report

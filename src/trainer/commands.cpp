@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "trainer/commands/commands.hpp"
+
+#include "trainer/predict/settings.hpp"
+
+namespace lockstep::trainer {
+
+namespace {
+
+const CommandOption kFrom = {.name = "from",
+                             .value = "PATH",
+                             .help = "Folder of a run, or a checkpoint",
+                             .elsewhere = "see --init.from and --resume for training"};
+const CommandOption kJson = {.name = "json", .help = "Print JSON"};
+
+}  // namespace
+
+const std::vector<TrainerCommand>& commands() {
+  static const std::vector<TrainerCommand> rows = {
+      {{.name = "train",
+        .help = "Trains a model. This is the default command",
+        .options = {{.name = "quiet", .help = "Print only warnings and errors, as with --log.level=warning"}}},
+       train},
+      {{.name = "eval",
+        .help = "Evaluates a checkpoint, or the latest one of a run, given by --from or --init.from",
+        .options = {kFrom,
+                    kJson,
+                    {.name = "predictions",
+                     .value = "FILE",
+                     .help = "Also write the predictions for all samples, as predict.out"}}},
+       evaluate},
+      {{.name = "predict",
+        .help = "Writes what a model predicts for each sample to predict.out. The weights are given as for eval",
+        .options = {kFrom},
+        .keys = PredictSettings::keys()},
+       predict},
+      {{.name = "export",
+        .help = "Writes the weights of a run of model torchscript into a copy of its archive, which Python loads",
+        .words = {"RUN"},
+        .options = {{.name = "to", .value = "FILE", .help = "Output file, such as trained.pt", .is_required = true}}},
+       export_model},
+      {{.name = "config",
+        .help = "Prints all keys with their values and the origin of each value",
+        .options = {{.name = "groups", .help = "Print the parameter groups of the optimizer instead of the keys"},
+                    {.name = "verbose", .help = "Also print the parameters of each group"}}},
+       show_config},
+      {{.name = "schedule",
+        .help = "Prints the values of sched.rule over the steps of a run, without starting it",
+        .options = {{.name = "plot", .value = "FILE", .help = "Output SVG file for a plot of the values"}}},
+       show_schedule},
+      {{.name = "lr-find",
+        .help = "Trains a few steps with increasing learning rates and suggests optim.lr. Writes no checkpoint",
+        .options = {{.name = "lowest", .value = "RATE", .help = "First learning rate (default 1e-7)"},
+                    {.name = "highest", .value = "RATE", .help = "Last learning rate (default 10)"},
+                    {.name = "steps", .value = "N", .help = "Maximum number of steps (default 100)"},
+                    {.name = "curve", .value = "FILE", .help = "Output SVG file for a plot of the losses"}}},
+       find_lr},
+      {{.name = "data",
+        .help = "Describes the data set without training: counts, sizes, formats, duplicates, mean and standard "
+                "deviation. If images are damaged, they are listed and the exit code is 3",
+        .options =
+            {{.name = "sheet",
+              .value = "FILE",
+              .help = "Write a contact sheet of samples and training draws, as .html"},
+             {.name = "speed", .value = "SECONDS", .help = "Measure reading, decoding and transforms for this time"},
+             {.name = "check", .help = "Decode all images"},
+             kJson,
+             {.name = "list-transforms",
+              .help = "Print the transforms and their options instead. With --sheet, write a picture for each"}}},
+       describe_data},
+      {{.name = "report", .help = "Writes report.html into the folder of a run", .words = {"RUN"}}, write_report},
+      {{.name = "compare",
+        .help = "Writes a page that compares the curves of two runs",
+        .words = {"RUN", "another RUN"},
+        .options = {{.name = "out", .value = "FILE", .help = "Output file (default compare.html)"}}},
+       compare_runs},
+  };
+  return rows;
+}
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
+#include <string>
+#include <vector>
+
+#include "config/invocation.hpp"
+#include "core/keys/command.hpp"
+#include "engine/session.hpp"
+
+namespace lockstep::trainer {
+
+/// The context that every command works on.
+struct CommandJob {
+  const mpi::Communicator& world;
+  const std::vector<std::string>& arguments;  ///< arguments, including the program's name
+  const engine::Registry& registry;
+  KeySpecs keys;
+  std::vector<CommandSpec> commands;
+};
+
+/// The table of commands; the first one is the default.
+using TrainerCommand = CommandRow<ExitCode(const CommandJob& job, const config::Invocation& invocation)>;
+const std::vector<TrainerCommand>& commands();
+
+/// Reads the command line of the job.
+/// @param base  see config::parse
+/// @throws ConfigError  like config::parse
+inline config::Invocation parse_arguments(const CommandJob& job, const std::vector<config::IniText>& base = {}) {
+  return config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys, job.commands, base);
+}
+
+// Collective; each throws Error or returns the agreed exit code.
+ExitCode train(const CommandJob& job, const config::Invocation& invocation);
+ExitCode evaluate(const CommandJob& job, const config::Invocation& invocation);
+ExitCode predict(const CommandJob& job, const config::Invocation& invocation);
+ExitCode export_model(const CommandJob& job, const config::Invocation& invocation);
+ExitCode show_config(const CommandJob& job, const config::Invocation& invocation);
+ExitCode find_lr(const CommandJob& job, const config::Invocation& invocation);
+ExitCode show_schedule(const CommandJob& job, const config::Invocation& invocation);
+ExitCode describe_data(const CommandJob& job, const config::Invocation& invocation);
+ExitCode write_report(const CommandJob& job, const config::Invocation& invocation);
+ExitCode compare_runs(const CommandJob& job, const config::Invocation& invocation);
+
+}  // namespace lockstep::trainer

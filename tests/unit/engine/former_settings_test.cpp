@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Settings of earlier versions, in a configuration with the keys of the program.
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/registry.hpp>
+
+#include <gtest/gtest.h>
+
+#include "config/config.hpp"
+#include "engine/session.hpp"
+
+namespace lockstep::engine {
+namespace former_settings_test {
+
+using config::Config;
+using config::OldNames;
+
+Config stored(const std::string& ini) {
+  Config config(all_keys(builtin_registry()));
+  config.read_ini(ini, "run", OldNames::translated);
+  return config;
+}
+
+std::string refusal(const std::string& name, const std::string& text) {
+  Config config(all_keys(builtin_registry()));
+  try {
+    config.set(name, text, "command line");
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(FormerSettingsTest, PatternsOfPhases) {
+  const auto every_epochs = [](const std::string& pattern) {
+    return stored("[train]\nphases = " + pattern + "\n[eval]\nevery_epochs = 1\n").section("eval").text("every_epochs");
+  };
+  EXPECT_EQ(every_epochs("train:2,test"), "2");
+  EXPECT_EQ(every_epochs("train,test"), "1");
+  EXPECT_EQ(every_epochs("train:2,train,test"), "3");
+  for (const char* const other :
+       {"", "train:3", "train,test,train:3,test", "test", "train:x,test", "train:2,test,train"}) {
+    EXPECT_EQ(every_epochs(other), "1") << other;
+  }
+  EXPECT_EQ(refusal("train.phases", "train:2,test"),
+            "command line: train.phases=train:2,test was replaced by eval.every_epochs=2");
+  EXPECT_EQ(refusal("train.phases", "train:3"),
+            "command line: train.phases=train:3 was replaced by eval.every_epochs; list other epochs as intervals that "
+            "change: 1,2:3,4:6 = epochs 1, 3 and 6");
+}
+
+TEST(FormerSettingsTest, HooksThatFreeze) {
+  const auto unfreeze = [](const std::string& hooks, const std::string& more = "") {
+    return stored("[train]\n" + hooks + "[finetune]\nunfreeze = " + more + "\n").section("finetune").text("unfreeze");
+  };
+  EXPECT_EQ(unfreeze("hooks = freeze,names=hidden*/head.bias,until=3\n"), "hidden*/head.bias@3");
+  EXPECT_EQ(unfreeze("hooks = freeze,until=3,names=a,priority=low\nhooks = freeze,names=b,until=5\n", "c@2e"),
+            "c@2e,a@3,b@5");
+  for (const char* const never : {"freeze,names=a", "freeze,names=a,until=0", "freeze,until=3", "freeze"}) {
+    EXPECT_EQ(unfreeze("hooks = " + std::string(never) + "\n"), "") << never;
+  }
+  const Config others = stored("[train]\nhooks = memory\nhooks = freeze,names=a,until=3\n");
+  EXPECT_EQ(others.section("train").texts("hooks"), std::vector<std::string>{"memory"});
+  EXPECT_EQ(refusal("train.hooks", "freeze,names=a,until=3"),
+            "command line: train.hooks=freeze,names=a,until=3 was replaced by finetune.unfreeze=a@3");
+  EXPECT_EQ(refusal("train.hooks", "freeze,names=a"),
+            "command line: train.hooks=freeze,names=a was replaced by finetune.unfreeze; parameters that are never "
+            "updated are those that finetune.train does not name");
+}
+
+// A program may have such a row again.
+TEST(FormerSettingsTest, RowsOfAProgramAreNotFormerOnes) {
+  Registry registry;
+  registry.hooks.push_back({.name = "freeze", .help = "", .keys = {}, .make = {}});
+  Config config(all_keys(registry));
+  config.set("train.hooks", "freeze,names=a", "command line");
+  EXPECT_EQ(config.section("train").texts("hooks"), std::vector<std::string>{"freeze,names=a"});
+}
+
+}  // namespace former_settings_test
+}  // namespace lockstep::engine
