@@ -9,7 +9,7 @@ namespace lockstep::engine {
 /// When a run has to be over.
 struct TimeLimit {
   std::chrono::steady_clock::time_point end;
-  double seconds = 0;  ///< from the start to the end
+  double seconds = 0;  ///< time from the start to the end
   std::string source;  ///< who says so, for messages
 };
 
