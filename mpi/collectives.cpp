@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
+#include <stdexcept>
 #include <string>
 
 #include "mpi/gpu/nccl_collectives.hpp"
 #include "mpi/host/backends.hpp"
 #include "mpi/process/topology.hpp"
+#include "mpi/shared/job.hpp"
 #include "mpi/shared/reduction.hpp"
 
 namespace lockstep::mpi {
@@ -25,35 +26,45 @@ std::string automatic_backend(const Topology& topology, int world_size) {
   return topology.host_count == world_size ? "mpi" : "hierarchical";
 }
 
-template <class T>
-void fill(void* values, std::size_t count, ReduceOp op) {
-  using Limits = std::numeric_limits<T>;
-  T neutral{};
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::average:
-      if constexpr (Limits::has_infinity) neutral = T{-0.0};  // 0 would turn a sum of -0 into 0
-      break;
-    case ReduceOp::product:
-      neutral = T{1};
-      break;
-    case ReduceOp::min:
-      neutral = Limits::has_infinity ? Limits::infinity() : Limits::max();
-      break;
-    case ReduceOp::max:
-      neutral = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-      break;
-  }
-  std::fill_n(static_cast<T*>(values), count, neutral);
-}
-
-void fill_halves(void* values, std::size_t count, ReduceOp op, std::uint16_t (*round)(float)) {
-  float neutral = 0;
-  fill<float>(&neutral, 1, op);
-  std::fill_n(static_cast<std::uint16_t*>(values), count, round(neutral));
-}
-
 }  // namespace
+
+Ticket Collectives::start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {
+  require_reducible(dtype, op);
+  return start({.call = {.count = count, .kind = CallKind::all_reduce, .op = op, .dtype = dtype},
+                .values = static_cast<std::byte*>(values)});
+}
+
+Ticket Collectives::start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) {
+  require_reducible(dtype, op);
+  return start({.call = {.count = count, .kind = CallKind::reduce_ranges, .op = op, .dtype = dtype},
+                .values = static_cast<std::byte*>(values)});
+}
+
+Ticket Collectives::start_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  if (all.size() != mine.size() * static_cast<std::size_t>(world_size())) {
+    throw std::logic_error("comm: all_gather of " + std::to_string(mine.size()) + " bytes from " +
+                           std::to_string(world_size()) + " ranks into " + std::to_string(all.size()));
+  }
+  return start({.call = {.count = mine.size(), .kind = CallKind::all_gather},
+                .values = const_cast<std::byte*>(mine.data()),  // only read
+                .result = all.data()});
+}
+
+Ticket Collectives::start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) {
+  require_reducible(dtype, op);
+  return start({.call = {.count = count, .kind = CallKind::reduce_scatter, .op = op, .dtype = dtype},
+                .values = static_cast<std::byte*>(values),
+                .result = static_cast<std::byte*>(slice)});
+}
+
+void Collectives::broadcast(std::span<std::byte> bytes, int root) {
+  if (root < 0 || root >= world_size()) {
+    throw std::logic_error("comm: broadcast from rank " + std::to_string(root) + " of " + std::to_string(world_size()));
+  }
+  wait(start({.call = {.count = bytes.size(), .root = root, .kind = CallKind::broadcast}, .values = bytes.data()}));
+}
+
+void Collectives::barrier() { wait(start({.call = {.kind = CallKind::barrier}})); }
 
 std::vector<std::vector<std::byte>> Collectives::all_gather_any(std::span<const std::byte> mine) {
   const std::uint64_t size = mine.size();
@@ -70,28 +81,6 @@ std::vector<std::vector<std::byte>> Collectives::all_gather_any(std::span<const 
     contributions.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(sizes[rank]));
   }
   return contributions;
-}
-
-void fill_with_neutral(void* values, std::size_t count, DType dtype, ReduceOp op) {
-  require_reducible(dtype, op);
-  switch (dtype) {
-    case DType::float32:
-      return fill<float>(values, count, op);
-    case DType::float64:
-      return fill<double>(values, count, op);
-    case DType::float16:
-      return fill_halves(values, count, op, float_to_half);
-    case DType::bfloat16:
-      return fill_halves(values, count, op, float_to_bfloat16);
-    case DType::int32:
-      return fill<std::int32_t>(values, count, op);
-    case DType::int64:
-      return fill<std::int64_t>(values, count, op);
-    case DType::boolean:
-      return fill<bool>(values, count, op);
-    default:
-      return fill<std::uint8_t>(values, count, op);
-  }
 }
 
 Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes) {

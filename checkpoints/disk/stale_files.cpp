@@ -3,7 +3,6 @@
 
 #include <lockstep/core/error.hpp>
 
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "checkpoints/disk/disk.hpp"
+#include "core/system/process.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -25,13 +25,7 @@ namespace {
 
 constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kTrash = ".trash-";
-constexpr std::chrono::hours kGivenUpAfter{24};
-
-bool is_older_than_a_day(const std::string& path) {
-  std::error_code error;
-  const auto changed = fs::last_write_time(path, error);
-  return !error && fs::file_time_type::clock::now() - changed > kGivenUpAfter;
-}
+constexpr double kGivenUpAfter = 24 * 60 * 60;  // seconds
 
 /// Whether `name`, ".tmp-<name>.<process>.<host>", names a process of this host that does not run.
 bool is_of_dead_process(std::string_view name) {
@@ -47,18 +41,18 @@ bool is_of_dead_process(std::string_view name) {
 
 }  // namespace
 
-std::string host_name() {
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 bool is_running(pid_t process) {
   if (::kill(process, 0) != 0 && errno != EPERM) return false;
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   const std::string stat{std::istreambuf_iterator<char>(file), {}};
   const auto end_of_name = stat.rfind(") ");
   return end_of_name == std::string::npos || stat[end_of_name + 2] != 'Z';
+}
+
+double seconds_since_change(const std::string& path) {
+  std::error_code error;
+  const auto changed = fs::last_write_time(path, error);
+  return error ? 0 : std::chrono::duration<double>(fs::file_time_type::clock::now() - changed).count();
 }
 
 std::string temporary_name(const std::string& name) {
@@ -76,7 +70,8 @@ void discard(const std::string& directory, const std::string& name) {
 void remove_stale_files(const std::string& directory) {
   for (const std::string& name : names_in(directory)) {
     const std::string path = directory + "/" + name;
-    const bool is_dead = name.starts_with(kTemporary) && (is_of_dead_process(name) || is_older_than_a_day(path));
+    const bool is_dead =
+        name.starts_with(kTemporary) && (is_of_dead_process(name) || seconds_since_change(path) > kGivenUpAfter);
     if (is_dead || name.starts_with(kTrash)) remove_tree(path);
   }
 }

@@ -11,8 +11,8 @@ namespace lockstep::checkpoints {
 /// Whether a process of this host exists and has not ended. A zombie has ended: its exit code has not been read yet.
 bool is_running(pid_t process);
 
-/// The name of this host, as gethostname gives it.
-std::string host_name();
+/// Seconds since a file or folder was written; 0 if this is unknown.
+double seconds_since_change(const std::string& path);
 
 /// ".tmp-<name>.<process>.<host>": under construction by this process.
 std::string temporary_name(const std::string& name);

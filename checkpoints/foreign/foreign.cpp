@@ -25,6 +25,7 @@
 #include "checkpoints/format/envelope.hpp"
 #include "checkpoints/format/layout.hpp"
 #include "checkpoints/format/limits.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -12,6 +12,7 @@
 #include "checkpoints/format/dataset.hpp"
 #include "checkpoints/format/limits.hpp"
 #include "checkpoints/format/memory_file.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::checkpoints {
 

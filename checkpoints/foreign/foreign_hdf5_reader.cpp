@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <sys/mman.h>
 
 #include "checkpoints/foreign/foreign_hdf5.hpp"
 #include "checkpoints/format/envelope.hpp"
@@ -15,23 +14,6 @@ namespace lockstep::checkpoints {
 namespace {
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
-
-/// A file in the address space, for the child alone: should it be cut off meanwhile, only the child gets a SIGBUS.
-class Mapping {
- public:
-  explicit Mapping(const DiskSource& source) : bytes_(source.size()) {
-    memory_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, source.file().descriptor(), 0);
-    if (memory_ == MAP_FAILED) source.refuse(std::string("mmap failed: ") + std::strerror(errno));
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() { ::munmap(memory_, bytes_); }
-  std::span<const std::byte> content() const { return {static_cast<const std::byte*>(memory_), bytes_}; }
-
- private:
-  std::size_t bytes_;
-  void* memory_;
-};
 
 /// Builds the archive from the messages of the child, and checks all sizes.
 class Receiver {
@@ -137,13 +119,14 @@ bool is_hdf5(const ByteSource& source) {
 }
 
 Archive read_foreign_hdf5(const DiskSource& source) {
-  const Mapping mapping(source);
+  const OwnedBytes content = source.map();  // should the file be cut off meanwhile, only the child gets a SIGBUS
+  if (content.bytes.empty()) source.refuse(std::string("mmap failed: ") + std::strerror(errno));
   Receiver receiver(source);
   const std::uint64_t memory =
       kGiB + std::min(source.size(), kGiB) * 100;  // the limit is that of Expansion, within reason
   try {
     run_in_child(
-        memory, [&](ChildOutput& output) { walk_hdf5(source, mapping.content(), output); },
+        memory, [&](ChildOutput& output) { walk_hdf5(source, content.bytes, output); },
         [&](ChildInput& input) { receiver.receive(input); });
   } catch (const CheckpointError& error) {
     if (!error.path().empty()) throw;

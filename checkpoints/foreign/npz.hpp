@@ -10,6 +10,10 @@ namespace lockstep::checkpoints {
 
 inline constexpr const char* kMetadataRecord = "__metadata__.json";
 
+/// The type without the order of its bytes, such as "f4".
+/// @throws CheckpointError  NumPy does not have it
+std::string_view numpy_name_of(DType dtype);
+
 /// The content of the line.
 struct NpyHeader {
   DType dtype = DType::uint8;

@@ -8,6 +8,7 @@
 
 #include "checkpoints/foreign/npz.hpp"
 #include "checkpoints/foreign/pytorch.hpp"
+#include "checkpoints/format/elements.hpp"
 #include "checkpoints/format/limits.hpp"
 
 namespace lockstep::checkpoints {
@@ -138,8 +139,7 @@ class LineParser {
 };
 
 void swap_bytes(std::span<std::byte> bytes, DType dtype) {
-  const bool is_complex = dtype == DType::complex64 || dtype == DType::complex128;
-  const std::size_t width = size_of(dtype) / (is_complex ? 2 : 1);
+  const std::size_t width = size_of(dtype) / (is_complex(dtype) ? 2 : 1);
   for (std::size_t i = 0; i + width <= bytes.size(); i += width) {
     std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(i),
                  bytes.begin() + static_cast<std::ptrdiff_t>(i + width));
@@ -185,6 +185,13 @@ std::string reason_of(const CheckpointError& error) {
 }
 
 }  // namespace
+
+std::string_view numpy_name_of(DType dtype) {
+  for (const auto& [name, known] : kNumpyDTypes) {
+    if (known == dtype) return name;
+  }
+  throw CheckpointError("NumPy does not have this element type");
+}
 
 NpyHeader parse_npy(std::span<const std::byte> record) {
   const std::string_view text(reinterpret_cast<const char*>(record.data()), record.size());

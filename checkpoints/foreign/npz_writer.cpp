@@ -13,32 +13,8 @@ namespace lockstep::checkpoints {
 namespace {
 
 std::string descr_of(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-    case DType::bfloat16:  // stored as float32
-      return "<f4";
-    case DType::float64:
-      return "<f8";
-    case DType::float16:
-      return "<f2";
-    case DType::int8:
-      return "|i1";
-    case DType::int16:
-      return "<i2";
-    case DType::int32:
-      return "<i4";
-    case DType::int64:
-      return "<i8";
-    case DType::uint8:
-      return "|u1";
-    case DType::boolean:
-      return "|b1";
-    case DType::complex64:
-      return "<c8";
-    case DType::complex128:
-      return "<c16";
-  }
-  throw CheckpointError("NumPy does not have this element type");
+  const DType stored = dtype == DType::bfloat16 ? DType::float32 : dtype;
+  return (size_of(stored) == 1 ? "|" : "<") + std::string(numpy_name_of(stored));
 }
 
 /// Version 1.0, padded with blanks so that the elements start on a multiple of 64.

@@ -4,6 +4,7 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <iterator>
@@ -62,10 +63,12 @@ class Machine {
       const auto opcode = number<std::uint8_t>();
       if (opcode_at_ == 0 && opcode != 0x80) fail("it does not start with a protocol");
       if (opcode == '.') break;
-      if (!push_constant(opcode) && !handle_stack(opcode) && !build(opcode)) {
+      const Action action = actions()[opcode];
+      if (action == nullptr) {
         fail("opcode " + std::to_string(opcode) + " is not needed for tensors and is not allowed; nothing was executed",
              CheckpointFault::refused);
       }
+      action(*this);
     }
     pickle_.root = pop();
     pickle_.size = position_;
@@ -111,19 +114,11 @@ class Machine {
     return static_cast<std::uint32_t>(pickle_.values.size() - 1);
   }
   void push(PickleValue value) { stack_.push_back(make(std::move(value))); }
-  void push(Kind kind, std::vector<std::uint32_t> items = {}) {
-    push(PickleValue{.kind = kind, .text = {}, .items = std::move(items)});
-  }
-  void push_integer(std::int64_t value) {
-    push(PickleValue{.kind = Kind::integer, .integer = value, .text = {}, .items = {}});
-  }
-  void push_unknown(Kind kind, std::string text) {
-    push(PickleValue{.kind = kind, .text = std::move(text), .items = {}});
-  }
-  void push_text(std::string value) { push(PickleValue{.kind = Kind::text, .text = std::move(value), .items = {}}); }
-  void push_converted_text(std::string value) {
-    push(PickleValue{.kind = Kind::text, .integer = 1, .text = std::move(value), .items = {}});
-  }
+  void push(Kind kind, std::vector<std::uint32_t> items = {}) { push({.kind = kind, .items = std::move(items)}); }
+  void push_integer(std::int64_t value) { push({.kind = Kind::integer, .integer = value}); }
+  void push_unknown(Kind kind, std::string text) { push({.kind = kind, .text = std::move(text)}); }
+  void push_text(std::string value) { push({.kind = Kind::text, .text = std::move(value)}); }
+  void push_converted_text(std::string value) { push({.kind = Kind::text, .integer = 1, .text = std::move(value)}); }
 
   PickleValue& value(std::uint32_t index) { return pickle_.values[index]; }
   std::uint32_t pop() {
@@ -156,124 +151,10 @@ class Machine {
 
   // --- opcodes ---
 
-  bool push_constant(std::uint8_t opcode) {
-    switch (opcode) {
-      case 0x80:
-        require_protocol();
-        return true;
-      case 'N':
-        push(Kind::none);
-        return true;
-      case 0x88:
-      case 0x89:
-        push(PickleValue{.kind = Kind::boolean, .integer = opcode == 0x88 ? 1 : 0, .text = {}, .items = {}});
-        return true;
-      case 'J':
-        push_integer(number<std::int32_t>());
-        return true;
-      case 'K':
-        push_integer(number<std::uint8_t>());
-        return true;
-      case 'M':
-        push_integer(number<std::uint16_t>());
-        return true;
-      case 0x8A:
-        push_long(number<std::uint8_t>());
-        return true;
-      case 0x8B:
-        push_long(number<std::uint32_t>());
-        return true;
-      case 'G':
-        push_real();
-        return true;
-      case 'X':
-        push_text(text(number<std::uint32_t>()));
-        return true;
-      case 'U':
-        push_text(text(number<std::uint8_t>()));
-        return true;
-      case '}':
-        push(Kind::map);
-        return true;
-      case ']':
-      case 0x8F:
-        push(Kind::list);
-        return true;
-      case ')':
-        push(Kind::tuple);
-        return true;
-      case 'c':
-        push_name();
-        return true;
-      default:
-        return false;
-    }
-  }
+  using Action = void (*)(Machine&);
 
-  bool handle_stack(std::uint8_t opcode) {
-    switch (opcode) {
-      case '(':
-        marks_.push_back(stack_.size());
-        return true;
-      case 'q':
-        memo_[number<std::uint8_t>()] = peek();
-        return true;
-      case 'r':
-        memo_[number<std::uint32_t>()] = peek();
-        return true;
-      case 'h':
-        recall(number<std::uint8_t>());
-        return true;
-      case 'j':
-        recall(number<std::uint32_t>());
-        return true;
-      case '0':  // tuples that contain themselves, as the next one
-        pop();
-        return true;
-      case '1':
-        pop_to_mark();
-        return true;
-      default:
-        return false;
-    }
-  }
-
-  bool build(std::uint8_t opcode) {
-    switch (opcode) {
-      case 't':
-        push(Kind::tuple, pop_to_mark());
-        return true;
-      case 0x85:
-      case 0x86:
-      case 0x87:
-        push_tuple(opcode - 0x84u);
-        return true;
-      case 'a':
-        append(Kind::list, "a list", {pop()});
-        return true;
-      case 'e':
-        append(Kind::list, "a list", pop_to_mark());
-        return true;
-      case 's':
-        set_items(popped(2));
-        return true;
-      case 'u':
-        set_items(pop_to_mark());
-        return true;
-      case 'Q':
-        push_storage();
-        return true;
-      case 'R':
-      case 0x81:
-        reduce();
-        return true;
-      case 'b':
-        set_state(pop());
-        return true;
-      default:
-        return false;
-    }
-  }
+  /// The actions by opcode; null = the opcode is not allowed.
+  static const std::array<Action, 256>& actions();
 
   void require_protocol() {
     const int protocol = number<std::uint8_t>();
@@ -287,7 +168,6 @@ class Machine {
     for (std::size_t i = count; i > 0; --i) items[i - 1] = pop();
     return items;
   }
-  void push_tuple(std::size_t count) { push(Kind::tuple, popped(count)); }
 
   void set_items(const std::vector<std::uint32_t>& items) {
     if (items.size() % 2 != 0) fail("a key has no value");
@@ -316,7 +196,7 @@ class Machine {
   void push_real() {
     std::uint64_t bits = 0;
     for (const std::byte byte : take(8)) bits = bits << 8 | std::to_integer<std::uint64_t>(byte);
-    push(PickleValue{.kind = Kind::real, .real = std::bit_cast<double>(bits), .text = {}, .items = {}});
+    push({.kind = Kind::real, .real = std::bit_cast<double>(bits)});
   }
 
   void push_name() {
@@ -327,13 +207,13 @@ class Machine {
     // A dot inside the second line would lead elsewhere; no allowed name has one there.
     const bool is_split_well = row != std::end(kAllowedNames) && row->name.rfind('.') == module.size();
     if (!is_split_well) {
-      push(PickleValue{.kind = Kind::unknown_name, .text = name, .items = {}});
+      push({.kind = Kind::unknown_name, .text = name});
       return;
     }
     if (row->kind == Named::dtype) {
-      push(PickleValue{.kind = Kind::dtype, .dtype = row->dtype, .text = name, .items = {}});
+      push({.kind = Kind::dtype, .dtype = row->dtype, .text = name});
     } else {
-      push(PickleValue{.kind = Kind::name, .integer = row - std::begin(kAllowedNames), .text = {}, .items = {}});
+      push({.kind = Kind::name, .integer = row - std::begin(kAllowedNames)});
     }
   }
 
@@ -437,11 +317,11 @@ class Machine {
     if (count < 0 || __builtin_mul_overflow(count, static_cast<std::int64_t>(size_of(type->dtype)), &bytes)) {
       fail("a storage of " + std::to_string(count) + " elements is impossible");
     }
-    push(PickleValue{.kind = Kind::storage,
-                     .dtype = type->dtype,
-                     .integer = bytes,
-                     .text = value(id[2]).text,
-                     .items = type->other});
+    push({.kind = Kind::storage,
+          .dtype = type->dtype,
+          .integer = bytes,
+          .text = value(id[2]).text,
+          .items = type->other});
   }
 
   /// Describes a tensor that no array of ours can hold; "" for others.
@@ -474,10 +354,7 @@ class Machine {
     if (tensor.offset < 0) fail("a tensor starts before its storage");
     if (tensor.shape.size() != tensor.strides.size()) fail("a tensor has a different number of strides and dimensions");
     pickle_.tensors.push_back(std::move(tensor));
-    push(PickleValue{.kind = Kind::tensor,
-                     .integer = static_cast<std::int64_t>(pickle_.tensors.size() - 1),
-                     .text = {},
-                     .items = {}});
+    push({.kind = Kind::tensor, .integer = static_cast<std::int64_t>(pickle_.tensors.size() - 1)});
   }
 
   /// The result of a call, which is never made: a value of a known kind, or an empty one with the name of the function.
@@ -574,7 +451,7 @@ class Machine {
         code = static_cast<unsigned char>((code & 3) << 6 | (static_cast<unsigned char>(text[++i]) & 63));
       bytes += static_cast<char>(code);
     }
-    push(PickleValue{.kind = Kind::bytes, .text = std::move(bytes), .items = {}});
+    push({.kind = Kind::bytes, .text = std::move(bytes)});
   }
 
   std::span<const std::byte> bytes_;
@@ -585,6 +462,55 @@ class Machine {
   std::vector<std::size_t> marks_;
   std::unordered_map<std::uint32_t, std::uint32_t> memo_;
 };
+
+const std::array<Machine::Action, 256>& Machine::actions() {
+  static constexpr std::pair<std::uint8_t, Action> kOpcodes[] = {
+      {0x80, [](Machine& m) { m.require_protocol(); }},
+      {'N', [](Machine& m) { m.push(Kind::none); }},
+      {0x88, [](Machine& m) { m.push({.kind = Kind::boolean, .integer = 1}); }},
+      {0x89, [](Machine& m) { m.push({.kind = Kind::boolean}); }},
+      {'J', [](Machine& m) { m.push_integer(m.number<std::int32_t>()); }},
+      {'K', [](Machine& m) { m.push_integer(m.number<std::uint8_t>()); }},
+      {'M', [](Machine& m) { m.push_integer(m.number<std::uint16_t>()); }},
+      {0x8A, [](Machine& m) { m.push_long(m.number<std::uint8_t>()); }},
+      {0x8B, [](Machine& m) { m.push_long(m.number<std::uint32_t>()); }},
+      {'G', [](Machine& m) { m.push_real(); }},
+      {'X', [](Machine& m) { m.push_text(m.text(m.number<std::uint32_t>())); }},
+      {'U', [](Machine& m) { m.push_text(m.text(m.number<std::uint8_t>())); }},
+      {'}', [](Machine& m) { m.push(Kind::map); }},
+      {']', [](Machine& m) { m.push(Kind::list); }},
+      {0x8F, [](Machine& m) { m.push(Kind::list); }},
+      {')', [](Machine& m) { m.push(Kind::tuple); }},
+      {'c', [](Machine& m) { m.push_name(); }},
+      // the stack
+      {'(', [](Machine& m) { m.marks_.push_back(m.stack_.size()); }},
+      {'q', [](Machine& m) { m.memo_[m.number<std::uint8_t>()] = m.peek(); }},
+      {'r', [](Machine& m) { m.memo_[m.number<std::uint32_t>()] = m.peek(); }},
+      {'h', [](Machine& m) { m.recall(m.number<std::uint8_t>()); }},
+      {'j', [](Machine& m) { m.recall(m.number<std::uint32_t>()); }},
+      {'0', [](Machine& m) { m.pop(); }},  // tuples that contain themselves, as the next one
+      {'1', [](Machine& m) { m.pop_to_mark(); }},
+      // values that consist of others
+      {'t', [](Machine& m) { m.push(Kind::tuple, m.pop_to_mark()); }},
+      {0x85, [](Machine& m) { m.push(Kind::tuple, m.popped(1)); }},
+      {0x86, [](Machine& m) { m.push(Kind::tuple, m.popped(2)); }},
+      {0x87, [](Machine& m) { m.push(Kind::tuple, m.popped(3)); }},
+      {'a', [](Machine& m) { m.append(Kind::list, "a list", {m.pop()}); }},
+      {'e', [](Machine& m) { m.append(Kind::list, "a list", m.pop_to_mark()); }},
+      {'s', [](Machine& m) { m.set_items(m.popped(2)); }},
+      {'u', [](Machine& m) { m.set_items(m.pop_to_mark()); }},
+      {'Q', [](Machine& m) { m.push_storage(); }},
+      {'R', [](Machine& m) { m.reduce(); }},
+      {0x81, [](Machine& m) { m.reduce(); }},
+      {'b', [](Machine& m) { m.set_state(m.pop()); }},
+  };
+  static const std::array<Action, 256> all = [] {
+    std::array<Action, 256> table{};
+    for (const auto& [opcode, action] : kOpcodes) table[opcode] = action;
+    return table;
+  }();
+  return all;
+}
 
 }  // namespace
 

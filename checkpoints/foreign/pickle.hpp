@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/dtype.hpp>
+#include <lockstep/core/tensor.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -39,8 +39,8 @@ struct PickleValue {
   DType dtype = DType::uint8;
   std::int64_t integer = 0;
   double real = 0;
-  std::string text;
-  std::vector<std::uint32_t> items;
+  std::string text = {};
+  std::vector<std::uint32_t> items = {};
 };
 
 struct PickleTensor {

@@ -14,6 +14,7 @@
 #include "checkpoints/foreign/pickle_names.hpp"
 #include "checkpoints/foreign/pytorch.hpp"
 #include "checkpoints/format/limits.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::checkpoints {
 

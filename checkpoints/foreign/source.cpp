@@ -4,7 +4,6 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -13,6 +12,8 @@
 #include "checkpoints/foreign/foreign.hpp"
 #include "checkpoints/format/limits.hpp"
 #include "core/system/lost_pages.hpp"
+#include "core/system/memory.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -73,12 +74,8 @@ class MappedPages {
 }  // namespace
 
 std::shared_ptr<std::byte> allocate_aligned(std::uint64_t bytes) {
-  const bool is_possible = bytes < PTRDIFF_MAX - kSourceAlignment;
-  void* memory = is_possible ? std::aligned_alloc(kSourceAlignment,
-                                                  (bytes + kSourceAlignment) / kSourceAlignment * kSourceAlignment)
-                             : nullptr;
-  if (memory == nullptr) throw CheckpointError("not enough memory for " + std::to_string(bytes) + " bytes");
-  return {static_cast<std::byte*>(memory), [](std::byte* pointer) { std::free(pointer); }};
+  if (auto memory = aligned_memory(bytes, kSourceAlignment)) return memory;
+  throw CheckpointError("not enough memory for " + std::to_string(bytes) + " bytes");
 }
 
 void ByteSource::require_inside(std::uint64_t offset, std::uint64_t count) const {
@@ -115,8 +112,8 @@ void ByteSource::refuse(const std::string& object, const std::string& message, C
   throw CheckpointError(path(), object, message).as(fault);
 }
 
-OwnedBytes DiskSource::mapped() const {
-  if (!is_mapped_ || mapped_.owner || size() == 0) return mapped_;
+OwnedBytes DiskSource::map() const {
+  if (mapped_.owner || size() == 0) return mapped_;
   void* const pages = ::mmap(nullptr, size(), PROT_READ, MAP_PRIVATE, file_.descriptor(), 0);
   if (pages == MAP_FAILED) return {};
   const std::span<const std::byte> bytes(static_cast<const std::byte*>(pages), size());

@@ -60,16 +60,17 @@ class DiskSource : public ByteSource {
       : path_(path), file_(path), is_mapped_(is_mapped) {}
   const std::string& path() const override { return path_; }
   std::uint64_t size() const override { return file_.size(); }
-  const ExistingFile& file() const noexcept { return file_; }
+  /// The bytes where the system has the file in memory, whatever `is_mapped` is. Nothing if it cannot be mapped.
+  OwnedBytes map() const;
 
  private:
   void copy(std::uint64_t offset, std::span<std::byte> out) const override { file_.read(offset, out); }
-  OwnedBytes mapped() const override;
+  OwnedBytes mapped() const override { return is_mapped_ ? map() : OwnedBytes(); }
 
   std::string path_;
   ExistingFile file_;
   bool is_mapped_;
-  mutable OwnedBytes mapped_;  // set by the first view
+  mutable OwnedBytes mapped_;  // set by the first view or by map()
 };
 
 /// Drops the pages of a view of a mapped file from memory; see release_pages of an Array.

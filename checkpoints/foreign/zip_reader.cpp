@@ -8,6 +8,7 @@
 
 #include "checkpoints/foreign/zip.hpp"
 #include "checkpoints/format/limits.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::checkpoints {
 

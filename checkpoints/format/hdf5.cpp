@@ -4,6 +4,7 @@
 #include <lockstep/core/error.hpp>
 
 #include <cstdint>
+#include <utility>
 
 #include "checkpoints/format/transfer.hpp"
 
@@ -40,36 +41,18 @@ Handle complex_of(hid_t part) {
   return type;
 }
 
-Handle copy_of(hid_t type) { return {H5Tcopy(type), H5Tclose, "H5Tcopy"}; }
-
 Handle make_type(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return copy_of(H5T_IEEE_F32LE);
-    case DType::float64:
-      return copy_of(H5T_IEEE_F64LE);
-    case DType::float16:
-      return small_float(5, 15);
-    case DType::bfloat16:
-      return small_float(8, 127);
-    case DType::int8:
-      return copy_of(H5T_STD_I8LE);
-    case DType::int16:
-      return copy_of(H5T_STD_I16LE);
-    case DType::int32:
-      return copy_of(H5T_STD_I32LE);
-    case DType::int64:
-      return copy_of(H5T_STD_I64LE);
-    case DType::uint8:
-      return copy_of(H5T_STD_U8LE);
-    case DType::boolean:
-      return boolean();
-    case DType::complex64:
-      return complex_of(H5T_IEEE_F32LE);
-    case DType::complex128:
-      return complex_of(H5T_IEEE_F64LE);
+  const std::pair<DType, hid_t> plain[] = {{DType::float32, H5T_IEEE_F32LE}, {DType::float64, H5T_IEEE_F64LE},
+                                           {DType::int8, H5T_STD_I8LE},      {DType::int16, H5T_STD_I16LE},
+                                           {DType::int32, H5T_STD_I32LE},    {DType::int64, H5T_STD_I64LE},
+                                           {DType::uint8, H5T_STD_U8LE}};
+  for (const auto& [known, type] : plain) {
+    if (known == dtype) return {H5Tcopy(type), H5Tclose, "H5Tcopy"};
   }
-  throw CheckpointError("a dtype without a type in the file");
+  if (dtype == DType::float16) return small_float(5, 15);
+  if (dtype == DType::bfloat16) return small_float(8, 127);
+  if (dtype == DType::boolean) return boolean();
+  return complex_of(dtype == DType::complex64 ? H5T_IEEE_F32LE : H5T_IEEE_F64LE);
 }
 
 herr_t keep_innermost(unsigned, const H5E_error2_t* error, void* text) noexcept {

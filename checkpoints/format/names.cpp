@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "core/text/text.hpp"
+
 namespace lockstep::checkpoints {
 
 namespace {
@@ -50,25 +52,6 @@ std::string decode_name(const std::string& part) {
     i += 2;
   }
   return name;
-}
-
-bool is_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xC2 && lead < 0xE0 ? 2 : lead >= 0xE0 && lead < 0xF0 ? 3 : 4;
-    if (lead >= 0x80 && (lead < 0xC2 || lead > 0xF4)) return false;
-    if (length > text.size() - i) return false;
-    std::uint32_t code = length == 1 ? lead : lead & (0x7Fu >> length);
-    for (std::size_t k = 1; k < length; ++k) {
-      const auto next = static_cast<unsigned char>(text[i + k]);
-      if ((next & 0xC0) != 0x80) return false;
-      code = code << 6 | (next & 0x3Fu);
-    }
-    const bool is_overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-    if (is_overlong || (code >= 0xD800 && code < 0xE000) || code > 0x10FFFF) return false;
-    i += length;
-  }
-  return true;
 }
 
 std::string quoted(const std::string& kind, const std::string& name) {

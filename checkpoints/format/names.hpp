@@ -7,8 +7,6 @@
 /// Names from files in messages.
 namespace lockstep::checkpoints {
 
-bool is_utf8(std::string_view text);
-
 /// "tensor 'a'", safe to print.
 std::string quoted(const std::string& kind, const std::string& name);
 

@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <exception>
-#include <thread>
 
 #include "checkpoints/format/transfer.hpp"
+#include "core/system/in_threads.hpp"
 #include "core/system/processors.hpp"
 
 namespace lockstep::checkpoints {
@@ -39,22 +38,10 @@ int io_threads() { return std::min(usable_processors(), kMaxThreads); }
 void for_each_parallel_piece(const std::vector<Piece>& pieces, int threads,
                              const std::function<void(std::size_t first, std::size_t last)>& work) {
   const std::vector<std::size_t> borders = borders_of(pieces, threads);
-  std::vector<std::exception_ptr> failures(borders.size() - 1);
-  const auto try_share = [&](std::size_t share) {
-    try {
-      work(borders[share], borders[share + 1]);
-    } catch (...) {
-      failures[share] = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> others;
-    for (std::size_t share = 1; share < failures.size(); ++share) others.emplace_back(try_share, share);
-    try_share(0);
-  }
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
+  in_threads(static_cast<int>(borders.size()) - 1, [&](int share) {
+    const auto first = static_cast<std::size_t>(share);
+    work(borders[first], borders[first + 1]);
+  });
 }
 
 }  // namespace lockstep::checkpoints

@@ -2,7 +2,6 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "checkpoints/format/memory_file.hpp"
 #include "checkpoints/format/parallel_pieces.hpp"
 #include "checkpoints/format/state_file.hpp"
+#include "core/system/memory.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -33,11 +33,8 @@ Envelope read_envelope(const std::string& path, const ExistingFile& file) {
 /// cuts off later must not become a SIGBUS.
 std::shared_ptr<std::byte> allocate(const std::string& path, std::uint64_t bytes) {
   constexpr std::size_t kPage = 4096;
-  void* memory = bytes < PTRDIFF_MAX - kPage ? std::aligned_alloc(kPage, (bytes + kPage) / kPage * kPage) : nullptr;
-  if (memory == nullptr)
-    throw CheckpointError(path, "not enough memory for its " + std::to_string(bytes) + " bytes")
-        .as(CheckpointFault::io);
-  return {static_cast<std::byte*>(memory), [](std::byte* pointer) { std::free(pointer); }};
+  if (auto memory = aligned_memory(bytes, kPage)) return memory;
+  throw CheckpointError(path, "not enough memory for its " + std::to_string(bytes) + " bytes").as(CheckpointFault::io);
 }
 
 /// The digests of a file that is still to be read.
@@ -279,14 +276,10 @@ std::optional<Array> read_state_array(const std::string& path, const std::string
   const auto number = place->first == kNoArray ? static_cast<std::size_t>(place - places.begin()) : place->first;
   const std::shared_ptr<std::byte> memory = allocate(path, place->nbytes);
   const std::span<std::byte> bytes(memory.get(), place->nbytes);
-  file.read(place->offset, bytes);
   Damage damage;
-  for (std::size_t i = 0; i < head.pieces.size(); ++i) {
-    const Piece& piece = head.pieces[i];
-    if (piece.array != number) continue;
-    const auto part = bytes.subspan(piece.offset - place->offset, piece.nbytes);
-    if (digest64(part) != head.index.digests[i]) damage.add(piece, part);
-  }
+  read_arrays(file, head, /*threads=*/1, damage, [&](const Piece& piece, std::vector<std::byte>&) {
+    return piece.array == number ? bytes.subspan(piece.offset - place->offset, piece.nbytes) : std::span<std::byte>();
+  });
   damage.throw_if_any(path, places);
   return Array{.dtype = place->dtype, .shape = place->shape, .bytes = bytes, .owner = memory};
 }

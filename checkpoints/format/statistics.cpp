@@ -3,39 +3,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
+#include "checkpoints/format/elements.hpp"
 #include "kernels/finite_sums.hpp"
 
 namespace lockstep::checkpoints {
 
 namespace {
 
-template <class Stored>
-Stored load(const std::byte* bytes, std::size_t i) {
-  Stored value;
-  std::memcpy(&value, bytes + i * sizeof(Stored), sizeof(Stored));
-  return value;
-}
-
 /// Rare enough to be counted in a second pass.
-std::uint64_t count_nans(DType dtype, std::span<const std::byte> bytes) {
-  const std::size_t width = kernels::summation_of(dtype).element_bytes;
-  std::uint64_t nans = 0;
-  for (std::size_t i = 0; i < bytes.size() / width; ++i) {
-    double value = 0;
-    if (width == 8) {
-      value = load<double>(bytes.data(), i);
-    } else if (width == 4) {
-      value = load<float>(bytes.data(), i);
-    } else if (dtype == DType::bfloat16) {
-      value = bfloat16_to_float(load<std::uint16_t>(bytes.data(), i));
-    } else {
-      value = half_to_float(load<std::uint16_t>(bytes.data(), i));
+std::uint64_t count_nans(DType dtype, std::span<const std::byte> bytes, std::size_t count) {
+  return with_loader(dtype, [&](auto load) {
+    std::uint64_t nans = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      nans += std::isnan(static_cast<double>(load(bytes.data(), static_cast<std::int64_t>(i)))) ? 1 : 0;
     }
-    nans += std::isnan(value) ? 1 : 0;
-  }
-  return nans;
+    return nans;
+  });
 }
 
 }  // namespace
@@ -52,7 +36,7 @@ void StatisticsSum::add(DType dtype, std::span<const std::byte> bytes) {
   next.square_sum_ = part.square_sum;
   next.zeros_ = part.zeros;
   if (part.count < count) {
-    next.nans_ = count_nans(dtype, bytes);
+    next.nans_ = count_nans(dtype, bytes, count);
     next.infs_ = count - part.count - next.nans_;
   }
   add(next);

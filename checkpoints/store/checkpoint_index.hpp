@@ -18,9 +18,9 @@ struct ArrayInfo {
   DType dtype = DType::uint8;
   std::vector<std::int64_t> shape;
   std::uint64_t nbytes = 0;
-  std::string digest;  ///< array_digest of its bytes
-  Statistics statistics;
-  std::string first_path;  ///< first path of the array, if this is a second name of it; else empty
+  std::string digest = {};  ///< array_digest of its bytes
+  Statistics statistics = {};
+  std::string first_path = {};  ///< first path of the array, if this is a second name of it; else empty
 };
 
 struct CheckpointIndex {

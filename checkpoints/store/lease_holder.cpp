@@ -17,6 +17,7 @@
 
 #include "checkpoints/disk/disk.hpp"
 #include "checkpoints/disk/stale_files.hpp"
+#include "core/system/process.hpp"
 #include "core/text/text_stream.hpp"
 
 namespace lockstep::checkpoints {

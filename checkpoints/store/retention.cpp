@@ -33,14 +33,6 @@ bool has(const std::vector<std::int64_t>& steps, std::int64_t step) {
   return std::find(steps.begin(), steps.end(), step) != steps.end();
 }
 
-/// Hours since a checkpoint was written; 0 if this is unknown.
-double hours_since_change(const std::string& checkpoint) {
-  std::error_code error;
-  const auto changed = fs::last_write_time(checkpoint, error);
-  if (error) return 0;
-  return std::chrono::duration<double, std::ratio<3600>>(fs::file_time_type::clock::now() - changed).count();
-}
-
 std::string reason_to_keep(const std::string& checkpoint, std::int64_t step, std::int64_t newer,
                            const RetentionRule& rule) {
   const std::int64_t keep_last = std::max<std::int64_t>(rule.keep_last, 1);
@@ -51,7 +43,7 @@ std::string reason_to_keep(const std::string& checkpoint, std::int64_t step, std
   if (rule.keep_every > 0 && step % rule.keep_every == 0) {
     return "its step is a multiple of " + std::to_string(rule.keep_every);
   }
-  if (rule.keep_age_hours > 0 && hours_since_change(checkpoint) < rule.keep_age_hours) {
+  if (rule.keep_age_hours > 0 && seconds_since_change(checkpoint) < 3600 * rule.keep_age_hours) {
     return "it is younger than " + number_text(rule.keep_age_hours, 6) + " hours";
   }
   if (has(rule.best_steps, step)) return rule.best_steps.size() == 1 ? "it is the best" : "it is one of the best";

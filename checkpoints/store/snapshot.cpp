@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "checkpoints/store/snapshot.hpp"
 
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <sys/mman.h>
+
+#include "core/system/memory.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -16,10 +17,10 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 std::size_t rounded(std::size_t bytes, std::size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
 std::shared_ptr<std::byte> allocate(std::size_t bytes) {
-  void* const memory = std::aligned_alloc(kHugePage, bytes);
+  std::shared_ptr<std::byte> memory = aligned_memory(bytes, kHugePage);
   if (memory == nullptr) throw std::bad_alloc();
-  madvise(memory, bytes, MADV_HUGEPAGE);
-  return {static_cast<std::byte*>(memory), [](std::byte* pointer) { std::free(pointer); }};
+  madvise(memory.get(), bytes, MADV_HUGEPAGE);
+  return memory;
 }
 
 }  // namespace

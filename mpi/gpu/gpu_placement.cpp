@@ -9,6 +9,7 @@
 #include <set>
 #include <unistd.h>
 
+#include "core/system/process.hpp"
 #include "mpi/gpu/gpu.hpp"
 #include "mpi/gpu/module_api.hpp"
 #include "mpi/process/launch.hpp"
@@ -36,17 +37,12 @@ std::string device_number(const std::string& bus_id, const std::string& root) {
   return "";
 }
 
-std::string host_word() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "this host";
-}
-
 /// Why the binding of the launcher slows ranks down; empty = it does not. Collective.
 std::string narrow_binding(const Communicator& host, bool is_bound, int cores) {
   const bool is_narrow = is_bound && cores < kMinCoresPerGpu;
   const int fewest = host.all_reduce(is_narrow ? cores : kMinCoresPerGpu, Op::min);
   if (fewest >= kMinCoresPerGpu) return "";
-  return "a rank on " + host_word() + " is bound to " + std::to_string(fewest) + (fewest == 1 ? " core" : " cores") +
+  return "a rank on " + host_name() + " is bound to " + std::to_string(fewest) + (fewest == 1 ? " core" : " cores") +
          ", which its threads (steps, backward, NCCL, loading) share: bind ranks with a GPU to at least " +
          std::to_string(kMinCoresPerGpu) +
          " cores each, or to none (mpirun --bind-to none, or --map-by slot:PE=N --bind-to core; srun "
@@ -64,7 +60,7 @@ std::string hidden_peers(const Communicator& host, const Gpu& gpu) {
     });
   }
   if (host.all_reduce(static_cast<std::uint8_t>(is_hidden), Op::max) == 0) return "";
-  return "a rank on " + host_word() +
+  return "a rank on " + host_name() +
          " may not open the GPUs of the other ranks, so that NCCL does not use direct connections (NVLink, PCIe) "
          "between them: let each rank see all GPUs of its host (srun --gpu-bind=none instead of --gpus-per-task; one "
          "container for all ranks)";

@@ -3,7 +3,7 @@
 // CUDA nor NCCL to be built or to run. No exception crosses.
 #pragma once
 
-#include <lockstep/core/dtype.hpp>
+#include <lockstep/core/tensor.hpp>
 #include <lockstep/mpi/collectives.hpp>
 
 #include <cstddef>

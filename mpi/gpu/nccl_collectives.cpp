@@ -5,14 +5,14 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <exception>
 #include <stdexcept>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
+#include "core/system/process.hpp"
+#include "mpi/shared/device_collectives.hpp"
 #include "mpi/shared/messages.hpp"
 #include "mpi/shared/ordered_collectives.hpp"
 
@@ -28,12 +28,6 @@ std::string version_text(int code) {
   return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." + std::to_string(code % 100);
 }
 
-std::string this_host() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 /// The facts that ranks must know of each other before NCCL may connect them.
 struct Endpoint {
   std::string uuid;
@@ -43,7 +37,7 @@ struct Endpoint {
 
   static Endpoint here(const Gpu& gpu) {
     const char* const host_id = std::getenv("NCCL_HOSTID");
-    return {gpu.uuid(), gpu.bus_id(), host_id != nullptr ? host_id : this_host(), version_text(gpu.api().nccl_loaded)};
+    return {gpu.uuid(), gpu.bus_id(), host_id != nullptr ? host_id : host_name(), version_text(gpu.api().nccl_loaded)};
   }
 };
 
@@ -89,44 +83,33 @@ void require_compatible(const Communicator& comm, const Gpu& gpu) {
   }
 }
 
-class NcclCollectives final : public OrderedCollectives {
+class NcclCollectives final : public OrderedCollectives, public DeviceCollectives {
  public:
-  /// An object and the parts that were split from it: a graph may have operations of each.
-  struct Family {
-    std::vector<NcclCollectives*> members = {};  ///< the order is that in which they were made
-    CaptureOrder order = {};
-  };
-
   NcclCollectives(Communicator comm, std::shared_ptr<const Gpu> gpu, std::unique_ptr<Collectives> host,
-                  const NcclOptions& options, std::shared_ptr<Family> family)
-      : OrderedCollectives(comm.rank(), comm.size()),
+                  const NcclOptions& options)
+      : OrderedCollectives(RankFacts{.name = "nccl", .rank = comm.rank(), .world_size = comm.size()}),
         comm_(std::move(comm)),
         gpu_(std::move(gpu)),
         host_(std::move(host)),
         options_(options),
         messages_(Communicator(comm_.handle()), options.wait),
-        slots_(kMaxJobs),
-        family_(std::move(family)) {
-    family_->members.push_back(this);
-  }
-  ~NcclCollectives() override { std::erase(family_->members, this); }
+        slots_(kMaxJobs) {}
 
-  std::string_view name() const noexcept override { return "nccl"; }
-  bool has_device_buckets() const noexcept override { return true; }
   bool has_failed() const noexcept override { return link_ && link_->has_failed(); }
 
+  /// A graph may have operations of this object and of all parts that were split from it.
   void begin_capture() override {
     link();  // not in the recording: to connect, ranks wait for each other
-    family_->order = {};
-    for (NcclCollectives* const member : family_->members) {
-      member->OrderedCollectives::begin_capture();
-      if (member->link_) member->link_->begin_capture(family_->order);
+    order_ = {};
+    for (NcclCollectives* const member : members()) {
+      member->begin_recorded_calls();
+      if (member->link_) member->link_->begin_capture(order_);
     }
   }
   void end_capture() override {
     std::exception_ptr fault;
-    for (NcclCollectives* const member : family_->members) {
-      member->OrderedCollectives::end_capture();
+    for (NcclCollectives* const member : members()) {
+      member->end_recorded_calls();
       try {
         if (member->link_) member->link_->end_capture();
       } catch (const std::exception&) {
@@ -135,10 +118,11 @@ class NcclCollectives final : public OrderedCollectives {
     }
     if (fault) std::rethrow_exception(fault);
   }
+  bool is_capturing() const noexcept override { return is_recording_calls(); }
   /// Every link watches the graph: where a peer has failed, each must end its own operations.
   void replay(const std::function<void()>& launch) override {
     link_ ? link_->replay(launch) : launch();
-    for (const NcclCollectives* const member : family_->members) {
+    for (const NcclCollectives* const member : members()) {
       if (member != this && member->link_) member->link_->replay({});
     }
   }
@@ -155,7 +139,7 @@ class NcclCollectives final : public OrderedCollectives {
   std::unique_ptr<Collectives> make_part(int color) override {
     Communicator part = comm_.split(color, rank());
     require_compatible(part, *gpu_);
-    return std::make_unique<NcclCollectives>(std::move(part), gpu_, host_->split(color), options_, family_);
+    return std::make_unique<NcclCollectives>(std::move(part), gpu_, host_->split(color), options_);
   }
 
   void announce(const Job& job) override {
@@ -168,32 +152,15 @@ class NcclCollectives final : public OrderedCollectives {
     compare(job, slot);
     if (slot.is_on_device) {
       queue(job);
-    } else if (job.call.kind == CallKind::all_reduce || job.call.kind == CallKind::reduce_ranges) {
-      slot.ticket = start_on_host(job);
+    } else {
+      slot.ticket = host_->start(job);
     }
   }
 
   void perform(const Job& job) override {
     const JobSlot& slot = slot_of(job);
     if (slot.is_on_device) return link_->await(job.call.sequence);
-    const std::span<std::byte> values(job.values, job.call.count);
-    switch (job.call.kind) {
-      case CallKind::all_reduce:
-        return host_->wait(slot.ticket);
-      case CallKind::reduce_ranges:
-        return;  // taken later
-      case CallKind::broadcast:
-        return host_->broadcast(values, job.call.root);
-      case CallKind::all_gather:
-        return host_->all_gather(values, {job.result, job.call.count * world_size()});
-      case CallKind::reduce_scatter:
-        return host_->reduce_scatter(job.values, job.call.count, job.call.dtype, job.call.op, job.result);
-      case CallKind::barrier:
-      case CallKind::allocate_bucket:
-      case CallKind::split:
-      case CallKind::replay:
-        return host_->barrier();
-    }
+    if (job.call.kind != CallKind::reduce_ranges) host_->wait(slot.ticket);  // those are taken later
   }
 
   /// Device memory is handed over as one piece.
@@ -209,6 +176,13 @@ class NcclCollectives final : public OrderedCollectives {
     bool is_on_device = false;
     Ticket ticket;
   };
+
+  /// This object and all that were split from it, in the order in which they were made.
+  std::vector<NcclCollectives*> members() const {
+    std::vector<NcclCollectives*> members;
+    for (OrderedCollectives* const member : family()) members.push_back(static_cast<NcclCollectives*>(member));
+    return members;
+  }
 
   JobSlot& slot_of(const Job& job) { return slots_[job.call.sequence % kMaxJobs]; }
 
@@ -233,18 +207,6 @@ class NcclCollectives final : public OrderedCollectives {
     Job seen = job;
     seen.call.is_on_device = slot.is_on_device;
     messages_.meet(seen);
-  }
-
-  Ticket start_on_host(const Job& job) {
-    const Call& call = job.call;
-    if (call.kind == CallKind::all_reduce) {
-      return job.tree == nullptr
-                 ? host_->start_all_reduce(job.values, call.count, call.dtype, call.op)
-                 : host_->start_lane_reduce(job.values, call.count, call.stride, call.dtype, call.op, *job.tree);
-    }
-    return job.tree == nullptr
-               ? host_->start_reduce_ranges(job.values, call.count, call.dtype, call.op)
-               : host_->start_lane_ranges(job.values, call.count, call.stride, call.dtype, call.op, *job.tree);
   }
 
   void queue(const Job& job) {
@@ -292,7 +254,7 @@ class NcclCollectives final : public OrderedCollectives {
   Messages messages_;
   std::shared_ptr<NcclLink> link_;  // null until it is needed
   std::vector<JobSlot> slots_;      // jobs, indexed by sequence number
-  std::shared_ptr<Family> family_;
+  CaptureOrder order_;              // order of the operations in a capture that this object began
   std::uint64_t compared_ = 0;
 };
 
@@ -301,8 +263,7 @@ class NcclCollectives final : public OrderedCollectives {
 std::unique_ptr<Collectives> make_nccl_collectives(Communicator comm, std::shared_ptr<const Gpu> gpu,
                                                    std::unique_ptr<Collectives> host, const NcclOptions& options) {
   require_compatible(comm, *gpu);
-  return std::make_unique<NcclCollectives>(std::move(comm), std::move(gpu), std::move(host), options,
-                                           std::make_shared<NcclCollectives::Family>());
+  return std::make_unique<NcclCollectives>(std::move(comm), std::move(gpu), std::move(host), options);
 }
 
 }  // namespace lockstep::mpi

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "mpi/shared/device_collectives.hpp"
+
 namespace lockstep::mpi {
 
 namespace {
@@ -30,7 +32,7 @@ void require_done(gpu::Fault fault) {
 }  // namespace
 
 StepGraph::StepGraph(std::shared_ptr<const Gpu> gpu, Collectives& collectives, const StepGraph* beside)
-    : gpu_(std::move(gpu)), collectives_(&collectives), beside_(beside) {}
+    : gpu_(std::move(gpu)), device_(on_device(collectives)), beside_(beside) {}
 
 StepGraph::~StepGraph() {
   if (graph_ != nullptr) gpu_->api().destroy(graph_);
@@ -42,15 +44,17 @@ void StepGraph::use_stream(const Gpu& gpu) {
 }
 
 std::string StepGraph::record(const std::function<void()>& body) {
-  collectives_->begin_capture();
+  if (device_ != nullptr) device_->begin_capture();
   const gpu::Graph* const beside = beside_ != nullptr ? beside_->graph_ : nullptr;
   if (const gpu::Fault fault = gpu_->api().begin_capture(gpu_->index(), beside, &graph_); fault != nullptr) {
     const std::string reason = fault;
-    collectives_->end_capture();
+    if (device_ != nullptr) device_->end_capture();
     return reason;
   }
   std::string reason = fault_of(body);
-  const std::string end = fault_of([this] { collectives_->end_capture(); });
+  const std::string end = fault_of([this] {
+    if (device_ != nullptr) device_->end_capture();
+  });
   if (reason.empty()) reason = end;
   const gpu::Fault fault = gpu_->api().end_capture(graph_);  // also after a failure, else the stream stays unusable
   if (reason.empty() && fault != nullptr) reason = fault;
@@ -68,10 +72,11 @@ void StepGraph::set_draw_offset(std::uint64_t offset) const {
 }
 
 void StepGraph::launch() {
-  collectives_->replay([this] {
+  const auto launch = [this] {
     const gpu::Fault fault = gpu_->api().launch(graph_);
     if (fault != nullptr) throw CommError(std::string("a captured step: ") + fault);
-  });
+  };
+  device_ != nullptr ? device_->replay(launch) : launch();
 }
 
 }  // namespace lockstep::mpi

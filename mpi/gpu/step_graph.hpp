@@ -13,6 +13,8 @@
 
 namespace lockstep::mpi {
 
+class DeviceCollectives;
+
 /// Work on a GPU, with its collectives, that is recorded once and then launched as one operation: a CUDA graph. It
 /// reads and writes the same memory in every launch.
 class StepGraph {
@@ -41,7 +43,7 @@ class StepGraph {
 
  private:
   std::shared_ptr<const Gpu> gpu_;
-  Collectives* collectives_;
+  DeviceCollectives* device_;  // null = no operation of collectives is recorded
   const StepGraph* beside_;
   gpu::Graph* graph_ = nullptr;
 };

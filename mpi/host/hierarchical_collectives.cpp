@@ -9,10 +9,10 @@
 
 #include "mpi/host/backends.hpp"
 #include "mpi/host/host_chain.hpp"
+#include "mpi/host/host_collectives.hpp"
 #include "mpi/host/host_memory.hpp"
 #include "mpi/process/chunks.hpp"
 #include "mpi/shared/messages.hpp"
-#include "mpi/shared/ordered_collectives.hpp"
 
 namespace lockstep::mpi {
 
@@ -31,52 +31,59 @@ struct Notice {
   std::array<char, 400> fault{};  ///< fault: what the ranks of this host disagree about
 };
 
-class HierarchicalCollectives final : public OrderedCollectives {
+class HierarchicalCollectives final : public HostCollectives {
  public:
-  HierarchicalCollectives(Communicator comm, const std::vector<int>& host_of_rank, const WaitOptions& options)
-      : OrderedCollectives(comm.rank(), comm.size()),
+  HierarchicalCollectives(Communicator comm, const HostLayout& layout, const WaitOptions& options)
+      : HostCollectives(facts_of(comm, layout)),
         options_(options),
-        layout_(host_of_rank),
+        layout_(layout),
         host_(layout_.host_of(rank())),
         memory_(comm.split(host_, rank()), layout_.ranks_of(host_), with_grace(options)),
-        meeting_(memory_.meeting()),
-        messages_(std::move(comm), options, &meeting_),
+        messages_(std::move(comm), options, &memory_.meeting()),
         chain_(layout_, messages_) {}
-
-  std::string_view name() const noexcept override { return "hierarchical"; }
-  int local_rank() const noexcept override { return memory_.rank(); }
-  int local_size() const noexcept override { return memory_.size(); }
 
  protected:
   BucketMemory allocate(std::size_t bytes) override { return memory_.allocate(bytes); }
   std::unique_ptr<Collectives> make_part(int color) override;
   void announce(const Job& job) override { memory_.announce(job); }
-  void perform(const Job& job) override;
-  void settle(const Job& job) override;
-  void notify_peers(const std::string& reason, ExitCode code) noexcept override { meeting_.notify_peers(reason, code); }
+  void await_all(const Job& job) override;
+  void finish(const Job& job) override { memory_.finish(job); }
+  void settle(const Job& job) override { memory_.settle(job); }
+  void notify_peers(const std::string& reason, ExitCode code) noexcept override {
+    memory_.meeting().notify_peers(reason, code);
+  }
   void open(const Job& job) override;
   void take(const Job& job, Slice range, const RangeConsumer& consume) override;
+
+  void perform_all_reduce(const Job& job) override { memory_.reduce(job, to_all(job)); }
+  void perform_reduce_scatter(const Job& job) override;
+  void perform_broadcast(const Job& job) override { messages_.broadcast(job); }
+  void perform_all_gather(const Job& job) override { messages_.all_gather(job); }
 
  private:
   static_assert(Rendezvous::kPostings >= kMaxJobs);
 
-  void await_all(const Job& job);
+  static RankFacts facts_of(const Communicator& comm, const HostLayout& layout) {
+    return {.name = "hierarchical",
+            .rank = comm.rank(),
+            .world_size = comm.size(),
+            .local_rank = layout.local_rank_of(comm.rank()),
+            .local_size = static_cast<int>(layout.ranks_of(layout.host_of(comm.rank())).size())};
+  }
+
   std::string compare_hosts(const Job& job, const std::string& fault);
-  void run(const Job& job);
-  void finish(const Job& job);
-  void all_reduce(const Job& job);
-  void all_reduce_staged(const Job& job);
-  void reduce_scatter(const Job& job);
+  /// The reduction whose result goes to the first array of every rank.
+  HostMemory::ReduceArrays to_all(const Job& job) {
+    return [this, &job](const Arrays& arrays, std::size_t count) { chain_.reduce(job, arrays, count, arrays.first); };
+  }
   const std::byte* result_of(const Job& job, const Arrays& arrays, Slice piece);
 
   WaitOptions options_;
   HostLayout layout_;
   int host_;
   HostMemory memory_;
-  Rendezvous& meeting_;
   Messages messages_;
   HostChain chain_;
-  std::array<std::uint64_t, kMaxJobs> progress_after_{};  ///< this rank's progress after each performed job
   alignas(64) std::array<std::byte, kPieceElements * kMaxElementBytes> joined_;  ///< a piece of several carriers
 };
 
@@ -88,28 +95,13 @@ std::unique_ptr<Collectives> HierarchicalCollectives::make_part(int color) {
   return make_hierarchical_collectives(std::move(part), hosts, options_);
 }
 
-void HierarchicalCollectives::perform(const Job& job) {
-  await_all(job);
-  run(job);
-  finish(job);
-}
-
-void HierarchicalCollectives::finish(const Job& job) {
-  meeting_.advance();
-  progress_after_[job.call.sequence % kMaxJobs] = meeting_.progress();
-}
-
-void HierarchicalCollectives::settle(const Job& job) {
-  meeting_.await_progress(progress_after_[job.call.sequence % kMaxJobs], job.call);
-}
-
 /// Waits until all ranks of all hosts have come to a call, and compares the calls. The first rank of a host does so for
 /// all of them, so that all give up for the same reason.
 void HierarchicalCollectives::await_all(const Job& job) {
   std::string fault = memory_.await_all(job);
   if (memory_.rank() == 0) {
     if (layout_.host_count() > 1) fault = compare_hosts(job, fault);
-    if (!fault.empty()) meeting_.give_up(fault);
+    if (!fault.empty()) memory_.meeting().give_up(fault);
   }
   memory_.meet(job);
 }
@@ -129,45 +121,8 @@ std::string HierarchicalCollectives::compare_hosts(const Job& job, const std::st
   return disagreement(leaders, [&notices](int host) -> const Call& { return notices[host].call; });
 }
 
-void HierarchicalCollectives::run(const Job& job) {
-  switch (job.call.kind) {
-    case CallKind::all_reduce:
-      return all_reduce(job);
-    case CallKind::reduce_scatter:
-      return reduce_scatter(job);
-    case CallKind::broadcast:
-      return messages_.broadcast(job);
-    case CallKind::all_gather:
-      return messages_.all_gather(job);
-    case CallKind::reduce_ranges:  // is opened instead
-    case CallKind::barrier:
-    case CallKind::allocate_bucket:
-    case CallKind::split:
-    case CallKind::replay:
-      return;  // all have come: that is all
-  }
-}
-
-void HierarchicalCollectives::all_reduce(const Job& job) {
-  const Arrays* const arrays = memory_.find(job);
-  if (arrays == nullptr) return all_reduce_staged(job);
-  chain_.reduce(job, *arrays, job.call.count, arrays->first);
-}
-
-void HierarchicalCollectives::all_reduce_staged(const Job& job) {
-  const std::size_t element_bytes = job.element_bytes();
-  for_each_chunk(job.call.count, memory_.staged_elements(job), [&](std::size_t begin, std::size_t count) {
-    std::byte* const values = job.values + begin * element_bytes;
-    memory_.stage(values, count * element_bytes, job);
-    const Arrays& arrays = memory_.staged(count * element_bytes);
-    chain_.reduce(job, arrays, count, arrays.first);
-    memory_.meet(job);
-    std::memcpy(values, memory_.staging(memory_.rank()), count * element_bytes);
-  });
-}
-
-void HierarchicalCollectives::reduce_scatter(const Job& job) {
-  all_reduce(job);
+void HierarchicalCollectives::perform_reduce_scatter(const Job& job) {
+  perform_all_reduce(job);
   memory_.meet(job);
   const Slice slice = slice_of(job.call.count, rank(), world_size(), job.element_bytes());
   std::memcpy(job.result, job.values + slice.begin * job.element_bytes(), slice.count * job.element_bytes());
@@ -179,7 +134,7 @@ void HierarchicalCollectives::open(const Job& job) {
   if (const Arrays* const arrays = memory_.find(job)) {
     chain_.reduce(job, *arrays, job.call.count, std::span(arrays->first).subspan(memory_.rank(), 1));
   } else {
-    all_reduce_staged(job);
+    memory_.reduce_staged(job, to_all(job));
   }
   finish(job);
 }
@@ -213,7 +168,7 @@ const std::byte* HierarchicalCollectives::result_of(const Job& job, const Arrays
 
 std::unique_ptr<Collectives> make_hierarchical_collectives(Communicator comm, const std::vector<int>& host_of_rank,
                                                            const WaitOptions& options) {
-  return std::make_unique<HierarchicalCollectives>(std::move(comm), host_of_rank, options);
+  return std::make_unique<HierarchicalCollectives>(std::move(comm), HostLayout(host_of_rank), options);
 }
 
 }  // namespace lockstep::mpi

@@ -155,9 +155,7 @@ class HostChain::Run {
     const HostLayout::HostRange& segment = chain_.layout_.segments()[static_cast<std::size_t>(part.segment)];
     for (int rank = segment.begin; rank < segment.end; ++rank) {
       const std::byte* const first = arrays_.first[chain_.layout_.local_rank_of(rank)];
-      for (std::size_t node = 0; node < job_.nodes_of(rank); ++node) {
-        sources_.push_back(first + node * arrays_.node_bytes + begin_of(piece) * job_.element_bytes());
-      }
+      job_.add_arrays(rank, first + begin_of(piece) * job_.element_bytes(), arrays_.node_bytes, sources_);
     }
   }
 

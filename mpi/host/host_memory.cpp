@@ -6,6 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include "mpi/process/chunks.hpp"
+
 namespace lockstep::mpi {
 
 namespace {
@@ -79,6 +81,15 @@ void HostMemory::meet(const Job& job) {
   meeting_.await_progress(meeting_.progress(), job.call);
 }
 
+void HostMemory::finish(const Job& job) {
+  meeting_.advance();
+  progress_after_[job.call.sequence % progress_after_.size()] = meeting_.progress();
+}
+
+void HostMemory::settle(const Job& job) {
+  meeting_.await_progress(progress_after_[job.call.sequence % progress_after_.size()], job.call);
+}
+
 const Arrays* HostMemory::find(const Job& job) {
   const std::uint64_t sequence = job.call.sequence;
   const std::uint32_t mine = meeting_.posting(rank(), sequence).bucket;
@@ -93,6 +104,22 @@ const Arrays* HostMemory::find(const Job& job) {
   }
   arrays_.node_bytes = job.node_bytes();
   return &arrays_;
+}
+
+void HostMemory::reduce(const Job& job, const ReduceArrays& reduce_arrays) {
+  if (const Arrays* const arrays = find(job)) return reduce_arrays(*arrays, job.call.count);
+  reduce_staged(job, reduce_arrays);
+}
+
+void HostMemory::reduce_staged(const Job& job, const ReduceArrays& reduce_arrays) {
+  for_each_chunk(job.call.count, staged_elements(job), [&](std::size_t begin, std::size_t count) {
+    std::byte* const values = job.values + begin * job.element_bytes();
+    const std::size_t bytes = count * job.element_bytes();
+    stage(values, bytes, job);
+    reduce_arrays(staged(bytes), count);
+    meet(job);
+    std::memcpy(values, staging(rank()), bytes);
+  });
 }
 
 void HostMemory::stage(const std::byte* values, std::size_t bytes, const Job& job) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,10 +45,21 @@ class HostMemory {
   std::string await_all(const Job& job);
   /// Waits until all have come to this place of a call's work.
   void meet(const Job& job);
+  /// Notes that this rank has done its work on a call.
+  void finish(const Job& job);
+  /// Waits until all have done their work on a call that this rank has finished.
+  void settle(const Job& job);
 
   /// The addresses of the arrays of a reduction, that all ranks have in one bucket; null where that is not so. Valid
   /// until the next look-up.
   const Arrays* find(const Job& job);
+
+  /// Reduces arrays of `count` elements and writes the result to the first array of every rank, together with the other
+  /// ranks.
+  using ReduceArrays = std::function<void(const Arrays& arrays, std::size_t count)>;
+  /// Reduces the values of a call: where they are if all ranks have them in one bucket, else in the staging slots.
+  void reduce(const Job& job, const ReduceArrays& reduce_arrays);
+  void reduce_staged(const Job& job, const ReduceArrays& reduce_arrays);
 
   /// Copies `bytes` of each of this rank's arrays into its staging slot, one after the other; returns when all have.
   void stage(const std::byte* values, std::size_t bytes, const Job& job);
@@ -67,9 +80,10 @@ class HostMemory {
   std::size_t meeting_bytes_;
   SharedRegion control_;
   Rendezvous meeting_;
-  Arrays arrays_;                                              ///< that were looked up last
-  std::map<const std::byte*, std::weak_ptr<Bucket>> buckets_;  ///< buckets by the start of this rank's slot
-  std::uint32_t last_bucket_ = 0;                              ///< number of the newest bucket; the first is 1
+  Arrays arrays_;                                                      ///< that were looked up last
+  std::map<const std::byte*, std::weak_ptr<Bucket>> buckets_;          ///< buckets by the start of this rank's slot
+  std::uint32_t last_bucket_ = 0;                                      ///< number of the newest bucket; the first is 1
+  std::array<std::uint64_t, Rendezvous::kPostings> progress_after_{};  ///< progress after each finished call
 };
 
 }  // namespace lockstep::mpi

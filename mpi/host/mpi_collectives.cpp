@@ -3,19 +3,19 @@
 #include <utility>
 
 #include "mpi/host/backends.hpp"
+#include "mpi/host/host_collectives.hpp"
 #include "mpi/shared/messages.hpp"
-#include "mpi/shared/ordered_collectives.hpp"
 
 namespace lockstep::mpi {
 
 namespace {
 
-class MpiCollectives final : public OrderedCollectives {
+class MpiCollectives final : public HostCollectives {
  public:
   MpiCollectives(Communicator comm, const WaitOptions& options)
-      : OrderedCollectives(comm.rank(), comm.size()), messages_(std::move(comm), options), options_(options) {}
-
-  std::string_view name() const noexcept override { return "mpi"; }
+      : HostCollectives(RankFacts{.name = "mpi", .rank = comm.rank(), .world_size = comm.size()}),
+        messages_(std::move(comm), options),
+        options_(options) {}
 
  protected:
   BucketMemory allocate(std::size_t bytes) override { return allocate_private_bucket(bytes); }
@@ -23,25 +23,11 @@ class MpiCollectives final : public OrderedCollectives {
     return make_mpi_collectives(messages_.comm().split(color, rank()), options_);
   }
 
-  void perform(const Job& job) override {
-    messages_.meet(job);
-    switch (job.call.kind) {
-      case CallKind::all_reduce:
-      case CallKind::reduce_ranges:
-        return messages_.all_reduce(job);
-      case CallKind::reduce_scatter:
-        return messages_.reduce_scatter(job);
-      case CallKind::broadcast:
-        return messages_.broadcast(job);
-      case CallKind::all_gather:
-        return messages_.all_gather(job);
-      case CallKind::barrier:
-      case CallKind::allocate_bucket:
-      case CallKind::split:
-      case CallKind::replay:
-        return;  // all have come: that is all
-    }
-  }
+  void await_all(const Job& job) override { messages_.meet(job); }
+  void perform_all_reduce(const Job& job) override { messages_.all_reduce(job); }
+  void perform_reduce_scatter(const Job& job) override { messages_.reduce_scatter(job); }
+  void perform_broadcast(const Job& job) override { messages_.broadcast(job); }
+  void perform_all_gather(const Job& job) override { messages_.all_gather(job); }
 
  private:
   Messages messages_;

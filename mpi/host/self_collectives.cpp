@@ -5,29 +5,29 @@
 
 #include "core/system/memory.hpp"
 #include "mpi/host/backends.hpp"
-#include "mpi/shared/ordered_collectives.hpp"
+#include "mpi/host/host_collectives.hpp"
 
 namespace lockstep::mpi {
 
 namespace {
 
 /// One rank: the result of a reduction is what it is given.
-class SelfCollectives final : public OrderedCollectives {
+class SelfCollectives final : public HostCollectives {
  public:
-  SelfCollectives() : OrderedCollectives(0, 1) {}
-
-  std::string_view name() const noexcept override { return "self"; }
+  SelfCollectives() : HostCollectives(RankFacts{.name = "self"}) {}
 
  protected:
   BucketMemory allocate(std::size_t bytes) override { return allocate_private_bucket(bytes); }
   std::unique_ptr<Collectives> make_part(int) override { return make_self_collectives(); }
 
-  void perform(const Job& job) override {
-    const std::size_t count = job.call.count;
-    if (job.call.kind == CallKind::all_gather) std::copy_n(job.values, count, job.result);
-    if (job.call.kind == CallKind::reduce_scatter) std::copy_n(job.values, count * job.element_bytes(), job.result);
-    if (job.tree != nullptr) reduce(arrays(job, 0), std::span(&job.values, 1), count, job.reduction());
+  void perform_all_reduce(const Job& job) override {
+    if (job.tree != nullptr) reduce(arrays(job, 0), std::span(&job.values, 1), job.call.count, job.reduction());
   }
+  void perform_reduce_scatter(const Job& job) override {
+    std::copy_n(job.values, job.call.count * job.element_bytes(), job.result);
+  }
+  void perform_broadcast(const Job&) override {}
+  void perform_all_gather(const Job& job) override { std::copy_n(job.values, job.call.count, job.result); }
 
   void open(const Job&) override {}
 
@@ -40,9 +40,7 @@ class SelfCollectives final : public OrderedCollectives {
   /// Element `begin` of every node.
   std::span<const std::byte* const> arrays(const Job& job, std::size_t begin) {
     arrays_.clear();
-    for (std::size_t node = 0; node < job.nodes_of(0); ++node) {
-      arrays_.push_back(job.values + node * job.node_bytes() + begin * job.element_bytes());
-    }
+    job.add_arrays(0, job.values + begin * job.element_bytes(), job.node_bytes(), arrays_);
     return arrays_;
   }
 

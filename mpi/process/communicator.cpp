@@ -5,6 +5,7 @@
 #include <exception>
 #include <numeric>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include "core/system/out_of_memory.hpp"
@@ -18,46 +19,19 @@ namespace {
 constexpr int kTextTag = 1;
 
 template <class T>
-struct MpiType;
-template <>
-struct MpiType<float> {
-  static MPI_Datatype get() { return MPI_FLOAT; }
-};
-template <>
-struct MpiType<double> {
-  static MPI_Datatype get() { return MPI_DOUBLE; }
-};
-template <>
-struct MpiType<std::int32_t> {
-  static MPI_Datatype get() { return MPI_INT32_T; }
-};
-template <>
-struct MpiType<std::int64_t> {
-  static MPI_Datatype get() { return MPI_INT64_T; }
-};
-template <>
-struct MpiType<std::uint8_t> {
-  static MPI_Datatype get() { return MPI_UINT8_T; }
-};
-template <>
-struct MpiType<std::uint64_t> {
-  static MPI_Datatype get() { return MPI_UINT64_T; }
-};
-template <>
-struct MpiType<std::byte> {
-  static MPI_Datatype get() { return MPI_BYTE; }
-};
+MPI_Datatype mpi_type() {
+  if constexpr (std::is_same_v<T, float>) return MPI_FLOAT;
+  if constexpr (std::is_same_v<T, double>) return MPI_DOUBLE;
+  if constexpr (std::is_same_v<T, std::int32_t>) return MPI_INT32_T;
+  if constexpr (std::is_same_v<T, std::int64_t>) return MPI_INT64_T;
+  if constexpr (std::is_same_v<T, std::uint8_t>) return MPI_UINT8_T;
+  if constexpr (std::is_same_v<T, std::uint64_t>) return MPI_UINT64_T;
+  return MPI_BYTE;
+}
 
 MPI_Op mpi_op(Op op) {
-  switch (op) {
-    case Op::sum:
-      return MPI_SUM;
-    case Op::min:
-      return MPI_MIN;
-    case Op::max:
-      return MPI_MAX;
-  }
-  return MPI_OP_NULL;
+  if (op == Op::min) return MPI_MIN;
+  return op == Op::max ? MPI_MAX : MPI_SUM;
 }
 
 MPI_Comm duplicate_of(MPI_Comm parent) {
@@ -124,8 +98,7 @@ void Communicator::barrier() const { check(MPI_Barrier(comm_), "MPI_Barrier"); }
 template <class T>
 void Communicator::all_reduce(std::span<T> values, Op op) const {
   for_each_chunk(values.size(), max_chunk, [&](std::size_t begin, std::size_t count) {
-    check(MPI_Allreduce(MPI_IN_PLACE, values.data() + begin, static_cast<int>(count), MpiType<T>::get(), mpi_op(op),
-                        comm_),
+    check(MPI_Allreduce(MPI_IN_PLACE, values.data() + begin, static_cast<int>(count), mpi_type<T>(), mpi_op(op), comm_),
           "MPI_Allreduce");
   });
 }
@@ -133,7 +106,7 @@ void Communicator::all_reduce(std::span<T> values, Op op) const {
 template <class T>
 void Communicator::broadcast(std::span<T> values, int root) const {
   for_each_chunk(values.size(), max_chunk, [&](std::size_t begin, std::size_t count) {
-    check(MPI_Bcast(values.data() + begin, static_cast<int>(count), MpiType<T>::get(), root, comm_), "MPI_Bcast");
+    check(MPI_Bcast(values.data() + begin, static_cast<int>(count), mpi_type<T>(), root, comm_), "MPI_Bcast");
   });
 }
 
@@ -141,8 +114,8 @@ template <class T>
 void Communicator::all_gather(std::span<const T> mine, std::span<T> all) const {
   const std::size_t count = mine.size();
   if (count <= max_chunk) {
-    check(MPI_Allgather(mine.data(), static_cast<int>(count), MpiType<T>::get(), all.data(), static_cast<int>(count),
-                        MpiType<T>::get(), comm_),
+    check(MPI_Allgather(mine.data(), static_cast<int>(count), mpi_type<T>(), all.data(), static_cast<int>(count),
+                        mpi_type<T>(), comm_),
           "MPI_Allgather");
     return;
   }

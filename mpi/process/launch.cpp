@@ -8,7 +8,6 @@
 
 #include "core/system/launchers.hpp"
 #include "core/text/parse_value.hpp"
-#include "mpi/process/open_mpi.hpp"
 
 namespace lockstep::mpi {
 
@@ -58,6 +57,26 @@ bool is_step_task(const Variables& variables) {
   char* end = nullptr;
   const unsigned long number = std::strtoul(step.c_str(), &end, 10);
   return !step.empty() && *end == '\0' && number < kFirstReservedStep;
+}
+
+/// Whether mpirun of Open MPI gave each rank processors of its own.
+bool is_bound_by_open_mpi(const Variables& variables) {
+  const auto bound = variables.find("OMPI_MCA_orte_bound_at_launch");
+  return bound != variables.end() && bound->second == "1";
+}
+
+/// The parameters to set before MPI_Init. Never contains a variable that is set already. Without a fabric, only shared
+/// memory and TCP can be used, for which a short list starts faster. Other MPI libraries do not read them.
+/// @param is_oversubscribed  ranks outnumber processors: waiting ranks yield
+Variables open_mpi_parameters(const Variables& variables, const HostFacts& host, bool is_oversubscribed) {
+  Variables parameters;
+  const bool is_transport_chosen =
+      variables.contains("OMPI_MCA_pml") || variables.contains("OMPI_MCA_btl") || variables.contains("OMPI_MCA_mtl");
+  if (!is_transport_chosen && !host.has_fabric) parameters["OMPI_MCA_pml"] = "ob1";
+  if (is_oversubscribed && !variables.contains("OMPI_MCA_mpi_yield_when_idle"))
+    parameters["OMPI_MCA_mpi_yield_when_idle"] = "1";
+  if (!host.can_read_processes && !variables.contains(kCopyMechanism)) parameters[kCopyMechanism] = "none";
+  return parameters;
 }
 
 }  // namespace

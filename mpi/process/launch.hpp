@@ -30,7 +30,7 @@ struct HostFacts {
   bool can_read_processes = true;  ///< process_vm_readv is allowed
 };
 
-/// The parameters of Open MPI to set before MPI_Init: see open_mpi_parameters.
+/// The parameters of Open MPI to set before MPI_Init: those that are not set yet.
 Variables start_settings(const Variables& variables, const HostFacts& host);
 
 /// The program that started it: "mpirun", also inside of a slurm job; "srun"; or "none": by itself, one rank.

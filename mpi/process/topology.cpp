@@ -2,24 +2,18 @@
 #include "mpi/process/topology.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <map>
 #include <optional>
 #include <span>
-#include <unistd.h>
 
+#include "core/system/process.hpp"
 #include "core/system/processors.hpp"
 #include "mpi/process/affinity.hpp"
 
 namespace lockstep::mpi {
 
 namespace {
-
-std::string this_host() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 /// Numbers the hosts by their lowest rank.
 /// @param leader_of_rank  for every rank, the lowest rank on its host
@@ -81,7 +75,7 @@ Topology Topology::of(const Communicator& world, int hosts) {
   topology.host_of_rank = number_hosts(leader_of_rank);
   topology.host_index = topology.host_of_rank[world.rank()];
   topology.host_count = 1 + *std::max_element(topology.host_of_rank.begin(), topology.host_of_rank.end());
-  topology.host_name = this_host();
+  topology.host_name = lockstep::host_name();
 
   const std::string mine = affinity_mask();
   topology.cpus = count_cpus(mine);

@@ -1,35 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/shared/call.hpp"
 
+#include <array>
+
 #include "core/text/duration.hpp"
 
 namespace lockstep::mpi {
 
 namespace {
 
-const char* name_of(CallKind kind) {
-  switch (kind) {
-    case CallKind::all_reduce:
-      return "all_reduce";
-    case CallKind::reduce_ranges:
-      return "reduce_ranges";
-    case CallKind::broadcast:
-      return "broadcast";
-    case CallKind::all_gather:
-      return "all_gather";
-    case CallKind::reduce_scatter:
-      return "reduce_scatter";
-    case CallKind::barrier:
-      return "barrier";
-    case CallKind::allocate_bucket:
-      return "allocate_bucket";
-    case CallKind::split:
-      return "split";
-    case CallKind::replay:
-      return "the replay of a captured step";
-  }
-  return "unknown operation";
-}
+/// Listed in the order of CallKind.
+constexpr std::array kCallNames = {"all_reduce",      "reduce_ranges",  "broadcast",
+                                   "all_gather",      "reduce_scatter", "barrier",
+                                   "allocate_bucket", "split",          "the replay of a captured step"};
+
+const char* name_of(CallKind kind) { return kCallNames.at(static_cast<std::size_t>(kind)); }
 
 std::string lanes_of(const Call& call) {
   if (call.lanes == 0) return "";
@@ -70,19 +55,8 @@ bool is_reduction(CallKind kind) {
 }
 
 const char* name_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::average:
-      return "average";
-    case ReduceOp::product:
-      return "product";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::max:
-      return "max";
-  }
-  return "unknown reduction";
+  constexpr std::array kNames = {"sum", "average", "product", "min", "max"};
+  return kNames.at(static_cast<std::size_t>(op));
 }
 
 std::string describe(const Call& call) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <vector>
 
 #include "mpi/shared/call.hpp"
 #include "mpi/shared/lane_tree.hpp"
@@ -29,6 +30,11 @@ struct Job {
   std::size_t node_bytes() const { return call.stride * element_bytes(); }
   /// The bytes from the start of the first array of `rank` to the end of its last.
   std::size_t extent_of(int rank) const { return (nodes_of(rank) - 1) * node_bytes() + call.count * element_bytes(); }
+
+  /// Appends the addresses of the arrays of `rank`, which lie `distance` bytes apart from `first` on.
+  void add_arrays(int rank, const std::byte* first, std::size_t distance, std::vector<const std::byte*>& arrays) const {
+    for (std::size_t node = 0; node < nodes_of(rank); ++node) arrays.push_back(first + node * distance);
+  }
 
   /// The reduction of the arrays of all ranks, in rank order.
   Reduction reduction() const {

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "mpi/shared/job.hpp"
 #include "mpi/shared/reduction.hpp"
 
 namespace lockstep::mpi {
@@ -99,6 +100,39 @@ std::span<const std::uint8_t> LaneTree::merges_of(int rank) const {
 /// A binary counter at n has a node for each one among the digits of n.
 int LaneTree::depth_before(int rank) const { return std::popcount(static_cast<unsigned>(first_lane(rank))); }
 
+namespace {
+
+Ticket start_lanes(Collectives& collectives, CallKind kind, void* nodes, std::size_t count, std::size_t stride,
+                   DType dtype, ReduceOp op, const LaneTree& tree) {
+  require_lane_reducible(dtype, op);
+  if (tree.world_size() != collectives.world_size() || stride < count) {
+    throw std::logic_error("comm: lanes of " + std::to_string(tree.world_size()) + " ranks in a world of " +
+                           std::to_string(collectives.world_size()) + ", nodes of " + std::to_string(count) +
+                           " elements " + std::to_string(stride) + " apart");
+  }
+  return collectives.start({.call = {.count = count,
+                                     .lanes = tree.lanes(),
+                                     .layout = tree.fingerprint(),
+                                     .stride = stride,
+                                     .kind = kind,
+                                     .op = op,
+                                     .dtype = dtype},
+                            .values = static_cast<std::byte*>(nodes),
+                            .tree = &tree});
+}
+
+}  // namespace
+
+Ticket start_lane_reduce(Collectives& collectives, void* nodes, std::size_t count, std::size_t stride, DType dtype,
+                         ReduceOp op, const LaneTree& tree) {
+  return start_lanes(collectives, CallKind::all_reduce, nodes, count, stride, dtype, op, tree);
+}
+
+Ticket start_lane_ranges(Collectives& collectives, void* nodes, std::size_t count, std::size_t stride, DType dtype,
+                         ReduceOp op, const LaneTree& tree) {
+  return start_lanes(collectives, CallKind::reduce_ranges, nodes, count, stride, dtype, op, tree);
+}
+
 void fold_lane(LaneTree::Step step, void* buffers, std::size_t count, std::size_t stride, DType dtype) {
   require_lane_reducible(dtype, ReduceOp::sum);
   if (step.merges == 0) return;
@@ -110,6 +144,17 @@ void fold_lane(LaneTree::Step step, void* buffers, std::size_t count, std::size_
   std::vector<std::uint8_t> merges(size, 0);  // all on the stack, then from the top downwards
   merges.back() = static_cast<std::uint8_t>(step.merges);
   reduce(sources, std::span(&target, 1), count, {.dtype = dtype, .op = ReduceOp::sum, .merges = merges});
+}
+
+double sum_by_lanes(std::span<const double> values) {
+  const auto lanes = static_cast<int>(values.size());
+  const LaneTree tree = LaneTree::even(lanes, lanes);  // as if each lane had a rank
+  std::vector<const std::byte*> sources;
+  for (const double& value : values) sources.push_back(reinterpret_cast<const std::byte*>(&value));
+  double sum = 0;
+  auto* const target = reinterpret_cast<std::byte*>(&sum);
+  reduce(sources, std::span(&target, 1), 1, {.dtype = DType::float64, .op = ReduceOp::sum, .merges = tree.merges()});
+  return sum;
 }
 
 }  // namespace lockstep::mpi

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/dtype.hpp>
+#include <lockstep/core/tensor.hpp>
+#include <lockstep/mpi/collectives.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -70,12 +71,31 @@ class LaneTree {
   std::uint32_t fingerprint_ = 0;
 };
 
+/// Sums by lanes, so that the result does not depend on the number of ranks: like Collectives::start_all_reduce, with
+/// the nodes tree.nodes_of(rank()) of this rank instead of one array. The nodes of all ranks are added in the order of
+/// the tree, and `average` multiplies the sum once by 1/tree.lanes(). The result replaces the first node; the contents
+/// of the other nodes are then unspecified. Collective.
+/// @param nodes   the first node of `count` elements
+/// @param stride  elements from one node to the next, at least `count`, the same on every rank
+/// @param dtype   float32, float64, int32, int64 or uint8; sums of 16-bit floats would depend on the rounding
+/// @param op      sum or average
+/// @param tree    for world_size() ranks, equal on all of them; must outlive the ticket
+Ticket start_lane_reduce(Collectives& collectives, void* nodes, std::size_t count, std::size_t stride, DType dtype,
+                         ReduceOp op, const LaneTree& tree);
+/// The same, with the result obtained by Collectives::reduce_range.
+Ticket start_lane_ranges(Collectives& collectives, void* nodes, std::size_t count, std::size_t stride, DType dtype,
+                         ReduceOp op, const LaneTree& tree);
+
 /// Does the merges of one step: the values of its lane lie in buffer `step.buffer`, and all buffers lie in a row. The
 /// same bits as the merges of a lane reduction. Not collective.
 /// @param buffers  the first buffer
 /// @param count    elements in use of each
 /// @param stride   elements from one buffer to the next, at least `count`
-/// @param dtype    as for Collectives::start_lane_reduce
+/// @param dtype    as for start_lane_reduce
 void fold_lane(LaneTree::Step step, void* buffers, std::size_t count, std::size_t stride, DType dtype);
+
+/// Adds one number per lane in the order in which lanes are summed. Not collective.
+/// @param values  at least one
+double sum_by_lanes(std::span<const double> values);
 
 }  // namespace lockstep::mpi

@@ -8,17 +8,18 @@
 
 namespace lockstep::mpi {
 
-Ticket OrderedCollectives::start(Job job) {
+Ticket OrderedCollectives::start(const Job& job) {
   throw_if_failed();
-  job.call.sequence = numbers_.started + 1;
+  const std::uint64_t sequence = numbers_.started + 1;
   if (job.call.kind != CallKind::reduce_ranges) {
-    numbers_.last_closing = job.call.sequence;
-  } else if (job.call.sequence > numbers_.last_closing + kMaxRangeTickets) {
+    numbers_.last_closing = sequence;
+  } else if (sequence > numbers_.last_closing + kMaxRangeTickets) {
     throw std::logic_error("comm: more than " + std::to_string(kMaxRangeTickets) + " pending reductions in ranges");
   }
-  make_room(job.call.sequence);
-  job_at(job.call.sequence) = job;
-  remember_failure([&] { announce(job); });
+  make_room(sequence);
+  job_at(sequence) = job;
+  job_at(sequence).call.sequence = sequence;
+  remember_failure([&] { announce(job_at(sequence)); });
   return {++numbers_.started};
 }
 
@@ -60,13 +61,6 @@ void OrderedCollectives::reduce_range(Ticket ticket, Slice range, const RangeCon
   }
   guard([&] { perform_until(ticket.sequence); });
   remember_failure([&] { take(job, range, consume); });
-}
-
-void OrderedCollectives::hand_over(const std::byte* result, const Job& job, Slice range, const RangeConsumer& consume) {
-  for_each_chunk(range.count, kPieceElements, [&](std::size_t offset, std::size_t count) {
-    const std::size_t begin = range.begin + offset;
-    consume(begin, result + begin * job.element_bytes(), count);
-  });
 }
 
 template <class Work>
@@ -118,8 +112,6 @@ void OrderedCollectives::throw_if_failed() const {
   if (!failure_.empty()) throw CommError(failure_);
 }
 
-void OrderedCollectives::complete(const Job& job) { wait(start(job)); }
-
 BucketMemory OrderedCollectives::allocate_bucket(std::size_t bytes) {
   complete({.call = {.count = bytes, .kind = CallKind::allocate_bucket}});
   BucketMemory memory;
@@ -132,88 +124,16 @@ std::unique_ptr<Collectives> OrderedCollectives::split(int color) {
   complete({.call = {.kind = CallKind::split}});
   std::unique_ptr<Collectives> part;
   remember_failure([&] { part = make_part(color); });
-  if (auto* const ordered = dynamic_cast<OrderedCollectives*>(part.get())) ordered->join(family_);
+  if (auto* const ordered = dynamic_cast<OrderedCollectives*>(part.get())) {
+    ordered->family_ = family_;
+    family_->push_back(ordered);
+  }
   return part;
 }
 
-void OrderedCollectives::join(const std::shared_ptr<Family>& family) {
-  family_ = family;
-  family_->push_back(this);
+void OrderedCollectives::end_recorded_calls() {
+  if (before_recording_) numbers_ = *before_recording_;
+  before_recording_.reset();
 }
-
-Ticket OrderedCollectives::start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {
-  require_reducible(dtype, op);
-  return start({.call = {.count = count, .kind = CallKind::all_reduce, .op = op, .dtype = dtype},
-                .values = static_cast<std::byte*>(values)});
-}
-
-Ticket OrderedCollectives::start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) {
-  require_reducible(dtype, op);
-  return start({.call = {.count = count, .kind = CallKind::reduce_ranges, .op = op, .dtype = dtype},
-                .values = static_cast<std::byte*>(values)});
-}
-
-Ticket OrderedCollectives::start_lane_reduce(void* nodes, std::size_t count, std::size_t stride, DType dtype,
-                                             ReduceOp op, const LaneTree& tree) {
-  return start_lanes(CallKind::all_reduce, nodes, count, stride, dtype, op, tree);
-}
-
-Ticket OrderedCollectives::start_lane_ranges(void* nodes, std::size_t count, std::size_t stride, DType dtype,
-                                             ReduceOp op, const LaneTree& tree) {
-  return start_lanes(CallKind::reduce_ranges, nodes, count, stride, dtype, op, tree);
-}
-
-Ticket OrderedCollectives::start_lanes(CallKind kind, void* nodes, std::size_t count, std::size_t stride, DType dtype,
-                                       ReduceOp op, const LaneTree& tree) {
-  require_lane_reducible(dtype, op);
-  if (tree.world_size() != world_size_ || stride < count) {
-    throw std::logic_error("comm: lanes of " + std::to_string(tree.world_size()) + " ranks in a world of " +
-                           std::to_string(world_size_) + ", nodes of " + std::to_string(count) + " elements " +
-                           std::to_string(stride) + " apart");
-  }
-  return start({.call = {.count = count,
-                         .lanes = tree.lanes(),
-                         .layout = tree.fingerprint(),
-                         .stride = stride,
-                         .kind = kind,
-                         .op = op,
-                         .dtype = dtype},
-                .values = static_cast<std::byte*>(nodes),
-                .tree = &tree});
-}
-
-void OrderedCollectives::broadcast(std::span<std::byte> bytes, int root) {
-  if (root < 0 || root >= world_size_) {
-    throw std::logic_error("comm: broadcast from rank " + std::to_string(root) + " of " + std::to_string(world_size_));
-  }
-  complete({.call = {.count = bytes.size(), .root = root, .kind = CallKind::broadcast}, .values = bytes.data()});
-}
-
-Ticket OrderedCollectives::start_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
-  if (all.size() != mine.size() * world_size_) {
-    throw std::logic_error("comm: all_gather of " + std::to_string(mine.size()) + " bytes from " +
-                           std::to_string(world_size_) + " ranks into " + std::to_string(all.size()));
-  }
-  return start({.call = {.count = mine.size(), .kind = CallKind::all_gather},
-                .values = const_cast<std::byte*>(mine.data()),  // only read
-                .result = all.data()});
-}
-
-Ticket OrderedCollectives::start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op,
-                                                void* slice) {
-  require_reducible(dtype, op);
-  return start({.call = {.count = count, .kind = CallKind::reduce_scatter, .op = op, .dtype = dtype},
-                .values = static_cast<std::byte*>(values),
-                .result = static_cast<std::byte*>(slice)});
-}
-
-void OrderedCollectives::begin_capture() { before_capture_ = numbers_; }
-
-void OrderedCollectives::end_capture() {
-  if (before_capture_) numbers_ = *before_capture_;
-  before_capture_.reset();
-}
-
-void OrderedCollectives::barrier() { complete({.call = {.kind = CallKind::barrier}}); }
 
 }  // namespace lockstep::mpi

@@ -27,8 +27,13 @@ class PendingAllGather {
   std::span<const double> wait();
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  /// The memory to which MPI writes: it stays where it is.
+  struct Gathering {
+    std::vector<double> mine;
+    std::vector<double> all;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  std::unique_ptr<Gathering> gathering_;
 };
 
 }  // namespace lockstep::mpi

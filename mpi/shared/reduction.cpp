@@ -2,6 +2,7 @@
 #include "mpi/shared/reduction.hpp"
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -16,18 +17,10 @@ namespace {
 bool is_half(DType dtype) { return dtype == DType::float16 || dtype == DType::bfloat16; }
 
 kernels::Combination combination_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::product:
-      return kernels::Combination::product;
-    case ReduceOp::min:
-      return kernels::Combination::min;
-    case ReduceOp::max:
-      return kernels::Combination::max;
-    case ReduceOp::sum:
-    case ReduceOp::average:
-      break;
-  }
-  return kernels::Combination::sum;
+  using kernels::Combination;
+  constexpr std::array kCombinations = {Combination::sum, Combination::sum, Combination::product, Combination::min,
+                                        Combination::max};
+  return kCombinations.at(static_cast<std::size_t>(op));
 }
 
 }  // namespace

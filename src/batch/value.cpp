@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/batch/value.hpp>
+#include <lockstep/batch/batch.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <array>

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "checkpoints/disk/stale_files.hpp"
 #include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/finite.hpp"
 #include "checkpoints/store/lease_holder.hpp"
@@ -47,13 +48,6 @@ class Diagnosis {
   OrderedJson rows_ = OrderedJson::array();
 };
 
-double age_s(const std::string& path) {
-  std::error_code error;
-  const auto changed = fs::last_write_time(path, error);
-  if (error) return 0.0;
-  return std::chrono::duration<double>(fs::file_time_type::clock::now() - changed).count();
-}
-
 constexpr double kClockStep = 2;  // smallest difference that is reported as one of clocks
 
 std::string duration_text(double seconds) {
@@ -65,7 +59,7 @@ std::string duration_text(double seconds) {
 
 /// The time of a change, such as "5 s ago".
 std::string moment_text(const std::string& path) {
-  const double age = age_s(path);
+  const double age = checkpoints::seconds_since_change(path);
   if (age < -kClockStep) return duration_text(-age) + " in the future: the clocks of two hosts differ";
   return duration_text(std::max(age, 0.0)) + " ago";
 }
@@ -107,11 +101,7 @@ void look_at_stale_files(const std::string& directory, Diagnosis& diagnosis) {
       {".bad-", "was renamed because it was unreadable; delete it yourself"},
       {".old-", "was renamed when a run resumed from an earlier step; delete it yourself"},
   };
-  std::error_code error;
-  std::vector<std::string> names;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
+  std::vector<std::string> names = names_in(directory);
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
     for (const auto& [prefix, what] : kKinds) {
@@ -141,7 +131,7 @@ void look_at_lease(const std::string& directory, Diagnosis& diagnosis) {
   if (!holder.is_named()) return diagnosis.fact("the file LEASE names no run; the next run replaces it");
   const std::string words =
       fmt::format("the lease of {} was renewed {}", escaped(holder.describe()), moment_text(lease));
-  age_s(lease) < -kClockStep ? diagnosis.problem(words) : diagnosis.fact(words);
+  checkpoints::seconds_since_change(lease) < -kClockStep ? diagnosis.problem(words) : diagnosis.fact(words);
 }
 
 void look_at_permissions(const std::string& directory, Diagnosis& diagnosis) {
@@ -164,7 +154,9 @@ void look_at_disk(const std::string& directory, const std::vector<Saved>& all, D
   std::string words =
       fmt::format("{} free: room for {} more checkpoints of {}", human_bytes(free), room, human_bytes(size));
   if (all.size() > 1) {
-    const double every = (age_s(all.front().path) - age_s(all.back().path)) / static_cast<double>(all.size() - 1);
+    const double every =
+        (checkpoints::seconds_since_change(all.front().path) - checkpoints::seconds_since_change(all.back().path)) /
+        static_cast<double>(all.size() - 1);
     if (every > 0) {
       words += fmt::format("; with one every {} and no deletion, it is full in {}", duration_text(every),
                            duration_text(every * static_cast<double>(room)));
@@ -205,7 +197,7 @@ bool look_at_runs(const std::vector<Saved>& all, Diagnosis& diagnosis) {
 
 void look_at_clock(const std::vector<Saved>& all, Diagnosis& diagnosis) {
   for (const Saved& saved : all) {
-    if (age_s(saved.path) >= -kClockStep) continue;
+    if (checkpoints::seconds_since_change(saved.path) >= -kClockStep) continue;
     return diagnosis.problem(saved.name + " has a modification time in the future: the clocks of two hosts differ");
   }
 }

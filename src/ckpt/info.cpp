@@ -22,7 +22,7 @@ struct Total {
   void add(const FileArray& array) {
     ++arrays;
     elements += element_count(array.shape);
-    if (array.alias_of.empty()) bytes += array.nbytes;
+    if (array.first_path.empty()) bytes += array.nbytes;
   }
 };
 
@@ -114,13 +114,20 @@ std::string average(const InspectedFile& source) {
   return attribute_text(attributes.at("kind")) + " of " + attribute_text(attributes.at("updates")) + " updates";
 }
 
+/// Statements of the groups about the state of the run, by name.
+std::vector<std::pair<std::string, std::string>> state_facts(const InspectedFile& source) {
+  std::vector<std::pair<std::string, std::string>> facts = {{"optimizer", optimizer(source)},
+                                                            {"lr", learning_rates(source)},
+                                                            {"average", average(source)},
+                                                            {"best", best_evaluation(source)}};
+  std::erase_if(facts, [](const auto& fact) { return fact.second.empty(); });
+  return facts;
+}
+
 OrderedJson document(const InspectedFile& source) {
   OrderedJson root = {{"file", escaped(source.path())}, {"kind", source.kind()}, {"bytes", source.file_bytes()}};
   for (const auto& [name, value] : source.attributes("/")) root["attributes"][escaped(name)] = json_of(value);
-  if (!optimizer(source).empty()) root["optimizer"] = optimizer(source);
-  if (!learning_rates(source).empty()) root["lr"] = learning_rates(source);
-  if (!average(source).empty()) root["average"] = average(source);
-  if (!best_evaluation(source).empty()) root["best"] = best_evaluation(source);
+  for (const auto& [name, text] : state_facts(source)) root[name] = text;
   for (const auto& [name, value] : source.attributes("/extra")) root["extra"][escaped(name)] = json_of(value);
   const auto add = [&root](const char* list, const auto& totals) {
     root[list] = OrderedJson::array();
@@ -147,10 +154,7 @@ Exit info(const Request& request) {
   facts.add({"kind", source.kind()});
   facts.add({"size", exact_bytes(source.file_bytes())});
   for (const auto& [name, value] : source.attributes("/")) facts.add({escaped(name), attribute_text(value)});
-  if (!optimizer(source).empty()) facts.add({"optimizer", optimizer(source)});
-  if (!learning_rates(source).empty()) facts.add({"lr", learning_rates(source)});
-  if (!average(source).empty()) facts.add({"average", average(source)});
-  if (!best_evaluation(source).empty()) facts.add({"best", best_evaluation(source)});
+  for (const auto& [name, text] : state_facts(source)) facts.add({name, text});
   for (const auto& [name, value] : source.attributes("/extra")) {
     facts.add({"extra " + escaped(name), attribute_text(value)});
   }

@@ -10,6 +10,7 @@
 #include "ckpt/reading/listing.hpp"
 #include "ckpt/reading/locate.hpp"
 #include "ckpt/reading/text.hpp"
+#include "core/text/text.hpp"
 #include "core/text/text_stream.hpp"
 
 namespace lockstep::ckpt {
@@ -44,8 +45,7 @@ std::vector<Node> ancestors_of(const InspectedFile& source) {
   const auto info =
       std::find_if(arrays.begin(), arrays.end(), [](const FileArray& array) { return array.path == kLineagePath; });
   if (info == arrays.end()) return nodes;
-  TextReader lines(checkpoints::text_of(source.read(*info)));
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_in(checkpoints::text_of(source.read(*info)))) {
     TextReader words(line);
     std::string step_word;
     std::string digest_word;

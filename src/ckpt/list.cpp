@@ -12,7 +12,7 @@ Exit list(const Request& request) {
   const auto arrays = select(source, request);
   const std::size_t shown = std::min(arrays.size(), limit_of(request, arrays.size()));
   std::uint64_t total = 0;
-  for (const FileArray* array : arrays) total += array->alias_of.empty() ? array->nbytes : 0;
+  for (const FileArray* array : arrays) total += array->first_path.empty() ? array->nbytes : 0;
   if (request.wants_json()) {
     OrderedJson root = {{"file", escaped(source.path())}, {"count", arrays.size()}, {"bytes", total}};
     root["arrays"] = OrderedJson::array();
@@ -24,7 +24,7 @@ Exit list(const Request& request) {
   for (std::size_t i = 0; i < shown; ++i) {
     const FileArray& array = *arrays[i];
     const double share = total == 0 ? 0.0 : 100.0 * static_cast<double>(array.nbytes) / static_cast<double>(total);
-    const std::string name = escaped(array.path) + (array.alias_of.empty() ? "" : " = " + escaped(array.alias_of));
+    const std::string name = escaped(array.path) + (array.first_path.empty() ? "" : " = " + escaped(array.first_path));
     table.add({name, std::string(name_of(array.dtype)), shape_text(array.shape), human_bytes(array.nbytes),
                fmt::format("{:.1f} %", share)});
   }

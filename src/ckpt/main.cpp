@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ckpt/reading/commands.hpp"
+#include <lockstep/ckpt/ckpt.hpp>
 
-int main(int argc, char** argv) { return lockstep::ckpt::run({argv + 1, argv + argc}); }
+int main(int argc, char** argv) { return lockstep::ckpt::run(argc, argv); }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/ckpt/ckpt.hpp>
 #include <lockstep/core/keys.hpp>
 
 #include <fmt/format.h>
@@ -77,7 +78,7 @@ const CkptCommand& command_of(const std::string& name) {
   throw usage_error(unknown_command(escaped(name), names_of(commands())));
 }
 
-Exit dispatch(const std::vector<std::string>& words) {
+Exit dispatch(const std::vector<std::string>& words, const std::vector<families::FamilyRow>& families) {
   require_usable_level();
   if (words.empty()) throw usage_error("the command is missing; see ckpt --help");
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
@@ -89,7 +90,8 @@ Exit dispatch(const std::vector<std::string>& words) {
     return Exit::ok;
   }
   const CkptCommand& command = command_of(words[0]);
-  const Request request = parse({words.begin() + 1, words.end()}, options_of(command));
+  Request request = parse({words.begin() + 1, words.end()}, options_of(command));
+  request.known_families = &families;
   if (request.has("help")) {
     print(help_of(command));
     return Exit::ok;
@@ -102,9 +104,9 @@ Exit dispatch(const std::vector<std::string>& words) {
 
 }  // namespace
 
-Exit run_here(const std::vector<std::string>& words) {
+Exit run_here(const std::vector<std::string>& words, const std::vector<families::FamilyRow>& families) {
   try {
-    return dispatch(words);
+    return dispatch(words, families);
   } catch (const std::exception& error) {
     const std::string name = words.empty() ? "" : " " + escaped(words[0]);
     const bool is_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
@@ -115,12 +117,12 @@ Exit run_here(const std::vector<std::string>& words) {
   }
 }
 
-int run(const std::vector<std::string>& words) {
+int run(int argc, char** argv, const std::vector<families::FamilyRow>& families) {
   guard_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error like any other
   const pid_t child = ::fork();
   if (child <= 0) {
-    const int code = static_cast<int>(run_here(words));
+    const int code = static_cast<int>(run_here({argv + 1, argv + argc}, families));
     if (child < 0) return code;  // no process to spare: then without the shield
     std::fflush(nullptr);
     ::_exit(code);

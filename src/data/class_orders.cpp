@@ -21,7 +21,7 @@ std::vector<IndexList> members_of(std::span<const std::int64_t> labels) {
 
 std::uint64_t draw(DrawKind what, std::uint64_t which) { return static_cast<std::uint64_t>(what) + which; }
 
-class Identity : public EpochList {
+class Identity {
  public:
   Identity(std::span<const std::int64_t> labels, const IdentityOptions& options, std::uint64_t seed)
       : members_(members_of(labels)), options_(options), seed_(seed) {
@@ -42,10 +42,8 @@ class Identity : public EpochList {
     }
     length_ = groups / classes_per_batch_ * batch;
   }
-  std::int64_t length() const override { return length_; }
-
- private:
-  IndexList list(std::int64_t epoch) const override {
+  std::int64_t length() const { return length_; }
+  IndexList list(std::int64_t epoch) const {
     random::Sequence numbers(seed_, random::Stream::order, static_cast<std::uint64_t>(epoch),
                              draw(DrawKind::classes, 0));
     IndexList list;
@@ -53,6 +51,7 @@ class Identity : public EpochList {
     return list;
   }
 
+ private:
   /// Goes through the classes once: until too few are left for a batch, or the list is full.
   void pass(random::Sequence& numbers, IndexList& list) const {
     std::vector<IndexList> left(members_.size());  // remaining samples of each class; taken from the end
@@ -93,96 +92,66 @@ class Identity : public EpochList {
   std::int64_t length_ = 0;
 };
 
-class ClassBalanced : public Order {
- public:
-  ClassBalanced(std::span<const std::int64_t> labels, std::uint64_t seed)
-      : members_(members_of(labels)), seed_(seed), length_(static_cast<std::int64_t>(labels.size())) {
-    if (members_.empty()) throw DataError("no sample of the training data have a class");
-    const auto classes = static_cast<std::int64_t>(members_.size());
-    rounds_per_epoch_ = (length_ + classes - 1) / classes;
-  }
-  std::int64_t length() const override { return length_; }
-  IndexList indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
-    IndexList indices;
-    for (std::int64_t position = begin; position < begin + count; ++position) indices.push_back(at(epoch, position));
-    return indices;
-  }
-
- private:
-  std::int64_t at(std::int64_t epoch, std::int64_t position) const {
-    const auto classes = static_cast<std::int64_t>(members_.size());
-    // Rounds are counted through all epochs, and each shows every class once: the visits of a class so far.
-    const auto round = static_cast<std::uint64_t>(epoch * rounds_per_epoch_ + position / classes);
-    const std::uint64_t which = permuted(members_.size(), position % classes, round, draw(DrawKind::classes, 0));
-    const IndexList& members = members_[which];
-    const std::uint64_t pass = round / members.size();
-    return members[permuted(members.size(), static_cast<std::int64_t>(round % members.size()), pass,
-                            draw(DrawKind::members, which))];
-  }
-
-  std::uint64_t permuted(std::uint64_t size, std::int64_t position, std::uint64_t a, std::uint64_t b) const {
-    const random::Permutation order(size, random::bits(seed_, random::Stream::order, a, b));
-    return order(static_cast<std::uint64_t>(position));
-  }
-
-  std::vector<IndexList> members_;
-  std::uint64_t seed_;
-  std::int64_t length_;
-  std::int64_t rounds_per_epoch_ = 0;
-};
-
-class Grouped : public EpochList {
- public:
-  Grouped(IndexList groups, std::int64_t batch_size, OrderPtr order)
-      : groups_(std::move(groups)), batch_size_(batch_size), order_(std::move(order)) {
-    if (batch_size < 1) throw std::invalid_argument("grouped_order: batch_size must be at least 1");
-    std::map<std::int64_t, std::int64_t> sizes;
-    for (const std::int64_t group : groups_) ++sizes[group];
-    for (const auto& [group, size] : sizes) {
-      if (size < batch_size) {
-        throw ConfigError("group " + std::to_string(group) + " has " + std::to_string(size) +
-                          " samples, fewer than a batch of " + std::to_string(batch_size) +
-                          ": they would never be used; lower train.global_batch_size");
-      }
-      length_ += size / batch_size * batch_size;
-    }
-  }
-  std::int64_t length() const override { return length_; }
-
- private:
-  IndexList list(std::int64_t epoch) const override {
-    std::map<std::int64_t, IndexList> waiting;
-    IndexList list;
-    for (const std::int64_t index : order_->indices(epoch, 0, order_->length())) {
-      IndexList& batch = waiting[groups_[static_cast<std::size_t>(index)]];
-      batch.push_back(index);
-      if (static_cast<std::int64_t>(batch.size()) < batch_size_) continue;
-      list.insert(list.end(), batch.begin(), batch.end());
-      batch.clear();
-    }
-    return list;
-  }
-
-  IndexList groups_;
-  std::int64_t batch_size_;
-  OrderPtr order_;
-  std::int64_t length_ = 0;
-};
+/// An index of a permutation that depends on these numbers.
+std::uint64_t permuted(std::uint64_t size, std::int64_t position, std::uint64_t seed, std::uint64_t a,
+                       std::uint64_t b) {
+  const random::Permutation order(size, random::bits(seed, random::Stream::order, a, b));
+  return order(static_cast<std::uint64_t>(position));
+}
 
 }  // namespace
 
 OrderPtr identity_order(std::span<const std::int64_t> labels, const IdentityOptions& options, std::uint64_t seed) {
-  return std::make_shared<Identity>(labels, options, seed);
+  const auto identity = std::make_shared<const Identity>(labels, options, seed);
+  return order_of_lists(identity->length(), [identity](std::int64_t epoch) { return identity->list(epoch); });
 }
 
 OrderPtr class_balanced_order(std::span<const std::int64_t> labels, std::uint64_t seed) {
-  return std::make_shared<ClassBalanced>(labels, seed);
+  const auto length = static_cast<std::int64_t>(labels.size());
+  const std::vector<IndexList> members = members_of(labels);
+  if (members.empty()) throw DataError("no sample of the training data have a class");
+  const std::int64_t classes = std::ssize(members);
+  const std::int64_t rounds_per_epoch = (length + classes - 1) / classes;
+  return order_of(length, [=](std::int64_t epoch, std::int64_t begin, std::int64_t count) {
+    IndexList indices;
+    for (std::int64_t position = begin; position < begin + count; ++position) {
+      // Rounds are counted through all epochs, and each shows every class once: the visits of a class so far.
+      const auto round = static_cast<std::uint64_t>(epoch * rounds_per_epoch + position / classes);
+      const std::uint64_t which = permuted(members.size(), position % classes, seed, round, draw(DrawKind::classes, 0));
+      const IndexList& own = members[which];
+      const auto visit = static_cast<std::int64_t>(round % own.size());
+      indices.push_back(own[permuted(own.size(), visit, seed, round / own.size(), draw(DrawKind::members, which))]);
+    }
+    return indices;
+  });
 }
 
 OrderPtr grouped_order(IndexList groups, std::int64_t batch_size, std::uint64_t seed, bool shuffle) {
-  const auto size = static_cast<std::int64_t>(groups.size());
-  return std::make_shared<Grouped>(std::move(groups), batch_size,
-                                   shuffle ? shuffled_order(size, seed) : sequential_order(size));
+  const OrderPtr order = shuffle ? shuffled_order(std::ssize(groups), seed) : sequential_order(std::ssize(groups));
+  if (batch_size < 1) throw std::invalid_argument("grouped_order: batch_size must be at least 1");
+  std::map<std::int64_t, std::int64_t> sizes;
+  for (const std::int64_t group : groups) ++sizes[group];
+  std::int64_t length = 0;
+  for (const auto& [group, size] : sizes) {
+    if (size < batch_size) {
+      throw ConfigError("group " + std::to_string(group) + " has " + std::to_string(size) +
+                        " samples, fewer than a batch of " + std::to_string(batch_size) +
+                        ": they would never be used; lower train.global_batch_size");
+    }
+    length += size / batch_size * batch_size;
+  }
+  return order_of_lists(length, [groups = std::move(groups), batch_size, order](std::int64_t epoch) {
+    std::map<std::int64_t, IndexList> waiting;
+    IndexList list;
+    for (const std::int64_t index : order->indices(epoch, 0, order->length())) {
+      IndexList& batch = waiting[groups[static_cast<std::size_t>(index)]];
+      batch.push_back(index);
+      if (std::ssize(batch) < batch_size) continue;
+      list.insert(list.end(), batch.begin(), batch.end());
+      batch.clear();
+    }
+    return list;
+  });
 }
 
 IndexList aspect_groups(std::span<const double> ratios) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/data/dataset.hpp>
+#include <lockstep/data/source.hpp>
 
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "core/text/table.hpp"
 #include "data/sample_batch.hpp"
@@ -17,11 +18,14 @@
 
 namespace lockstep::data {
 
-std::vector<std::int64_t> Dataset::labels() const {
+std::vector<std::int64_t> labels_of(const Dataset& dataset) {
   constexpr std::int64_t kAtOnce = 256;
+  const auto* const classes = ability_of<SampleClasses>(dataset);
+  // Chosen targets can be other classes.
+  if (classes != nullptr && dataset.roles() == without_roles(dataset).roles()) return classes->labels();
   std::vector<std::int64_t> labels;
-  for (std::int64_t begin = 0; begin < size(); begin += kAtOnce) {
-    const batch::Batch batch = get(batch::draws_in_order(begin, std::min(kAtOnce, size() - begin)));
+  for (std::int64_t begin = 0; begin < dataset.size(); begin += kAtOnce) {
+    const batch::Batch batch = dataset.get(batch::draws_in_order(begin, std::min(kAtOnce, dataset.size() - begin)));
     const at::Tensor target = batch.target().contiguous();
     if (target.dim() != 1 || target.scalar_type() != at::kLong) {
       throw DataError("the samples do not have one class each; choose another data.sampler");
@@ -32,15 +36,26 @@ std::vector<std::int64_t> Dataset::labels() const {
   return labels;
 }
 
-std::vector<double> Dataset::aspect_ratios() const {
-  const std::vector<std::int64_t> shape = task().sample_shape;
+std::vector<double> aspect_ratios_of(const Dataset& dataset) {
+  if (const auto* const ratios = ability_of<AspectRatios>(dataset)) return ratios->aspect_ratios();
+  const std::vector<std::int64_t> shape = dataset.task().sample_shape;
   if (shape.size() < 2) throw DataError("the samples do not have a width and height; choose another data.sampler");
   const double ratio = static_cast<double>(shape.back()) / static_cast<double>(shape[shape.size() - 2]);
-  return std::vector<double>(static_cast<std::size_t>(size()), ratio);
+  return std::vector<double>(static_cast<std::size_t>(dataset.size()), ratio);
+}
+
+std::string sample_name_of(const Dataset& dataset, std::int64_t index) {
+  const auto* const names = ability_of<SampleNames>(dataset);
+  return names == nullptr ? "" : names->sample_name(index);
+}
+
+LoadTimes load_times_of(const Dataset& dataset) {
+  const auto* const timed = ability_of<TimedLoading>(dataset);
+  return timed == nullptr ? LoadTimes{} : timed->load_times();
 }
 
 batch::ValueMap SampleDataset::sample(const batch::Draw& draw) const {
-  const std::vector<Field> fields = layout();
+  const std::vector<Field> fields = layout().fields;
   if (fields.empty()) throw std::logic_error("SampleDataset: override either sample, or layout and fill");
   batch::ValueMap row;
   for (const Field& field : fields) row[field.name] = at::empty(field.shape, field.dtype);
@@ -53,9 +68,24 @@ void SampleDataset::fill(const batch::Draw&, batch::ValueMap&) const {
 }
 
 batch::Batch SampleDataset::get(std::span<const batch::Draw> draws) const {
-  SampleBatch batch(*this, draws, layout(), nullptr);
+  SampleBatch batch(*this, draws, layout().fields, nullptr);
   for (std::size_t i = 0; i < draws.size(); ++i) batch.load(i);
   return batch.finish();
+}
+
+void SampleErrors::add(const BadSample& sample) {
+  const std::scoped_lock lock(mutex_);
+  if (!names_.insert(sample.name).second) return;
+  new_.push_back(sample);
+  if (static_cast<std::int64_t>(names_.size()) > max_) {
+    throw DataError("more than data.max_errors = " + std::to_string(max_) +
+                    " samples cannot be read; the last one: " + sample.reason);
+  }
+}
+
+std::vector<BadSample> SampleErrors::take_new() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(new_, {});
 }
 
 const std::vector<Source>& builtin_sources() {
@@ -111,6 +141,10 @@ ImageSplits open_images(const Section& data, const std::vector<Source>& sources,
   return with_splits(source.open_images(data, used), data);
 }
 
+bool opens_images(const Section& data, const std::vector<Source>& sources) {
+  return has_pipeline(data, chosen_source(data, sources));
+}
+
 Splits open(const Section& data, const std::vector<Source>& sources, const OpenOptions& options) {
   return open(data, sources, options, {});
 }
@@ -120,9 +154,13 @@ Splits open(const Section& data, const std::vector<Source>& sources, const OpenO
   const Source& source = chosen_source(data, sources);
   if (options.refuses_unknown_keys) refuse_unknown_keys(data, source, sources);
   const ChosenRoles roles = DataSettings::from(data).roles;
-  Splits splits = has_pipeline(data, source) ? with_pipelines(open_images(data, sources, options.used), data, options,
-                                                              source.normalise, statistics)
-                                             : source.open(data, options.used);
+  Splits splits;
+  if (has_pipeline(data, source)) {
+    splits = with_pipelines(open_images(data, sources, options.used), data, options, source.normalise, statistics);
+    if (options.checks_images) check_images(splits, data);
+  } else {
+    splits = source.open(data, options.used);
+  }
   if (!splits.train) {
     throw ConfigError(data.cite("name") + ": the source '" + source.name + "' returned no training split; set `train`");
   }
@@ -131,25 +169,16 @@ Splits open(const Section& data, const std::vector<Source>& sources, const OpenO
   return splits;
 }
 
-void prepare(const Section& data, const std::vector<Source>& sources, const OpenOptions& options) {
-  prepare(data, sources, options, {});
-}
-
-std::optional<ChannelStatistics> prepare(const Section& data, const std::vector<Source>& sources,
-                                         const OpenOptions& options, const GivenStatistics& statistics) {
-  const Source& source = chosen_source(data, sources);
-  if (options.refuses_unknown_keys) refuse_unknown_keys(data, source, sources);
-  if (!has_pipeline(data, source)) return std::nullopt;
-  const Splits splits =
-      with_pipelines(open_images(data, sources, options.used), data, options, source.normalise, statistics);
-  check_images(splits, data);
-  return statistics_of(*splits.train);
-}
-
 KeySpecs data_keys(const std::vector<Source>& sources) { return data_keys(sources, builtin_samplers()); }
 
 KeySpecs data_keys(const std::vector<Source>& sources, const std::vector<SamplerRow>& samplers) {
   return keys_of_rows(keys_of_rows(DataSettings::keys(sources, samplers), sources), samplers);
+}
+
+KeySpecs with_image_keys(const KeySpecs& own) {
+  KeySpecs keys = image_keys();
+  keys.insert(keys.end(), own.begin(), own.end());
+  return keys;
 }
 
 const std::string& required_path(const Section& data, const std::string& wanted) {

@@ -18,7 +18,7 @@ constexpr std::int64_t kClasses = 10;
 constexpr PixelScale kDigitScale = {0.115F, 0.236F};  // measured over the training split
 
 // Images are drawn when they are requested: about ten microseconds each, no memory, nothing to wait for at the start.
-class Digits : public Dataset {
+class Digits : public Dataset, public SampleClasses {
  public:
   Digits(std::uint64_t seed, std::uint64_t split, std::int64_t size) : seed_(seed), split_(split), size_(size) {}
 

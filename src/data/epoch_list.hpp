@@ -3,27 +3,20 @@
 
 #include <lockstep/data/sampler.hpp>
 
+#include <functional>
 #include <map>
-#include <mutex>
 
 namespace lockstep::data {
 
 using IndexList = std::vector<std::int64_t>;
 
-/// An order whose positions depend on one another: the whole epoch is a pure function of its number. The lists of the
-/// two epochs last requested are remembered, which changes nothing but speed.
-class EpochList : public Order {
- public:
-  IndexList indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const final;
+/// An order of this length, from the function Order::indices.
+OrderPtr order_of(std::int64_t length,
+                  std::function<IndexList(std::int64_t epoch, std::int64_t begin, std::int64_t count)> indices);
 
- private:
-  /// length() entries.
-  virtual IndexList list(std::int64_t epoch) const = 0;
-  std::shared_ptr<const IndexList> remembered(std::int64_t epoch) const;
-
-  mutable std::mutex mutex_;
-  mutable std::map<std::int64_t, std::shared_ptr<const IndexList>> lists_;
-};
+/// An order whose positions depend on one another: the whole epoch is a pure function of its number, with `length`
+/// entries. The lists of the two epochs last requested are remembered, which changes nothing but speed.
+OrderPtr order_of_lists(std::int64_t length, std::function<IndexList(std::int64_t epoch)> list);
 
 /// The purposes of random numbers of an epoch, other than the order: the last argument of random::bits. In its low bits
 /// it may hold a class. The values are part of the checkpoint contract.

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <mutex>
 #include <span>
 #include <string>
 #include <system_error>
@@ -28,7 +27,7 @@ constexpr PixelScale kMnistScale = {0.1307F, 0.3081F};  // mean and deviation of
 constexpr std::int64_t kMinClasses = 10;
 
 // Images of one channel (three dimensions in the file) or of several (four), held as bytes.
-class Images : public Dataset {
+class Images : public Dataset, public SampleClasses {
  public:
   Images(IdxArray images, std::vector<std::uint8_t> labels, std::int64_t classes)
       : size_(images.shape.front()),
@@ -63,11 +62,11 @@ class Images : public Dataset {
   std::vector<std::int64_t> labels() const override { return {labels_.begin(), labels_.end()}; }
 
   std::uint64_t digest() const override {
-    std::call_once(digested_, [this] {
-      digest_ = hash_of({hash_of(pixels_), hash_of(labels_), static_cast<std::uint64_t>(classes_)});
-      for (const std::int64_t size : sample_shape_) digest_ = hash_of({digest_, static_cast<std::uint64_t>(size)});
+    return digest_.get([this] {
+      std::uint64_t hash = hash_of({hash_of(pixels_), hash_of(labels_), static_cast<std::uint64_t>(classes_)});
+      for (const std::int64_t size : sample_shape_) hash = hash_of({hash, static_cast<std::uint64_t>(size)});
+      return hash;
     });
-    return digest_;
   }
 
  private:
@@ -77,8 +76,7 @@ class Images : public Dataset {
   std::size_t sample_pixels_;
   std::vector<std::uint8_t> labels_;
   std::int64_t classes_;
-  mutable std::once_flag digested_;
-  mutable std::uint64_t digest_ = 0;
+  LazyDigest digest_;
 };
 
 // The file that is there under one of the names in use.
@@ -181,19 +179,19 @@ Splits open_idx(const Section& data, const UsedSplits& used) {
 /// The images for a pipeline.
 class IdxStore : public ImageStore {
  public:
-  IdxStore(IdxSplit split, std::string name, std::int64_t classes)
-      : split_(std::move(split)), name_(std::move(name)), classes_(classes) {
+  IdxStore(IdxSplit split, std::string name, std::int64_t classes) : split_(std::move(split)), name_(std::move(name)) {
     const std::vector<std::int64_t>& shape = split_.images.shape;
     const bool has_channels = shape.size() == 4;
     shape_ = {.height = static_cast<int>(shape[has_channels ? 2 : 1]),
               .width = static_cast<int>(shape[has_channels ? 3 : 2]),
               .channels = has_channels ? static_cast<int>(shape[1]) : 1};
+    facts_ = {.size = shape.front(), .classes = classes, .shape = shape_};
     if (shape_.channels == 1 || shape_.channels == 3) return;
     throw DataError(name_ + " has " + std::to_string(shape_.channels) +
                     " channels per image, but transforms require 1 or 3; remove data.transform");
   }
 
-  std::int64_t size() const override { return split_.images.shape.front(); }
+  const StoreFacts& facts() const override { return facts_; }
   StoredImage read(std::int64_t index, ReadBuffer& buffer) const override {
     const std::size_t count = split_.images.bytes.size() / static_cast<std::size_t>(size());
     const std::span<const std::uint8_t> planes =
@@ -205,24 +203,23 @@ class IdxStore : public ImageStore {
     for (std::size_t i = 0; i < count; ++i) pixels[i] = planes[i % channels * (count / channels) + i / channels];
     return {.pixels = {pixels, count}, .shape = shape_};
   }
-  std::int64_t label(std::int64_t index) const override { return split_.labels[static_cast<std::size_t>(index)]; }
+  ImageTarget target(std::int64_t index) const override {
+    return {.classes = {split_.labels[static_cast<std::size_t>(index)]}};
+  }
   std::string name(std::int64_t index) const override { return name_ + ":" + std::to_string(index); }
-  std::int64_t classes() const override { return classes_; }
-  std::optional<PixelShape> shape() const override { return shape_; }
   std::uint64_t digest() const override {
-    std::call_once(digested_, [this] {
-      digest_ = hash_of({hash_of(split_.images.bytes), hash_of(split_.labels), static_cast<std::uint64_t>(classes_)});
+    return digest_.get([this] {
+      return hash_of(
+          {hash_of(split_.images.bytes), hash_of(split_.labels), static_cast<std::uint64_t>(facts_.classes)});
     });
-    return digest_;
   }
 
  private:
   IdxSplit split_;
   std::string name_;
-  std::int64_t classes_;
   PixelShape shape_;
-  mutable std::once_flag digested_;
-  mutable std::uint64_t digest_ = 0;
+  StoreFacts facts_;
+  LazyDigest digest_;
 };
 
 ImageSplits open_idx_images(const Section& data, const UsedSplits& used) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/data/loader.hpp>
+#include <lockstep/data/dataset.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -80,7 +80,8 @@ class Loader::Impl {
  public:
   Impl(std::shared_ptr<const Dataset> dataset, Plan plan, std::int64_t first, std::int64_t end, LoaderOptions options)
       : dataset_(std::move(dataset)),
-        samples_(samples_in(*dataset_)),
+        samples_(ability_of<SampleDataset>(*dataset_)),
+        files_(ability_of<SampleFiles>(*dataset_)),
         plan_(std::move(plan)),
         options_(std::move(options)),
         opened_(first),
@@ -94,8 +95,9 @@ class Loader::Impl {
     if (roles != batch::Roles()) roles_ = std::make_shared<const batch::Roles>(roles);
     slots_.resize(static_cast<std::size_t>(options_.workers > 0 ? options_.prefetch : 1));
     if (samples_ != nullptr) {
-      if (options_.prefers_bytes) layout_ = samples_->byte_layout();
-      if (layout_.empty()) layout_ = samples_->layout();
+      SampleLayout layout = samples_->layout();
+      const bool has_bytes = options_.prefers_bytes && !layout.byte_fields.empty();
+      layout_ = std::move(has_bytes ? layout.byte_fields : layout.fields);
     }
     buffers_.emplace(slots_.size() + 1, BufferOptions{.pins_memory = options_.pins_memory,
                                                       .prefers_channels_last = options_.prefers_channels_last});
@@ -171,12 +173,12 @@ class Loader::Impl {
 
   /// Plans the batches after `k` and requests their files.
   void read_ahead(std::int64_t k) {
-    if (samples_ == nullptr) return;
+    if (files_ == nullptr) return;
     for (; planned_ < std::min(end_, k + 1 + options_.read_ahead); ++planned_) {
       plans_.push_back(plan(planned_));
       for (const batch::Draw& draw : plans_.back().draws) {
         try {
-          samples_->read_ahead(draw);
+          files_->read_ahead(draw);
         } catch (...) {  // the error appears when the sample is loaded
           return void(++planned_);
         }
@@ -372,7 +374,7 @@ class Loader::Impl {
     for (const auto& worker : workers_) {
       const batch::Draw* const draw = worker->draw;
       if (draw == nullptr || ++count > kMaxSamplesInWarning) continue;
-      const std::string place = samples_ != nullptr ? samples_->place(*draw) : "";
+      const std::string place = files_ != nullptr ? files_->place(*draw) : "";
       text += (text.empty() ? "" : ", ") + ("sample " + std::to_string(draw->index));
       if (!place.empty()) text += " (" + place + ")";
     }
@@ -382,6 +384,7 @@ class Loader::Impl {
 
   std::shared_ptr<const Dataset> dataset_;
   const SampleDataset* samples_;  ///< the data set, if it gives single samples; null = it gives batches
+  const SampleFiles* files_;      ///< the data set, if its samples are in files
   std::vector<Field> layout_;     ///< layout of the samples
   std::shared_ptr<const batch::Roles> roles_;
   Plan plan_;

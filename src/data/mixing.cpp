@@ -9,14 +9,12 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 #include <utility>
 
 #include "core/text/option_list.hpp"
-#include "core/text/table.hpp"
-#include "core/text/text.hpp"
-#include "data/mix_rows.hpp"
 #include "kernels/floats.hpp"
 
 namespace lockstep::data {
@@ -53,12 +51,8 @@ const std::vector<MixRow>& mix_rows() {
 }
 
 MixRule parse_rule(const std::string& line, const std::string& place) {
-  const std::vector<std::string> parts = split_list(line, ',');
-  const MixRow& row = find_row(mix_rows(), parts.empty() ? "" : parts.front(), place);
-  Section options;
-  for (const KeySpec& key : row.keys) options.declare(key);
-  for (std::size_t i = 1; i < parts.size(); ++i) set_option(options, parts[i], place);
-  return {.is_cutmix = row.is_cutmix,
+  const auto [row, options] = choose_row(mix_rows(), line, {}, place, place);
+  return {.is_cutmix = row->is_cutmix,
           .alpha = options.real("alpha"),
           .probability = options.real("prob"),
           .is_by_sample = options.text("scope") == "elem"};
@@ -164,6 +158,19 @@ SampleMix cut_around(ImageSize image, double share, std::int64_t center_y, std::
                 static_cast<int>(right - left)};
   const double cut = static_cast<double>(box.height) * box.width;
   return {.share = 1.0 - cut / (static_cast<double>(image.height) * image.width), .box = box};
+}
+
+void copy_box(const float* from, std::int64_t channels, const Box& box, const std::array<std::int64_t, 3>& strides,
+              float* target) {
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (std::int64_t y = box.top; y < box.top + box.height; ++y) {
+      const std::int64_t begin = c * strides[0] + y * strides[1];
+      for (std::int64_t x = box.left; x < box.left + box.width; ++x) {
+        const std::int64_t i = begin + x * strides[2];
+        target[i] = from[i];
+      }
+    }
+  }
 }
 
 void mix_targets(std::int64_t own, std::int64_t partner, double share, double smoothing, std::span<float> out) {

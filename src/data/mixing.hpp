@@ -4,10 +4,10 @@
 
 #include <lockstep/batch/batch.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
 #include <lockstep/data/image.hpp>
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -50,6 +50,11 @@ struct MixSettings {
 /// @param share      in [0, 1]
 /// @param center_y, center_x  a pixel of the image
 SampleMix cut_around(ImageSize image, double share, std::int64_t center_y, std::int64_t center_x);
+
+/// Copies the pixels of a box from one image to another one with the same layout.
+/// @param strides  of channels, rows and columns, in values
+void copy_box(const float* from, std::int64_t channels, const Box& box, const std::array<std::int64_t, 3>& strides,
+              float* target);
 
 /// Targets as probabilities of classes: `share` for the class of each sample and the rest for that of its partner, both
 /// smoothed.

@@ -4,6 +4,7 @@
 #include <lockstep/random/random.hpp>
 
 #include <algorithm>
+#include <mutex>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -17,145 +18,55 @@ namespace lockstep::data {
 
 namespace {
 
-class Sequential : public Order {
+class FunctionOrder : public Order {
  public:
-  explicit Sequential(std::int64_t size) : size_(require_samples(size)) {}
-  std::int64_t length() const override { return size_; }
-  IndexList indices(std::int64_t /*epoch*/, std::int64_t begin, std::int64_t count) const override {
-    IndexList indices(static_cast<std::size_t>(count));
-    std::iota(indices.begin(), indices.end(), begin);
-    return indices;
-  }
+  using Indices = std::function<IndexList(std::int64_t epoch, std::int64_t begin, std::int64_t count)>;
 
- private:
-  std::int64_t size_;
-};
-
-class Shuffled : public Order {
- public:
-  Shuffled(std::int64_t size, std::uint64_t seed) : size_(require_samples(size)), seed_(seed) {}
-  std::int64_t length() const override { return size_; }
+  FunctionOrder(std::int64_t length, Indices indices) : length_(length), indices_(std::move(indices)) {}
+  std::int64_t length() const override { return length_; }
   IndexList indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
-    const std::uint64_t key = random::bits(seed_, random::Stream::order, static_cast<std::uint64_t>(epoch));
-    const random::Permutation order(static_cast<std::uint64_t>(size_), key);
-    IndexList indices(static_cast<std::size_t>(count));
-    for (std::int64_t& index : indices) {
-      index = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(begin++)));
-    }
-    return indices;
+    return indices_(epoch, begin, count);
   }
 
  private:
-  std::int64_t size_;
-  std::uint64_t seed_;
+  std::int64_t length_;
+  Indices indices_;
 };
 
-class Repeated : public Order {
+/// The lists of the two epochs last requested.
+class RecentLists {
  public:
-  Repeated(OrderPtr order, std::int64_t repeats) : order_(std::move(order)), repeats_(repeats) {
-    if (repeats < 1) throw std::invalid_argument("repeated_order: repeats must be at least 1");
-  }
-  std::int64_t length() const override { return order_->length(); }
-  IndexList indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
-    if (count == 0) return {};
-    const std::int64_t first = begin / repeats_;
-    const std::int64_t last = (begin + count - 1) / repeats_;
-    const IndexList distinct = order_->indices(epoch, first, last - first + 1);
-    IndexList indices;
-    for (std::int64_t p = begin; p < begin + count; ++p) {
-      indices.push_back(distinct[static_cast<std::size_t>(p / repeats_ - first)]);
-    }
-    return indices;
+  explicit RecentLists(std::function<IndexList(std::int64_t epoch)> list) : list_(std::move(list)) {}
+
+  std::shared_ptr<const IndexList> of_epoch(std::int64_t epoch) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<const IndexList>& found = lists_[epoch];
+    if (found) return found;
+    found = std::make_shared<const IndexList>(list_(epoch));
+    const std::shared_ptr<const IndexList> made = found;
+    while (lists_.size() > 2) lists_.erase(lists_.begin()->first == epoch ? --lists_.end() : lists_.begin());
+    return made;
   }
 
  private:
-  OrderPtr order_;
-  std::int64_t repeats_;
-};
-
-class TorchOrder : public EpochList {
- public:
-  TorchOrder(std::int64_t size, std::uint64_t seed) : size_(require_samples(size)), seed_(seed) {}
-  std::int64_t length() const override { return size_; }
-
- private:
-  IndexList list(std::int64_t epoch) const override {
-    return TorchGenerator(seed_ + static_cast<std::uint64_t>(epoch)).permutation(size_);
-  }
-
-  std::int64_t size_;
-  std::uint64_t seed_;
-};
-
-class Subset : public Order {
- public:
-  Subset(OrderPtr order, IndexList chosen) : order_(std::move(order)), chosen_(std::move(chosen)) {
-    if (order_->length() != static_cast<std::int64_t>(chosen_.size())) {
-      throw std::invalid_argument("subset_order: an order of " + std::to_string(order_->length()) + " for " +
-                                  std::to_string(chosen_.size()) + " chosen samples");
-    }
-  }
-  std::int64_t length() const override { return order_->length(); }
-  IndexList indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
-    IndexList indices = order_->indices(epoch, begin, count);
-    for (std::int64_t& index : indices) index = chosen_.at(static_cast<std::size_t>(index));
-    return indices;
-  }
-
- private:
-  OrderPtr order_;
-  IndexList chosen_;
-};
-
-class Blocks : public Order {
- public:
-  Blocks(std::int64_t size, OrderPtr inside, const BlockOptions& options) : inside_(std::move(inside)) {
-    if (options.blocks < 1 || options.global_batch_size < 1 || options.global_batch_size % options.blocks != 0) {
-      throw ConfigError("a global batch of " + std::to_string(options.global_batch_size) +
-                        " samples cannot be divided among " + std::to_string(options.blocks) + " blocks");
-    }
-    block_ = require_samples(size) / options.blocks;
-    part_ = options.global_batch_size / options.blocks;
-    batch_ = options.global_batch_size;
-    if (block_ < part_) {
-      throw ConfigError("a block has " + std::to_string(block_) + " samples, fewer than its " + std::to_string(part_) +
-                        " of a global batch");
-    }
-    if (inside_->length() != block_) throw std::invalid_argument("block_order: the order is not one of a block");
-  }
-  std::int64_t length() const override { return block_ / part_ * batch_; }
-  IndexList indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
-    IndexList indices;
-    for (std::int64_t position = begin; position < begin + count; ++position) {
-      const std::int64_t within = position % batch_;
-      const std::int64_t place = position / batch_ * part_ + within % part_;
-      indices.push_back(within / part_ * block_ + inside_->indices(epoch, place, 1).front());
-    }
-    return indices;
-  }
-
- private:
-  OrderPtr inside_;
-  std::int64_t block_ = 0;
-  std::int64_t part_ = 0;
-  std::int64_t batch_ = 0;
+  std::function<IndexList(std::int64_t epoch)> list_;
+  std::mutex mutex_;
+  std::map<std::int64_t, std::shared_ptr<const IndexList>> lists_;
 };
 
 }  // namespace
 
-IndexList EpochList::indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const {
-  const std::shared_ptr<const IndexList> whole = remembered(epoch);
-  return {whole->begin() + begin, whole->begin() + begin + count};
+OrderPtr order_of(std::int64_t length,
+                  std::function<IndexList(std::int64_t epoch, std::int64_t begin, std::int64_t count)> indices) {
+  return std::make_shared<FunctionOrder>(length, std::move(indices));
 }
 
-std::shared_ptr<const IndexList> EpochList::remembered(std::int64_t epoch) const {
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<const IndexList>& found = lists_[epoch];
-  if (found) return found;
-  found = std::make_shared<const IndexList>(list(epoch));
-  const std::shared_ptr<const IndexList> made = found;
-  while (lists_.size() > 2) lists_.erase(lists_.begin()->first == epoch ? --lists_.end() : lists_.begin());
-  return made;
+OrderPtr order_of_lists(std::int64_t length, std::function<IndexList(std::int64_t epoch)> list) {
+  const auto lists = std::make_shared<RecentLists>(std::move(list));
+  return order_of(length, [lists](std::int64_t epoch, std::int64_t begin, std::int64_t count) {
+    const std::shared_ptr<const IndexList> whole = lists->of_epoch(epoch);
+    return IndexList(whole->begin() + begin, whole->begin() + begin + count);
+  });
 }
 
 std::map<std::int64_t, IndexList> by_label(std::span<const std::int64_t> labels) {
@@ -171,22 +82,84 @@ std::int64_t require_samples(std::int64_t size) {
   return size;
 }
 
-OrderPtr sequential_order(std::int64_t size) { return std::make_shared<Sequential>(size); }
+OrderPtr sequential_order(std::int64_t size) {
+  return order_of(require_samples(size), [](std::int64_t, std::int64_t begin, std::int64_t count) {
+    IndexList indices(static_cast<std::size_t>(count));
+    std::iota(indices.begin(), indices.end(), begin);
+    return indices;
+  });
+}
 
-OrderPtr shuffled_order(std::int64_t size, std::uint64_t seed) { return std::make_shared<Shuffled>(size, seed); }
+OrderPtr shuffled_order(std::int64_t size, std::uint64_t seed) {
+  return order_of(require_samples(size), [size, seed](std::int64_t epoch, std::int64_t begin, std::int64_t count) {
+    const std::uint64_t key = random::bits(seed, random::Stream::order, static_cast<std::uint64_t>(epoch));
+    const random::Permutation order(static_cast<std::uint64_t>(size), key);
+    IndexList indices(static_cast<std::size_t>(count));
+    for (std::int64_t& index : indices) {
+      index = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(begin++)));
+    }
+    return indices;
+  });
+}
 
-OrderPtr torch_order(std::int64_t size, std::uint64_t seed) { return std::make_shared<TorchOrder>(size, seed); }
+OrderPtr torch_order(std::int64_t size, std::uint64_t seed) {
+  return order_of_lists(require_samples(size), [size, seed](std::int64_t epoch) {
+    return TorchGenerator(seed + static_cast<std::uint64_t>(epoch)).permutation(size);
+  });
+}
 
 OrderPtr repeated_order(OrderPtr order, std::int64_t repeats) {
-  return std::make_shared<Repeated>(std::move(order), repeats);
+  if (repeats < 1) throw std::invalid_argument("repeated_order: repeats must be at least 1");
+  const std::int64_t length = order->length();
+  return order_of(length, [=](std::int64_t epoch, std::int64_t begin, std::int64_t count) {
+    IndexList indices;
+    if (count == 0) return indices;
+    const std::int64_t first = begin / repeats;
+    const std::int64_t last = (begin + count - 1) / repeats;
+    const IndexList distinct = order->indices(epoch, first, last - first + 1);
+    for (std::int64_t p = begin; p < begin + count; ++p) {
+      indices.push_back(distinct[static_cast<std::size_t>(p / repeats - first)]);
+    }
+    return indices;
+  });
 }
 
 OrderPtr subset_order(OrderPtr order, IndexList chosen) {
-  return std::make_shared<Subset>(std::move(order), std::move(chosen));
+  const std::int64_t length = order->length();
+  if (length != std::ssize(chosen)) {
+    throw std::invalid_argument("subset_order: an order of " + std::to_string(length) + " for " +
+                                std::to_string(chosen.size()) + " chosen samples");
+  }
+  return order_of(length, [order = std::move(order), chosen = std::move(chosen)](std::int64_t epoch, std::int64_t begin,
+                                                                                 std::int64_t count) {
+    IndexList indices = order->indices(epoch, begin, count);
+    for (std::int64_t& index : indices) index = chosen.at(static_cast<std::size_t>(index));
+    return indices;
+  });
 }
 
 OrderPtr block_order(std::int64_t size, OrderPtr inside, const BlockOptions& options) {
-  return std::make_shared<Blocks>(size, std::move(inside), options);
+  const std::int64_t batch = options.global_batch_size;
+  if (options.blocks < 1 || batch < 1 || batch % options.blocks != 0) {
+    throw ConfigError("a global batch of " + std::to_string(batch) + " samples cannot be divided among " +
+                      std::to_string(options.blocks) + " blocks");
+  }
+  const std::int64_t block = require_samples(size) / options.blocks;
+  const std::int64_t part = batch / options.blocks;
+  if (block < part) {
+    throw ConfigError("a block has " + std::to_string(block) + " samples, fewer than its " + std::to_string(part) +
+                      " of a global batch");
+  }
+  if (inside->length() != block) throw std::invalid_argument("block_order: the order is not one of a block");
+  return order_of(block / part * batch, [=](std::int64_t epoch, std::int64_t begin, std::int64_t count) {
+    IndexList indices;
+    for (std::int64_t position = begin; position < begin + count; ++position) {
+      const std::int64_t within = position % batch;
+      const std::int64_t place = position / batch * part + within % part;
+      indices.push_back(within / part * block + inside->indices(epoch, place, 1).front());
+    }
+    return indices;
+  });
 }
 
 IndexList subset_of(IndexList permutation, double ratio) {

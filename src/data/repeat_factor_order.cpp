@@ -16,52 +16,46 @@ namespace lockstep::data {
 
 namespace {
 
-class RepeatFactor : public EpochList {
- public:
-  RepeatFactor(std::vector<double> factors, std::uint64_t seed) : factors_(std::move(factors)), seed_(seed) {
-    double sum = 0;
-    for (std::size_t i = 0; i < factors_.size(); ++i) {
-      if (!std::isfinite(factors_[i]) || factors_[i] < 0) {
-        throw ConfigError("sample " + std::to_string(i) + " has the repeat factor " + number_text(factors_[i]) +
-                          "; it must be at least 0");
-      }
-      sum += factors_[i];
+/// The sum of the factors, rounded.
+std::int64_t length_of(const std::vector<double>& factors) {
+  double sum = 0;
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    if (!std::isfinite(factors[i]) || factors[i] < 0) {
+      throw ConfigError("sample " + std::to_string(i) + " has the repeat factor " + number_text(factors[i]) +
+                        "; it must be at least 0");
     }
-    length_ = std::llround(sum);
-    if (length_ < 1) throw ConfigError("the repeat factors leave no sample in an epoch");
+    sum += factors[i];
   }
-  std::int64_t length() const override { return length_; }
+  const std::int64_t length = std::llround(sum);
+  if (length < 1) throw ConfigError("the repeat factors leave no sample in an epoch");
+  return length;
+}
 
- private:
-  IndexList list(std::int64_t epoch) const override {
-    const auto a = static_cast<std::uint64_t>(epoch);
-    random::Sequence draws(seed_, random::Stream::order, a, static_cast<std::uint64_t>(DrawKind::repeats));
-    std::vector<double> numbers(factors_.size());
-    for (double& number : numbers) number = draws.uniform();
-    IndexList copies;
-    const IndexList counts = repeated(factors_, numbers);
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      copies.insert(copies.end(), static_cast<std::size_t>(counts[i]), static_cast<std::int64_t>(i));
-    }
-    if (copies.empty()) copies.push_back(largest());
-    const random::Permutation order(copies.size(), random::bits(seed_, random::Stream::order, a));
-    IndexList list(static_cast<std::size_t>(length_));
-    for (std::size_t i = 0; i < list.size(); ++i) list[i] = copies[order(i % copies.size())];
-    return list;
+IndexList epoch_of(const std::vector<double>& factors, std::int64_t length, std::uint64_t seed, std::int64_t epoch) {
+  const auto a = static_cast<std::uint64_t>(epoch);
+  random::Sequence draws(seed, random::Stream::order, a, static_cast<std::uint64_t>(DrawKind::repeats));
+  std::vector<double> numbers(factors.size());
+  for (double& number : numbers) number = draws.uniform();
+  IndexList copies;
+  const IndexList counts = repeated(factors, numbers);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    copies.insert(copies.end(), static_cast<std::size_t>(counts[i]), static_cast<std::int64_t>(i));
   }
-
   // Stands in when no fraction was drawn at all.
-  std::int64_t largest() const { return std::max_element(factors_.begin(), factors_.end()) - factors_.begin(); }
-
-  std::vector<double> factors_;
-  std::uint64_t seed_;
-  std::int64_t length_ = 0;
-};
+  if (copies.empty()) copies.push_back(std::max_element(factors.begin(), factors.end()) - factors.begin());
+  const random::Permutation order(copies.size(), random::bits(seed, random::Stream::order, a));
+  IndexList list(static_cast<std::size_t>(length));
+  for (std::size_t i = 0; i < list.size(); ++i) list[i] = copies[order(i % copies.size())];
+  return list;
+}
 
 }  // namespace
 
 OrderPtr repeat_factor_order(std::vector<double> factors, std::uint64_t seed) {
-  return std::make_shared<RepeatFactor>(std::move(factors), seed);
+  const std::int64_t length = length_of(factors);
+  return order_of_lists(length, [factors = std::move(factors), length, seed](std::int64_t epoch) {
+    return epoch_of(factors, length, seed, epoch);
+  });
 }
 
 std::vector<double> repeat_factors(const std::vector<IndexList>& categories, double threshold, bool takes_root) {

@@ -71,7 +71,7 @@ batch::Batch SampleBatch::finish() {
     batch = batch::collated(values_, draws_);
   }
   for (auto& [name, tensor] : buffer_->tensors(std::ssize(draws_))) batch.set(name, std::move(tensor));
-  if (has_bytes_) batch.set_byte_tables(dataset_->byte_tables());
+  if (has_bytes_) batch.set_byte_tables(dataset_->layout().byte_tables);
   return batch;
 }
 

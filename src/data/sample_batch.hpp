@@ -16,7 +16,7 @@ namespace lockstep::data {
 class SampleBatch {
  public:
   /// @param draws    must outlive the batch
-  /// @param layout   layout() or byte_layout() of the data set
+  /// @param layout   fields or byte_fields of the data set
   /// @param buffers  null = the batch gets new memory
   SampleBatch(const SampleDataset& dataset, std::span<const batch::Draw> draws, const std::vector<Field>& layout,
               BatchBuffers* buffers);

@@ -61,7 +61,7 @@ Sampler make_infinite(const Section& data, const SamplerRequest& request) {
 
 Sampler make_repeat_factor(const Section& data, const SamplerRequest& request) {
   std::vector<std::vector<std::int64_t>> categories;
-  for (const std::int64_t label : request.dataset->labels()) {
+  for (const std::int64_t label : labels_of(*request.dataset)) {
     categories.push_back(label < 0 ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{label});
   }
   return Sampler(repeat_factor_order(repeat_factors(categories, data.real("repeat_threshold")), request.seed),
@@ -70,17 +70,17 @@ Sampler make_repeat_factor(const Section& data, const SamplerRequest& request) {
 
 Sampler make_identity(const Section& data, const SamplerRequest& request) {
   const IdentityOptions options{.instances = data.integer("instances"), .global_batch_size = request.global_batch_size};
-  return Sampler(identity_order(request.dataset->labels(), options, request.seed), request.global_batch_size,
+  return Sampler(identity_order(labels_of(*request.dataset), options, request.seed), request.global_batch_size,
                  Remainder::drop, "identity");
 }
 
 Sampler make_class_balanced(const Section& data, const SamplerRequest& request) {
-  return Sampler(class_balanced_order(request.dataset->labels(), request.seed), request.global_batch_size,
+  return Sampler(class_balanced_order(labels_of(*request.dataset), request.seed), request.global_batch_size,
                  remainder_of(data), "class_balanced");
 }
 
 Sampler make_aspect_ratio(const Section& data, const SamplerRequest& request) {
-  OrderPtr order = grouped_order(aspect_groups(request.dataset->aspect_ratios()), request.global_batch_size,
+  OrderPtr order = grouped_order(aspect_groups(aspect_ratios_of(*request.dataset)), request.global_batch_size,
                                  request.seed, data.boolean("shuffle"));
   return Sampler(std::move(order), request.global_batch_size, Remainder::drop, "aspect_ratio");
 }

@@ -7,6 +7,7 @@
 #include "checkpoints/store/store.hpp"
 #include "engine/evaluation/evaluation.hpp"
 #include "engine/session.hpp"
+#include "engine/settings/agreed.hpp"
 #include "engine/state/average.hpp"
 #include "engine/state/paths.hpp"
 #include "models/script/script_archive.hpp"
@@ -15,9 +16,7 @@ namespace lockstep::engine {
 
 std::int64_t export_script(const mpi::Communicator& world, const Sections& sections, const std::string& checkpoint,
                            const std::string& target) {
-  std::int64_t step = 0;
-  world.all_or_throw([&] {
-    if (!world.is_root()) return;
+  return std::stoll(text_of_root(world, [&] {
     const Section& model = sections.at("model");
     if (model.text("name") != "torchscript") {
       throw ConfigError(
@@ -26,7 +25,7 @@ std::int64_t export_script(const mpi::Communicator& world, const Sections& secti
     }
     const EvalSettings eval = EvalSettings::from(sections.at("eval"));
     checkpoints::Archive archive = checkpoints::read(checkpoint);
-    step = archive.integer("/", "step");
+    const std::int64_t step = archive.integer("/", "step");
     const bool is_average = takes_average(archive, eval.weights.value, eval.weights.cite);
     archive = with_model(archive, is_average, AverageType::of_trained);
     models::write_script(model.text("file"), target, [&archive, &checkpoint](const std::string& name) {
@@ -35,8 +34,8 @@ std::int64_t export_script(const mpi::Communicator& world, const Sections& secti
       }
       throw CheckpointError(checkpoint, "does not contain '" + name + "', which is in the archive of model.file");
     });
-  });
-  return std::stoll(world.broadcast(std::to_string(step)));
+    return std::to_string(step);
+  }));
 }
 
 }  // namespace lockstep::engine

@@ -11,13 +11,11 @@
 
 #include "checkpoints/store/store.hpp"
 #include "engine/evaluation/bad_samples.hpp"
-#include "engine/evaluation/class_numbers.hpp"
-#include "engine/evaluation/confusion_count.hpp"
-#include "engine/evaluation/evaluation.hpp"
+#include "engine/evaluation/evaluation_counts.hpp"
 #include "engine/resume/run_state.hpp"
+#include "engine/settings/agreed.hpp"
 #include "engine/setup/heard_by_peers.hpp"
 #include "engine/setup/init_from.hpp"
-#include "engine/setup/published_task.hpp"
 #include "engine/setup/run_splits.hpp"
 #include "engine/setup/stored_data.hpp"
 #include "engine/state/average.hpp"
@@ -74,26 +72,15 @@ void choose_class_order(data::OpenOptions& options, const Task& stored, const Se
   options.class_names = stored.class_names;
 }
 
-void restore_defaults(Sections& sections, const std::string& name, const KeySpecs& specs,
-                      const std::vector<std::string>& kept) {
-  Section fresh = Section::with_defaults(name, specs);
-  for (const std::string& key : kept) {
-    const Section& given = sections.at(name);
-    if (given.has(key) && !given.is_default(key)) fresh.set(key, given.text(key), given.origin(key));
-  }
-  sections[name] = std::move(fresh);
-}
-
 }  // namespace
 
 LoadedModel load_model(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
-                       const std::string& checkpoint, const std::string& split) {
-  EvalSettings eval;
-  world.all_or_throw([&] {
-    eval = EvalSettings::from(sections.at("eval"));
+                       const std::string& checkpoint, Purpose purpose, const std::string& split) {
+  const EvalSettings eval = agreed(world, [&] {
     if (checkpoint.empty() && sections.at("init").text("from").empty()) {
       throw ConfigError("no weights are given; use --from with the folder of a run, or init.from with a file");
     }
+    return EvalSettings::from(sections.at("eval"));
   });
   ReadModel read;
   if (!checkpoint.empty()) read = read_model(world, checkpoint, eval);
@@ -105,90 +92,60 @@ LoadedModel load_model(const mpi::Communicator& world, const Sections& sections,
   std::optional<Task> published;
   if (checkpoint.empty()) published = published_task(world, sections);
   if (published) options.class_order = published->class_names;
-  LoadedModel loaded;
-  loaded.splits = open_splits(world, sections.at("data"), registry, options, read.statistics);
-  world.all_or_throw([&] {
-    const Task of_data = loaded.splits.train->task();
+  data::Splits splits = open_splits(world, sections.at("data"), registry, options, read.statistics);
+  const Task task = agreed(world, [&] {
+    const Task of_data = splits.train->task();
     require_known_classes(of_data, read.task);
-    loaded.task = with_published_classes(model_task(of_data, read.task), published);
+    return with_published_classes(model_task(of_data, read.task), published);
   });
-  loaded.strategy = make_strategy(sections, world, registry);
-  const bool replaces_all = !checkpoint.empty() || replaces_all_parameters(sections.at("init"));
-  prepare_for_loading(*loaded.strategy, loaded.task, replaces_all);
+  Resources resources = make_resources(sections, world, purpose);
+  const bool is_loaded = !checkpoint.empty() || replaces_all_parameters(sections.at("init"));
+  WrappedModel model =
+      make_wrapped_model(resources, sections, registry, task, {.purpose = purpose, .is_loaded = is_loaded});
   if (checkpoint.empty()) {
-    const InitDifferences skipped = init_from(*loaded.strategy, sections);
-    if (!skipped.empty()) {
-      log::warning("init.partial skips " + std::to_string(skipped.size()) + " tensors" + table_of(skipped));
-    }
-    loaded.source = sections.at("init").text("from");
-    return loaded;
+    init_from(world, *model.wrapper, sections);
+  } else {
+    restore_model(world, *model.wrapper, read.archive);
   }
-  restore_model(*loaded.strategy, read.archive);
-  loaded.step = read.archive.integer("/", "step");
-  loaded.is_average = read.is_average;
-  loaded.source = checkpoint;
-  return loaded;
+  return {.splits = std::move(splits),
+          .resources = std::move(resources),
+          .model = std::move(model),
+          .task = task,
+          .step = checkpoint.empty() ? 0 : read.archive.integer("/", "step"),
+          .is_average = read.is_average,
+          .source = checkpoint.empty() ? sections.at("init").text("from") : checkpoint};
 }
 
-Sections without_training(Sections sections, const Registry& registry, int world_size) {
-  const KeySpecs specs = all_keys(registry);
-  for (const char* name : {"strategy", "ddp", "ema", "optim", "loss"}) restore_defaults(sections, name, specs, {});
-  restore_defaults(sections, "train", specs, {"precision", "param_dtype"});
-  sections.at("train").set("global_batch_size", std::to_string(world_size), "derived");
-  return sections;
-}
-
-Evaluation evaluate_loaded(const mpi::Communicator& world, LoadedModel& loaded, const Sections& sections,
-                           const Registry& registry) {
+Evaluation evaluate_loaded(LoadedModel& loaded, const Sections& sections, const Registry& registry) {
+  const mpi::Communicator& world = loaded.resources.world;
   EvalSettings eval;
   const data::Dataset* dataset = nullptr;
-  metrics::Meters meters;
+  EvaluationCounts counts;
   world.all_or_throw([&] {
     eval = EvalSettings::from(sections.at("eval"));
-    eval.limits.loader_threads = loaded.strategy->loader_threads();
+    eval.limits.loader_threads = loaded.resources.loader_threads;
     dataset = &split_of(loaded.splits, eval.split);
-    meters = make_eval_meters(eval.metrics, dataset->task(), registry.meters);
+    counts = {eval, *dataset, registry.meters, /*has_tables=*/false};
   });
-  const Task task = dataset->task();
-  ConfusionCount confusion(eval.is_per_class ? ConfusionCount::classes_of(task, true) : 0);
-  const auto notify = [&](StepEvent event, const LastBatch& last) {
-    if (event == StepEvent::forward) confusion.add(last);
-  };
-  const EvaluationResult found = heard_by_peers(loaded.strategy->collectives(), [&] {
-    const EvaluationResult result = evaluate(world, loaded.strategy->model(), *dataset, eval.limits, meters, notify);
-    confusion.sum_over_ranks(loaded.strategy->collectives());
-    return result;
+  const EvaluationResult found = heard_by_peers(*loaded.resources.collectives, [&] {
+    return counts.evaluate(world, *loaded.model.wrapper, *dataset, eval.limits);
   });
   if (found.count == 0 && std::isnan(found.mean_loss())) {
     throw_agreed(ExitCode::data, "eval.split = " + eval.split.value +
                                      ": no sample has a target, so that there is nothing to evaluate; reset "
                                      "data.unlabelled, or use `trainer predict`");
   }
-  Evaluation result{
-      .step = loaded.step, .values = found.values(task.kind), .count = found.count, .is_average = loaded.is_average};
-  world.all_or_throw([&] {
-    auto readings = meters.read();
-    result.numbers = std::move(readings.numbers);
-    if (!eval.is_per_class) return;
-    std::erase_if(readings.tables, [](const Table& table) { return table.name == "confusion"; });
-    if (auto table = confusion.table()) readings.tables.push_back(std::move(*table));
-    for (const Table& table : readings.tables) {
-      const auto numbers = class_numbers(table, task.class_names, static_cast<std::size_t>(task.classes));
-      result.numbers.insert(result.numbers.end(), numbers.begin(), numbers.end());
-    }
-  });
+  Evaluation result{.step = loaded.step,
+                    .values = found.values(dataset->task().kind),
+                    .count = found.count,
+                    .is_average = loaded.is_average};
+  world.all_or_throw([&] { result.numbers = counts.read().numbers; });
   if (loaded.splits.errors) {
     for (const auto& [rank, sample] : gather_bad_samples(world, *loaded.splits.errors)) {
       if (world.is_root()) log::warning("rank " + std::to_string(rank) + " replaces a sample: " + sample.reason);
     }
   }
   return result;
-}
-
-Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
-                               const std::string& checkpoint) {
-  LoadedModel loaded = load_model(world, sections, registry, checkpoint);
-  return evaluate_loaded(world, loaded, sections, registry);
 }
 
 }  // namespace lockstep::engine

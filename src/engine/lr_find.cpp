@@ -3,18 +3,17 @@
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/engine/run_view.hpp>
-#include <lockstep/optim/optim_wrapper_dict.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
 
 #include <memory>
 #include <utility>
 
+#include "engine/data_moments.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/loop/trainer.hpp"
 #include "engine/measures/lr_range.hpp"
 #include "engine/session.hpp"
-#include "engine/setup/data_moments.hpp"
 #include "engine/setup/run_splits.hpp"
-#include "engine/setup/strategy.hpp"
 #include "engine/setup/teacher.hpp"
 
 namespace lockstep::engine {
@@ -61,14 +60,13 @@ std::vector<LrPoint> find_lr(const mpi::Communicator& world, const Sections& con
   data::OpenOptions options = open_options(sections, registry);
   options.used = used_splits({"train"});
   data::Splits splits = open_splits(world, sections.at("data"), registry, options);
-  const std::unique_ptr<Strategy> strategy = make_strategy(sections, world, registry);
-  strategy->prepare(training_task(world, sections.at("model"), *splits.train));
-  attach_teacher(*strategy, sections, registry, *splits.train);
-  Trainer trainer(sections, *strategy, std::move(splits), registry);
+  Composition made(make_resources(sections, world), sections, registry,
+                   training_task(world, sections.at("model"), *splits.train));
+  attach_teacher(made.resources, *made.model.wrapper, sections, registry, *splits.train);
+  Trainer trainer(sections, made, std::move(splits), registry);
   std::vector<LrPoint> points;
   trainer.add_hook(Priority::lowest, std::make_unique<RangeHook>(range, points));
-  if (auto* const post_local = strategy->post_local())
-    trainer.add_hook(Priority::highest, post_local_hook(*post_local));
+  if (const auto& post_local = made.model.post_local) trainer.add_hook(post_local_hook(post_local->averages()));
   trainer.train();
   return points;
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/data/sampler.hpp>
 #include <lockstep/engine/registry.hpp>
-#include <lockstep/engine/schedule_control.hpp>
-#include <lockstep/models/outline.hpp>
+#include <lockstep/engine/run_view.hpp>
 
 #include <algorithm>
 #include <map>
 
 #include "data/source/settings.hpp"
 #include "engine/session.hpp"
+#include "engine/settings/agreed.hpp"
 #include "engine/settings/batch_layout.hpp"
 #include "engine/settings/loader_memory.hpp"
 #include "engine/settings/process.hpp"
@@ -18,6 +18,7 @@
 #include "engine/setup/param_groups.hpp"
 #include "engine/setup/parts.hpp"
 #include "engine/setup/run_splits.hpp"
+#include "models/layers/outline.hpp"
 #include "optim/rules/option_limits.hpp"
 
 namespace lockstep::engine {
@@ -153,9 +154,7 @@ RunPlan plan_here(const Sections& sections, const Registry& registry, int world_
 }  // namespace
 
 RunPlan plan(const mpi::Communicator& world, const Sections& sections, const Registry& registry, std::int64_t points) {
-  RunPlan plan;
-  world.all_or_throw([&] { plan = plan_here(sections, registry, world.size(), points); });
-  return plan;
+  return agreed(world, [&] { return plan_here(sections, registry, world.size(), points); });
 }
 
 }  // namespace lockstep::engine

@@ -7,27 +7,28 @@
 #include <lockstep/log/log.hpp>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <random>
 
 #include "checkpoints/store/store.hpp"
+#include "core/text/text.hpp"
+#include "engine/data_moments.hpp"
 #include "engine/evaluation/evaluation.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/loop/trainer.hpp"
 #include "engine/resume/resume.hpp"
 #include "engine/resume/run_state.hpp"
+#include "engine/settings/agreed.hpp"
 #include "engine/settings/log_settings.hpp"
 #include "engine/settings/process.hpp"
-#include "engine/setup/data_moments.hpp"
 #include "engine/setup/finetune.hpp"
 #include "engine/setup/heard_by_peers.hpp"
 #include "engine/setup/init_from.hpp"
-#include "engine/setup/published_task.hpp"
 #include "engine/setup/run_splits.hpp"
 #include "engine/setup/stored_data.hpp"
-#include "engine/setup/strategy.hpp"
+#include "engine/setup/strategy_table.hpp"
 #include "engine/setup/teacher.hpp"
 #include "engine/state/device_copies.hpp"
 #include "models/losses/task_table.hpp"
@@ -38,46 +39,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The training split and, unless nothing is evaluated, the one that eval.split names.
-data::Splits open_data(const mpi::Communicator& world, const TrainRequest& request, const ResumeSettings& resume,
-                       data::OpenOptions options) {
+/// The training split and, unless nothing is evaluated, the one that eval.split names. Classes have the order of a
+/// published model that contains all of them and keeps its head.
+data::Splits open_training_data(const mpi::Communicator& world, const TrainRequest& request,
+                                const ResumeSettings& resume) {
   const Sections& sections = request.sections;
+  const EvalSettings eval = agreed(world, [&] { return EvalSettings::from(sections.at("eval")); });
+  data::OpenOptions options = open_options(sections, request.registry);
+  options.used = used_splits({eval.when == "never" ? "train" : eval.split.value});
+  const std::optional<Task> published = published_task(world, sections);
+  if (published && sections.at("init").text("head") == "keep") {
+    options.class_order = published->class_names;
+    options.requires_class_order = false;
+  }
   const auto statistics = resumed_statistics(world, resume, request.checkpoint_directory);
-  world.all_or_throw([&] {
-    const EvalSettings eval = EvalSettings::from(sections.at("eval"));
-    options.used = used_splits({eval.when == "never" ? "train" : eval.split.value});
-  });
   data::Splits splits = open_splits(world, sections.at("data"), request.registry, options, statistics);
   world.all_or_throw([&] {
-    const EvalSettings eval = EvalSettings::from(sections.at("eval"));
     if (splits.train->size() < 1) throw DataError(sections.at("data").cite("name") + ": there are no samples to train");
     if (eval.when == "never" || split_of(splits, eval.split).size() > 0) return;
     throw DataError(eval.split.cite + ": the split '" + eval.split.value + "' has no samples");
   });
   return splits;
-}
-
-/// Whether each of the names is among the others.
-bool are_among(const std::vector<std::string>& names, const std::vector<std::string>& others) {
-  return std::all_of(names.begin(), names.end(), [&others](const std::string& name) {
-    return std::find(others.begin(), others.end(), name) != others.end();
-  });
-}
-
-/// The data of a training. Classes have the order of a published model that contains all of them and keeps its head.
-data::Splits open_training_data(const mpi::Communicator& world, const TrainRequest& request,
-                                const ResumeSettings& resume) {
-  data::OpenOptions options = open_options(request.sections, request.registry);
-  data::Splits splits = open_data(world, request, resume, options);
-  const std::optional<Task> published = published_task(world, request.sections);
-  const bool keeps_head = request.sections.at("init").text("head") == "keep";
-  const Task task = splits.train->task();
-  const std::vector<std::string>& names = task.class_names;
-  if (!published || !keeps_head || names.empty() || names == published->class_names) return splits;
-  const bool has_ids = !task.class_ids.empty() && are_among(task.class_ids, published->class_names);
-  if (!has_ids && !are_among(names, published->class_names)) return splits;
-  options.class_order = published->class_names;
-  return open_data(world, request, resume, options);
 }
 
 /// `from` itself if it is a checkpoint, else the newest one in it or in its folder ckpt.
@@ -92,11 +74,9 @@ std::string find_checkpoint(const std::string& from) {
 /// Whether there was a checkpoint; then the run stands there.
 bool roll_back(Trainer& trainer, const TrainRequest& request, ResumeSettings resume) {
   const mpi::Communicator& world = trainer.view().world;
-  std::string newest;
-  world.all_or_throw([&] {
-    if (world.is_root()) newest = checkpoints::latest(request.checkpoint_directory).value_or("");
-  });
-  if (world.broadcast(newest).empty()) return false;
+  const std::string newest =
+      text_of_root(world, [&] { return checkpoints::latest(request.checkpoint_directory).value_or(""); });
+  if (newest.empty()) return false;
   resume.source = "must";
   const auto restored = load_or_resume(trainer, resume, request.checkpoint_directory);
   if (request.on_start) request.on_start(trainer.progress().step, restored);
@@ -113,44 +93,40 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
   if (saving.best.metric.value == "auto") {
     saving.best.metric.value = models::row_of(trainer.view().data.splits().train->task().kind).best_metric;
   }
-  std::unique_ptr<Hook> evaluate;
-  world.all_or_throw([&] { evaluate = evaluate_hook(sections, request.registry.meters); });
-  if (auto* const post_local = trainer.run().strategy.post_local()) {
-    trainer.add_hook(Priority::highest, post_local_hook(*post_local));
-  }
-  trainer.add_hook(Priority::very_high, rank_events_hook(interval, world));
-  std::vector<std::unique_ptr<Hook>> freezing;
-  world.all_or_throw([&] { freezing = finetune_hooks(FinetuneSettings::from(sections.at("finetune"))); });
-  for (auto& hook : freezing) trainer.add_hook(Priority::very_high, std::move(hook));
-  trainer.add_hook(Priority::low, schedule_hook(schedule_policy));
-  trainer.add_hook(Priority::high, average_hook(EmaSettings::from(sections.at("ema"))));
-  trainer.add_hook(Priority::normal,
-                   train_meters_hook(cited_texts(sections.at("train"), "metrics"), request.registry.meters));
-  if (evaluate) trainer.add_hook(Priority::normal, std::move(evaluate));
-  if (trainer.view().data.splits().errors) {
-    trainer.add_hook(Priority::normal, data_errors_hook(interval, RunSettings::from(sections.at("run")).dir));
-  }
-  trainer.add_hook(Priority::normal, timer_hook(interval));
-  trainer.add_hook(Priority::normal, utilization_hook(interval, RunSettings::from(sections.at("run")).peak_flops,
-                                                      trainer.run().strategy.products()));
-  trainer.add_hook(Priority::below_normal, log_hook(interval, log.window));
-  if (request.on_artifacts) trainer.add_hook(Priority::below_normal, artifacts_hook(request.on_artifacts));
-  trainer.add_hook(Priority::very_low,
-                   checkpoint_hook(saving, world, request.checkpoint_directory, request.lease,
-                                   [&trainer, config_ini = request.config_ini,
-                                    parts = CapturedParts{saving.has_optimizer, saving.has_schedule},
-                                    copies = std::make_shared<DeviceCopies>()](bool is_writer) {
-                                     return capture(trainer, config_ini, is_writer, parts, copies.get());
-                                   }));
-  trainer.add_hook(Priority::very_low, request_file_hook(RunSettings::from(sections.at("run")).dir));
-  if (request.time_limit) trainer.add_hook(Priority::low, time_limit_hook(*request.time_limit));
-  if (trainer.view().wrapper.options().reports_times) {
-    trainer.add_hook(Priority::very_low, ddp_report_hook(request.on_report));
-  }
-  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> chosen;
-  world.all_or_throw([&] { chosen = make_hooks(sections, request.registry.hooks); });
-  for (auto& [priority, hook] : chosen) trainer.add_hook(priority, std::move(hook));
-  for (auto& [priority, hook] : request.hooks) trainer.add_hook(priority, std::move(hook));
+  const RunSettings run = RunSettings::from(sections.at("run"));
+  const auto add_all = [&](const auto& make) {
+    for (PrioritizedHook& hook : agreed(world, make)) trainer.add_hook(std::move(hook));
+  };
+  if (const auto& post_local = trainer.run().model.post_local)
+    trainer.add_hook(post_local_hook(post_local->averages()));
+  trainer.add_hook(rank_events_hook(interval, world));
+  add_all([&] { return finetune_hooks(FinetuneSettings::from(sections.at("finetune"))); });
+  trainer.add_hook(schedule_hook(schedule_policy));
+  trainer.add_hook(average_hook(EmaSettings::from(sections.at("ema"))));
+  trainer.add_hook(train_meters_hook(cited_texts(sections.at("train"), "metrics"), request.registry.meters));
+  trainer.add_hook(agreed(world, [&] { return evaluate_hook(sections, request.registry.meters); }));
+  if (trainer.view().data.splits().errors) trainer.add_hook(data_errors_hook(interval, run.dir));
+  trainer.add_hook(timer_hook(interval));
+  trainer.add_hook(utilization_hook(interval, run.peak_flops, trainer.run().model.products()));
+  trainer.add_hook(log_hook(interval, log.window));
+  if (request.on_artifacts) trainer.add_hook(artifacts_hook(request.on_artifacts));
+  trainer.add_hook(checkpoint_hook(
+      saving, world, request.checkpoint_directory, request.lease,
+      [&trainer, config_ini = request.config_ini, parts = CapturedParts{saving.has_optimizer, saving.has_schedule},
+       copies = std::make_shared<DeviceCopies>()](bool is_writer) {
+        return capture(trainer, config_ini, is_writer, parts, copies.get());
+      }));
+  trainer.add_hook(request_file_hook(run.dir));
+  if (request.time_limit) trainer.add_hook(time_limit_hook(*request.time_limit));
+  if (trainer.view().wrapper.options().reports_times) trainer.add_hook(ddp_report_hook(request.on_report));
+  add_all([&] { return make_hooks(sections, request.registry.hooks); });
+  for (PrioritizedHook& hook : request.hooks) trainer.add_hook(std::move(hook));
+}
+
+/// The same on every rank; 64 bits of the system's entropy. Collective.
+std::string new_run_id(const mpi::Communicator& world) {
+  std::random_device entropy;
+  return world.broadcast(fmt::format("{:08x}{:08x}", entropy(), entropy()));
 }
 
 /// Restores from a checkpoint, from given parameters, or from the initial ones.
@@ -160,50 +136,39 @@ void restore_or_init(Trainer& trainer, const mpi::Communicator& world, const Tra
   const auto restored = load_or_resume(trainer, resume, request.checkpoint_directory);
   if (origin.run_id.empty()) origin.run_id = new_run_id(world);
   limit_starts(world, request.checkpoint_directory, trainer.progress().step, request.restarts, resume.max_starts);
-  if (!restored) {
-    const InitDifferences skipped = init_from(trainer.run().strategy, request.sections);
-    if (!skipped.empty()) {
-      log::warning("init.partial skips " + std::to_string(skipped.size()) + " tensors" + table_of(skipped));
-    }
-  }
+  if (!restored) init_from(world, trainer.view().wrapper, request.sections);
   if (request.on_start) request.on_start(trainer.progress().step, restored);
 }
 
-std::string text_of_shape(const std::vector<std::int64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
 /// Evaluates one sample.
-void evaluate_one(const mpi::Communicator& world, Strategy& strategy, const data::Dataset& evaluated,
-                  metrics::Meters meters = {}) {
-  evaluate(world, strategy.model(), evaluated, {.batch_size = 1, .max_batches = 1}, meters, {});
+void evaluate_one(RunView& run, const data::Dataset& evaluated, metrics::Meters meters = {}) {
+  evaluate(run.world, run.wrapper, evaluated, {.batch_size = 1, .max_batches = 1}, meters, {});
 }
 
 /// @throws ConfigError  the model does not accept the evaluated samples, which have another shape than those of the
 ///                      training
-void try_evaluated_shape(const mpi::Communicator& world, Strategy& strategy, const data::Dataset& evaluated,
-                         const Cited<std::string>& split, const std::vector<std::int64_t>& trained) {
+void try_evaluated_shape(RunView& run, const data::Dataset& evaluated, const Cited<std::string>& split,
+                         const std::vector<std::int64_t>& trained) {
   const std::vector<std::int64_t> shape = evaluated.task().sample_shape;
   try {
-    evaluate_one(world, strategy, evaluated);
+    evaluate_one(run, evaluated);
   } catch (const ConfigError& error) {
     if (shape == trained) throw;
     const std::string sentence = fmt::format(
         "the samples of {} have the shape {}, those of the training {}, and the model does not accept "
         "them; set data.val_transform, for example with the resize of data.transform ({})",
-        split.value, text_of_shape(shape), text_of_shape(trained), error.what());
+        split.value, shape_text(shape), shape_text(trained), error.what());
     if (error.is_agreed()) throw_agreed(ExitCode::configuration, sentence);
     throw ConfigError(sentence);
   }
 }
 
 /// @throws ConfigError  the metrics read outputs or targets that nobody provides or that do not fit them
-void try_metrics(const mpi::Communicator& world, Strategy& strategy, const data::Dataset& evaluated,
-                 const MeterNames& metrics, const std::vector<metrics::MeterRow>& rows) {
-  metrics::Meters meters;
-  world.all_or_throw([&] { meters = make_eval_meters(metrics, evaluated.task(), rows); });
+void try_metrics(RunView& run, const data::Dataset& evaluated, const MeterNames& metrics,
+                 const std::vector<metrics::MeterRow>& rows) {
+  metrics::Meters meters = agreed(run.world, [&] { return make_eval_meters(metrics, evaluated.task(), rows); });
   try {
-    evaluate_one(world, strategy, evaluated, std::move(meters));
+    evaluate_one(run, evaluated, std::move(meters));
   } catch (const Error& error) {
     const bool is_input = error.exit_code() == ExitCode::configuration || error.exit_code() == ExitCode::data;
     if (!is_input) throw;
@@ -215,16 +180,15 @@ void try_metrics(const mpi::Communicator& world, Strategy& strategy, const data:
 
 /// Finds before the first step what an evaluation with other samples or metrics than those of the task would find after
 /// it.
-void try_evaluation(const mpi::Communicator& world, Strategy& strategy, const data::Splits& splits,
-                    const TrainRequest& request) {
+void try_evaluation(RunView& run, const TrainRequest& request) {
   const EvalSettings eval = EvalSettings::from(request.sections.at("eval"));
   if (eval.when == "never") return;
-  const data::Dataset& evaluated = split_of(splits, eval.split);
-  const std::vector<std::int64_t> trained = splits.train->task().sample_shape;
+  const data::Dataset& evaluated = split_of(run.data.splits(), eval.split);
+  const std::vector<std::int64_t> trained = run.data.splits().train->task().sample_shape;
   const bool has_metrics = !eval.metrics.value.empty();
   if (!has_metrics && evaluated.task().sample_shape == trained) return;
-  try_evaluated_shape(world, strategy, evaluated, eval.split, trained);
-  if (has_metrics) try_metrics(world, strategy, evaluated, eval.metrics, request.registry.meters);
+  try_evaluated_shape(run, evaluated, eval.split, trained);
+  if (has_metrics) try_metrics(run, evaluated, eval.metrics, request.registry.meters);
 }
 
 /// 206922 as "206.9 K", 27000000 as "27.0 M".
@@ -245,54 +209,58 @@ std::string optimizer_names(optim::OptimWrapperDict& parts) {
 }
 
 /// The lines on the console that describe a run before it starts.
-void log_start(Trainer& trainer, Strategy& strategy, const Sections& sections) {
-  const data::Dataset& train = *trainer.view().data.splits().train;
+void log_start(const Run& run, const Sections& sections) {
+  const data::Dataset& train = *run.data.splits().train;
   const auto name_of = [&sections](const char* section) { return sections.at(section).text("name"); };
+  const std::string parameters = rounded(run.model.parameter_count);
   log::info(fmt::format("task {}; data {}: {} training samples; model {}: {} parameters",
                         models::row_of(train.task().kind).name, name_of("data"), train.size(), name_of("model"),
-                        rounded(strategy.parameter_count())));
+                        parameters));
   std::int64_t trained = 0;
-  for (const at::Tensor& parameter : strategy.model().model().parameters()) {
+  for (const at::Tensor& parameter : run.model.wrapper->model().parameters()) {
     if (parameter.requires_grad()) trained += parameter.numel();
   }
   if (sections.at("finetune").text("train") != "all") {
-    log::info(fmt::format("finetune.train: {} of {} parameters are trained", rounded(trained),
-                          rounded(strategy.parameter_count())));
+    log::info(fmt::format("finetune.train: {} of {} parameters are trained", rounded(trained), parameters));
   }
-  const std::string of_parameters = strategy.param_dtype().text();
-  const std::string precision = strategy.precision() + (of_parameters.empty() ? "" : " (" + of_parameters + ")") +
-                                (strategy.tf32() == "convolutions" ? " (convolutions in TF32)" : "");
+  const std::string of_parameters = run.model.param_dtype.text();
+  const std::string precision = run.model.precision.name.value +
+                                (of_parameters.empty() ? "" : " (" + of_parameters + ")") +
+                                (run.resources.tf32 == "convolutions" ? " (convolutions in TF32)" : "");
+  const StrategySettings strategy = StrategySettings::from(sections.at("strategy"));
   log::info(fmt::format("{} steps of {} samples; optimizer {}, precision {}, strategy {}, backend {}, device {}",
-                        trainer.progress().total_steps, sections.at("train").integer("global_batch_size"),
-                        optimizer_names(strategy.parts()), precision, strategy.name(), strategy.collectives().name(),
-                        strategy.device().is_cpu() ? "cpu" : "cuda"));
+                        run.progress.total_steps, sections.at("train").integer("global_batch_size"),
+                        optimizer_names(run.updates.parts), precision,
+                        chosen_strategy(strategy, run.resources.world.size()).name, run.resources.collectives->name(),
+                        run.resources.device.is_cpu() ? "cpu" : "cuda"));
 }
 
 }  // namespace
 
 Outcome train(const mpi::Communicator& world, TrainRequest request) {
-  ResumeSettings resume;
-  world.all_or_throw([&] { resume = ResumeSettings::from(request.sections); });
+  const Sections& sections = request.sections;
+  const ResumeSettings resume = agreed(world, [&] { return ResumeSettings::from(sections); });
   data::Splits splits = open_training_data(world, request, resume);
-  const std::unique_ptr<Strategy> strategy = make_strategy(request.sections, world, request.registry);
-  const bool replaces_all = replaces_all_parameters(request.sections.at("init")) && !resume.restore.is_partial;
-  prepare_for_loading(*strategy, training_task(world, request.sections.at("model"), *splits.train), replaces_all);
-  Trainer trainer(request.sections, *strategy, std::move(splits), request.registry);
-  trainer.view().origin.environment_json = request.environment_json;
-  trainer.view().extra = RunSettings::from(request.sections.at("run")).extra;
+  Resources resources = make_resources(sections, world);
+  const bool is_loaded = replaces_all_parameters(sections.at("init")) && !resume.restore.is_partial;
+  Composition made(std::move(resources), sections, request.registry,
+                   training_task(world, sections.at("model"), *splits.train), {.is_loaded = is_loaded});
+  Trainer trainer(sections, made, std::move(splits), request.registry);
+  RunView& view = trainer.view();
+  view.origin.environment_json = request.environment_json;
+  view.extra = RunSettings::from(sections.at("run")).extra;
   trainer.add_reporter(request.reporter);
   add_hooks(trainer, world, request, resume.schedule);
   const std::string teacher =
-      attach_teacher(*strategy, request.sections, request.registry, *trainer.view().data.splits().train);
-  if (!teacher.empty()) trainer.add_hook(Priority::normal, teacher_hook(teacher));
-  log_start(trainer, *strategy, request.sections);
+      attach_teacher(made.resources, view.wrapper, sections, request.registry, *view.data.splits().train);
+  if (!teacher.empty()) trainer.add_hook(teacher_hook(teacher));
+  log_start(trainer.run(), sections);
   restore_or_init(trainer, world, request, resume);
-  heard_by_peers(strategy->collectives(), [&] {
-    try_evaluation(world, *strategy, trainer.view().data.splits(), request);
-    return true;
-  });
   trainer.set_roll_back([&] { return roll_back(trainer, request, resume); });
-  return heard_by_peers(strategy->collectives(), [&] { return trainer.train(); });
+  return heard_by_peers(view.collectives, [&] {
+    try_evaluation(view, request);
+    return trainer.train();
+  });
 }
 
 void request_stop() noexcept { RunRequests::stop(); }

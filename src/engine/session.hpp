@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/section.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
@@ -89,7 +88,7 @@ struct TrainRequest {
   /// The number, on rank 0, of a run that a batch system starts: how often it has done so again by itself. Then starts
   /// are counted, and after resume.max_starts from the same step the run ends.
   std::optional<int> restarts = {};
-  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;  ///< hooks in addition to the built-in ones
+  std::vector<PrioritizedHook> hooks;  ///< hooks in addition to the built-in ones
 };
 
 /// Trains as the configuration says. Collective.
@@ -123,19 +122,6 @@ StoredConfig stored_config(const mpi::Communicator& world, const std::string& fr
 
 /// The metrics that evaluations report in addition to the loss, by the kind of the task: "accuracy" and so on.
 std::vector<std::string> reported_metrics();
-
-struct Evaluation {
-  std::int64_t step = 0;
-  /// Losses and what the kind of the task adds, by name without "val/".
-  std::vector<std::pair<std::string, double>> values = {};
-  std::int64_t count = 0;                                    ///< predictions that were counted
-  std::vector<std::pair<std::string, double>> numbers = {};  ///< results of the meters, by name
-  bool is_average = false;                                   ///< whether averaged weights are meant, see eval.weights
-};
-
-/// Evaluates a checkpoint on the part of the data that eval.split names. Collective; the same result on every rank.
-Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
-                               const std::string& checkpoint);
 
 /// Writes the weights of a checkpoint of model torchscript into a copy of its archive. Collective: rank 0 writes.
 /// @param target  the file to write; one of that name is replaced

@@ -11,6 +11,7 @@
 #include "metrics/numbers/probability.hpp"
 #include "metrics/numbers/regression.hpp"
 #include "metrics/numbers/top_k.hpp"
+#include "metrics/numbers/words.hpp"
 
 namespace lockstep::metrics {
 
@@ -29,26 +30,38 @@ void require_matrix(std::int64_t classes) {
 
 std::vector<double> doubles(const std::vector<std::int64_t>& counts) { return {counts.begin(), counts.end()}; }
 
-/// A meter whose words are those of one `Sums`.
-template <class Sums>
-Meter meter_of(std::vector<Result> results, void (*add)(Sums&, const Samples&), Reading (*read)(const Sums&)) {
-  return {.results = std::move(results),
-          .words = Sums::kWords,
-          .add =
-              [add](const Samples& samples, Words words) {
-                Sums sums(words);
-                add(sums, samples);
-                sums.store(words);
-              },
-          .read = [read](ConstWords words) { return read(Sums(words)); }};
-}
+/// The errors of each output.
+struct ErrorsOfOutputs {
+  std::vector<RegressionErrors> outputs;
 
-std::vector<RegressionErrors> errors_of(ConstWords words) {
-  std::vector<RegressionErrors> errors;
-  for (; !words.empty(); words = words.subspan(RegressionErrors::kWords)) {
-    errors.emplace_back(words.first(RegressionErrors::kWords));
+  template <class Visit>
+  void visit_words(Visit& visit) {
+    for (RegressionErrors& errors : outputs) errors.visit_words(visit);
   }
-  return errors;
+};
+
+/// A meter whose words are those of one `Sums`, of which `empty` has counted nothing.
+template <class Sums>
+Meter meter_of(std::vector<Result> results, Sums empty, std::function<void(Sums&, const Samples&)> add,
+               std::function<Reading(const Sums&)> read) {
+  WordCounter counter;
+  empty.visit_words(counter);
+  const auto loaded = [empty](ConstWords words) {
+    Sums sums = empty;
+    WordReader reader(words);
+    sums.visit_words(reader);
+    return sums;
+  };
+  return {.results = std::move(results),
+          .words = counter.count(),
+          .add =
+              [loaded, add = std::move(add)](const Samples& samples, Words words) {
+                Sums sums = loaded(words);
+                add(sums, samples);
+                WordWriter writer(words);
+                sums.visit_words(writer);
+              },
+          .read = [loaded, read = std::move(read)](ConstWords words) { return read(loaded(words)); }};
 }
 
 double mean_over(const std::vector<RegressionErrors>& errors, double (RegressionErrors::*value)() const) {
@@ -57,12 +70,11 @@ double mean_over(const std::vector<RegressionErrors>& errors, double (Regression
   return sum / static_cast<double>(errors.size());
 }
 
-Reading read_regression(ConstWords words) {
-  const std::vector<RegressionErrors> errors = errors_of(words);
+Reading read_regression(const ErrorsOfOutputs& errors) {
   using E = RegressionErrors;
   Reading reading;
   for (const auto value : {&E::mse, &E::rmse, &E::mae, &E::mape, &E::r2, &E::explained_variance, &E::pearson}) {
-    reading.numbers.push_back(mean_over(errors, value));
+    reading.numbers.push_back(mean_over(errors.outputs, value));
   }
   return reading;
 }
@@ -132,60 +144,39 @@ Meter overlap_meter(const Section& options, std::int64_t classes) {
 }
 
 Meter perplexity_meter(const Section& options, std::int64_t /*classes*/) {
-  return {.results = {{"cross_entropy", false}, {"perplexity", false}, {"bits_per_token", false}},
-          .words = Likelihood::kWords,
-          .add =
-              [smoothing = options.real("smoothing"), ignored = options.integer("ignored")](const Samples& samples,
-                                                                                            Words words) {
-                Likelihood likelihood(words);
-                likelihood.add(samples, smoothing, ignored);
-                likelihood.store(words);
-              },
-          .read =
-              [](ConstWords words) {
-                const Likelihood result(words);
-                return Reading{{result.cross_entropy(), result.perplexity(), result.bits_per_token()}};
-              }};
+  return meter_of<Likelihood>(
+      {{"cross_entropy", false}, {"perplexity", false}, {"bits_per_token", false}}, {},
+      [smoothing = options.real("smoothing"), ignored = options.integer("ignored")](
+          Likelihood& likelihood, const Samples& samples) { likelihood.add(samples, smoothing, ignored); },
+      [](const Likelihood& result) {
+        return Reading{{result.cross_entropy(), result.perplexity(), result.bits_per_token()}};
+      });
 }
 
 Meter calibration_meter(const Section& options, std::int64_t /*classes*/) {
-  const std::int64_t bins = options.integer("bins");
-  return {.results = {{"expected_calibration_error", false}},
-          .words = Calibration::words_of(bins),
-          .add =
-              [bins](const Samples& samples, Words words) {
-                Calibration calibration(words, bins);
-                calibration.add(samples);
-                calibration.store(words);
-              },
-          .read = [bins](ConstWords words) { return Reading{{Calibration(words, bins).expected_error()}}; }};
+  return meter_of<Calibration>(
+      {{"expected_calibration_error", false}}, Calibration(options.integer("bins")),
+      [](Calibration& calibration, const Samples& samples) { calibration.add(samples); },
+      [](const Calibration& calibration) { return Reading{{calibration.expected_error()}}; });
 }
 
 Meter multilabel_meter(const Section& options, std::int64_t classes) {
-  const std::string& average = options.text("average");
-  return {
-      .results = {{"label_precision"}, {"label_recall"}, {"label_f1"}, {"subset_accuracy"}, {"hamming_loss", false}},
-      .words = Multilabel::words_of(classes),
-      .add =
-          [classes, threshold = options.real("threshold")](const Samples& samples, Words words) {
-            Multilabel labels(words, classes);
-            labels.add(samples, threshold);
-            labels.store(words);
-          },
-      .read =
-          [classes, average](ConstWords words) {
-            const Multilabel result(words, classes);
-            const PrecisionRecall mean = average == "samples"
-                                             ? result.over_samples()
-                                             : precision_recall(result.classes(), averaging_of(average));
-            return Reading{
-                {mean.precision, mean.recall, mean.f_score, result.subset_accuracy(), result.hamming_loss()}};
-          }};
+  return meter_of<Multilabel>(
+      {{"label_precision"}, {"label_recall"}, {"label_f1"}, {"subset_accuracy"}, {"hamming_loss", false}},
+      Multilabel(classes),
+      [threshold = options.real("threshold")](Multilabel& labels, const Samples& samples) {
+        labels.add(samples, threshold);
+      },
+      [average = options.text("average")](const Multilabel& result) {
+        const PrecisionRecall mean =
+            average == "samples" ? result.over_samples() : precision_recall(result.classes(), averaging_of(average));
+        return Reading{{mean.precision, mean.recall, mean.f_score, result.subset_accuracy(), result.hamming_loss()}};
+      });
 }
 
 Meter probability_meter(const Section& /*options*/, std::int64_t /*classes*/) {
   return meter_of<ProbabilityScores>(
-      {{"brier_score", false}, {"log_loss", false}},
+      {{"brier_score", false}, {"log_loss", false}}, {},
       [](ProbabilityScores& sums, const Samples& samples) { sums.add(samples); },
       [](const ProbabilityScores& sums) {
         return Reading{{sums.brier(), sums.log_loss()}};
@@ -193,24 +184,10 @@ Meter probability_meter(const Section& /*options*/, std::int64_t /*classes*/) {
 }
 
 Meter regression_meter(const Section& /*options*/, std::int64_t classes) {
-  return {.results = {{"mse", false},
-                      {"rmse", false},
-                      {"mae", false},
-                      {"mape", false},
-                      {"r2"},
-                      {"explained_variance"},
-                      {"pearson"}},
-          .words = static_cast<std::size_t>(classes) * RegressionErrors::kWords,
-          .add =
-              [](const Samples& samples, Words words) {
-                std::vector<RegressionErrors> errors = errors_of(words);
-                add_errors(samples, errors);
-                for (const RegressionErrors& one : errors) {
-                  one.store(words.first(RegressionErrors::kWords));
-                  words = words.subspan(RegressionErrors::kWords);
-                }
-              },
-          .read = read_regression};
+  return meter_of<ErrorsOfOutputs>(
+      {{"mse", false}, {"rmse", false}, {"mae", false}, {"mape", false}, {"r2"}, {"explained_variance"}, {"pearson"}},
+      {.outputs = std::vector<RegressionErrors>(static_cast<std::size_t>(classes))},
+      [](ErrorsOfOutputs& errors, const Samples& samples) { add_errors(samples, errors.outputs); }, read_regression);
 }
 
 }  // namespace lockstep::metrics

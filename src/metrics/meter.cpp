@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "core/text/option_list.hpp"
-#include "core/text/table.hpp"
-
 namespace lockstep::metrics {
 
 namespace {
@@ -69,15 +67,10 @@ const KeySpecs& common_meter_keys() {
 
 Meter make_meter(const std::string& text, std::int64_t classes, const std::string& place,
                  const std::vector<MeterRow>& rows) {
-  const std::vector<std::string> parts = split_list(text, ',');
-  const MeterRow& row = find_row(rows, parts.empty() ? "" : parts.front(), place);
-  Section options;
-  for (const KeySpec& key : row.keys) options.declare(key);
-  for (const KeySpec& key : common_meter_keys()) options.declare(key);
-  for (std::size_t i = 1; i < parts.size(); ++i) set_option(options, parts[i], place);
+  const auto [row, options] = choose_row(rows, text, common_meter_keys(), place, place);
   try {
     const std::int64_t own = options.integer("classes");
-    Meter meter = row.make(options, own > 0 ? own : classes);
+    Meter meter = row->make(options, own > 0 ? own : classes);
     const bool is_complete = meter.words > 0 ? meter.add && meter.read : bool(meter.read_all);
     if (!is_complete) throw ConfigError("the meter has no functions; set add and read, or read_all");
     for (const Result& result : meter.results) {
@@ -88,7 +81,7 @@ Meter make_meter(const std::string& text, std::int64_t classes, const std::strin
     const std::string& prefix = options.text("prefix");
     return prefix.empty() ? meter : prefixed(std::move(meter), prefix + "/");
   } catch (const ConfigError& error) {
-    throw ConfigError(place + ": " + row.name + ": " + error.what());
+    throw ConfigError(place + ": " + row->name + ": " + error.what());
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/grad_scaler.hpp>
+#include <lockstep/optim/optimizer.hpp>
 
 #include <cmath>
 #include <stdexcept>

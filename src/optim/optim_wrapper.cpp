@@ -2,7 +2,6 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
-#include <lockstep/optim/optim_wrapper_dict.hpp>
 
 #include <torch/types.h>
 

@@ -52,7 +52,7 @@ Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParam
     for (const std::string& name : of_closure->numbers) numbers_[name] = 0;
   }
   // A sum over a parameter is computed by one rank on a GPU.
-  if (rule.is_whole() || (parameters.as_tensors() != nullptr && needs_sums())) parameters.own_whole_parameters();
+  if (rule.is_whole() || (parameters.as_tensors() != nullptr && needs().sums)) parameters.own_whole_parameters();
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) allocate_state(b);
   initialize_state();
 }

@@ -87,7 +87,7 @@ void Optimizer::allocate_state(std::size_t block) {
       begins[slot].push_back(has_own_shapes ? end : segment.offset);
       if (!has_own_shapes) continue;
       const std::optional<Shape> shape = shape_of(block, s, slot);
-      const bool is_elsewhere = parameters_->is_divided() && segment.own_begin == segment.own_end;
+      const bool is_elsewhere = flat_block.is_slice && segment.own_begin == segment.own_end;
       end += shape && !is_elsewhere ? whole_lines(count_of(*shape), element) : 0;
     }
     const bool exists = slot < rule_states_ || flat_block.is_half();

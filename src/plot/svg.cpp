@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/text/text.hpp"
 #include "plot/markup.hpp"
 
 namespace lockstep::plot {
@@ -16,10 +17,7 @@ constexpr double kCharWidth = 6.7;
 
 }  // namespace
 
-double text_width(const std::string& text) {
-  const auto is_first_byte = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
-  return kCharWidth * static_cast<double>(std::count_if(text.begin(), text.end(), is_first_byte));
-}
+double text_width(const std::string& text) { return kCharWidth * static_cast<double>(character_count(text)); }
 
 std::string number(double value) {
   std::string text = fmt::format("{:.2f}", value);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/log/log.hpp>
 
+#include "engine/settings/agreed.hpp"
 #include "trainer/commands/commands.hpp"
 #include "trainer/commands/print_result.hpp"
 
@@ -8,12 +9,12 @@ namespace lockstep::trainer {
 
 ExitCode export_model(const CommandJob& job, const config::Invocation& invocation) {
   const engine::StoredConfig stored = engine::stored_config(job.world, invocation.words.at(0));
-  std::optional<config::Invocation> settled;
-  job.world.all_or_throw([&] {  // the run's own configuration first, then the keys of this command line
-    settled = parse_arguments(job, {{stored.checkpoint, stored.config_ini}});
+  // The run's own configuration first, then the keys of this command line.
+  const config::Invocation settled = engine::agreed(job.world, [&] {
+    return parse_arguments(job, {{stored.checkpoint, stored.config_ini}});
   });
   const std::string& target = invocation.options.at("to");
-  const std::int64_t step = engine::export_script(job.world, settled->config.sections(), stored.checkpoint, target);
+  const std::int64_t step = engine::export_script(job.world, settled.config.sections(), stored.checkpoint, target);
   print_result(job.world, "step " + std::to_string(step) + " of " + stored.checkpoint + " written to " + target);
   return ExitCode::done;
 }

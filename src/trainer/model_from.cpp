@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "checkpoints/foreign/foreign.hpp"
-#include "checkpoints/interop/model_description.hpp"
-#include "core/text/table.hpp"
+#include "engine/settings/agreed.hpp"
 #include "engine/state/init_names.hpp"
 #include "engine/state/renames.hpp"
+#include "families/recognition.hpp"
 
 namespace lockstep::trainer {
 
@@ -24,18 +24,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Keys with their values, in order.
+/// Keys with their sections and values, in order.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 bool is_default(const config::Config& config, const std::string& key) {
   return config.section(config::section_of(key)).is_default(config::key_of(key));
 }
 
-checkpoints::ModelDescription described_folder(const std::string& folder, const CommandJob& job,
-                                               const config::Config& config) {
+families::ModelDescription described_folder(const std::string& folder, const CommandJob& job,
+                                            const config::Config& config) {
   const Section& model = config.section("model");
-  checkpoints::ModelDescription description =
-      checkpoints::describe_model(checkpoints::read_timm_config(folder), names_of(job.registry.models));
+  families::ModelDescription description =
+      families::describe_model(checkpoints::read_timm_config(folder), models::families_of(job.registry.models));
   if (!model.is_default("name") && model.text("name") != description.name) {
     throw ConfigError(model.cite("name") + " is " + model.text("name") + ", but " + folder + " contains a model " +
                       description.name + "; remove model.name");
@@ -44,7 +44,8 @@ checkpoints::ModelDescription described_folder(const std::string& folder, const 
 }
 
 /// The model of the tensors of a file. With model.name, the user states the model.
-checkpoints::ModelDescription identified_file(const std::string& path, const config::Config& config) {
+families::ModelDescription identified_file(const std::string& path, const CommandJob& job,
+                                           const config::Config& config) {
   if (checkpoints::kind_of(path) == checkpoints::FileKind::lockstep) {
     throw ConfigError(config.section("model").cite("from") + ": " + path +
                       " is a Lockstep checkpoint, which contains its own configuration; use --from, or init.from");
@@ -52,13 +53,14 @@ checkpoints::ModelDescription identified_file(const std::string& path, const con
   if (!is_default(config, "model.name")) return {.name = config.section("model").text("name")};
   const checkpoints::Archive archive = checkpoints::read_foreign(path, {.is_mapped = true});
   engine::NameRules rules{.renames = engine::renames_of(config.section("init")),
-                          .family = config.section("init").text("family")};
-  for (const char* const family : {"", "vit", "convnext"}) {  // those with a map of names
-    rules.model = family;
+                          .library = config.section("init").text("family")};
+  for (const families::FamilyRow& family : models::families_of(job.registry.models)) {
+    if (!family.sizes_of) continue;
+    rules.family = &family;
     for (const engine::StoredTensors& form : engine::tensor_forms(archive, rules)) {
-      checkpoints::TensorShapes shapes;
+      families::TensorShapes shapes;
       for (const auto& [name, tensor] : form) shapes.emplace(name, tensor.shape);
-      if (const auto description = checkpoints::identify_model(shapes)) return *description;
+      if (const auto description = families::identify_model(family, shapes)) return *description;
     }
   }
   throw CheckpointError(path,
@@ -105,8 +107,8 @@ struct Expansion {
 
 Expansion expansion_of(const std::string& from, const CommandJob& job, const config::Config& config) {
   const bool is_folder = fs::is_directory(from) || !fs::exists(from);
-  const checkpoints::ModelDescription model =
-      is_folder ? described_folder(from, job, config) : identified_file(from, config);
+  const families::ModelDescription model =
+      is_folder ? described_folder(from, job, config) : identified_file(from, job, config);
   Expansion expansion;
   expansion.settings.emplace_back("model.name", model.name);
   for (const auto& [key, value] : model.keys) expansion.settings.emplace_back("model." + key, value);
@@ -127,14 +129,11 @@ Expansion expansion_of(const std::string& from, const CommandJob& job, const con
 std::string expand_model_from(const CommandJob& job, config::Config& config) {
   const std::string from = config.section("model").text("from");
   if (from.empty()) return "";
-  std::string text;
-  job.world.all_or_throw([&] {
-    if (!job.world.is_root()) return;
+  const nlohmann::json agreed = nlohmann::json::parse(engine::text_of_root(job.world, [&] {
     const Expansion expansion = expansion_of(from, job, config);
     const auto replace = nlohmann::json::error_handler_t::replace;
-    text = nlohmann::json({expansion.settings, expansion.normalise}).dump(-1, ' ', false, replace);
-  });
-  const nlohmann::json agreed = nlohmann::json::parse(job.world.broadcast(text));
+    return nlohmann::json({expansion.settings, expansion.normalise}).dump(-1, ' ', false, replace);
+  }));
   job.world.all_or_throw([&] {
     const std::string origin = "model.from = " + from;
     for (const auto& [key, value] : agreed[0].get<Settings>()) {

@@ -16,6 +16,7 @@
 #include "core/text/message.hpp"
 #include "core/text/table.hpp"
 #include "engine/check_registry.hpp"
+#include "engine/settings/agreed.hpp"
 #include "mpi/process/process_memory.hpp"
 #include "trainer/commands/commands.hpp"
 #include "trainer/commands/preset.hpp"
@@ -50,13 +51,9 @@ KeySpecs trainer_keys(const mpi::Communicator& world, const engine::Registry& re
 }
 
 ExitCode dispatch(const CommandJob& job) {
-  const config::Invocation invocation = [&job] {
-    std::optional<config::Invocation> parsed;
-    job.world.all_or_throw([&] { parsed = parse_arguments(job); });
-    const std::string normalise = expand_model_from(job, parsed->config);
-    job.world.all_or_throw([&] { expand_preset(parsed->config, normalise); });
-    return std::move(*parsed);
-  }();
+  config::Invocation invocation = engine::agreed(job.world, [&] { return parse_arguments(job); });
+  const std::string normalise = expand_model_from(job, invocation.config);
+  job.world.all_or_throw([&] { expand_preset(invocation.config, normalise); });
   if (invocation.command != "train") leave_on_signals();
   if (invocation.wants_version) {
     print_result(job.world, "lockstep " + version() + "\n" + version_lines());

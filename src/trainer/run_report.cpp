@@ -18,8 +18,7 @@
 #include "report/files/failure.hpp"
 #include "report/files/run_files.hpp"
 #include "report/page/run_page.hpp"
-#include "trainer/curves.hpp"
-#include "trainer/ddp_report.hpp"
+#include "trainer/drawings.hpp"
 
 namespace lockstep::trainer {
 
@@ -71,7 +70,7 @@ RunReport::RunReport(std::string folder, bool has_tensorboard, double console_se
       artifacts_(folder_),
       has_tensorboard_(has_tensorboard),
       console_interval_(console_secs) {
-  report::write_status(folder_, {.state = report::RunState::running});
+  write_status({.state = report::RunState::running});
 }
 
 /// Values of an earlier run in this folder beyond `step` will be written again.
@@ -134,10 +133,7 @@ void RunReport::on_step(const engine::StepReport& step) {
   const auto now = Clock::now();
   if (now - status_written_ < kStatusInterval) return;
   status_written_ = now;
-  report::write_status(folder_, {.state = report::RunState::running,
-                                 .step = progress_.step,
-                                 .total_steps = progress_.total_steps,
-                                 .eta_seconds = eta_seconds_});
+  write_status({.state = report::RunState::running, .eta_seconds = eta_seconds_});
 }
 
 /// TensorBoard's images have no captions: they are in a text next to them.
@@ -175,22 +171,22 @@ void RunReport::on_ddp_report(const parallel::DdpReport& report) {
 void RunReport::on_end(engine::Outcome outcome) {
   draw_curves(folder_);
   const bool is_done = outcome == engine::Outcome::done;
-  report::write_status(folder_, {.state = is_done ? report::RunState::done : report::RunState::stopped,
-                                 .step = progress_.step,
-                                 .total_steps = progress_.total_steps,
-                                 .exit_code = static_cast<int>(exit_code_of(outcome))});
+  write_status({.state = is_done ? report::RunState::done : report::RunState::stopped,
+                .exit_code = static_cast<int>(exit_code_of(outcome))});
   const std::string reason = write_page();
   if (!reason.empty()) log::warning("report.html could not be written: " + reason);
 }
 
 void RunReport::on_failure(const std::exception& failure, int exit_code) {
   report::write_failure(folder_, report::failure_of(failure, 0, progress_.step));
-  report::write_status(folder_, {.state = report::RunState::failed,
-                                 .step = progress_.step,
-                                 .total_steps = progress_.total_steps,
-                                 .last_error = message_of(failure),
-                                 .exit_code = exit_code});
+  write_status({.state = report::RunState::failed, .last_error = message_of(failure), .exit_code = exit_code});
   write_page();
+}
+
+void RunReport::write_status(report::RunStatus status) const {
+  status.step = progress_.step;
+  status.total_steps = progress_.total_steps;
+  report::write_status(folder_, status);
 }
 
 std::string RunReport::write_page() const {

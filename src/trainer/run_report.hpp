@@ -17,6 +17,7 @@
 #include "report/console/progress_bar.hpp"
 #include "report/files/artifacts.hpp"
 #include "report/files/metrics_writer.hpp"
+#include "report/files/run_files.hpp"
 #include "report/files/summary_writer.hpp"
 #include "report/tensorboard/tensorboard_writer.hpp"
 
@@ -44,6 +45,8 @@ class RunReport {
 
  private:
   void log_progress(const std::string& line);
+  /// STATUS.json, with the progress.
+  void write_status(report::RunStatus status) const;
   void print_captions(const std::vector<Picture>& images);
   /// report.html; says why there is none, or "" = a run that ended well does not fail for that.
   std::string write_page() const;

@@ -8,6 +8,7 @@
 
 #include "checkpoints/foreign/foreign.hpp"
 #include "engine/session.hpp"
+#include "engine/settings/agreed.hpp"
 #include "engine/setup/teacher.hpp"
 
 namespace lockstep::trainer {
@@ -44,8 +45,8 @@ bool is_run(const std::string& from) {
 
 void settle_teacher(const CommandJob& job, config::Config& config) {
   const std::string from = config.section("distill").text("from");
-  bool has_configuration = false;
-  job.world.all_or_throw([&] { has_configuration = engine::has_teacher(config.sections()) && is_run(from); });
+  const bool has_configuration =
+      engine::agreed(job.world, [&] { return engine::has_teacher(config.sections()) && is_run(from); });
   if (!job.world.agree(has_configuration)) return;
   const engine::StoredConfig stored = engine::stored_config(job.world, from);
   job.world.all_or_throw([&] {

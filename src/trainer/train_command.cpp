@@ -11,6 +11,7 @@
 
 #include "checkpoints/store/lease.hpp"
 #include "core/system/out_of_memory.hpp"
+#include "engine/settings/agreed.hpp"
 #include "engine/setup/heard_by_peers.hpp"
 #include "mpi/gpu/gpu.hpp"
 #include "mpi/process/topology.hpp"
@@ -100,15 +101,11 @@ void write_run_files(const std::string& folder, const CommandJob& job, const con
 }
 
 /// Passes the steps on to the report.
-class StepHook : public engine::Hook {
- public:
-  explicit StepHook(RunReport& report) : report_(&report) {}
-  void after_step(engine::RunView&, const engine::StepReport& step) override { report_->on_step(step); }
-  bool reads_report(const engine::Progress&) const override { return false; }
-
- private:
-  RunReport* report_;
-};
+std::unique_ptr<engine::Hook> step_hook(RunReport& report) {
+  return engine::callback_hook(
+      {.after_step = [&report](engine::RunView&, const engine::StepReport& step) { report.on_step(step); },
+       .reads = engine::HookReads::nothing()});
+}
 
 std::string last_words(engine::Outcome outcome, const std::string& folder) {
   if (outcome == engine::Outcome::done) return "done; see " + folder + "/report.html";
@@ -128,15 +125,6 @@ std::vector<std::string> gpus_of(const mpi::Communicator& world, const std::stri
   if (device == "cpu") return {};
   const std::string gpu = mpi::gpu_name(mpi::Topology::of(world).local_rank);
   return world.agree(!gpu.empty()) ? named_by_ranks(world, gpu) : std::vector<std::string>();
-}
-
-/// Nothing is written to the folder of a run without it. Rank 0 holds it. Collective.
-std::shared_ptr<checkpoints::Lease> take_lease(const mpi::Communicator& world, const std::string& checkpoints) {
-  std::shared_ptr<checkpoints::Lease> lease;
-  world.all_or_throw([&] {
-    if (world.is_root()) lease = std::make_shared<checkpoints::Lease>(checkpoints);
-  });
-  return lease;
 }
 
 /// Whether a run has nothing left to do after the checkpoint from which it would resume, and says so. Collective.
@@ -187,7 +175,9 @@ ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
   const std::string& folder = settings.folder;
   const std::string checkpoints = folder + "/ckpt";
   const std::vector<std::string> hosts = named_by_ranks(world, mpi::Topology::of(world).host_name);
-  const std::shared_ptr<checkpoints::Lease> lease = take_lease(world, checkpoints);
+  // Nothing is written to the folder of a run without the lease, which rank 0 holds.
+  const std::shared_ptr<checkpoints::Lease> lease = engine::agreed(
+      world, [&] { return world.is_root() ? std::make_shared<checkpoints::Lease>(checkpoints) : nullptr; });
   const auto next = engine::check_resume(world, settings.resume, checkpoints, config.section("ckpt").text("local_dir"));
   if (next && is_finished(world, config, *next)) return ExitCode::done;
   const std::string environment =
@@ -228,7 +218,7 @@ ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
     request.on_start = [&report](std::int64_t step, const auto& from) { report->on_start(step, from); };
     request.on_artifacts = [&report](engine::EventStorage& events) { report->on_artifacts(events); };
     request.on_report = [&report](const parallel::DdpReport& times) { report->on_ddp_report(times); };
-    request.hooks.emplace_back(engine::Priority::high, std::make_unique<StepHook>(*report));
+    request.hooks.emplace_back(engine::Priority::high, step_hook(*report));
   }
   try {
     const engine::Outcome outcome = engine::train(world, std::move(request));

@@ -67,7 +67,7 @@ constexpr int kRaceExit = 70;
 [[gnu::visibility("default")]] void count_nccl_call();
 
 /// The fault that shall go wrong, once, in this process.
-enum class Fault {
+enum class PlannedFault {
   none,
   out_of_memory,  ///< the n-th cudaMalloc from now finds no memory, and neither does the one that repeats it
   host_memory,    ///< the n-th cudaHostAlloc from now finds no memory
@@ -77,7 +77,7 @@ enum class Fault {
   nccl_error,     ///< the n-th collective from now ends with ncclRemoteError as its asynchronous error
 };
 struct FaultPlan {
-  Fault fault = Fault::none;
+  PlannedFault fault = PlannedFault::none;
   std::int64_t occurrence = 0;  ///< 1 = the next
   double seconds = 0;
 };
@@ -86,6 +86,6 @@ struct FaultPlan {
 [[gnu::visibility("default")]] void plan_fault(const FaultPlan& plan);
 
 /// Whether the plan of `fault` has come to its moment: counts one event of that kind. For the fake NCCL.
-[[gnu::visibility("default")]] bool is_due(Fault fault, double* seconds = nullptr);
+[[gnu::visibility("default")]] bool is_due(PlannedFault fault, double* seconds = nullptr);
 
 }  // namespace lockstep::fake_gpu

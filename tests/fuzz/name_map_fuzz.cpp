@@ -4,20 +4,22 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "checkpoints/interop/name_map.hpp"
+#include "families/names.hpp"
 
-using namespace lockstep::checkpoints;
+using namespace lockstep::families;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view name(reinterpret_cast<const char*>(data), size);
-  for (const NameMap& map : name_maps()) {
-    to_public_name(map, name);
-    const auto ours = to_own_name(map, name);
-    if (!ours) continue;
-    const auto theirs = to_public_name(map, ours->name);
-    if (!theirs || theirs->operation != ours->operation) std::abort();
-    const auto again = to_own_name(map, theirs->name);
-    if (!again || again->name != ours->name) std::abort();
+  for (const FamilyRow& family : builtin_families()) {
+    for (const LibraryRow& library : family.libraries) {
+      to_public_name(library.names, name);
+      const auto ours = to_own_name(library.names, name);
+      if (!ours) continue;
+      const auto theirs = to_public_name(library.names, ours->name);
+      if (!theirs || theirs->operation != ours->operation) std::abort();
+      const auto again = to_own_name(library.names, theirs->name);
+      if (!again || again->name != ours->name) std::abort();
+    }
   }
   return 0;
 }

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "checkpoints/interop/model_description.hpp"
 #include "checkpoints/interop/timm_config.hpp"
+#include "families/recognition.hpp"
 
 using namespace lockstep::checkpoints;
 
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const TimmConfig config = parse_timm_config({reinterpret_cast<const char*>(data), size}, "config.json");
     evaluation_lines(config.images, config.path);
-    describe_model(config, {"resnet50", "vit", "convnext_tiny"});
+    lockstep::families::describe_model(config);
   } catch (const lockstep::Error&) {
   }
   return 0;

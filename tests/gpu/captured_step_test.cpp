@@ -32,7 +32,7 @@ using fake_gpu::Counters;
 /// Counts what each step costs, until the next one begins.
 class CostHook : public Hook {
  public:
-  explicit CostHook(std::vector<Counters>& steps) : steps_(&steps) {}
+  explicit CostHook(std::vector<Counters>& steps) : Hook(HookReads::nothing()), steps_(&steps) {}
   void before_step(RunView& run) override {
     if (!fake_gpu::is_here()) return;
     const Counters now = fake_gpu::counted();
@@ -40,7 +40,6 @@ class CostHook : public Hook {
     before_ = now;
     fake_gpu::note_step();
   }
-  bool reads_report(const Progress&) const override { return false; }
 
  private:
   std::vector<Counters>* steps_;
@@ -76,11 +75,11 @@ class GpuCapturedStepTest : public GpuTest {
     if (is_timed) run.trainer.add_hook(Priority::lowest, std::make_unique<TimingHook>(milliseconds));
     run.trainer.add_hook(Priority::highest, std::make_unique<CostHook>(costs));
     run.trainer.train();
-    parallel::DistributedDataParallel& wrapper = run.strategy.model();
+    parallel::DistributedDataParallel& wrapper = *run.model.wrapper;
     Trained result{.losses = run.losses,
                    .parameters = {},
                    .costs = std::move(costs),
-                   .buckets = wrapper.reducer().report().buckets.size()};
+                   .buckets = report_of(wrapper.reducer()).buckets.size()};
     for (const at::Tensor& tensor : wrapper.model().parameters()) result.parameters.push_back(tensor.detach().cpu());
     for (const at::Tensor& tensor : wrapper.model().buffers()) result.parameters.push_back(tensor.detach().cpu());
     if (!is_timed) return result;

@@ -21,14 +21,13 @@ using fake_gpu::Counters;
 /// Counts what each step costs, until the next one begins.
 class CostHook : public Hook {
  public:
-  explicit CostHook(std::vector<Counters>& steps) : steps_(&steps) {}
+  explicit CostHook(std::vector<Counters>& steps) : Hook(HookReads::nothing()), steps_(&steps) {}
   void before_step(RunView& run) override {
     const Counters now = fake_gpu::counted();
     if (run.progress.step > 0) steps_->push_back(now - before_);
     before_ = now;
     fake_gpu::note_step();
   }
-  bool reads_report(const Progress&) const override { return false; }
 
  private:
   std::vector<Counters>* steps_;
@@ -50,8 +49,7 @@ struct Seen {
 /// @param waits  whether the host waits for each step
 class SeeingHook : public Hook {
  public:
-  SeeingHook(Seen& seen, bool waits) : seen_(&seen), waits_(waits) {}
-  bool reads_report(const Progress&) const override { return waits_; }
+  SeeingHook(Seen& seen, bool waits) : Hook(waits ? HookReads() : HookReads::nothing()), seen_(&seen) {}
   void on_measured(RunView&, const StepReport& report) override {
     seen_->losses.resize(static_cast<std::size_t>(report.progress.step));
     seen_->losses.back() = report.loss;
@@ -68,7 +66,6 @@ class SeeingHook : public Hook {
 
  private:
   Seen* seen_;
-  bool waits_;
 };
 
 std::string source_folder() {
@@ -89,7 +86,7 @@ class GpuLateReportsTest : public GpuTest {
     SmallRun run(world_, with(common, settings));
     std::vector<Counters> steps;
     run.trainer.add_hook(Priority::highest, std::make_unique<CostHook>(steps));
-    run.trainer.add_hook(Priority::below_normal, log_hook(/*interval=*/waits ? 1 : 100));
+    run.trainer.add_hook(log_hook(/*interval=*/waits ? 1 : 100));
     run.trainer.train();
     return {steps.end() - 5, steps.end()};
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sections whose work a GPU does: the host is through with them before they are done.
-#include <lockstep/engine/perf_timer.hpp>
+
+#include "engine/steps/perf_timer.hpp"
 
 #include <torch/types.h>
 

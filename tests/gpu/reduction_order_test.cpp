@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Gradients and parameters on their way between ranks, and between a GPU and the host: each wait has a case that fails
 // without it.
-#include <lockstep/parallel/manual_synchronization.hpp>
+#include <lockstep/parallel/synchronization.hpp>
 
 #include "multirank/parallel/parallel_test.hpp"
 #include "ordered_work.hpp"

@@ -56,7 +56,7 @@ class GpuSavingCostsTest : public GpuTest {
     {
       SmallRun run(world_, with(kOnGpu, settings));
       run.trainer.add_hook(Priority::lowest, std::make_unique<CostHook>(costs));
-      run.trainer.add_hook(Priority::very_low, run.checkpoint_hook(shared, "config"));
+      run.trainer.add_hook(run.checkpoint_hook(shared, "config"));
       run.trainer.train();
     }
     world_.barrier();
@@ -118,7 +118,7 @@ TEST_F(GpuSavingCostsTest, WithoutPageLockedMemoryOrdinaryMemoryIsUsed) {
   const at::Tensor large = values.repeat({32000});
   const auto plan =
       fake_gpu::found<void(const fake_gpu::FaultPlan&)>("_ZN8lockstep8fake_gpu10plan_faultERKNS0_9FaultPlanE");
-  plan({.fault = fake_gpu::Fault::host_memory, .occurrence = 1});
+  plan({.fault = fake_gpu::PlannedFault::host_memory, .occurrence = 1});
   const Counters before = fake_gpu::counted();
   const checkpoints::Array array = copies.queue(large, "values");
   EXPECT_EQ((fake_gpu::counted() - before).host_allocations, 0);

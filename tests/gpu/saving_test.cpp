@@ -32,8 +32,8 @@ class GpuSavingTest : public GpuTest {
     if (!folder_) shared_ = world_.broadcast(folder_.emplace().path());
     SmallRun run(world_, with(with(kOnGpu, {{"ckpt.every_steps", "3"}, {"ckpt.keep_last", "9"}}), settings));
     std::string directory = shared_ + "/" + name;
-    run.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run.sections.at("ema"))));
-    run.trainer.add_hook(Priority::very_low, run.checkpoint_hook(directory, "config"));
+    run.trainer.add_hook(average_hook(EmaSettings::from(run.sections.at("ema"))));
+    run.trainer.add_hook(run.checkpoint_hook(directory, "config"));
     run.trainer.train();
     world_.barrier();
     return directory;
@@ -52,7 +52,7 @@ class GpuSavingTest : public GpuTest {
   /// Says "" or how the comparison of replicas ended.
   std::string difference_of(const SmallRun& run) const {
     try {
-      require_equal_replicas(world_, run.strategy.model().store());
+      require_equal_replicas(world_, run.model.wrapper->store());
       return "";
     } catch (const CommError& error) {
       EXPECT_TRUE(error.is_agreed());
@@ -136,8 +136,8 @@ TEST_F(GpuSavingTest, ReplicasThatDifferAreFoundAndNamed) {
   SmallRun run(world_, with(kOnGpu, {{"train.precision", "fp32"}}));
   const torch::NoGradGuard no_grad;
   const bool is_last = world_.rank() == world_.size() - 1 && world_.size() > 1;
-  const at::Tensor bias = run.strategy.model().model().named_parameters()["hidden0.bias"];
-  const at::Tensor weight = run.strategy.model().model().named_parameters()["hidden0.weight"];
+  const at::Tensor bias = run.model.wrapper->model().named_parameters()["hidden0.bias"];
+  const at::Tensor weight = run.model.wrapper->model().named_parameters()["hidden0.weight"];
   EXPECT_EQ(difference_of(run), "");
   const auto expect_found = [&](const std::string& name, const at::Tensor& changed,
                                 const std::function<void()>& change) {
@@ -167,7 +167,7 @@ TEST_F(GpuSavingTest, AnUpdateOnTheHostWaitsForTheReturnOfTheLastOne) {
                                        {"strategy.stage", stage},
                                        {"strategy.offload", "true"},
                                        {"train.precision", "fp32"}}));
-    parallel::ParameterStore& store = run.strategy.model().store();
+    parallel::ParameterStore& store = run.model.wrapper->store();
     const auto fill = [&store](float value) {
       for (std::size_t b = 0; b < store.blocks().size(); ++b) {
         const std::span<std::byte> bytes = store.bytes_of_block(b);
@@ -180,10 +180,10 @@ TEST_F(GpuSavingTest, AnUpdateOnTheHostWaitsForTheReturnOfTheLastOne) {
     at::Tensor seen;
     for (int i = 0; i < 4; ++i) at::mm(large, large);  // keeps the device busy while the host goes on
     store.write([&] { fill(3); });
-    store.read_whole([&] { seen = run.strategy.model().model().named_parameters()["hidden0.bias"].clone(); });
+    store.read_whole([&] { seen = run.model.wrapper->model().named_parameters()["hidden0.bias"].clone(); });
     store.write([&] { fill(5); });
     EXPECT_TRUE(at::equal(seen.cpu(), at::full(seen.sizes(), 3.F)));
-    store.read_whole([&] { seen = run.strategy.model().model().named_parameters()["hidden0.bias"].clone(); });
+    store.read_whole([&] { seen = run.model.wrapper->model().named_parameters()["hidden0.bias"].clone(); });
     EXPECT_TRUE(at::equal(seen.cpu(), at::full(seen.sizes(), 5.F)));
   }
 }

@@ -59,9 +59,9 @@ class GpuTrainingTest : public GpuTest {
     return more;
   }
 
-  std::vector<at::Tensor> parameters_of(Strategy& strategy) const {
+  std::vector<at::Tensor> parameters_of(WrappedModel& model) const {
     std::vector<at::Tensor> values;
-    for (const at::Tensor& parameter : strategy.model().model().parameters()) {
+    for (const at::Tensor& parameter : model.wrapper->model().parameters()) {
       values.push_back(parameter.detach().cpu().clone());
     }
     return values;
@@ -97,14 +97,14 @@ TEST_F(GpuTrainingTest, LossCurvesAreThoseOfTheCpu) {
       if (optimizer == "muon") common.emplace_back("optim.ns_bf16", "false");  // devices round bfloat16 differently
       SmallRun on_gpu(world_, settings("cuda", common));
       SmallRun on_cpu(world_, settings("cpu", common));
-      EXPECT_EQ(on_gpu.strategy.device(), device_->torch());
+      EXPECT_EQ(on_gpu.resources.device, device_->torch());
       on_gpu.trainer.train();
       on_cpu.trainer.train();
       EXPECT_EQ(on_gpu.losses.size(), 30U);
       for (std::size_t i = 0; i < on_gpu.losses.size(); ++i) {
         EXPECT_NEAR(on_gpu.losses[i], on_cpu.losses[i], 1e-7 * std::abs(on_cpu.losses[i])) << optimizer << clip << i;
       }
-      parallel::expect_equal(parameters_of(on_gpu.strategy), parameters_of(on_cpu.strategy), 1e-6);
+      parallel::expect_equal(parameters_of(on_gpu.model), parameters_of(on_cpu.model), 1e-6);
     }
   }
 }
@@ -116,8 +116,8 @@ TEST_F(GpuTrainingTest, DigitsAreLearnedAsWellAsOnTheCpu) {
   SmallRun on_cpu(world_, settings("cpu", common));
   on_gpu.trainer.train();
   on_cpu.trainer.train();
-  const double accuracy_gpu = evaluate(on_gpu.strategy, *on_gpu.splits.val, 200).accuracy();
-  const double accuracy_cpu = evaluate(on_cpu.strategy, *on_cpu.splits.val, 200).accuracy();
+  const double accuracy_gpu = evaluate(on_gpu, *on_gpu.splits.val, 200).accuracy();
+  const double accuracy_cpu = evaluate(on_cpu, *on_cpu.splits.val, 200).accuracy();
   if (world_.is_root()) std::printf("accuracy: GPU %.4f, CPU %.4f\n", accuracy_gpu, accuracy_cpu);
   EXPECT_GT(accuracy_gpu, accuracy_cpu - 0.02);
   EXPECT_GT(accuracy_gpu, 0.9);
@@ -147,7 +147,7 @@ TEST_F(GpuTrainingTest, BytesOfImagesTrainWithTheBitsOfFloats) {
     for (SmallRun* const run : {&bytes, &automatic, &floats}) run->trainer.train();
     EXPECT_EQ(bytes.losses, floats.losses) << model;
     EXPECT_EQ(automatic.losses, floats.losses) << model;
-    parallel::expect_equal(parameters_of(bytes.strategy), parameters_of(floats.strategy));
+    parallel::expect_equal(parameters_of(bytes.model), parameters_of(floats.model));
   }
 }
 
@@ -223,10 +223,10 @@ TEST_F(GpuTrainingTest, ACheckpointContinuesTheRunAndFitsTheCpu) {
   restore(continued.trainer, archive);
   continued.trainer.train();
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(continued.losses[i], whole.losses[6 + i]) << i;
-  parallel::expect_equal(parameters_of(continued.strategy), parameters_of(whole.strategy));
+  parallel::expect_equal(parameters_of(continued.model), parameters_of(whole.model));
   SmallRun on_cpu(world_, settings("cpu", common));
   restore(on_cpu.trainer, archive);
-  parallel::expect_equal(parameters_of(on_cpu.strategy), parameters_of(begun.strategy));
+  parallel::expect_equal(parameters_of(on_cpu.model), parameters_of(begun.model));
 }
 
 // At 0.01 the loss jumps in the second step, in float32 and on the CPU, too; then rounding decides what becomes of it.
@@ -257,7 +257,7 @@ TEST_F(GpuTrainingTest, SixteenBitParametersTrainAsOnTheCpu) {
     on_cpu.trainer.train();
     EXPECT_LT(on_gpu.losses.back(), 0.5 * on_gpu.losses.front());
     EXPECT_NEAR(on_gpu.losses.back(), on_cpu.losses.back(), 0.1);
-    EXPECT_EQ(parameters_of(on_gpu.strategy)[0].scalar_type(), at::kBFloat16);
+    EXPECT_EQ(parameters_of(on_gpu.model)[0].scalar_type(), at::kBFloat16);
   }
 }
 
@@ -270,11 +270,11 @@ TEST_F(GpuTrainingTest, StepsThatOverflowAreSkipped) {
   SmallRun on_cpu(world_, settings("cpu", common));
   on_gpu.trainer.train();
   on_cpu.trainer.train();
-  const optim::GradScaler::State gpu = on_gpu.strategy.optimizer().scaler()->state();
-  const optim::GradScaler::State cpu = on_cpu.strategy.optimizer().scaler()->state();
+  const optim::GradScaler::State gpu = on_gpu.updates.first().scaler()->state();
+  const optim::GradScaler::State cpu = on_cpu.updates.first().scaler()->state();
   EXPECT_GE(gpu.skipped_steps, 2);
   EXPECT_NEAR(static_cast<double>(gpu.skipped_steps), static_cast<double>(cpu.skipped_steps), 1);
-  EXPECT_EQ(on_gpu.strategy.optimizer().optimizer().steps(0)[0], 12 - gpu.skipped_steps);
+  EXPECT_EQ(on_gpu.updates.first().optimizer().steps(0)[0], 12 - gpu.skipped_steps);
   EXPECT_NEAR(on_gpu.losses.back(), on_cpu.losses.back(), 0.1);
 }
 
@@ -285,13 +285,12 @@ TEST_F(GpuTrainingTest, AveragesOfWeightsAreThoseOfTheCpu) {
   std::vector<std::vector<at::Tensor>> averages;
   for (const char* const device : {"cuda", "cpu"}) {
     SmallRun run(world_, settings(device, common));
-    run.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run.sections.at("ema"))));
+    run.trainer.add_hook(average_hook(EmaSettings::from(run.sections.at("ema"))));
     run.trainer.train();
-    const std::vector<at::Tensor> trained = parameters_of(run.strategy);
-    with_average(run.strategy.model(), run.strategy.average(),
-                 [&] { averages.push_back(parameters_of(run.strategy)); });
+    const std::vector<at::Tensor> trained = parameters_of(run.model);
+    with_average(*run.model.wrapper, run.updates.average.get(), [&] { averages.push_back(parameters_of(run.model)); });
     EXPECT_FALSE(at::equal(averages.back()[0], trained[0]));
-    parallel::expect_equal(parameters_of(run.strategy), trained);
+    parallel::expect_equal(parameters_of(run.model), trained);
   }
   parallel::expect_equal(averages[0], averages[1], 1e-6);
 }
@@ -311,18 +310,18 @@ TEST_F(GpuTrainingTest, ShardedStagesTrainLikeReplicas) {
                            {"ema.kind", "ema"}};
   const auto trained = [&](const Settings& more) {
     auto run = std::make_unique<SmallRun>(world_, settings("cuda", with(common, more)));
-    run->trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run->sections.at("ema"))));
+    run->trainer.add_hook(average_hook(EmaSettings::from(run->sections.at("ema"))));
     run->trainer.train();
     return run;
   };
   const auto values_of = [&](SmallRun& run) {
     std::vector<at::Tensor> values;
-    run.strategy.model().store().read_whole([&] { values = parameters_of(run.strategy); });
+    run.model.wrapper->store().read_whole([&] { values = parameters_of(run.model); });
     return values;
   };
   const auto averages_of = [&](SmallRun& run) {
     std::vector<at::Tensor> values;
-    with_average(run.strategy.model(), run.strategy.average(), [&] { values = values_of(run); });
+    with_average(*run.model.wrapper, run.updates.average.get(), [&] { values = values_of(run); });
     return values;
   };
   const auto replicas = trained({{"strategy.name", "ddp"}});
@@ -353,7 +352,7 @@ TEST_F(GpuTrainingTest, ShardedCheckpointsContinueTheRunAndFitReplicas) {
                            {"train.precision", "fp64"}, {"ema.kind", "ema"}};
   const auto make = [&](const Settings& more) {
     auto run = std::make_unique<SmallRun>(world_, settings("cuda", with(common, more)));
-    run->trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run->sections.at("ema"))));
+    run->trainer.add_hook(average_hook(EmaSettings::from(run->sections.at("ema"))));
     return run;
   };
   for (int stage = 1; stage <= 3; ++stage) {
@@ -387,13 +386,13 @@ TEST_F(GpuTrainingTest, ShardedStepsThatOverflowAreSkippedByAll) {
                            {"train.precision", "fp16"}, {"optim.name", "adamw"},   {"train.init_scale", "1e7"}};
   SmallRun replicas(world_, settings("cuda", with(common, {{"strategy.name", "ddp"}})));
   replicas.trainer.train();
-  const std::int64_t skipped = replicas.strategy.optimizer().scaler()->state().skipped_steps;
+  const std::int64_t skipped = replicas.updates.first().scaler()->state().skipped_steps;
   EXPECT_GE(skipped, 2);
   for (const char* const stage : {"1", "2", "3"}) {
     SmallRun run(world_, settings("cuda", with(common, {{"strategy.name", "sharded"}, {"strategy.stage", stage}})));
     run.trainer.train();
-    EXPECT_NEAR(static_cast<double>(run.strategy.optimizer().scaler()->state().skipped_steps),
-                static_cast<double>(skipped), 1)
+    EXPECT_NEAR(static_cast<double>(run.updates.first().scaler()->state().skipped_steps), static_cast<double>(skipped),
+                1)
         << stage;
     EXPECT_NEAR(run.losses.back(), replicas.losses.back(), 0.1) << stage;
   }

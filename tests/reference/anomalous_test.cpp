@@ -130,10 +130,10 @@ void run_case(const Json& one_case) {
   const at::Tensor loss = row->second(model);
   EXPECT_EQ(loss.grad_fn() != nullptr, one_case.at("loss_has_graph"));
   const auto expected = one_case.at("reported").get<std::vector<std::string>>();
-  EXPECT_EQ(parallel::anomalous_parameters(loss, model.listed()), expected);
+  EXPECT_EQ(parallel::anomalous_parameters({loss}, model.listed()), expected);
   if (loss.grad_fn() == nullptr) return;
   loss.backward();
-  EXPECT_EQ(parallel::anomalous_parameters(loss, model.listed()), expected) << "after backward";
+  EXPECT_EQ(parallel::anomalous_parameters({loss}, model.listed()), expected) << "after backward";
 }
 
 TEST(ReferenceTest, ParametersOutsideTheLossAreThoseOfMmengine) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "data/image/blur.hpp"
 #include "data/image/color.hpp"
-#include "data/transforms/jitter.hpp"
 #include "data/transforms/pipeline.hpp"
 #include "reference/data.hpp"
 

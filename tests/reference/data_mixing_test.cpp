@@ -6,7 +6,6 @@
 
 #include <torch/types.h>
 
-#include "data/mix_rows.hpp"
 #include "data/mixing.hpp"
 #include "kernels/floats.hpp"
 #include "reference/data.hpp"

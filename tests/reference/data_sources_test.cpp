@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/data/dataset.hpp>
+#include <lockstep/data/source.hpp>
 
 #include <map>
 
@@ -43,7 +43,8 @@ std::int64_t expect_records(const data::ImageStore& store, std::int64_t begin, c
                             const std::string& labels_field) {
   const std::vector<std::int64_t> labels = entry.at(labels_field);
   const std::int64_t end = begin + static_cast<std::int64_t>(labels.size());
-  for (std::int64_t i = begin; i < end; ++i) EXPECT_EQ(store.label(i), labels[static_cast<std::size_t>(i - begin)]);
+  for (std::int64_t i = begin; i < end; ++i)
+    EXPECT_EQ(store.target(i).classes.front(), labels[static_cast<std::size_t>(i - begin)]);
   const Json& images = entry.at("images");
   require_known_fields(images, {"dtype", "shape", "sha256_little_endian_row_major", "first", "sum"});
   EXPECT_EQ(images.at("shape"), Json({end - begin, 3, 32, 32}));
@@ -64,7 +65,7 @@ void check_cifar(const Json& files) {
     }
   }
   EXPECT_EQ(begin, ten.train->size());
-  EXPECT_EQ(ten.train->class_names().at(9), "truck");
+  EXPECT_EQ(ten.train->facts().class_names.at(9), "truck");
   for (const bool is_coarse : {false, true}) {
     const data::ImageSplits hundred = open_stores({{"name", "cifar100"},
                                                    {"path", data_path("sources/cifar100").string()},
@@ -75,7 +76,7 @@ void check_cifar(const Json& files) {
       const data::ImageStore& store = file == "train.bin" ? *hundred.train : *hundred.val;
       EXPECT_EQ(expect_records(store, 0, entry, field), store.size()) << file;
     }
-    EXPECT_EQ(hundred.train->classes(), is_coarse ? 20 : 100);
+    EXPECT_EQ(hundred.train->facts().classes, is_coarse ? 20 : 100);
   }
 }
 
@@ -85,7 +86,7 @@ void expect_samples(const data::ImageStore& store, const Json& samples, const st
   for (std::int64_t i = 0; i < store.size(); ++i) {
     const Json& sample = samples.at(static_cast<std::size_t>(i));
     EXPECT_EQ(store.name(i), sample.at(0).get<std::string>()) << what;
-    EXPECT_EQ(store.label(i), sample.at(1).get<std::int64_t>()) << what;
+    EXPECT_EQ(store.target(i).classes.front(), sample.at(1).get<std::int64_t>()) << what;
     EXPECT_FALSE(store.read(i, buffer).file.empty());
   }
 }
@@ -94,7 +95,7 @@ void check_folder(const Json& folder) {
   require_known_fields(folder, {"train", "val", "list"});
   const data::ImageSplits splits = open_stores({{"name", "folder"}, {"path", data_path("sources/folder").string()}});
   for (const auto& [name, store] : {std::pair{"train", splits.train}, {"val", splits.val}}) {
-    EXPECT_EQ(store->class_names(), folder.at(name).at("classes").get<std::vector<std::string>>());
+    EXPECT_EQ(store->facts().class_names, folder.at(name).at("classes").get<std::vector<std::string>>());
     expect_samples(*store, folder.at(name).at("samples"), name);
   }
   const Json& list = folder.at("list");
@@ -132,7 +133,9 @@ std::string faults_in(const Values& settings) {
       faults += error.what();
     }
   };
-  add_fault([&] { data::prepare(data_section(settings)); });
+  add_fault([&] {
+    data::open(data_section(settings), data::builtin_sources(), {.is_evaluation = true, .checks_images = true});
+  });
   Values tolerant = settings;
   tolerant["on_error"] = "replace";  // so that the size of the first image need not be known
   add_fault([&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/models/layers.hpp>
-#include <lockstep/parallel/sync_batch_norm.hpp>
+#include <lockstep/parallel/synchronization.hpp>
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include "ddp.hpp"
 #include "ddp_models.hpp"
 #include "optim/clip.hpp"
-#include "parallel/store/reducer.hpp"
+#include "parallel/reducers/bucket_reducer.hpp"
 #include "support/optimizer.hpp"
 
 namespace lockstep::testing::reference {
@@ -130,7 +130,7 @@ class Run {
         model_(build_model(recipe.model, recipe.dtype)),
         wrapper_(model_, communicator(), world(), with_sharing(recipe.ddp, shares)),
         optimizer_(make_optimizer(wrapper_.parameters(), recipe.optim, recipe.wrapper)) {
-    if (recipe.hook) wrapper_.reducer().set_comm_hook(recipe.hook);
+    if (recipe.hook) set_comm_hook(wrapper_.reducer(), recipe.hook);
   }
 
   Outcome by_hand() {

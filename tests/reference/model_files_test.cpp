@@ -63,10 +63,10 @@ class ModelFiles : public ::testing::Test {
   /// A copy of the model that a run has after init.from, which belongs to no run.
   std::shared_ptr<models::Model> load(const Settings& settings) const {
     SmallRun run(world_, settings);
-    EXPECT_TRUE(engine::init_from(run.strategy, run.sections).empty());
+    EXPECT_TRUE(engine::init_from(run.resources.world, *run.model.wrapper, run.sections).empty());
     const auto model = models::build(run.sections.at("model"), run.splits.train->task(), 1, at::kFloat);
     const torch::NoGradGuard no_grad;
-    const models::Model& source = run.strategy.model().model();
+    const models::Model& source = run.model.wrapper->model();
     for (const auto& item : source.named_parameters()) model->named_parameters()[item.key()].copy_(item.value());
     for (const auto& item : source.named_buffers()) model->named_buffers()[item.key()].copy_(item.value());
     return model;
@@ -76,7 +76,7 @@ class ModelFiles : public ::testing::Test {
   std::string error_of(const Settings& settings) const {
     SmallRun run(world_, settings);
     try {
-      engine::init_from(run.strategy, run.sections);
+      engine::init_from(run.resources.world, *run.model.wrapper, run.sections);
     } catch (const CheckpointError& error) {
       EXPECT_TRUE(error.is_agreed() || world_.size() == 1);
       return error.what();

@@ -2,7 +2,6 @@
 #include <regex>
 #include <stdexcept>
 
-#include "checkpoints/interop/name_map.hpp"
 #include "reference/models_families.hpp"
 
 namespace lockstep::testing::reference {
@@ -37,14 +36,13 @@ Stages stages_of(const std::string& what) {
 
 // Our order is that of torchvision, too.
 std::vector<StateEntry> torchvision_convnext_state(const std::vector<StateEntry>& ours) {
-  const checkpoints::NameMap* const map = checkpoints::find_name_map("torchvision", "convnext");
-  if (map == nullptr) throw std::runtime_error("there is no map of names for convnext");
+  const std::vector<families::NameRow>& names = torchvision_names("convnext");
   std::vector<StateEntry> entries;
   for (const StateEntry& entry : ours) {
-    const auto mapped = checkpoints::to_public_name(*map, entry.name);
+    const auto mapped = families::to_public_name(names, entry.name);
     if (!mapped) throw std::runtime_error("the map of names has no row for " + entry.name);
     entries.push_back({.name = mapped->name,
-                       .shape = checkpoints::to_public_shape(mapped->operation, entry.shape),
+                       .shape = families::to_public_shape(mapped->operation, entry.shape),
                        .own_name = entry.name});
   }
   return entries;

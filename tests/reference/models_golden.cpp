@@ -2,7 +2,7 @@
 #include "reference/models_golden.hpp"
 
 #include <lockstep/batch/batch.hpp>
-#include <lockstep/core/section.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/models/model.hpp>
 

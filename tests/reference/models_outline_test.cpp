@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Names, shapes and counts of public models in full size, without memory for their tensors.
-#include <lockstep/core/section.hpp>
-#include <lockstep/models/outline.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <filesystem>
 
+#include "models/layers/outline.hpp"
 #include "reference/models_families.hpp"
 
 namespace lockstep::testing::reference {

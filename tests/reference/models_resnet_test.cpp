@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/section.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/models/model.hpp>
 
 #include <gtest/gtest.h>

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/models/positions.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <filesystem>
 
-#include "checkpoints/interop/name_map.hpp"
+#include "models/layers/adapted_weights.hpp"
 #include "reference/models_families.hpp"
 
 namespace lockstep::testing::reference {
@@ -15,9 +14,9 @@ namespace lockstep::testing::reference {
 std::vector<StateEntry> torchvision_vit_state(const std::vector<StateEntry>& ours) {
   std::vector<StateEntry> entries;
   StateEntry positions;
-  const checkpoints::NameMap* const map = checkpoints::find_name_map("torchvision", "vit");
+  const std::vector<families::NameRow>& names = torchvision_names("vit");
   for (const StateEntry& entry : ours) {
-    const StateEntry mapped{checkpoints::to_public_name(*map, entry.name)->name, entry.shape, entry.name};
+    const StateEntry mapped{families::to_public_name(names, entry.name)->name, entry.shape, entry.name};
     if (entry.name == "pos_embed") {
       positions = mapped;
       continue;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Accumulation, clipping and loss scaling beside those of another library.
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/autocast.hpp>
-#include <lockstep/optim/optim_wrapper_dict.hpp>
+#include <lockstep/models/functional.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -5,8 +5,11 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
+
+#include "mpi/shared/job.hpp"
 
 namespace lockstep::testing {
 
@@ -16,7 +19,7 @@ class CountingCollectives : public mpi::Collectives {
   struct Counts {
     int all_reduces = 0;
     int range_reductions = 0;
-    int waits = 0;
+    int waits = 0;  ///< waits for all_reduces
     int broadcasts = 0;
     int gathers = 0;
     int barriers = 0;
@@ -31,80 +34,37 @@ class CountingCollectives : public mpi::Collectives {
     }
   };
 
-  explicit CountingCollectives(std::unique_ptr<mpi::Collectives> inner) : inner_(std::move(inner)) {}
+  explicit CountingCollectives(std::unique_ptr<mpi::Collectives> inner)
+      : Collectives(RankFacts{.name = std::string(inner->name()),
+                              .rank = inner->rank(),
+                              .world_size = inner->world_size(),
+                              .local_rank = inner->local_rank(),
+                              .local_size = inner->local_size()}),
+        inner_(std::move(inner)) {}
 
   /// Since the last call.
   Counts take_counts() { return std::exchange(counts_, {}); }
   /// Called whenever a reduction is started.
   void on_start(std::function<void()> listener) { on_start_ = std::move(listener); }
 
-  std::string_view name() const noexcept override { return inner_->name(); }
-  int rank() const noexcept override { return inner_->rank(); }
-  int world_size() const noexcept override { return inner_->world_size(); }
-  int local_rank() const noexcept override { return inner_->local_rank(); }
-  int local_size() const noexcept override { return inner_->local_size(); }
-
   mpi::BucketMemory allocate_bucket(std::size_t bytes) override {
     ++counts_.buckets;
     return inner_->allocate_bucket(bytes);
   }
-  mpi::Ticket start_all_reduce(void* values, std::size_t count, DType dtype, mpi::ReduceOp op) override {
-    ++counts_.all_reduces;
-    counts_.bytes_reduced += count * size_of(dtype);
-    if (on_start_) on_start_();
-    return inner_->start_all_reduce(values, count, dtype, op);
+  mpi::Ticket start(const mpi::Job& job) override {
+    count(job);
+    const mpi::Ticket ticket = inner_->start(job);
+    if (job.call.kind == mpi::CallKind::all_reduce) reductions_.insert(ticket.sequence);
+    return ticket;
   }
   void wait(mpi::Ticket ticket) override {
-    ++counts_.waits;
+    counts_.waits += static_cast<int>(reductions_.erase(ticket.sequence));
     inner_->wait(ticket);
-  }
-  mpi::Ticket start_reduce_ranges(void* values, std::size_t count, DType dtype, mpi::ReduceOp op) override {
-    ++counts_.range_reductions;
-    if (on_start_) on_start_();
-    return inner_->start_reduce_ranges(values, count, dtype, op);
   }
   void reduce_range(mpi::Ticket ticket, mpi::Slice range, const mpi::RangeConsumer& consume) override {
     inner_->reduce_range(ticket, range, consume);
   }
-  mpi::Ticket start_lane_reduce(void* nodes, std::size_t count, std::size_t stride, DType dtype, mpi::ReduceOp op,
-                                const mpi::LaneTree& tree) override {
-    ++counts_.others;
-    return inner_->start_lane_reduce(nodes, count, stride, dtype, op, tree);
-  }
-  mpi::Ticket start_lane_ranges(void* nodes, std::size_t count, std::size_t stride, DType dtype, mpi::ReduceOp op,
-                                const mpi::LaneTree& tree) override {
-    ++counts_.others;
-    return inner_->start_lane_ranges(nodes, count, stride, dtype, op, tree);
-  }
-  void broadcast(std::span<std::byte> bytes, int root) override {
-    ++counts_.broadcasts;
-    inner_->broadcast(bytes, root);
-  }
-  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    ++counts_.gathers;
-    counts_.bytes_gathered += all.size();
-    inner_->all_gather(mine, all);
-  }
-  void reduce_scatter(void* values, std::size_t count, DType dtype, mpi::ReduceOp op, void* slice) override {
-    ++counts_.others;
-    counts_.bytes_scattered += count * size_of(dtype);
-    inner_->reduce_scatter(values, count, dtype, op, slice);
-  }
-  mpi::Ticket start_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    ++counts_.gathers;
-    counts_.bytes_gathered += all.size();
-    return inner_->start_all_gather(mine, all);
-  }
-  mpi::Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, mpi::ReduceOp op,
-                                   void* slice) override {
-    ++counts_.others;
-    counts_.bytes_scattered += count * size_of(dtype);
-    return inner_->start_reduce_scatter(values, count, dtype, op, slice);
-  }
-  void barrier() override {
-    ++counts_.barriers;
-    inner_->barrier();
-  }
+  void give_up(ExitCode code, const std::string& sentence) noexcept override { inner_->give_up(code, sentence); }
   std::unique_ptr<mpi::Collectives> split(int color) override {
     ++counts_.others;
     auto part = std::make_unique<CountingCollectives>(inner_->split(color));
@@ -115,8 +75,38 @@ class CountingCollectives : public mpi::Collectives {
   CountingCollectives& split_number(std::size_t i) const { return *splits_.at(i); }
 
  private:
+  void count(const mpi::Job& job) {
+    const std::size_t bytes = job.call.count * job.element_bytes();
+    switch (job.call.kind) {
+      case mpi::CallKind::all_reduce:
+        ++counts_.all_reduces;
+        counts_.bytes_reduced += bytes;
+        break;
+      case mpi::CallKind::reduce_ranges:
+        ++counts_.range_reductions;
+        break;
+      case mpi::CallKind::broadcast:
+        ++counts_.broadcasts;
+        break;
+      case mpi::CallKind::all_gather:
+        ++counts_.gathers;
+        counts_.bytes_gathered += job.call.count * static_cast<std::size_t>(world_size());
+        break;
+      case mpi::CallKind::barrier:
+        ++counts_.barriers;
+        break;
+      default:
+        ++counts_.others;
+        counts_.bytes_scattered += bytes;
+    }
+    const bool is_reduction =
+        job.call.kind == mpi::CallKind::all_reduce || job.call.kind == mpi::CallKind::reduce_ranges;
+    if (is_reduction && on_start_) on_start_();
+  }
+
   std::unique_ptr<mpi::Collectives> inner_;
   Counts counts_;
+  std::set<std::uint64_t> reductions_;  ///< tickets of all_reduces that were not waited for
   std::function<void()> on_start_;
   std::vector<CountingCollectives*> splits_;
 };

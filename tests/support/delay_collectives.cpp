@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "mpi/shared/job.hpp"
 #include "support/testing_collectives.hpp"
 
 namespace lockstep::testing {
@@ -12,9 +13,8 @@ namespace lockstep::testing {
 namespace {
 
 using mpi::BucketMemory;
-using mpi::LaneTree;
+using mpi::Job;
 using mpi::RangeConsumer;
-using mpi::ReduceOp;
 using mpi::Slice;
 using mpi::Ticket;
 using Clock = std::chrono::steady_clock;
@@ -22,13 +22,13 @@ using Clock = std::chrono::steady_clock;
 class DelayCollectives final : public mpi::Collectives {
  public:
   DelayCollectives(std::unique_ptr<mpi::Collectives> inner, const LinkModel& link)
-      : inner_(std::move(inner)), link_(link) {}
-
-  std::string_view name() const noexcept override { return "delay"; }
-  int rank() const noexcept override { return inner_->rank(); }
-  int world_size() const noexcept override { return inner_->world_size(); }
-  int local_rank() const noexcept override { return inner_->local_rank(); }
-  int local_size() const noexcept override { return inner_->local_size(); }
+      : Collectives(RankFacts{.name = "delay",
+                              .rank = inner->rank(),
+                              .world_size = inner->world_size(),
+                              .local_rank = inner->local_rank(),
+                              .local_size = inner->local_size()}),
+        inner_(std::move(inner)),
+        link_(link) {}
 
   BucketMemory allocate_bucket(std::size_t bytes) override {
     const Clock::time_point end = begin(0);
@@ -37,21 +37,11 @@ class DelayCollectives final : public mpi::Collectives {
     return memory;
   }
 
-  Ticket start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) override {
-    return started(inner_->start_all_reduce(values, count, dtype, op), count * size_of(dtype));
+  Ticket start(const Job& job) override {
+    const bool is_gathered = job.call.kind == mpi::CallKind::all_gather;
+    const std::size_t arrays = is_gathered ? static_cast<std::size_t>(world_size()) : 1;
+    return started(inner_->start(job), arrays * job.call.count * job.element_bytes());
   }
-  Ticket start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) override {
-    return started(inner_->start_reduce_ranges(values, count, dtype, op), count * size_of(dtype));
-  }
-  Ticket start_lane_reduce(void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
-                           const LaneTree& tree) override {
-    return started(inner_->start_lane_reduce(nodes, count, stride, dtype, op, tree), count * size_of(dtype));
-  }
-  Ticket start_lane_ranges(void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
-                           const LaneTree& tree) override {
-    return started(inner_->start_lane_ranges(nodes, count, stride, dtype, op, tree), count * size_of(dtype));
-  }
-
   void wait(Ticket ticket) override {
     inner_->wait(ticket);
     sleep_for_ticket(ticket);
@@ -60,24 +50,6 @@ class DelayCollectives final : public mpi::Collectives {
     sleep_for_ticket(ticket);
     inner_->reduce_range(ticket, range, consume);
   }
-
-  void broadcast(std::span<std::byte> bytes, int root) override {
-    const Clock::time_point end = begin(bytes.size());
-    inner_->broadcast(bytes, root);
-    std::this_thread::sleep_until(end);
-  }
-  Ticket start_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    return started(inner_->start_all_gather(mine, all), all.size());
-  }
-  Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) override {
-    return started(inner_->start_reduce_scatter(values, count, dtype, op, slice), count * size_of(dtype));
-  }
-  void barrier() override {
-    const Clock::time_point end = begin(0);
-    inner_->barrier();
-    std::this_thread::sleep_until(end);
-  }
-  bool has_failed() const noexcept override { return inner_->has_failed(); }
   void give_up(ExitCode code, const std::string& sentence) noexcept override { inner_->give_up(code, sentence); }
   std::unique_ptr<mpi::Collectives> split(int color) override {
     const Clock::time_point end = begin(0);

@@ -6,22 +6,20 @@
 #include <vector>
 
 #include "mpi/host/backends.hpp"
-#include "mpi/shared/ordered_collectives.hpp"
+#include "mpi/host/host_collectives.hpp"
 #include "support/testing_collectives.hpp"
 
 namespace lockstep::testing {
 
 namespace {
 
-using mpi::CallKind;
 using mpi::Job;
 using mpi::Slice;
 
-class FakeCollectives final : public mpi::OrderedCollectives {
+class FakeCollectives final : public mpi::HostCollectives {
  public:
-  FakeCollectives(int rank, int world_size) : OrderedCollectives(rank, world_size) {}
-
-  std::string_view name() const noexcept override { return "fake"; }
+  FakeCollectives(int rank, int world_size)
+      : HostCollectives(RankFacts{.name = "fake", .rank = rank, .world_size = world_size}) {}
 
  protected:
   mpi::BucketMemory allocate(std::size_t bytes) override { return mpi::allocate_private_bucket(bytes); }
@@ -35,26 +33,17 @@ class FakeCollectives final : public mpi::OrderedCollectives {
     }
   }
 
-  void perform(const Job& job) override {
+  void perform_all_reduce(const Job& job) override {
+    reduce(arrays(job, 0), std::span(&job.values, 1), job.call.count, job.reduction());
+  }
+  void perform_reduce_scatter(const Job& job) override {
+    const Slice slice = mpi::slice_of(job.call.count, rank(), world_size(), job.element_bytes());
+    reduce(arrays(job, slice.begin), std::span(&job.result, 1), slice.count, job.reduction());
+  }
+  void perform_broadcast(const Job&) override {}
+  void perform_all_gather(const Job& job) override {
     const std::size_t count = job.call.count;
-    switch (job.call.kind) {
-      case CallKind::all_reduce:
-        return reduce(arrays(job, 0), std::span(&job.values, 1), count, job.reduction());
-      case CallKind::reduce_scatter: {
-        const Slice slice = mpi::slice_of(count, rank(), world_size(), job.element_bytes());
-        return reduce(arrays(job, slice.begin), std::span(&job.result, 1), slice.count, job.reduction());
-      }
-      case CallKind::all_gather:
-        for (int peer = 0; peer < world_size(); ++peer) std::copy_n(job.values, count, job.result + peer * count);
-        return;
-      case CallKind::reduce_ranges:
-      case CallKind::broadcast:
-      case CallKind::barrier:
-      case CallKind::allocate_bucket:
-      case CallKind::split:
-      case CallKind::replay:
-        return;
-    }
+    for (int peer = 0; peer < world_size(); ++peer) std::copy_n(job.values, count, job.result + peer * count);
   }
 
   void open(const Job&) override {}
@@ -68,9 +57,7 @@ class FakeCollectives final : public mpi::OrderedCollectives {
   std::span<const std::byte* const> arrays(const Job& job, std::size_t begin) {
     arrays_.clear();
     for (int peer = 0; peer < world_size(); ++peer) {
-      for (std::size_t node = 0; node < job.nodes_of(peer); ++node) {
-        arrays_.push_back(job.values + node * job.node_bytes() + begin * job.element_bytes());
-      }
+      job.add_arrays(peer, job.values + begin * job.element_bytes(), job.node_bytes(), arrays_);
     }
     return arrays_;
   }

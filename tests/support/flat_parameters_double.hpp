@@ -75,11 +75,6 @@ class FlatParametersDouble : public optim::FlatParameters {
   std::int64_t count() const { return blocks_[0].count; }
 
   std::span<const optim::FlatBlock> blocks() const override { return blocks_; }
-  std::shared_ptr<std::byte> allocate_state(std::size_t) override {
-    auto lines = std::make_shared<std::vector<Line>>(lines_.size());
-    std::byte* const begin = lines->data()->bytes.data();
-    return {std::move(lines), begin};
-  }
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
     auto lines = std::make_shared<std::vector<Line>>(bytes / sizeof(Line) + 1);
     std::byte* const begin = lines->data()->bytes.data();

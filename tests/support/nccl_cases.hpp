@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "mpi/shared/device_collectives.hpp"
 #include "support/device.hpp"
 
 namespace lockstep::mpi::nccl_cases {
@@ -74,6 +75,7 @@ inline void every_operation(const Communicator& world, const Device& device) {
   const auto collectives = make(world, device);
   const int ranks = world.size();
   EXPECT_EQ(collectives->name(), "nccl");
+  EXPECT_TRUE(has_device_buckets(*collectives));
   const BucketMemory bucket = collectives->allocate_bucket(1003 * sizeof(float));
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bucket.bytes.data()) % 64, 0U);
   const NcclArray<float> in_bucket(device, bucket);

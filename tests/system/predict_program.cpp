@@ -18,7 +18,7 @@ using namespace lockstep;
 
 constexpr std::int64_t kSide = 8;
 
-class Squares : public data::Dataset {
+class Squares : public data::Dataset, public data::SampleNames {
  public:
   Squares(std::int64_t size, bool is_field) : size_(size), is_field_(is_field) {}
   std::int64_t size() const override { return size_; }
@@ -54,7 +54,6 @@ class Pixels : public models::Model {
   explicit Pixels(std::int64_t channels)
       : head_(register_module("head", std::make_shared<models::Conv2d>(1, channels, 1))) {}
   at::Tensor forward(const at::Tensor& images) override { return models::run(*head_, images); }
-  models::Anatomy anatomy() const override { return {.head = "head"}; }
 
  private:
   std::shared_ptr<models::Conv2d> head_;
@@ -71,8 +70,11 @@ data::Splits open_squares(const Section&) {
 
 int main(int argc, char** argv) {
   engine::Registry registry;
-  registry.models.push_back(
-      {.name = "pixels", .help = "a convolution of single pixels", .keys = {}, .make = make_pixels});
+  registry.models.push_back({.name = "pixels",
+                             .help = "a convolution of single pixels",
+                             .keys = {},
+                             .make = make_pixels,
+                             .family = {.head = {"head"}}});
   registry.sources.push_back({.name = "squares", .help = "images and masks", .keys = {}, .open = open_squares<false>});
   registry.sources.push_back({.name = "fields", .help = "images and fields", .keys = {}, .open = open_squares<true>});
   trainer::run(argc, argv, registry);

@@ -22,7 +22,7 @@
 #include "engine/resume/run_state.hpp"
 #include "engine/saving/checkpoint_saver.hpp"
 #include "engine/session.hpp"
-#include "engine/setup/strategy.hpp"
+#include "engine/setup/updates.hpp"
 #include "timing.hpp"
 
 namespace {
@@ -77,8 +77,8 @@ class Bench {
       : folder_(std::move(folder)),
         config_(settings(registry_, hidden_layers)),
         splits_(data::open(config_.section("data"))),
-        strategy_(engine::make_strategy(config_.sections(), world, registry_)),
-        trainer_(config_.sections(), strategy_->prepare(splits_.train->task()), splits_, registry_),
+        made_(engine::make_resources(config_.sections(), world), config_.sections(), registry_, splits_.train->task()),
+        trainer_(config_.sections(), made_, splits_, registry_),
         saver_(world, {.directory = folder_ + "/async", .retention = {.keep_last = 1}}),
         batch_{at::randn({kBatch, 784}), at::zeros({kBatch}, at::kLong)} {
     step();
@@ -122,7 +122,7 @@ class Bench {
 
  private:
   checkpoints::Archive state() { return engine::capture(trainer_, "", true); }
-  void step() { strategy_->model().train_step(batch_, strategy_->optimizer(), 1.0); }
+  void step() { made_.model.wrapper->train_step(batch_, made_.updates.first(), 1.0); }
 
   /// Trains while a save is under way; what the loop loses is its time less that of as many undisturbed steps.
   void asynchronous(int number) {
@@ -148,7 +148,7 @@ class Bench {
   engine::Registry registry_;
   config::Config config_;
   data::Splits splits_;
-  std::unique_ptr<engine::Strategy> strategy_;
+  engine::Composition made_;
   engine::Trainer trainer_;
   engine::CheckpointSaver saver_;
   batch::Batch batch_;

@@ -4,9 +4,8 @@
 // usage: bench_data make PHOTOS FOLDER COUNT   writes COUNT images of 500 x 375 pixels
 //        bench_data run FOLDER RECIPE WORKERS  answers each line of the input with the images per second of one pass
 //                                              over the images and the processor time of an image in ms
-#include <lockstep/data/dataset.hpp>
-#include <lockstep/data/loader.hpp>
 #include <lockstep/data/sampler.hpp>
+#include <lockstep/data/source.hpp>
 
 #include <algorithm>
 #include <cstdio>

@@ -4,7 +4,6 @@
 // A second bare loop shows how far equal loops differ.
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/registry.hpp>
-#include <lockstep/engine/run_data.hpp>
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/trainer/trainer.hpp>
 
@@ -13,7 +12,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "engine/setup/strategy.hpp"
+#include "engine/setup/updates.hpp"
 
 namespace {
 
@@ -33,30 +32,29 @@ double at_part(const std::vector<double>& sorted, double part) {
 class BareLoop {
  public:
   explicit BareLoop(const lockstep::Sections& sections, const engine::RunView& run)
-      : made_(engine::make_strategy(sections, run.world)),
-        strategy_(made_->prepare(run.data.splits().train->task())),
+      : made_(engine::make_resources(sections, run.world), sections, engine::builtin_registry(),
+              run.data.splits().train->task()),
         sampler_(run.data.sampler()) {
-    const auto& world = strategy_.world();
+    const auto& world = run.world;
     const data::Share share = data::share_of(sampler_.global_batch_size(), world.rank(), world.size());
     const auto plan = [this, share](std::int64_t k) {
       return sampler_.draws(k / sampler_.steps_per_epoch(), k % sampler_.steps_per_epoch(), share);
     };
     loader_ = std::make_unique<data::Loader>(run.data.splits().train, plan, 0, std::int64_t{1} << 40,
                                              data::LoaderOptions{.workers = 1, .prefetch = 3});
-    strategy_.model().model().train();
+    made_.model.wrapper->model().train();
   }
 
   double seconds(std::int64_t steps) {
     const auto begin = Clock::now();
     for (std::int64_t i = 0; i < steps; ++i) {
-      strategy_.model().train_step(loader_->next(), strategy_.optimizer(), 1.0);
+      made_.model.wrapper->train_step(loader_->next(), made_.updates.first(), 1.0);
     }
     return seconds_since(begin);
   }
 
  private:
-  std::unique_ptr<engine::Strategy> made_;
-  engine::Strategy& strategy_;
+  engine::Composition made_;
   const data::Sampler& sampler_;
   std::unique_ptr<data::Loader> loader_;
 };

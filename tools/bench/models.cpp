@@ -31,7 +31,7 @@
 #include "config/config.hpp"
 #include "engine/evaluation/evaluation_mode.hpp"
 #include "engine/session.hpp"
-#include "engine/setup/strategy.hpp"
+#include "engine/setup/updates.hpp"
 
 namespace {
 
@@ -101,20 +101,21 @@ batch::Batch batch_of(const Work& work, int rank) {
 class Contender {
  public:
   Contender(const Work& work, const Sections& sections, const mpi::Communicator& world)
-      : batch_(batch_of(work, world.rank())), world_(&world), strategy_(engine::make_strategy(sections, world)) {
+      : batch_(batch_of(work, world.rank())), world_(&world) {
     const Task task{.sample_shape = {3, work.side, work.side},
                     .classes = work.classes,
                     .kind = work.is_of_pixels ? TaskKind::segmentation : TaskKind::classification};
     std::shared_ptr<models::Model> model = models::build(sections.at("model"), task, 1, at::kFloat);
     initialize(*model);
-    strategy_->prepare(task, {.model = std::move(model)});
-    strategy_->model().model().train();
+    made_.emplace(engine::make_resources(sections, world), sections, engine::builtin_registry(), task,
+                  engine::ModelRequest{.given = std::move(model)});
+    wrapper().model().train();
   }
 
   /// @return  the loss
   double step() {
     evaluation_.reset();
-    return strategy_->model().train_step(batch_, strategy_->optimizer(), 1.0).loss;
+    return wrapper().train_step(batch_, made_->updates.first(), 1.0).loss;
   }
 
   std::vector<double> milliseconds_of_steps(std::int64_t count) {
@@ -122,15 +123,17 @@ class Contender {
   }
 
   std::vector<double> milliseconds_of_forwards(std::int64_t count) {
-    if (!evaluation_) evaluation_.emplace(strategy_->model().model());  // one evaluation up to the next step
+    if (!evaluation_) evaluation_.emplace(wrapper().model());  // one evaluation up to the next step
     return times(count, [this] {
       const c10::InferenceMode inference;
-      const parallel::DistributedDataParallel::OptimContext context(strategy_->model(), /*completes_step=*/true);
-      strategy_->model().forward(strategy_->model().prepare(batch_, /*is_training=*/false)).main().cpu();
+      const parallel::DistributedDataParallel::OptimContext context(wrapper(), /*completes_step=*/true);
+      wrapper().forward(wrapper().prepare(batch_, /*is_training=*/false)).main().cpu();
     });
   }
 
  private:
+  parallel::DistributedDataParallel& wrapper() { return *made_->model.wrapper; }
+
   template <class Function>
   std::vector<double> times(std::int64_t count, const Function& function) {
     std::vector<double> result;
@@ -145,7 +148,7 @@ class Contender {
 
   batch::Batch batch_;
   const mpi::Communicator* world_;
-  std::unique_ptr<engine::Strategy> strategy_;
+  std::optional<engine::Composition> made_;
   std::optional<engine::EvaluationMode> evaluation_;
 };
 

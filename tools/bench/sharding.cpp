@@ -15,7 +15,7 @@
 
 #include "config/config.hpp"
 #include "engine/session.hpp"
-#include "engine/setup/strategy.hpp"
+#include "engine/setup/updates.hpp"
 #include "timing.hpp"
 
 namespace {
@@ -47,11 +47,10 @@ Row measure(const mpi::Communicator& world, const std::vector<std::pair<std::str
   config::Config config(engine::all_keys(registry));
   for (const auto& [key, value] : settings) config.set(key, value, "bench");
   const Task task{.sample_shape = {64}, .classes = 4096, .is_text = true};
-  const auto strategy = engine::make_strategy(config.sections(), world, registry);
-  strategy->prepare(task);
+  engine::Composition made(engine::make_resources(config.sections(), world), config.sections(), registry, task);
   const at::Tensor tokens = torch::randint(4096, {1, 64}, at::kLong);
   const batch::Batch batch{tokens, torch::randint(4096, {1, 64}, at::kLong)};
-  const auto step = [&] { strategy->model().train_step(batch, strategy->optimizer(), 1.0); };
+  const auto step = [&] { made.model.wrapper->train_step(batch, made.updates.first(), 1.0); };
   step();
   step();
   malloc_trim(0);

@@ -16,7 +16,7 @@
 
 #include "config/config.hpp"
 #include "engine/session.hpp"
-#include "engine/setup/strategy.hpp"
+#include "engine/setup/updates.hpp"
 #include "mlp6.hpp"
 #include "timing.hpp"
 
@@ -40,18 +40,18 @@ class Wrapped {
       config.set(key, value, "bench");
     }
     const Task task{.sample_shape = {bench::kMlpWidth}, .classes = bench::kMlpWidth};
-    strategy_ = engine::make_strategy(config.sections(), world, registry_);
-    strategy_->prepare(task);
+    const Sections& sections = config.sections();
+    made_.emplace(engine::make_resources(sections, world), sections, registry_, task);
   }
 
   double step(const batch::Batch& batch) {
-    return strategy_->model().train_step(batch, strategy_->optimizer(), 1.0).loss;
+    return made_->model.wrapper->train_step(batch, made_->updates.first(), 1.0).loss;
   }
-  models::Model& model() { return strategy_->model().model(); }
+  models::Model& model() { return made_->model.wrapper->model(); }
 
  private:
   engine::Registry registry_;
-  std::unique_ptr<engine::Strategy> strategy_;
+  std::optional<engine::Composition> made_;
 };
 
 /// The code that one would write without the wrapper.

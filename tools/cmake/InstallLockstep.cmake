@@ -2,9 +2,9 @@
 # `cmake --install build --prefix P`, and the package Lockstep, there and in the build tree (Lockstep_DIR=build).
 include(CMakePackageConfigHelpers)
 
-# All that a program like the trainer needs.
+# All that programs like the trainer and ckpt need.
 add_library(lockstep INTERFACE)
-target_link_libraries(lockstep INTERFACE lockstep_trainer)
+target_link_libraries(lockstep INTERFACE lockstep_trainer lockstep_ckpt)
 target_compile_features(lockstep INTERFACE cxx_std_20)
 if(LOCKSTEP_HAS_GPU_MODULE) # which the program loads
   target_link_options(lockstep INTERFACE $<BUILD_INTERFACE:-Wl,-rpath,${PROJECT_BINARY_DIR}>
@@ -14,7 +14,6 @@ if(LOCKSTEP_HAS_GPU_MODULE) # which the program loads
 endif()
 
 get_property(modules GLOBAL PROPERTY LOCKSTEP_MODULES)
-list(REMOVE_ITEM modules ckpt) # the program's own
 list(TRANSFORM modules PREPEND lockstep_ OUTPUT_VARIABLE libraries)
 install(TARGETS lockstep lockstep_flags ${libraries} EXPORT LockstepTargets ARCHIVE DESTINATION lib)
 set_target_properties(trainer PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;${TORCH_ROOT}/lib")

@@ -2,7 +2,6 @@
 # lockstep.mk: what a user's makefile needs to compile and link. build/lockstep.mk is for the libraries of the build
 # tree, build/install/lockstep.mk for installed ones, which it finds from its own place.
 get_property(modules GLOBAL PROPERTY LOCKSTEP_MODULES)
-list(REMOVE_ITEM modules ckpt)
 list(REVERSE modules) # libraries stand before those that they use, as a linker wants it
 set(built "")
 set(installed "")

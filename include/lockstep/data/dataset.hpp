@@ -2,23 +2,17 @@
 #pragma once
 
 #include <lockstep/batch/batch.hpp>
-#include <lockstep/core/keys.hpp>
-#include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
-#include <lockstep/data/image_store.hpp>
-#include <lockstep/data/load_times.hpp>
-#include <lockstep/data/sample_errors.hpp>
+#include <lockstep/data/image.hpp>
 
 #include <c10/core/ScalarType.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace lockstep::data {
@@ -26,9 +20,8 @@ namespace lockstep::data {
 /// Targets with this value are ignored by the loss and the metrics (PyTorch's ignore_index).
 inline constexpr std::int64_t kIgnored = -100;
 
-struct TransformRow;
-
-/// A finite, indexed set of samples. All members must be thread-safe.
+/// A finite, indexed set of samples. All members must be thread-safe. A class that knows more can also derive from
+/// SampleClasses, AspectRatios, SampleNames, TimedLoading or SampleFiles.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -40,21 +33,63 @@ class Dataset {
   virtual batch::Batch get(std::span<const batch::Draw> draws) const = 0;
   /// The names of the inputs and targets among the values of a batch. By default "data" and "label".
   virtual batch::Roles roles() const { return {}; }
-  /// The class of each sample, for samplers that use classes. By default, the classes are read from the targets.
-  /// @throws DataError  a sample does not have exactly one class
-  virtual std::vector<std::int64_t> labels() const;
-  /// Width / height of each sample, for samplers that group by it. By default, the ratio of the sample_shape of the
-  /// task.
-  /// @throws DataError  samples are not images
-  virtual std::vector<double> aspect_ratios() const;
-  /// The name of a sample in predictions: the path of its file, for example. By default, it has none.
-  virtual std::string sample_name(std::int64_t) const { return ""; }
-  /// The times of some of the samples that all threads have loaded until now. By default, no sample is measured.
-  virtual LoadTimes load_times() const { return {}; }
   /// A digest of the content, for checkpoints: equal data sets have equal digests, different data sets almost surely
   /// different ones.
   virtual std::uint64_t digest() const = 0;
 };
+
+/// The class of each sample, known without loading the samples.
+class SampleClasses {
+ public:
+  virtual ~SampleClasses() = default;
+  /// @throws DataError  a sample does not have exactly one class
+  virtual std::vector<std::int64_t> labels() const = 0;
+};
+
+/// Width / height of each sample.
+class AspectRatios {
+ public:
+  virtual ~AspectRatios() = default;
+  virtual std::vector<double> aspect_ratios() const = 0;
+};
+
+/// The names of samples in predictions.
+class SampleNames {
+ public:
+  virtual ~SampleNames() = default;
+  /// The path of the sample's file, for example.
+  virtual std::string sample_name(std::int64_t index) const = 0;
+};
+
+/// A data set that measures some of its samples.
+class TimedLoading {
+ public:
+  virtual ~TimedLoading() = default;
+  /// The times of the measured samples that all threads have loaded until now.
+  virtual LoadTimes load_times() const = 0;
+};
+
+/// Samples in files, for a SampleDataset.
+class SampleFiles {
+ public:
+  virtual ~SampleFiles() = default;
+  /// Requests that the system reads the files of a sample in advance. The loader calls it some batches before the
+  /// sample is needed.
+  virtual void read_ahead(const batch::Draw& draw) const = 0;
+  /// The position of a sample in warnings, such as the path of its file.
+  virtual std::string place(const batch::Draw& draw) const = 0;
+};
+
+/// SampleClasses::labels, or else the classes in the targets of all samples, for samplers that use classes.
+/// @throws DataError  a sample does not have exactly one class
+std::vector<std::int64_t> labels_of(const Dataset& dataset);
+/// AspectRatios::aspect_ratios, or else the ratio of the sample_shape of the task, for samplers that group by it.
+/// @throws DataError  samples are not images
+std::vector<double> aspect_ratios_of(const Dataset& dataset);
+/// SampleNames::sample_name; empty if samples have no names.
+std::string sample_name_of(const Dataset& dataset, std::int64_t index);
+/// TimedLoading::load_times; zeros if no sample is measured.
+LoadTimes load_times_of(const Dataset& dataset);
 
 /// The order of the values of a field [C, H, W] in the memory of a batch.
 enum class FieldFormat {
@@ -71,6 +106,17 @@ struct Field {
   FieldFormat format = FieldFormat::contiguous;
 };
 
+/// The tensors of the samples of a SampleDataset that writes them in place.
+struct SampleLayout {
+  std::vector<Field> fields = {};  ///< the tensors that `fill` writes; none = `sample` provides the samples
+  /// The same tensors with the bytes of images instead of their float32 values: a quarter of the memory, which a loader
+  /// for a GPU selects. None = there are no such bytes.
+  std::vector<Field> byte_fields = {};
+  /// The values of the bytes in uint8 tensors. Required with byte_fields.
+  std::shared_ptr<const batch::ByteTables> byte_tables = nullptr;
+  std::string float_reason = {};  ///< reason why there are no byte_fields, for the log; empty = samples are not images
+};
+
 /// A data set that provides single samples; the threads of the loader collate them into batches. Override `sample` or,
 /// to avoid a copy of large samples, `layout` and `fill`.
 class SampleDataset : public Dataset {
@@ -80,125 +126,70 @@ class SampleDataset : public Dataset {
   /// writes.
   /// @throws DataError  it cannot be read
   virtual batch::ValueMap sample(const batch::Draw& draw) const;
-  /// The tensors that `fill` writes. By default none = then `sample` provides the samples.
-  virtual std::vector<Field> layout() const { return {}; }
-  /// The same tensors with the bytes of images instead of their float32 values: a quarter of the memory, which a loader
-  /// for a GPU selects. By default none = there are no such bytes.
-  virtual std::vector<Field> byte_layout() const { return {}; }
-  /// The values of the bytes in uint8 tensors. Required with byte_layout.
-  virtual std::shared_ptr<const batch::ByteTables> byte_tables() const { return nullptr; }
-  /// The reason why there is no byte_layout, for the log; empty = samples are not images.
-  virtual std::string float_reason() const { return ""; }
+  virtual SampleLayout layout() const { return {}; }
   /// Writes one sample.
-  /// @param row  the tensors of `layout` or `byte_layout`, views of a batch with arbitrary contents; write to them in
-  ///             place. Values that are added under other names are collated like the values of `sample`
+  /// @param row  the tensors of SampleLayout::fields or byte_fields, views of a batch with arbitrary contents; write to
+  ///             them in place. Values that are added under other names are collated like the values of `sample`
   /// @throws DataError  it cannot be read
   virtual void fill(const batch::Draw& draw, batch::ValueMap& row) const;
-  /// Requests that the system reads the files of a sample in advance. The loader calls it some batches before the
-  /// sample is needed. By default, it does nothing.
-  virtual void read_ahead(const batch::Draw&) const {}
-  /// The position of a sample in warnings, such as the path of its file; empty = the index is enough.
-  virtual std::string place(const batch::Draw&) const { return ""; }
   /// @throws DataError  samples cannot be collated; the message states their indices
   batch::Batch get(std::span<const batch::Draw> draws) const final;
 };
 
-/// The splits of a data source; null = the source does not have this split, or the command does not use it. `train` is
-/// required.
-struct Splits {
-  std::shared_ptr<const Dataset> train;
-  std::shared_ptr<const Dataset> val = nullptr;
-  std::shared_ptr<const Dataset> test = nullptr;
-  std::vector<std::string> notes = {};             ///< remarks for the log
-  std::shared_ptr<SampleErrors> errors = nullptr;  ///< replaced samples of all splits; null = errors are thrown
+/// A fault of a sample of a batch.
+struct SampleFault {
+  std::int64_t row = 0;  ///< index of the sample in the batch
+  std::string text;
 };
 
-/// The splits that a command uses, in addition to the training split. Faults of other splits are none of the command.
-struct UsedSplits {
-  bool val = true;
-  bool test = true;
+struct LoaderOptions {
+  int workers = 1;                     ///< threads that load samples in advance; 0 = load in the calling thread
+  int prefetch = 4;                    ///< maximum number of batches loaded in advance; >= 1
+  std::string name = "the data set";   ///< name of the data set in messages
+  bool pins_memory = false;            ///< use page-locked memory, which allows asynchronous copies to a GPU
+  bool prefers_bytes = false;          ///< load SampleLayout::byte_fields, if the data set has them
+  bool prefers_channels_last = false;  ///< the order of fields of any order
+  /// Looks for a faulty sample in each batch as it was loaded, in a thread that loads; it becomes a DataError. Empty =
+  /// no check.
+  std::function<std::optional<SampleFault>(const batch::Batch& batch)> check = {};
+  /// Changes batch k before `next` returns it, in a thread that loads. Empty = no change.
+  std::function<batch::Batch(batch::Batch batch, std::int64_t k)> change = {};
+  int read_ahead = 2;         ///< SampleFiles::read_ahead is called this number of batches in advance
+  double stall_seconds = 60;  ///< time without any sample after which `warn` is called; 0 = never
+  std::function<void(const std::string&)> warn = {};  ///< receives warnings, in the thread that calls Loader::next
 };
 
-/// A function that opens a data source: of section `data`, or of section `data` and the splits that are used. In the
-/// latter case, it does not open other splits.
-template <class Result>
-class OpenFunction {
+/// Loads a sequence of batches in advance. `plan` alone determines the samples of batch k, so the number of workers
+/// affects only the speed.
+///
+/// For a SampleDataset, all workers fill one batch together, sample by sample; other data sets are loaded batch by
+/// batch. The memory of a batch that SampleDataset::fill writes is used again for a later batch when the batch and
+/// everything that shares memory with it are gone.
+class Loader {
  public:
-  OpenFunction() = default;
-  OpenFunction(std::nullptr_t) {}
-  template <class F>
-  requires(std::is_invocable_r_v<Result, F&, const Section&> && !std::is_same_v<std::remove_cvref_t<F>, OpenFunction>)
-      OpenFunction(F&& function) {
-    if (!std::function<Result(const Section&)>(function)) return;
-    function_ = [function = std::forward<F>(function)](const Section& data, const UsedSplits&) {
-      return function(data);
-    };
-  }
-  template <class F>
-  requires std::is_invocable_r_v<Result, F&, const Section&, const UsedSplits&> OpenFunction(F&& function)
-      : function_(std::forward<F>(function)) {}
+  /// The samples of batch k.
+  using Plan = std::function<std::vector<batch::Draw>(std::int64_t k)>;
 
-  explicit operator bool() const noexcept { return bool(function_); }
-  Result operator()(const Section& data, const UsedSplits& used = {}) const { return function_(data, used); }
+  /// @param plan   called for k = first, first + 1, ... by the workers
+  /// @param end    the loader provides the batches k in [first, end)
+  Loader(std::shared_ptr<const Dataset> dataset, Plan plan, std::int64_t first, std::int64_t end,
+         LoaderOptions options);
+  ~Loader();  ///< stops and joins the workers; unused batches are discarded
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// The next batch, in order, with its draws. An exception of the worker is rethrown here: errors of the program and
+  /// of Lockstep unchanged; data errors and exceptions of other libraries as a DataError that states the sample.
+  /// @throws std::logic_error  the call is beyond `end`
+  batch::Batch next();
+  /// Total time in seconds that `next` has waited.
+  double wait_seconds() const noexcept;
+  /// Total time in seconds that all threads together have spent loading samples.
+  double work_seconds() const;
 
  private:
-  std::function<Result(const Section&, const UsedSplits&)> function_;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
-
-/// A row of the table of data sources. A program can append rows to engine::Registry::sources.
-struct Source {
-  std::string name;
-  std::string help;
-  KeySpecs keys;  ///< keys of section `data`, in addition to the common ones
-  /// @throws DataError, ConfigError  not collective: each rank opens the data independently
-  OpenFunction<Splits> open = {};
-  /// Sources of images: the lines `data.transform` convert the images to tensors. `keys` should contain
-  /// image_keys(). A source without `val` and `test` is divided as `data.val_fraction` states. If `open` is given as
-  /// well, it is used while the keys of image_keys() have their defaults.
-  OpenFunction<ImageSplits> open_images = {};
-  /// Sources of images: the line that converts to float32 where data.transform has none. If empty, lines without a
-  /// conversion give values in [0, 1], and without any lines the images are normalized as those of ImageNet.
-  std::string normalise = {};
-};
-
-/// The built-in sources: digits, idx, text, tokens, folder, list, cifar10, cifar100, synthetic.
-const std::vector<Source>& builtin_sources();
-
-/// The keys of section `data` for sources of images: transforms, decoding, checks and classes.
-KeySpecs image_keys();
-
-/// Facts for the opening of a source, in addition to section `data`.
-struct OpenOptions {
-  std::uint64_t seed = 0;                                 ///< `run.seed`, for augmentations
-  const std::vector<TransformRow>* transforms = nullptr;  ///< null = builtin_transforms()
-  bool refuses_unknown_keys = true;  ///< refuse keys of other sources that are not at their default
-  bool is_evaluation = false;        ///< images of the training split have the transforms of evaluation, too
-  /// Sources of images with class names: the names in the order of a trained model. Its numbers become the targets.
-  /// These are names in the data, such as those of folders, see Task::class_ids. Empty = the order of the source.
-  std::vector<std::string> class_order = {};
-  /// The names of these classes for messages and results, instead of data.class_names. Empty = class_order.
-  std::vector<std::string> class_names = {};
-  UsedSplits used = {};
-};
-
-/// Opens the data source that `data.name` selects.
-/// @throws ConfigError  the name is unknown (the message lists the known names), or a key is set that belongs to other
-///                      sources; also the errors of the source
-Splits open(const Section& data, const std::vector<Source>& sources = builtin_sources(),
-            const OpenOptions& options = {});
-
-/// Opens the source of images that `data.name` selects, divided into splits, without a pipeline.
-/// @throws ConfigError  the source does not provide images; also the errors of the source
-ImageSplits open_images(const Section& data, const std::vector<Source>& sources = builtin_sources(),
-                        const UsedSplits& used = {});
-
-/// Does what one process per host can do for all of them before they call `open`: lists the files of an image source
-/// into `data.cache`, and checks images as `data.check` states. Other sources need no preparation.
-/// @throws ConfigError, DataError  as `open`, or an image is damaged
-void prepare(const Section& data, const std::vector<Source>& sources = builtin_sources(),
-             const OpenOptions& options = {});
-
-/// The keys of section `data`: the common ones and those of every source.
-KeySpecs data_keys(const std::vector<Source>& sources = builtin_sources());
 
 }  // namespace lockstep::data

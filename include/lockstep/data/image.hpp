@@ -5,7 +5,11 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace lockstep::data {
 
@@ -107,6 +111,102 @@ struct Image {
     std::swap(channels, other.channels);
     pixels.swap(other.pixels);
   }
+};
+
+/// Times of samples that were loaded. One of 64 samples is measured.
+struct LoadTimes {
+  std::int64_t samples = 0;      ///< that were measured
+  double read_seconds = 0;       ///< reading stored bytes
+  double decode_seconds = 0;     ///< reading the header and decoding
+  double transform_seconds = 0;  ///< transforms, and writing to the batch
+
+  double seconds() const { return read_seconds + decode_seconds + transform_seconds; }
+  /// The times between an earlier state of the same counters and this one.
+  LoadTimes since(const LoadTimes& before) const {
+    return {samples - before.samples, read_seconds - before.read_seconds, decode_seconds - before.decode_seconds,
+            transform_seconds - before.transform_seconds};
+  }
+};
+
+/// Height, width and channels of decoded pixels.
+struct PixelShape {
+  int height = 0;
+  int width = 0;
+  int channels = 0;
+
+  bool operator==(const PixelShape&) const = default;
+};
+
+/// One image as a store holds it: either the bytes of an encoded file, or decoded pixels.
+struct StoredImage {
+  std::span<const std::byte> file = {};       ///< bytes of an encoded file (JPEG, PNG, ...); empty = `pixels` are given
+  std::span<const std::uint8_t> pixels = {};  ///< height x width x channels bytes, row by row
+  PixelShape shape = {};                      ///< shape of `pixels`
+};
+
+/// Memory that a thread reuses for the images that it reads.
+struct ReadBuffer {
+  std::vector<std::byte> bytes;
+};
+
+/// The kind of the targets of a store.
+enum class TargetKind {
+  classes,     ///< every image has one class
+  label_sets,  ///< every image has any number of classes
+  numbers,     ///< every image has a real number
+  masks,       ///< every image has an image of the same size, which contains the class of each pixel
+  none         ///< images have no targets
+};
+
+/// The target of an image, except for masks.
+struct ImageTarget {
+  std::vector<std::int64_t> classes = {};  ///< each in [0, StoreFacts::classes); one for TargetKind::classes
+  double number = 0;                       ///< used with TargetKind::numbers
+};
+
+class ImageStore;
+
+/// Facts about all images of a store.
+struct StoreFacts {
+  std::int64_t size = 0;  ///< number of images
+  TargetKind targets = TargetKind::classes;
+  std::int64_t classes = 0;                   ///< number of classes; 0 where the targets are not classes
+  std::vector<std::string> class_names = {};  ///< the name of each class; empty if the classes have none
+  /// The shape of every image, where all have the same one and are stored as pixels.
+  std::optional<PixelShape> shape = {};
+  /// The masks of the images, with the same indices, for TargetKind::masks: PNG or PGM files with one channel.
+  std::shared_ptr<const ImageStore> masks = nullptr;
+  bool has_files = false;  ///< ImageStore::place is the path of the file that `read` reads; the loader reads it ahead
+};
+
+/// A finite, indexed set of images, without decoding and without transforms. All members must be thread-safe.
+class ImageStore {
+ public:
+  virtual ~ImageStore() = default;
+  /// The same in each call.
+  virtual const StoreFacts& facts() const = 0;
+  /// @param index   in [0, size())
+  /// @param buffer  can hold the result, which is valid until the next call with the same buffer
+  /// @throws DataError  the image cannot be read
+  virtual StoredImage read(std::int64_t index, ReadBuffer& buffer) const = 0;
+  virtual ImageTarget target(std::int64_t index) const = 0;
+  /// The name of an image in messages, predictions and lists: its path below the root of the data, for example.
+  virtual std::string name(std::int64_t index) const = 0;
+  /// The position of an image in messages: the path of its file, for example. By default, its name.
+  virtual std::string place(std::int64_t index) const { return name(index); }
+  /// A digest of sizes, names, targets and samples of the content.
+  virtual std::uint64_t digest() const = 0;
+
+  std::int64_t size() const { return facts().size; }
+};
+
+/// The splits of a source of images; null = the source does not have this split.
+struct ImageSplits {
+  std::shared_ptr<const ImageStore> train;
+  std::shared_ptr<const ImageStore> val = nullptr;
+  std::shared_ptr<const ImageStore> test = nullptr;
+  std::vector<std::string> notes = {};  ///< remarks for the log
+  bool is_one_part = true;  ///< a source without val and test is divided; false = it has them, but they are not used
 };
 
 }  // namespace lockstep::data

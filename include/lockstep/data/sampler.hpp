@@ -3,7 +3,6 @@
 
 #include <lockstep/batch/draw.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/section.hpp>
 
 #include <cstdint>
 #include <functional>

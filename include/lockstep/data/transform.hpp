@@ -2,9 +2,7 @@
 #pragma once
 
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/section.hpp>
 #include <lockstep/data/image.hpp>
-#include <lockstep/data/load_times.hpp>
 #include <lockstep/random/random.hpp>
 
 #include <array>
@@ -88,56 +86,88 @@ struct Workspace {
   std::unique_ptr<Decoders> decoders;  ///< state of the decoding libraries
 };
 
-/// A change of one image. `draw` draws its parameters, and `apply` applies them, so that the same parameters give the
-/// same result anywhere. All members must be thread-safe.
+/// A change of one image: a PixelTransform, a TensorTransform or a MultiCropTransform. `draw` draws its parameters, and
+/// `apply` applies them, so that the same parameters give the same result anywhere. All members must be thread-safe.
 ///
 /// Sizes are known before the pixels: all parameters of a sample are drawn before its image is decoded.
 class Transform {
  public:
   virtual ~Transform() = default;
-
   /// Draws the parameters for an image of this size. By default, there are none.
   /// @throws DataError  the transform does not accept images of this size; the caller adds the name of the image
   virtual Parameters draw(random::Sequence&, ImageSize) const { return {}; }
   /// The parameters for people, such as "top=3, left=5"; empty if nothing was drawn.
   virtual std::string text(const Parameters&) const { return ""; }
+};
+
+/// A transform of stage `pixels`. It can also be a MaskTransform, a PartTransform or a ReducedTransform.
+class PixelTransform : public Transform {
+ public:
+  virtual void apply(Image&, const Parameters&, Workspace&) const = 0;
   /// The size of the result. By default, the size does not change.
   virtual ImageSize size_after(ImageSize before, const Parameters&) const { return before; }
   /// The size of every result, where it is known in advance.
   /// @param before  the size of every input, where it is known
   virtual std::optional<ImageSize> fixed_size(std::optional<ImageSize> before) const { return before; }
+};
 
-  /// Changes pixels (transforms of stage `pixels`).
-  virtual void apply(Image&, const Parameters&, Workspace&) const {}
+/// A PixelTransform that moves pixels, and can be used for images with masks. Required for MaskUse::moved.
+class MaskTransform {
+ public:
+  virtual ~MaskTransform() = default;
   /// Moves the pixels of a mask as `apply` moves those of the image: one channel of class numbers, which are not mixed.
-  /// Pixels from outside the image are kIgnoredPixel. By default, a mask does not change.
-  virtual void apply_to_mask(Image&, const Parameters&, Workspace&) const {}
-  /// Changes float values (transforms of stage `tensor`).
-  virtual void apply(FloatImage, const Parameters&) const {}
+  /// Pixels from outside the image are kIgnoredPixel.
+  virtual void apply_to_mask(Image&, const Parameters&, Workspace&) const = 0;
+};
 
-  /// Number of images per sample that it produces, and the transform that produces image i (stage `crops`).
-  virtual int crops() const { return 1; }
-  virtual const Transform& crop(int) const { return *this; }
-
-  // The members below are optional and make a transform faster.
-
-  /// The part of the input that is required for this part of the output. By default, the whole input.
-  virtual Box part_before(const Box&, ImageSize before, const Parameters&) const { return whole(before); }
-  /// Replaces the part of the input by this part of the output. By default, `apply`, and then a cut.
+/// A PixelTransform that is faster when only a part of its result is used.
+class PartTransform {
+ public:
+  virtual ~PartTransform() = default;
+  /// The part of the input that is required for this part of the output.
+  virtual Box part_before(const Box& part, ImageSize before, const Parameters& drawn) const = 0;
+  /// Replaces the part of the input by this part of the output.
   /// @param patch  contains exactly part_before(part, ...)
-  virtual void apply_part(Patch& patch, const Box& part, const Parameters& drawn, Workspace& workspace) const;
-  /// The factor (1, 2, 4 or 8) by which the input can be reduced beforehand, if results need not be exact.
-  virtual int max_reduction(ImageSize, const Parameters&) const { return 1; }
+  virtual void apply_part(Patch& patch, const Box& part, const Parameters& drawn, Workspace& workspace) const = 0;
+};
+
+/// A PixelTransform that accepts an image that is reduced beforehand, if results need not be exact.
+class ReducedTransform {
+ public:
+  virtual ~ReducedTransform() = default;
+  /// The factor (1, 2, 4 or 8) by which the input can be reduced.
+  virtual int max_reduction(ImageSize before, const Parameters& drawn) const = 0;
   /// The parameters for an input that is reduced to another size.
-  virtual Parameters reduced(const Parameters& drawn, ImageSize, ImageSize) const { return drawn; }
-  /// The results of a tensor transform as a function of the pixels' bytes, where each value depends on one byte only.
-  virtual std::optional<ByteTable> byte_table() const { return std::nullopt; }
+  virtual Parameters reduced(const Parameters& drawn, ImageSize from, ImageSize target) const = 0;
+};
+
+/// A transform of stage `tensor`. It can also be a ByteTransform.
+class TensorTransform : public Transform {
+ public:
+  virtual void apply(FloatImage, const Parameters&) const = 0;
+};
+
+/// A TensorTransform whose values depend on the pixels' bytes only, each on one byte, which is faster.
+class ByteTransform {
+ public:
+  virtual ~ByteTransform() = default;
+  virtual ByteTable byte_table() const = 0;
+};
+
+/// A transform of stage `crops`: several images of one sample.
+class MultiCropTransform : public Transform {
+ public:
+  virtual int crops() const = 0;  ///< number of images per sample
+  /// The transform that produces image i.
+  virtual const PixelTransform& crop(int i) const = 0;
 };
 
 /// Mean and standard deviation of each channel, for pixels in [0, 1].
 struct ChannelStatistics {
   std::vector<double> mean;
   std::vector<double> std;
+
+  bool operator==(const ChannelStatistics&) const = default;
 };
 
 /// The mean and standard deviation of ImageNet.
@@ -162,7 +192,7 @@ enum class TransformStage {
 enum class MaskUse {
   refused,    ///< the transform does not accept masks
   unchanged,  ///< it changes colors only
-  moved       ///< it moves pixels, and Transform::apply_to_mask moves those of the mask
+  moved       ///< it moves pixels, and is a MaskTransform
 };
 
 /// A row of the table of transforms. A program can append rows to engine::Registry::transforms.
@@ -173,6 +203,7 @@ struct TransformRow {
   TransformStage stage = TransformStage::pixels;
   bool is_random = false;            ///< draws parameters; not accepted in `data.val_transform`
   MaskUse masks = MaskUse::refused;  ///< transforms of stage `tensor` leave masks unchanged in any case
+  /// Returns a transform of the kind that belongs to `stage`.
   /// @throws ConfigError  the options contradict each other; the caller adds the line
   std::function<std::unique_ptr<Transform>(const Section& options, const TransformContext& context)> make;
 };

@@ -3,7 +3,6 @@
 
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/measurements.hpp>
-#include <lockstep/core/section.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -12,10 +11,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-namespace lockstep::checkpoints {
-class Archive;
-}
 
 namespace lockstep::engine {
 
@@ -35,7 +30,6 @@ struct Progress {
   double where() const {
     return total_steps <= step ? 1 : static_cast<double>(step) / static_cast<double>(total_steps);
   }
-
   /// Counts one step with this number of samples.
   void advance(std::int64_t samples_of_step) {
     ++step;
@@ -50,7 +44,7 @@ struct Progress {
 struct StepReport {
   Progress progress;                 ///< progress after the step
   bool is_measured = true;           ///< false = a GPU still computes the step; loss, grad_norm, is_skipped and
-                                     ///< skipped_steps are not known yet, see Hook::reads_report
+                                     ///< skipped_steps are not known yet, see HookReads::report
   double loss = 0;                   ///< mean over the samples of the global batch
   std::optional<double> grad_norm;   ///< norm of the gradients before clipping; none for a skipped step
   double lr = 0;                     ///< learning rate of the first parameter group
@@ -69,14 +63,6 @@ struct StepReport {
 /// The end of a run: done = after its last step; stopped = earlier, to be resumed; ended = earlier, as requested by the
 /// file STOP.
 enum class Outcome { done, stopped, ended, failed };
-
-}  // namespace lockstep::engine
-
-namespace lockstep::checkpoints {
-class Archive;
-}
-
-namespace lockstep::engine {
 
 class Stateful;
 struct LastBatch;
@@ -107,10 +93,23 @@ enum class Priority : int {
   lowest = 100
 };
 
+/// The results of a step that a hook reads. Each costs time.
+struct HookReads {
+  /// Whether on_backward reads gradients. All gradients are then gathered on every rank.
+  bool gradients = false;
+  /// Whether after_step, after_epoch or between_steps of a step need its complete report, or that the step is not
+  /// discarded afterwards (train.nonfinite), given the progress after the step. On a GPU the host then waits for the
+  /// step. It always waits for the last step of an epoch and of the run. Empty = they never do. Not collective; ranks
+  /// can differ.
+  std::function<bool(const Progress&)> report = [](const Progress&) { return true; };
+
+  static HookReads nothing() { return {.report = {}}; }
+};
+
 /// A hook: functions that are called at the events of training, in this order:
 ///
 ///     before_train
-///     for every epoch, or what a resumed run has left of it:
+///     for every epoch, or what a resumed run or a return to a checkpoint has left of it:
 ///       before_epoch
 ///       for every step:
 ///         before_step
@@ -123,15 +122,25 @@ enum class Priority : int {
 ///         then checkpoints (before_save)
 ///     after_train
 ///
-/// The host does not wait for a GPU in a step with a report that no hook reads (reads_report): the values of that step
-/// are known when the next one is queued. In a captured step (run.compile), on_forward to on_update are called when all
-/// work of their micro-batch is queued, with tensors that the next micro-batch overwrites. When a run returns to a
-/// checkpoint, before_roll_back and after_roll_back replace the events after before_agreement. Every rank calls every
-/// hook in the same order, so a hook can use collectives. If a hook can throw on one rank only, use
-/// mpi::Communicator::all_or_throw; otherwise the exception ends the job as the failure of one rank.
+/// The host does not wait for a GPU in a step with a report that no hook reads (HookReads::report): the values of that
+/// step are known when the next one is queued. In a captured step (run.compile), on_forward to on_update are called
+/// when all work of their micro-batch is queued, with tensors that the next micro-batch overwrites. When a run returns
+/// to a checkpoint (train.nonfinite), no event after before_agreement follows: the states of all hooks are restored,
+/// RunView::roll_backs is raised, and before_epoch is next. Every rank calls every hook in the same order, so a hook
+/// can use collectives. If a hook can throw on one rank only, use mpi::Communicator::all_or_throw; otherwise the
+/// exception ends the job as the failure of one rank.
 class Hook {
  public:
+  /// @param reads   by default the report of every step
+  /// @param states  the state of this hook in checkpoints, on every rank the same components: hook_state for a few
+  ///                values that are equal on every rank, or a Stateful of its own. The hook outlives the run's use of
+  ///                them, so they can refer to it
+  explicit Hook(HookReads reads = {}, std::vector<std::shared_ptr<Stateful>> states = {})
+      : reads_(std::move(reads)), states_(std::move(states)) {}
+  Hook(const Hook&) = delete;
+  Hook& operator=(const Hook&) = delete;
   virtual ~Hook() = default;
+
   virtual void before_train(RunView&) {}
   virtual void before_epoch(RunView&) {}
   virtual void before_step(RunView&) {}
@@ -139,7 +148,7 @@ class Hook {
   virtual void on_forward(RunView&, const LastBatch&) {}
   /// Like on_forward, after the losses are computed.
   virtual void on_loss(RunView&, const LastBatch&) {}
-  /// Called before the update. If reads_gradients is true, the gradients are available: averaged over ranks, not
+  /// Called before the update. With HookReads::gradients, the gradients are available: averaged over ranks, not
   /// clipped, and multiplied by LastBatch::loss_scale.
   virtual void on_backward(RunView&, const LastBatch&) {}
   virtual void on_update(RunView&, const LastBatch&) {}
@@ -154,43 +163,57 @@ class Hook {
   virtual void after_epoch(RunView&) {}
   /// Changes that a checkpoint of this step must contain are made before Priority::very_low of this event.
   virtual void between_steps(RunView&, const StepReport&) {}
-  /// All ranks have agreed to return to the last checkpoint, see NonfiniteHook. Finish pending work here.
-  virtual void before_roll_back(RunView&) {}
-  /// The state is that of the checkpoint; load_state has been called.
-  virtual void after_roll_back(RunView&) {}
   virtual void before_evaluation(RunView&) {}
   virtual void after_evaluation(RunView&, const Measured&) {}
+  /// Called before a checkpoint: makes the values of states() equal on all ranks. Collective.
+  virtual void before_save(RunView&) {}
   /// Called for every hook after before_train has returned. After Outcome::failed, do not use collectives, because
   /// other ranks can be at another place; exceptions are then logged, and the first error is rethrown.
   virtual void after_train(RunView&, Outcome) {}
 
-  /// Whether on_backward reads gradients. All gradients are then gathered on every rank, which takes time.
-  virtual bool reads_gradients() const { return false; }
-  /// Whether after_step, after_epoch or between_steps of a step need its complete report, or that the step is not
-  /// discarded afterwards (train.nonfinite). On a GPU the host then waits for the step. It always waits for the last
-  /// step of an epoch and of the run. Not collective; ranks can differ.
-  /// @param progress  after the step
-  virtual bool reads_report(const Progress& /*progress*/) const { return true; }
+  const HookReads& reads() const noexcept { return reads_; }
+  const std::vector<std::shared_ptr<Stateful>>& states() const noexcept { return states_; }
 
-  /// Called before a checkpoint: makes the values for save_state equal on all ranks. Collective.
-  virtual void before_save(RunView&) {}
-  /// The unique name of the state of this hook in checkpoints; empty = no state.
-  virtual std::string state_name() const { return ""; }
-  /// Writes the state, which is equal on every rank, below `group`. Called on ranks that write checkpoints; not
-  /// collective.
-  virtual void save_state(checkpoints::Archive&, const std::string& /*group*/) const {}
-  /// Restores the state before training, if the checkpoint contains the group. Called on every rank; not collective.
-  /// @throws CheckpointError  the state was not written by save_state
-  virtual void load_state(const checkpoints::Archive&, const std::string& /*group*/) {}
-  /// Additional components of checkpoints, the same on every rank; see Stateful.
-  virtual std::vector<std::shared_ptr<Stateful>> states() const { return {}; }
+ private:
+  HookReads reads_;
+  std::vector<std::shared_ptr<Stateful>> states_;
 };
+
+/// A hook, and its place among the others.
+using PrioritizedHook = std::pair<Priority, std::unique_ptr<Hook>>;
+
+/// A function for each event of a hook; empty ones are skipped.
+struct Callbacks {
+  std::function<void(RunView&)> before_train = {};
+  std::function<void(RunView&)> before_epoch = {};
+  std::function<void(RunView&)> before_step = {};
+  std::function<void(RunView&, const LastBatch&)> on_forward = {};
+  std::function<void(RunView&, const LastBatch&)> on_loss = {};
+  std::function<void(RunView&, const LastBatch&)> on_backward = {};
+  std::function<void(RunView&, const LastBatch&)> on_update = {};
+  std::function<void(RunView&)> before_agreement = {};
+  std::function<void(RunView&, const StepReport&)> on_measured = {};
+  std::function<void(RunView&, const StepReport&)> after_step = {};
+  std::function<void(RunView&)> after_epoch = {};
+  std::function<void(RunView&, const StepReport&)> between_steps = {};
+  std::function<void(RunView&)> before_evaluation = {};
+  std::function<void(RunView&, const Measured&)> after_evaluation = {};
+  std::function<void(RunView&)> before_save = {};
+  std::function<void(RunView&, Outcome)> after_train = {};
+  /// See Hook::states.
+  std::vector<std::shared_ptr<Stateful>> states = {};
+  /// Default: the report of every step if there is after_step or between_steps, else nothing.
+  std::optional<HookReads> reads = {};
+};
+
+/// Creates a hook from functions, for a row of Registry::hooks. After after_train it releases its functions; later
+/// calls do nothing.
+std::unique_ptr<Hook> callback_hook(Callbacks callbacks);
 
 /// The arguments of a row of the table of hooks, in addition to its options.
 struct HookContext {
   const Sections& run;  ///< configuration of the run; outlives the hook
-  std::string
-      name;  ///< unique name of the hook, for state_name: name of the row, or "early_stopping#2" for the second one
+  std::string name;     ///< unique name, for states: that of the row, or "early_stopping#2" for the second hook of it
 };
 
 /// A row of the table of hooks. A program can append rows to Registry::hooks.
@@ -209,21 +232,19 @@ const std::vector<HookRow>& builtin_hooks();
 
 /// The option that every hook has, without its default, which is the priority of the row.
 KeySpec common_hook_key();
+/// The key `train.hooks`, which describes the rows.
+KeySpec hooks_key(const std::vector<HookRow>& rows);
 
 /// Creates the hooks of `train.hooks` ("early_stopping,metric=val/accuracy,patience=3"), in order, with the priority of
 /// their rows or of the option `priority` ("low", or 0 to 100).
 /// @param name  only hooks with this name; empty = all
 /// @throws ConfigError  a name or option is unknown (the message states similar names), or a row rejects a value
 /// Not collective.
-std::vector<std::pair<Priority, std::unique_ptr<Hook>>> make_hooks(const Sections& run,
-                                                                   const std::vector<HookRow>& rows = builtin_hooks(),
-                                                                   const std::string& name = "");
+std::vector<PrioritizedHook> make_hooks(const Sections& run, const std::vector<HookRow>& rows = builtin_hooks(),
+                                        const std::string& name = "");
 
 /// "highest", ..., "lowest", in any case, or a number in [0, 100].
 /// @throws ConfigError  neither; begins with `place`
 Priority priority_of(const std::string& text, const std::string& place);
-
-/// The key `train.hooks`, which describes the rows.
-KeySpec hooks_key(const std::vector<HookRow>& rows);
 
 }  // namespace lockstep::engine

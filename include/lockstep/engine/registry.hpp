@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/dataset.hpp>
 #include <lockstep/data/sampler.hpp>
+#include <lockstep/data/source.hpp>
 #include <lockstep/data/transform.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/metrics/meter.hpp>
 #include <lockstep/models/loss.hpp>
 #include <lockstep/models/model.hpp>
-#include <lockstep/optim/average_rule.hpp>
 #include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/rule.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/schedule/schedule.hpp>
 

@@ -2,14 +2,14 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/core/renames.hpp>
-#include <lockstep/core/tensor_fwd.hpp>
+#include <lockstep/core/tensor.hpp>
 
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -167,7 +167,7 @@ class Stateful {
   virtual void compare(const checkpoints::Archive&, const RestoreOptions&, CompatibilityReport&) {}
 
   /// Restores the values from a compatible checkpoint. The checkpoint can be older than the component and contain no
-  /// values for it. Collective; errors are agreed on.
+  /// values for it. Collective; an error of one rank ends the restoration on every rank.
   virtual void restore(const checkpoints::Archive&, const RestoreOptions&) = 0;
 
   /// False = with these options the component is neither compared nor restored.
@@ -180,5 +180,14 @@ class Stateful {
   /// restoring they are compared with it.
   virtual void visit_arrays(const std::function<void(const LocalState&)>&) {}
 };
+
+/// A component of values that are equal on every rank, in the group "/hooks/<name>".
+/// @param save  writes the values below a group. Called on ranks that write checkpoints; not collective
+/// @param load  restores what `save` wrote, if the checkpoint has the group, except with resume.partial. Called on
+/// every
+///              rank; not collective; throws CheckpointError if `save` did not write it
+std::shared_ptr<Stateful> hook_state(
+    const std::string& name, std::function<void(checkpoints::Archive& archive, const std::string& group)> save,
+    std::function<void(const checkpoints::Archive& archive, const std::string& group)> load);
 
 }  // namespace lockstep::engine

@@ -2,24 +2,21 @@
 #pragma once
 
 #include <lockstep/batch/batch.hpp>
-#include <lockstep/batch/outputs.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/section.hpp>
 #include <lockstep/engine/hook.hpp>
-#include <lockstep/engine/perf_timer.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
-#include <lockstep/optim/optim_wrapper_dict.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 namespace lockstep::engine {
+
+class PerfStats;
 
 /// The current micro-batch for hooks. All tensors are detached from the autograd graph.
 struct LastBatch {
@@ -37,11 +34,8 @@ struct LastBatch {
   models::Predictions predictions() const { return model->predictions_of(outputs, *batch); }
 };
 
-/// The result of a LossStep: the losses that are trained and reported, and the outputs for hooks and meters.
-struct StepLosses {
-  models::LossMap losses;
-  batch::Outputs outputs = {};
-};
+using parallel::StepLosses;
+using parallel::StepOptions;
 
 /// The short form of a training step: computes the losses of one micro-batch of one rank. It runs the blocks of the
 /// model through models::run. Lockstep adds autocast, loss scaling, hooks, backward and update.
@@ -63,7 +57,7 @@ struct StepContext {
   /// Calls the hooks. The step must detach the tensors of LastBatch.
   std::function<void(StepEvent, const LastBatch&)> notify;
   /// Whether the result is completed one step later, by parallel::StepResult::finish. The step passes it to
-  /// parallel::DistributedDataParallel::read_losses, and to StepObserver::reads_late. See StepRow::reads_late.
+  /// parallel::DistributedDataParallel::read_losses. See StepRow::reads_late.
   bool reads_late = false;
 };
 
@@ -74,7 +68,8 @@ struct StepContext {
 /// parallel::DistributedDataParallel::train_step.
 using ManualStep = std::function<parallel::StepResult(StepContext&)>;
 
-using TrainStep = std::variant<ManualStep, LossStep>;
+/// StepOptions are options of parallel::DistributedDataParallel::train_step, which is then the step.
+using TrainStep = std::variant<ManualStep, LossStep, StepOptions>;
 
 /// A row of the table of steps; `train.step` selects one. A program can append rows to Registry::steps.
 struct StepRow {
@@ -86,12 +81,10 @@ struct StepRow {
   /// The parts of section `optim` that the step updates in turn, such as generator and discriminator. The configuration
   /// must define exactly these. Empty = the step updates StepContext::optimizer, whatever the parts.
   std::vector<std::string> parts = {};
-  bool measures_sections = false;  ///< also if log.sections is false
-  /// The losses, if run.compile is set, of the step that is captured in its place; none = the step is not captured.
-  std::optional<models::LossSum> captured_losses = {};
+  bool measures_sections = false;  ///< also if log.sections is false; steps are then not captured
   /// Whether a ManualStep observes StepContext::reads_late, and the report of an update may be pending (see
   /// optim::OptimWrapper::set_late_reports). On a GPU, the host then queues a step before it knows the loss of the
-  /// previous one. A LossStep always does.
+  /// previous one. Other steps always do.
   bool reads_late = false;
 };
 

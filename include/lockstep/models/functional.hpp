@@ -2,6 +2,8 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/DeviceType.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 
@@ -80,5 +82,25 @@ at::Tensor batch_norm(const NormInputs& inputs, at::Tensor running_mean, at::Ten
 /// The same with the running statistics instead of those of the batch, in one pass over memory, without gradients.
 at::Tensor batch_norm_by_statistics(const NormInputs& inputs, const at::Tensor& running_mean,
                                     const at::Tensor& running_var);
+
+/// During its lifetime, this thread computes matrix products and convolutions of float32 tensors in 16 bits, and
+/// operations that need more range or precision (losses, norms, sums) in float32. Parameters and their gradients stay
+/// in float32.
+///
+/// Do not run backward inside it: backward uses the types of forward. Can be nested.
+class Autocast {
+ public:
+  /// @param type  bfloat16 or float16, if the device supports it
+  /// @throws std::invalid_argument  another type
+  Autocast(c10::DeviceType device, c10::ScalarType type);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  c10::DeviceType device_;
+  bool was_enabled_;
+  c10::ScalarType type_before_;
+};
 
 }  // namespace lockstep::models

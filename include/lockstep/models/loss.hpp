@@ -2,9 +2,7 @@
 #pragma once
 
 #include <lockstep/batch/batch.hpp>
-#include <lockstep/batch/outputs.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
 
 #include <ATen/core/Tensor.h>

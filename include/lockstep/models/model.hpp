@@ -2,10 +2,9 @@
 #pragma once
 
 #include <lockstep/batch/batch.hpp>
-#include <lockstep/batch/outputs.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
+#include <lockstep/families/family.hpp>
 #include <lockstep/models/block.hpp>
 #include <lockstep/models/loss.hpp>
 
@@ -87,7 +86,8 @@ std::vector<std::pair<std::string, double>> host_values(const ParsedLosses& loss
 /// The total of parse_losses.
 at::Tensor total_loss(const LossMap& losses);
 
-/// The places of a model where public weights often have another size. An empty path = there is no such place.
+/// The places of a model where public weights often have another size, by its family. An empty path = there is no such
+/// place.
 struct Anatomy {
   std::string head = {};       ///< module that computes the outputs, such as "fc"
   std::string stem = {};       ///< convolution that reads the images, such as "conv1"
@@ -140,21 +140,12 @@ class Model : public Block {
   /// Mode "predict". The default calls `predict` with the main output. The batch needs no target.
   virtual Predictions predictions_of(const batch::Outputs& outputs, const batch::Batch& batch) const;
 
-  /// The layers from input to output, each as a list of prefixes of parameter names, for layer-wise learning rates. The
-  /// default uses numbers: each `block3` or `blocks.3` is a layer, in the order of registration. Other parameters
-  /// belong to the first layer if they precede them, otherwise to the last one.
-  virtual std::vector<std::vector<std::string>> layers() const;
-
-  /// Names of parameters without weight decay under optim.no_decay=norms_biases, in addition to those with fewer than
-  /// two dimensions. The default is empty.
-  virtual std::vector<std::string> undecayed() const { return {}; }
-
-  /// The places where public weights may be adapted to this model. The default names no place.
-  virtual Anatomy anatomy() const { return {}; }
-
-  /// Whether `forward` is faster if the channels of each pixel of an input [N, C, H, W] are adjacent in memory
-  /// (torch.channels_last). Then the loader writes images in this order where it can. The values do not depend on it.
-  virtual bool prefers_channels_last() const { return false; }
+  /// The family that ModelRow states; set by build().
+  const families::FamilyRow& family() const noexcept { return family_; }
+  /// The places where public weights may be adapted to this model; set by build().
+  const Anatomy& anatomy() const noexcept { return anatomy_; }
+  /// @param task  of the data for which the model was created
+  void set_family(families::FamilyRow family, const Task& task);
 
   /// The kind of the task, which selects the defaults above; set by build().
   TaskKind task_kind() const noexcept { return task_kind_; }
@@ -170,6 +161,8 @@ class Model : public Block {
   Loss loss_;
   InputChange input_change_;
   TaskKind task_kind_ = TaskKind::classification;
+  families::FamilyRow family_;
+  Anatomy anatomy_;
 };
 
 /// Runs a model on a preprocessed batch. Taps observe the blocks inside it, not the model.
@@ -197,16 +190,26 @@ struct ModelSettings {
   static ModelSettings from(const Section& model);
 };
 
+/// Creates a model from its keys. The values that its family states for them are set.
+/// @throws ConfigError  the options contradict each other or the task
+using MakeModel = std::function<std::shared_ptr<Model>(const Section& model, const Task& task)>;
+
 /// A row of the table of models. A program can append rows to engine::Registry::models.
 struct ModelRow {
   std::string name;
   std::string help;
   KeySpecs keys;  ///< keys of section `model`
-  /// @throws ConfigError  the options contradict each other or the task
-  std::function<std::shared_ptr<Model>(const Section& model, const Task& task)> make;
+  MakeModel make;
+  families::FamilyRow family = {};  ///< what else is known about the model: names, layers, other libraries, ...
 };
 
-/// mlp, cnn, gpt, resnet18.
+/// The rows of a family, one for each of its presets. A program appends them for a family of its own.
+std::vector<ModelRow> models_of(const families::FamilyRow& family, const MakeModel& make);
+
+/// The families of the rows, each once.
+std::vector<families::FamilyRow> families_of(const std::vector<ModelRow>& rows);
+
+/// The models of families::builtin_families().
 const std::vector<ModelRow>& builtin_models();
 
 /// Creates the model that `model.name` selects. The initial parameters are a pure function of `seed`. Not collective.

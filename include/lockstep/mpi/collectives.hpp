@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/dtype.hpp>
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/section.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/core/tensor.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
 #include <cstddef>
@@ -13,12 +13,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::mpi {
 
 class Gpu;
-class LaneTree;
+struct Job;
 
 /// Memory of one bucket, aligned to 64 bytes and filled with zeros. It is freed with the last copy of `owner`.
 struct BucketMemory {
@@ -65,18 +66,26 @@ using RangeConsumer = std::function<void(std::size_t begin, const std::byte* val
 ///                    both calls). Afterwards, every call throws
 class Collectives {
  public:
+  /// The facts about a rank, constant throughout the life of an object.
+  struct RankFacts {
+    std::string name;  ///< "self", "shm", "mpi", "hierarchical" or "nccl"
+    int rank = 0;
+    int world_size = 1;
+    /// The rank among the ranks that divide an array in reduce_range: the ranks of one host for shm and hierarchical,
+    /// this rank only for self and mpi.
+    int local_rank = 0;
+    int local_size = 1;  ///< the number of these ranks
+  };
+
+  explicit Collectives(RankFacts facts) : facts_(std::move(facts)) {}
   virtual ~Collectives() = default;
 
-  virtual std::string_view name() const noexcept = 0;  ///< "self", "shm", "mpi", "hierarchical" or "nccl"
-  virtual int rank() const noexcept = 0;
-  virtual int world_size() const noexcept = 0;
-  /// The rank among the ranks that divide an array in reduce_range: the ranks of one host for shm and hierarchical,
-  /// this rank only for self and mpi.
-  virtual int local_rank() const noexcept { return 0; }
-  virtual int local_size() const noexcept { return 1; }  ///< the number of these ranks
+  std::string_view name() const noexcept { return facts_.name; }
+  int rank() const noexcept { return facts_.rank; }
+  int world_size() const noexcept { return facts_.world_size; }
+  int local_rank() const noexcept { return facts_.local_rank; }
+  int local_size() const noexcept { return facts_.local_size; }
 
-  /// Whether buckets are in GPU memory.
-  virtual bool has_device_buckets() const noexcept { return false; }
   /// Allocates memory in which all_reduce is fastest.
   /// @param bytes  the same on every rank; can be 0
   virtual BucketMemory allocate_bucket(std::size_t bytes) = 0;
@@ -86,7 +95,7 @@ class Collectives {
   ///                accepted; memory of a BucketMemory of this object is reduced without a copy
   /// @param dtype   float32, float64, float16 and bfloat16 (combined as float32, rounded once, ties to even); int32,
   ///                int64 and uint8, which wrap around and have no average; boolean: min is "all", max is "any"
-  virtual Ticket start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) = 0;
+  Ticket start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op);
   /// Returns when `values` contain the result on this rank and can be overwritten.
   virtual void wait(Ticket ticket) = 0;
   void all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {
@@ -97,86 +106,56 @@ class Collectives {
   static constexpr std::size_t kMaxRangeTickets = 500;
   /// Like start_all_reduce, but the result is obtained with `reduce_range` instead of `wait`.
   /// @throws std::logic_error  kMaxRangeTickets were started and nothing else since
-  virtual Ticket start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) = 0;
+  Ticket start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op);
   /// Computes the result for the elements of `range` only, bitwise equal to all_reduce, and passes it to `consume` in
   /// consecutive pieces of kPieceElements while they are in the first-level cache, the last of which can be shorter;
   /// device memory as one piece.
   /// Waits until all ranks have started this ticket and all earlier ones.
   ///
   /// Each rank chooses its ranges; they can overlap those of other ranks. Tickets can be used in any order and any
-  /// number of times. A ticket stays open until a later operation other than start_reduce_ranges and start_lane_ranges
-  /// has been performed. Until that operation returns, do not change `values`, except elements that were consumed here
-  /// and that no other rank of this host requests.
+  /// number of times. A ticket stays open until a later operation that is not read in ranges has been performed. Until
+  /// that operation returns, do not change `values`, except elements that were consumed here and that no other rank of
+  /// this host requests.
   /// @param range    within the array, with any start and end
   /// @param consume  must not call members of this object; its exceptions are passed to the caller
   /// @throws std::logic_error  the ticket is not a reduction in ranges, or is no longer open
   virtual void reduce_range(Ticket ticket, Slice range, const RangeConsumer& consume) = 0;
 
-  /// Sums by lanes, so that the result does not depend on the number of ranks: like start_all_reduce, with the nodes
-  /// tree.nodes_of(rank()) of this rank instead of one array. The nodes of all ranks are added in the order of the
-  /// tree, and `average` multiplies the sum once by 1/tree.lanes(). The result replaces the first node; the contents of
-  /// the other nodes are then unspecified.
-  /// @param nodes   the first node of `count` elements
-  /// @param stride  elements from one node to the next, at least `count`, the same on every rank
-  /// @param dtype   float32, float64, int32, int64 or uint8; sums of 16-bit floats would depend on the rounding
-  /// @param op      sum or average
-  /// @param tree    for world_size() ranks, equal on all of them; must outlive the ticket
-  virtual Ticket start_lane_reduce(void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
-                                   const LaneTree& tree) = 0;
-  /// The same, with the result obtained by reduce_range.
-  virtual Ticket start_lane_ranges(void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
-                                   const LaneTree& tree) = 0;
-
-  virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
+  void broadcast(std::span<std::byte> bytes, int root);
   /// @param all  world_size() * mine.size() bytes, in rank order; must not overlap `mine`
-  virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
-    wait(start_all_gather(mine, all));
-  }
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) { wait(start_all_gather(mine, all)); }
   /// Starts an all_gather. Until `wait` has returned, do not change `mine`; the contents of `all` are unspecified.
-  virtual Ticket start_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  Ticket start_all_gather(std::span<const std::byte> mine, std::span<std::byte> all);
   /// The contributions of all ranks, by rank. The sizes can differ and can be 0.
   std::vector<std::vector<std::byte>> all_gather_any(std::span<const std::byte> mine);
   /// Rank r receives slice r of the sum, slice_of(count, r, world_size, size_of(dtype)).
   /// @param values  count elements; their contents are unspecified afterwards
   /// @param slice   slice_of(...).count elements
-  virtual void reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) {
+  void reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) {
     wait(start_reduce_scatter(values, count, dtype, op, slice));
   }
   /// Starts a reduce_scatter. Until `wait` has returned, do not access `values`; the contents of `slice` are
   /// unspecified.
-  virtual Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) = 0;
-  virtual void barrier() = 0;
-
-  /// Operations on device memory are recorded in a graph of the current stream and not done between these calls, also
-  /// those of objects that were split from this one. All ranks record the same operations and then call `replay` with
-  /// the same graph.
-  virtual void begin_capture() {}
-  virtual void end_capture() {}
-  /// Not collective.
-  virtual bool is_capturing() const noexcept { return false; }
-  /// @param launch  queues the recorded graph on the current stream
-  virtual void replay(const std::function<void()>& launch) { launch(); }
+  Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice);
+  void barrier();
 
   /// Reports that this rank has failed: peers on this host throw an error of class `code` that names this rank instead
   /// of waiting for it (Error::is_remote), here or in objects that were split from this one. Ranks of other hosts
   /// detect that this rank has ended. Returns at once. Not collective.
-  virtual void give_up(ExitCode, const std::string& /*sentence*/) noexcept {}
-
-  /// Whether operations on device memory were given up because a peer or the network failed. The device goes on with
-  /// what they left behind, and nothing that it computes afterwards is to be kept. From any thread; not collective.
-  virtual bool has_failed() const noexcept { return false; }
+  virtual void give_up(ExitCode code, const std::string& sentence) noexcept = 0;
 
   /// A new object for the ranks with the same `color`, in the order of their ranks, with the same backend if it
   /// supports them.
   /// @param color  at least 0
   virtual std::unique_ptr<Collectives> split(int color) = 0;
-};
 
-/// Fills `values` with the neutral element of a reduction: the result is bitwise equal to the result of the other
-/// ranks. For an average, this holds for the sum; the divisor includes this rank.
-/// @throws std::logic_error  values of this type cannot be reduced by `op`
-/// Not collective.
-void fill_with_neutral(void* values, std::size_t count, DType dtype, ReduceOp op);
+  /// Starts any operation: the functions above and start_lane_reduce of mpi/shared/lane_tree.hpp describe theirs. Used
+  /// by the modules of Lockstep.
+  virtual Ticket start(const Job& job) = 0;
+
+ private:
+  RankFacts facts_;
+};
 
 /// The settings of section `comm`, and the GPU.
 struct CommSettings {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/dtype.hpp>
+#include <lockstep/core/tensor.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -31,12 +31,27 @@ struct Segment {
   std::int64_t own_end = 0;  ///<   [own_begin, own_end) of the segment only; own_begin is a multiple of a piece
 };
 
+/// Properties of a parameter, for building parameter groups.
+struct ParameterInfo {
+  std::string name;
+  std::int64_t dims = 0;          ///< dimensions of its shape
+  std::int64_t count = 0;         ///< elements
+  bool is_norm = false;           ///< belongs to a batch, instance, group or layer norm
+  bool is_depthwise = false;      ///< belongs to a depthwise two-dimensional convolution
+  bool is_offset = false;         ///< belongs to the offset layer of a deformable convolution
+  bool is_frozen = false;         ///< not trained; belongs to no group
+  std::string same_as = {};       ///< earlier name of the same tensor; empty = none
+  std::int64_t layers_after = 0;  ///< number of layers between its layer and the output
+  bool is_undecayed = false;      ///< optim.no_decay=norms_biases excludes it from weight decay, whatever its shape
+};
+
 /// A flat buffer of parameters of one dtype.
 struct FlatBlock {
   DType dtype = DType::float32;
   std::byte* parameters = nullptr;  ///< GPU memory if FlatParameters::as_tensors is not null
   std::int64_t count = 0;           ///< elements, padding included
   std::vector<Segment> segments;    ///< segments in ascending order of offset
+  bool is_slice = false;            ///< other ranks have the other parts (strategy.name=sharded)
 
   bool is_half() const noexcept { return dtype == DType::float16 || dtype == DType::bfloat16; }
 };
@@ -72,19 +87,13 @@ class FlatParameters {
 
   virtual std::span<const FlatBlock> blocks() const = 0;
 
-  /// Allocates zero-initialized memory with one value per element of a block, in the same layout. Ranks that share the
-  /// parameters share it; each writes its own parts. Collective over these ranks.
-  virtual std::shared_ptr<std::byte> allocate_state(std::size_t block) = 0;
-
-  /// Allocates zero-initialized memory for other states. Ranks that share the parameters share it. Collective over
-  /// these ranks.
+  /// Allocates zero-initialized memory for states. Ranks that share the parameters share it; each writes its own parts.
+  /// Collective over these ranks.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
 
   /// From now on, every parameter has one owner that updates all of it.
   /// @throws ConfigError  parameters are divided within (strategy.name=sharded without owners)
   virtual void own_whole_parameters() = 0;
-  /// Whether blocks and states exist on this rank for the parts that it owns only (strategy.name=sharded).
-  virtual bool is_divided() const noexcept { return false; }
 
   /// Returns when all ranks have contributed the gradients of this step. Collective over the ranks that train together.
   virtual void finish_gradients() {}
@@ -104,10 +113,17 @@ class FlatParameters {
   /// The only function that writes parameters: `body` writes the parts of this rank, and no rank reads before all have
   /// written. Collective over the ranks that share the parameters.
   virtual void write(const std::function<void()>& body) = 0;
-  /// Like write, but without waiting: restores the parts of this rank after an exception. Not collective.
-  virtual void write_alone(const std::function<void()>& body) { body(); }
   /// Sums element by element over the ranks that together own all parts. Collective over them.
   virtual void sum_over_owners(std::span<double> values) const = 0;
+};
+
+/// FlatParameters may offer this if their `write` waits for other ranks.
+class LoneWriter {
+ public:
+  virtual ~LoneWriter() = default;
+  /// Like FlatParameters::write, but without waiting: restores the parts of this rank after an exception. Not
+  /// collective.
+  virtual void write_alone(const std::function<void()>& body) = 0;
 };
 
 }  // namespace lockstep::optim

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/tensor_fwd.hpp>
+#include <lockstep/core/tensor.hpp>
 #include <lockstep/optim/flat_parameters.hpp>
 #include <lockstep/optim/rule.hpp>
 
@@ -29,20 +29,6 @@ struct ParamGroup {
   double base_lr = 0;                   ///< value that schedules multiply
   std::vector<std::string> parameters;  ///< names, in the order of the model
   bool is_scheduled = false;            ///< whether a schedule sets the options
-};
-
-/// Properties of a parameter, for building parameter groups.
-struct ParameterInfo {
-  std::string name;
-  std::int64_t dims = 0;          ///< dimensions of its shape
-  std::int64_t count = 0;         ///< elements
-  bool is_norm = false;           ///< belongs to a batch, instance, group or layer norm
-  bool is_depthwise = false;      ///< belongs to a depthwise two-dimensional convolution
-  bool is_offset = false;         ///< belongs to the offset layer of a deformable convolution
-  bool is_frozen = false;         ///< not trained; belongs to no group
-  std::string same_as = {};       ///< earlier name of the same tensor; empty = none
-  std::int64_t layers_after = 0;  ///< number of layers between its layer and the output
-  bool is_undecayed = false;      ///< optim.no_decay=norms_biases excludes it from weight decay, whatever its shape
 };
 
 /// The groups of a ParamGroupBuilder, without its messages.
@@ -80,6 +66,51 @@ struct HalfOptions {
   /// on average. If false, round to nearest even.
   bool rounds_stochastically = false;
   std::uint64_t seed = 0;  ///< seed of stochastic rounding
+};
+
+struct GradScalerOptions {
+  double init_scale = 65536;    ///< > 0
+  double growth_factor = 2;     ///< > 1: factor on the scale after growth_interval finite steps
+  double backoff_factor = 0.5;  ///< > 0 and < 1: factor on the scale after a step that is not finite
+  std::int64_t growth_interval = 2000;
+  bool is_dynamic = true;  ///< false = constant scale; steps that are not finite are still skipped
+
+  /// Reads "dynamic", or a number, which is the constant scale.
+  /// @throws ConfigError  the text is invalid; the message states `origin`
+  static GradScalerOptions parse(const std::string& loss_scale, const std::string& origin);
+};
+
+/// The loss scale: a factor on the loss before backward, so that gradients in float16 do not underflow. The update
+/// divides the gradients by it. A step with gradients that are not finite is skipped, and a dynamic scale is reduced.
+/// The scale is equal on every rank and has the range and precision of float32.
+///
+/// Source: torch.amp.GradScaler. As there, the scale does not grow beyond float32.
+class GradScaler {
+ public:
+  /// The state for checkpoints.
+  struct State {
+    double scale = 0;
+    std::int64_t growth_tracker = 0;    ///< consecutive finite steps since the last change of the scale
+    std::int64_t skipped_steps = 0;     ///< skipped steps since the start of the run
+    std::int64_t skipped_in_a_row = 0;  ///< consecutive skipped steps
+  };
+
+  /// @throws ConfigError  an option out of range
+  explicit GradScaler(const GradScalerOptions& options);
+
+  double scale() const noexcept { return state_.scale; }
+  /// Updates the scale after a step.
+  void update(bool are_finite) noexcept;
+
+  const GradScalerOptions& options() const noexcept { return options_; }
+  const State& state() const noexcept { return state_; }
+  /// A constant scale keeps its configured value.
+  /// @throws std::invalid_argument  the scale is not positive and finite, or a count is negative
+  void load_state(const State& state);
+
+ private:
+  GradScalerOptions options_;
+  State state_;
 };
 
 struct TensorChange;
@@ -169,7 +200,7 @@ class Optimizer {
   // element_steps.cpp
   void compute_coefficients(const ElementRule& rule);
   void update_elements(const ElementRule& rule, Changes changes);
-  Needs needs_of(const TensorRule& rule) const;
+  Needs needs() const;
   void adapt_to_norm(const TensorRule& rule, Changes changes);
   void adapt_to_sums(const TensorRule& rule, Changes changes);
   void visit_pieces(Changes changes, const std::function<void(const GradientPiece&)>& visit);
@@ -182,9 +213,7 @@ class Optimizer {
 
   // tensor_steps.cpp
   struct StateViews;
-  bool needs_gradient_norm() const;
-  bool needs_sums() const;
-  void apply(TensorForm form, TensorUpdate& update, std::size_t block, LiveNumbers* live) const;
+  void apply(TensorUpdate& update, std::size_t block, LiveNumbers* live) const;
   void add_to(TensorUpdate& update, std::size_t block, std::size_t segment, const Tensor& parameter,
               const Tensor& gradient) const;
 

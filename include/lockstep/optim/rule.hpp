@@ -2,13 +2,12 @@
 #pragma once
 
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/section.hpp>
 #include <lockstep/optim/flat_parameters.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,28 +29,24 @@ class Coefficients {
  public:
   template <class Named>
   static Coefficients of(const Named& named) {
-    require<Named>();
     Coefficients coefficients;
-    std::memcpy(coefficients.values_.data(), &named, sizeof named);
+    coefficients.in_place<Named>() = named;
     return coefficients;
   }
   /// @tparam Named  the struct from which this object was created
   template <class Named>
   Named as() const {
-    require<Named>();
-    Named named;
-    std::memcpy(static_cast<void*>(&named), values_.data(), sizeof named);
-    return named;
+    return const_cast<Coefficients*>(this)->in_place<Named>();
+  }
+  /// The struct itself, which can be changed.
+  template <class Named>
+  Named& in_place() {
+    static_assert(std::is_trivially_copyable_v<Named> && sizeof(Named) <= sizeof(values_), "a small struct of numbers");
+    return *reinterpret_cast<Named*>(values_.data());
   }
 
  private:
-  using Values = std::array<double, 12>;
-  template <class Named>
-  static constexpr void require() {
-    static_assert(std::is_trivially_copyable_v<Named> && sizeof(Named) <= sizeof(Values), "a small struct of numbers");
-  }
-
-  Values values_{};
+  alignas(double) std::array<std::byte, 384> values_{};
 };
 
 /// Consecutive elements of one parameter. T is float or double.
@@ -64,6 +59,7 @@ struct ElementRange {
 };
 
 struct TensorUpdate;  // defined in tensor_update.hpp
+struct RowForms;      // the template of a built-in rule, for tensors
 class ClosureStep;    // defined in closure_step.hpp
 
 /// Updates whole tensors.
@@ -78,7 +74,8 @@ struct ElementRule {
   Coefficients (*coefficients)(const Options& options, std::int64_t step);
   void (*update32)(const Coefficients& coefficients, const ElementRange<float>& range);
   void (*update64)(const Coefficients& coefficients, const ElementRange<double>& range);
-  TensorForm update_tensors = nullptr;  ///< the same on a GPU; null = GPUs are not supported
+  TensorForm fused = nullptr;      ///< the same on a GPU by a kernel of LibTorch; null = by `rows`
+  const RowForms* rows = nullptr;  ///< null, too = GPUs are not supported
 
   void update(const Coefficients& c, const ElementRange<float>& range) const { update32(c, range); }
   void update(const Coefficients& c, const ElementRange<double>& range) const { update64(c, range); }
@@ -100,11 +97,11 @@ struct TensorRule {
   ElementRule elements;
   Needs (*needs)(const Options& options);
   /// Called with the norm of all gradients, before any measuring. Null = not needed.
-  void (*adapt_to_norm)(Coefficients& coefficients, const Options& options, double gradient_norm) = nullptr;
+  void (*adapt_to_norm)(Coefficients& coefficients, double gradient_norm) = nullptr;
   Sums (*measure32)(const Coefficients& coefficients, const ElementRange<float>& range);
   Sums (*measure64)(const Coefficients& coefficients, const ElementRange<double>& range);
   /// Called with the sums over the parameter.
-  void (*adapt)(Coefficients& coefficients, const Options& options, const Sums& sums, const Segment& segment);
+  void (*adapt)(Coefficients& coefficients, const Sums& sums, const Segment& segment);
 
   Sums measure(const Coefficients& c, const ElementRange<float>& range) const { return measure32(c, range); }
   Sums measure(const Coefficients& c, const ElementRange<double>& range) const { return measure64(c, range); }
@@ -149,10 +146,8 @@ struct Rule {
   bool is_whole_on_gpu() const noexcept { return is_whole() || std::holds_alternative<TensorRule>(kind); }
   /// The element rule; null for a WholeRule or ClosureRule.
   const ElementRule* elements() const noexcept;
-  /// The update for FlatParameters::as_tensors (GPUs); null = not supported, or a ClosureRule.
-  TensorForm tensor_form() const noexcept;
-  /// Whether the rule updates FlatParameters::as_tensors. Every ClosureRule does.
-  bool supports_tensors() const noexcept { return uses_closure() || tensor_form() != nullptr; }
+  /// Whether the rule updates FlatParameters::as_tensors (GPUs).
+  bool supports_tensors() const noexcept;
   /// The shape of state arrays; null = the shape of the parameter.
   StateShape state_shape() const noexcept;
 };
@@ -163,5 +158,34 @@ const std::vector<Rule>& builtin_rules();
 const Rule& find_rule(std::string_view name, const std::vector<Rule>& rules = builtin_rules());
 /// The keys of section `optim`: the common ones and those of every rule.
 KeySpecs optim_keys(const std::vector<Rule>& rules = builtin_rules());
+
+struct AverageOptions {
+  double decay = 0.9998;                ///< factor on the average when new values are added; in (0, 1)
+  double gamma = 100;                   ///< annealing: updates until new values have a small factor; > 0
+  std::int64_t interval = 1;            ///< steps between updates of the average; >= 1
+  std::vector<std::string> names = {};  ///< patterns of the parameters and buffers that are averaged; empty = all
+  bool averages_buffers = false;        ///< floating-point buffers are averaged; false = they are those of the model
+
+  /// Reads section `ema`.
+  /// @throws ConfigError  a decay outside of (0, 1)
+  static AverageOptions from(const Section& ema);
+};
+
+/// A row of the table of averages of weights: average += weight * (values - average). A program can append rows to
+/// engine::Registry::averages.
+struct AverageRule {
+  std::string name;
+  std::string help;
+  /// Returns the weight of new values, in [0, 1]; the same on every rank.
+  /// @param update  number of the update, a multiple of the interval, from 1; update 0 copies the values
+  std::function<double(const AverageOptions& options, std::int64_t update)> weight;
+};
+
+/// The built-in averages: ema, swa, annealing.
+const std::vector<AverageRule>& builtin_averages();
+/// The row that ema.kind names; null = no average.
+const AverageRule* find_average(const Section& ema, const std::vector<AverageRule>& rules = builtin_averages());
+/// The keys of section `ema`, for a choice of these rules.
+KeySpecs ema_keys(const std::vector<AverageRule>& rules = builtin_averages());
 
 }  // namespace lockstep::optim

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/section.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
 
@@ -38,6 +38,12 @@ enum class BufferMode {
   off,        ///< each rank keeps its own values; synchronize_buffers averages them on request
   broadcast,  ///< values of rank 0 before each synchronized forward
   average,    ///< average before each synchronized forward
+};
+
+/// The state that is discarded after an exception.
+enum class GivenUp {
+  step,       ///< Its operations are under way: ranks that came to different ones take all of them to their end.
+  recording,  ///< Its operations were recorded in a graph and never ran: there is nothing to communicate.
 };
 
 /// When train_step reports trained parameters that are not in the graph of the loss.

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <lockstep/batch/batch.hpp>
-#include <lockstep/batch/outputs.hpp>
-#include <lockstep/models/autocast.hpp>
+#include <lockstep/models/functional.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/mpi/collectives.hpp>
+#include <lockstep/mpi/communicator.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
-#include <lockstep/parallel/given_up.hpp>
 #include <lockstep/parallel/outputs.hpp>
 
 #include <cstddef>
@@ -30,6 +29,7 @@ namespace lockstep::parallel {
 
 class BatchCopies;
 class BlockGathering;
+class ManualReducer;
 class ModelBuffers;
 class ParameterStore;
 class Reducer;
@@ -63,16 +63,47 @@ struct StepResult {
   void finish();
 };
 
-/// Functions that observe a step; each can be empty.
-struct StepObserver {
-  /// @param batch  a result of `prepare`
-  std::function<void(const batch::Batch& batch, const batch::Outputs& outputs)> on_forward = {};
-  std::function<void(const models::ParsedLosses&)> on_loss = {};
-  std::function<void()> on_backward = {};  ///< `on_backward` before the update of the micro-batch that completes a step
+/// The result of a function that computes the losses of a step: the losses, and the outputs for observers.
+struct StepLosses {
+  models::LossMap losses;
+  batch::Outputs outputs = {};
+};
+
+/// The options of a training step.
+struct StepOptions {
+  models::LossSum sum = models::LossSum::named;  ///< the losses that are trained
+  /// Computes the losses of a prepared batch; empty = models::run and models::losses_of. It runs the blocks of the
+  /// model through models::run.
+  std::function<StepLosses(models::Model& model, const batch::Batch& batch)> losses = {};
+  /// Average all gradients after backward by a ManualReducer, and broadcast the buffers of rank 0 before forward, in
+  /// place of the reducer of the wrapper. Requires whole gradients.
+  bool reduces_manually = false;
+  bool requires_training_mode = false;  ///< throw std::logic_error if the model is in evaluation mode
+};
+
+/// Observes the events of a micro-batch, in this order. Validation steps have the first three.
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+  /// @param prepared  a result of DistributedDataParallel::prepare; outlives the step
+  virtual void on_prepared([[maybe_unused]] const batch::Batch& prepared) {}
+  virtual void on_forward([[maybe_unused]] const batch::Outputs& outputs) {}
+  virtual void on_loss([[maybe_unused]] const models::ParsedLosses& losses) {}
+  /// Called between backward and update, in the micro-batch that completes a step.
+  virtual void on_backward() {}
+  /// Called after backward and, in the micro-batch that completes a step, the update.
+  virtual void on_update() {}
+
   /// Whether on_backward reads gradients; they are then averaged and complete on every rank.
   bool reads_gradients = false;
   /// Whether the result is completed later, by StepResult::finish: on a GPU, train_step does not wait for the losses.
   bool reads_late = false;
+};
+
+/// The losses and the update of a prepared micro-batch.
+struct TrainedBatch {
+  models::ParsedLosses losses;
+  optim::UpdateReport update;
 };
 
 /// The result of a validation step.
@@ -157,10 +188,15 @@ class DistributedDataParallel {
   /// @param weights  weight of the micro-batch in the average of the step on this rank: 1 / micro_batches for equal
   ///                 shares; in general world_size * samples / global_batch_size. Default: 1 / micro_batches or, with
   ///                 weighs_samples, the fraction of the samples of this micro-batch on all ranks
+  /// @param observer  null = none
+  /// @throws ConfigError  StepOptions::reduces_manually with lanes, sharded gradients or a closure rule
   /// Collective when `optimizer` completes its step, or when samples are counted.
   StepResult train_step(const batch::Batch& batch, optim::BaseOptimWrapper& optimizer,
                         const std::optional<models::LossWeights>& weights = std::nullopt,
-                        const StepObserver& observer = {});
+                        const StepOptions& options = {}, StepObserver* observer = nullptr);
+  /// The part of train_step after `prepare` and before the losses are read, within a MicroBatch.
+  TrainedBatch train_prepared(const batch::Batch& prepared, optim::BaseOptimWrapper& optimizer,
+                              const models::LossWeights& weights, const StepOptions& options, StepObserver& observer);
 
   /// A scope for your own step, as used by train_step: one micro-batch, from before its forward until after
   /// OptimWrapper::update_params. It allows gradients to stay in slices until the update.
@@ -193,9 +229,9 @@ class DistributedDataParallel {
   /// Whether a forward gathers parameters from other ranks. All ranks must then run the same number of forwards.
   bool has_collective_forward() const noexcept { return gathering_ != nullptr; }
 
-  /// Computes forward and losses without gradients and calls on_forward and on_loss of `observer`. Collective if
-  /// has_collective_forward.
-  ValidationResult val_step(const batch::Batch& batch, const StepObserver& observer = {});
+  /// Computes forward and losses without gradients. Collective if has_collective_forward.
+  /// @param observer  null = none
+  ValidationResult val_step(const batch::Batch& batch, StepObserver* observer = nullptr);
 
   /// Computes predictions without gradients; the batch needs no target. Collective if has_collective_forward.
   models::Predictions test_step(const batch::Batch& batch);
@@ -304,10 +340,14 @@ class DistributedDataParallel {
   std::optional<c10::ScalarType> rounding_of_hook();
   void begin_forward();
   void prepare_gradients();
+  bool supports_slices() const;
   void end_forward();
   std::optional<models::ScopedTap> tap_of_recompute() const;
   std::optional<models::ScopedTap> tap_of_blocks();
   void synchronize_before_forward();
+  void prepare_manual_reduction(const optim::BaseOptimWrapper& optimizer);
+  models::ParsedLosses compute_losses(const batch::Batch& prepared, const models::LossWeights& weights,
+                                      const StepOptions& options, StepObserver& observer);
   bool watches_outputs() const;
   std::vector<at::Tensor> watch(std::vector<at::Tensor> outputs);
 
@@ -320,7 +360,8 @@ class DistributedDataParallel {
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<ModelBuffers> buffers_;
   std::unique_ptr<Reducer> reducer_;
-  std::unique_ptr<BlockGathering> gathering_;  // gathers parameters that are freed between their uses
+  std::unique_ptr<ManualReducer> manual_reducer_;  // null until a step reduces manually
+  std::unique_ptr<BlockGathering> gathering_;      // gathers parameters that are freed between their uses
   std::shared_ptr<HookMemory> hook_memory_;
   bool has_recordable_hook_ = true;                 // or none
   std::unique_ptr<batch::LatePlaces> late_places_;  // those of losses
@@ -341,5 +382,42 @@ class DistributedDataParallel {
 /// @param ignored  full names of parameters and buffers that can differ
 void verify_same_model(const models::Model& model, const mpi::Communicator& world,
                        const std::vector<std::string>& ignored = {});
+
+/// The communicator of a single process and its collectives; empty if the caller provides them.
+struct Alone {
+  std::unique_ptr<mpi::Communicator> own_world = {};
+  std::unique_ptr<mpi::Collectives> own_collectives = {};
+};
+
+/// The wrapper for a single process: no communication, and gradients are used in place. Its steps are those of
+/// DistributedDataParallel. Before every forward, it also checks that the model is on the expected device.
+class DataParallel : private Alone, public DistributedDataParallel {
+ public:
+  /// @param devices  the first is the device of the model; empty = the device of its first parameter. With several
+  ///                 devices, train_step and val_step throw
+  /// @throws ConfigError  as DistributedDataParallel
+  explicit DataParallel(std::shared_ptr<models::Model> model, std::vector<at::Device> devices = {},
+                        const DdpOptions& options = {});
+  /// @param world        one rank
+  /// @param collectives  of the same rank; outlives the wrapper
+  /// @throws ConfigError  on every rank, if there are several ranks
+  DataParallel(std::shared_ptr<models::Model> model, std::vector<at::Device> devices, const mpi::Communicator& world,
+               mpi::Collectives& collectives, const DdpOptions& options);
+
+ protected:
+  /// @throws ConfigError  a parameter or buffer is on another device, naming it and both devices; or, with losses,
+  /// there
+  ///                      are several devices
+  void require_usable(bool has_losses) const override;
+
+ private:
+  DataParallel(Alone alone, std::shared_ptr<models::Model> model, std::vector<at::Device> devices,
+               const DdpOptions& options);
+  void find_tensors();
+  void require_one_device() const;
+
+  std::vector<at::Device> devices_;
+  std::vector<std::pair<std::string, at::Tensor>> tensors_;  // tensors of the model with their names in messages
+};
 
 }  // namespace lockstep::parallel

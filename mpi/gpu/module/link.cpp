@@ -4,6 +4,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -39,19 +40,8 @@ ncclDataType_t nccl_type(DType dtype) {
 }
 
 ncclRedOp_t nccl_op(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return ncclSum;
-    case ReduceOp::average:
-      return ncclAvg;
-    case ReduceOp::product:
-      return ncclProd;
-    case ReduceOp::min:
-      return ncclMin;
-    case ReduceOp::max:
-      return ncclMax;
-  }
-  throw std::logic_error("NCCL does not support this reduction");
+  constexpr std::array kOps = {ncclSum, ncclAvg, ncclProd, ncclMin, ncclMax};
+  return kOps.at(static_cast<std::size_t>(op));
 }
 
 OwnedEvent make_event() {
@@ -165,7 +155,6 @@ void Link::follow(const Event& event) const {
 }
 
 void Link::all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {
-  choose(device_);
   follow_current_stream();
   with_comm("ncclAllReduce", [&](ncclComm_t comm) {
     return ncclAllReduce(values, values, count, nccl_type(dtype), nccl_op(op), comm, stream_.get());
@@ -173,14 +162,12 @@ void Link::all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op)
 }
 
 void Link::broadcast(void* memory, std::size_t bytes, int root) {
-  choose(device_);
   follow_current_stream();
   with_comm("ncclBroadcast",
             [&](ncclComm_t comm) { return ncclBroadcast(memory, memory, bytes, ncclInt8, root, comm, stream_.get()); });
 }
 
 void Link::all_gather(const void* mine, void* all, std::size_t bytes) {
-  choose(device_);
   follow_current_stream();
   with_comm("ncclAllGather",
             [&](ncclComm_t comm) { return ncclAllGather(mine, all, bytes, ncclInt8, comm, stream_.get()); });
@@ -189,7 +176,6 @@ void Link::all_gather(const void* mine, void* all, std::size_t bytes) {
 void Link::reduce_scatter(const void* const* slices, const std::size_t* counts, void* mine, DType dtype, ReduceOp op) {
   const ncclDataType_t type = nccl_type(dtype);
   const ncclRedOp_t operation = nccl_op(op);
-  choose(device_);
   follow_current_stream();
   if (std::all_of(counts, counts + ranks_, [counts](std::size_t count) { return count == counts[0]; })) {
     return with_comm("ncclReduceScatter", [&](ncclComm_t comm) {

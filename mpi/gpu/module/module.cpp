@@ -97,13 +97,15 @@ Fault poll(Link* link, bool* is_under_way) {
   return guarded([&] { *is_under_way = link->is_under_way(); });
 }
 
-Fault finalize(Link* link) {
-  return guarded([&] { link->finalize(); });
-}
-
-Fault abort(Link* link) {
-  return guarded([&] { link->abort(); });
-}
+/// A member of Link as a function of the interface.
+template <auto kMember>
+struct Guarded;
+template <class... Arguments, void (Link::*kMember)(Arguments...)>
+struct Guarded<kMember> {
+  static Fault call(Link* link, Arguments... arguments) {
+    return guarded([&] { (link->*kMember)(arguments...); });
+  }
+};
 
 /// Memory that LibTorch has cached is of no use to others.
 void free_cached_memory() {
@@ -132,27 +134,6 @@ Fault allocate(Link* link, std::size_t bytes, void** memory, void** registration
   });
 }
 
-Fault release(Link* link, void* memory, void* registration) {
-  return guarded([&] { link->release(memory, registration); });
-}
-
-Fault all_reduce(Link* link, void* values, std::size_t count, DType dtype, ReduceOp op) {
-  return guarded([&] { link->all_reduce(values, count, dtype, op); });
-}
-
-Fault broadcast(Link* link, void* memory, std::size_t bytes, int root) {
-  return guarded([&] { link->broadcast(memory, bytes, root); });
-}
-
-Fault all_gather(Link* link, const void* mine, void* all, std::size_t bytes) {
-  return guarded([&] { link->all_gather(mine, all, bytes); });
-}
-
-Fault reduce_scatter(Link* link, const void* const* slices, const std::size_t* counts, void* mine, DType dtype,
-                     ReduceOp op) {
-  return guarded([&] { link->reduce_scatter(slices, counts, mine, dtype, op); });
-}
-
 Fault mark(Link* link, Event** event) {
   return guarded([&] { *event = link->mark(); });
 }
@@ -163,10 +144,6 @@ Fault await(Link* link, Event* event) {
 
 Fault is_over(Link* link, Event* event, bool* yes) {
   return guarded([&] { *yes = link->is_over(*event); });
-}
-
-Fault drop(Link* link, Event* event) {
-  return guarded([&] { link->drop(event); });
 }
 
 Fault follow(Link* link) {
@@ -270,19 +247,19 @@ ModuleApi make_api() {
                 .make_unique_id = make_unique_id,
                 .open = open,
                 .poll = poll,
-                .finalize = finalize,
-                .abort = abort,
+                .finalize = Guarded<&Link::finalize>::call,
+                .abort = Guarded<&Link::abort>::call,
                 .close = close,
                 .allocate = allocate,
-                .release = release,
-                .all_reduce = all_reduce,
-                .broadcast = broadcast,
-                .all_gather = all_gather,
-                .reduce_scatter = reduce_scatter,
+                .release = Guarded<&Link::release>::call,
+                .all_reduce = Guarded<&Link::all_reduce>::call,
+                .broadcast = Guarded<&Link::broadcast>::call,
+                .all_gather = Guarded<&Link::all_gather>::call,
+                .reduce_scatter = Guarded<&Link::reduce_scatter>::call,
                 .mark = mark,
                 .await = await,
                 .is_over = is_over,
-                .drop = drop,
+                .drop = Guarded<&Link::drop>::call,
                 .follow = follow,
                 .follow_event = follow_event,
                 .use_stream = use_stream,

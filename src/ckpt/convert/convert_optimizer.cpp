@@ -11,6 +11,7 @@
 #include "ckpt/reading/locate.hpp"
 #include "ckpt/reading/text.hpp"
 #include "core/text/text.hpp"
+#include "families/names.hpp"
 
 namespace lockstep::ckpt {
 
@@ -114,7 +115,7 @@ std::vector<std::vector<std::string>> names_of_groups(const InspectedFile& sourc
 
 /// The arrays in the order and under the names of a library, and in its shapes.
 std::vector<OptimizerParameter> in_library_order(std::vector<OptimizerParameter> parameters,
-                                                 const checkpoints::PublicModel& model) {
+                                                 const families::PublicModel& model) {
   std::vector<std::string> names;
   std::map<std::string, OptimizerParameter> by_name;
   for (OptimizerParameter& parameter : parameters) {
@@ -122,11 +123,11 @@ std::vector<OptimizerParameter> in_library_order(std::vector<OptimizerParameter>
     by_name.emplace(parameter.name, std::move(parameter));
   }
   std::vector<OptimizerParameter> result;
-  for (const checkpoints::PublicName& name : checkpoints::public_names(model, names)) {
+  for (const families::PublicName& name : families::public_names(model, names)) {
     OptimizerParameter parameter = by_name.at(name.ours);
     parameter.name = name.theirs;
     for (auto& [slot, array] : parameter.state) {
-      array.shape = checkpoints::to_public_shape(name.operation, array.shape);
+      array.shape = families::to_public_shape(name.operation, array.shape);
     }
     result.push_back(std::move(parameter));
   }
@@ -143,13 +144,13 @@ Exit convert_optimizer(const Request& request) {
   for (const char* const option : {"rename", "filter", "dtype", "class-names"}) {
     if (request.has(option)) throw usage_error(std::string("--only optimizer cannot be combined with --") + option);
   }
-  if (request.has("as")) require_library(request.text("as"));
+  if (request.has("as")) library_of(request);
   const InspectedFile source = open_source(request.paths[0]);
   require_own(source, "--only optimizer");
   const std::string type = type_of(source);
   const std::string torch_class = checkpoints::torch_optimizer_class(type);
-  std::optional<checkpoints::PublicModel> model;
-  if (request.has("as")) model = public_model_of(source, request.text("as"), "/model");
+  std::optional<families::PublicModel> model;
+  if (request.has("as")) model = public_model_of(source, request, "/model");
 
   const std::map<std::string, OptimizerParameter> parameters = parameters_of(source);
   const std::vector<std::string> numbers = group_numbers(source);

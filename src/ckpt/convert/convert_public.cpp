@@ -7,19 +7,20 @@
 #include <cstring>
 #include <fstream>
 
-#include "checkpoints/interop/public_files.hpp"
 #include "ckpt/convert/convert.hpp"
 #include "ckpt/convert/public_source.hpp"
 #include "ckpt/reading/locate.hpp"
 #include "ckpt/reading/text.hpp"
 #include "core/text/plain_text.hpp"
+#include "families/names.hpp"
+#include "families/public_files.hpp"
 
 namespace lockstep::ckpt {
 
 namespace {
 
 using checkpoints::ExportKind;
-using checkpoints::PublicWeights;
+using families::PublicWeights;
 
 /// The trained weights, or their average.
 struct Weights {
@@ -55,7 +56,7 @@ std::vector<std::string> names_in_file(const std::string& path) {
 
 /// The arrays with the names and shapes of the library.
 std::vector<checkpoints::NamedArray> public_arrays(const InspectedFile& source, const Weights& weights,
-                                                   const checkpoints::PublicModel& model) {
+                                                   const families::PublicModel& model) {
   std::vector<std::string> names;
   std::map<std::string, const FileArray*> by_name;
   for (const ModelArray& array : model_arrays(source, weights.group)) {
@@ -63,9 +64,9 @@ std::vector<checkpoints::NamedArray> public_arrays(const InspectedFile& source, 
     by_name.emplace(array.name, array.info);
   }
   std::vector<checkpoints::NamedArray> arrays;
-  for (const checkpoints::PublicName& name : checkpoints::public_names(model, names)) {
+  for (const families::PublicName& name : families::public_names(model, names)) {
     checkpoints::Array array = source.read(*by_name.at(name.ours));
-    array.shape = checkpoints::to_public_shape(name.operation, array.shape);
+    array.shape = families::to_public_shape(name.operation, array.shape);
     arrays.push_back({name.theirs, std::move(array)});
   }
   return arrays;
@@ -109,8 +110,7 @@ struct Target {
 };
 
 Target target_of(const Request& request) {
-  Target target{.library = request.text("as"), .path = request.text("to"), .array_file = {}, .load_call = {}};
-  require_library(target.library);
+  Target target{.library = library_of(request), .path = request.text("to"), .array_file = {}, .load_call = {}};
   for (const char* const option : {"rename", "filter"}) {
     if (request.has(option)) throw usage_error(std::string("--as cannot be combined with --") + option);
   }
@@ -123,7 +123,7 @@ Target target_of(const Request& request) {
     return target;
   }
   if (kind != ExportKind::safetensors && kind != ExportKind::pytorch) {
-    throw usage_error("convert --as torchvision needs --to FILE, ending in .pth, .pt or .safetensors");
+    throw usage_error("convert --as " + target.library + " needs --to FILE, ending in .pth, .pt or .safetensors");
   }
   target.kind = *kind;
   target.array_file = target.path;
@@ -132,7 +132,7 @@ Target target_of(const Request& request) {
 
 void print_result(const Request& request, const InspectedFile& source, const Target& target,
                   const PublicWeights& weights, const Weights& chosen) {
-  const std::string call = target.load_call.empty() ? checkpoints::python_call(weights.model) : target.load_call;
+  const std::string call = target.load_call.empty() ? families::python_call(weights.model) : target.load_call;
   if (request.wants_json()) {
     OrderedJson root = {{"from", escaped(source.path())},
                         {"to", escaped(target.path)},
@@ -158,15 +158,15 @@ Exit convert_public(const Request& request) {
   const InspectedFile source = open_source(request.paths[0]);
   require_own(source, "--as");
   const Weights chosen = chosen_weights(source, request);
-  PublicWeights weights{.model = public_model_of(source, target.library, chosen.group)};
+  PublicWeights weights{.model = public_model_of(source, request, chosen.group)};
   weights.class_names = class_names(request, task_of(source), weights.model.classes);
   weights.input = checkpoints::input_statistics(config_of(source), weights.model.channels, measured_statistics(source));
   weights.arrays = public_arrays(source, chosen, weights.model);
   cast_arrays(weights.arrays, request);
   if (target.library == "timm") {
-    checkpoints::write_timm_folder(target.path, weights);
+    families::write_timm_folder(target.path, weights);
   } else {
-    checkpoints::write_torchvision_file(target.path, target.kind, weights);
+    families::write_state_dict(target.path, target.kind, weights);
   }
   verify_written(target.array_file, target.kind, weights.arrays);
 

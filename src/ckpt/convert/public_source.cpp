@@ -4,18 +4,12 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
-#include <array>
 
 #include "ckpt/convert/convert.hpp"
 #include "ckpt/reading/text.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::ckpt {
-
-namespace {
-
-constexpr std::array<std::string_view, 2> kLibraries = {"timm", "torchvision"};
-
-}  // namespace
 
 StoredTask task_of(const InspectedFile& source) {
   StoredTask task;
@@ -51,27 +45,29 @@ std::vector<ModelArray> model_arrays(const InspectedFile& source, const std::str
   return arrays;
 }
 
-void require_library(const std::string& library) {
-  if (std::ranges::find(kLibraries, library) == kLibraries.end()) {
-    throw usage_error("--as " + escaped(library) + ": it must be timm or torchvision");
-  }
+std::string library_of(const Request& request) {
+  const std::string& library = request.text("as");
+  const std::vector<std::string> known = families::library_names(*request.known_families);
+  if (std::ranges::count(known, library) > 0) return library;
+  throw usage_error("--as " + escaped(library) + ": it must be " + joined(known, " or "));
 }
 
-checkpoints::PublicModel public_model_of(const InspectedFile& source, const std::string& library,
-                                         const std::string& group) {
+families::PublicModel public_model_of(const InspectedFile& source, const Request& request, const std::string& group) {
+  const std::string library = library_of(request);
   const Entries config = config_of(source);
   const StoredTask task = task_of(source);
-  checkpoints::TrainedModel model{.name = config.at("model.name")};
+  families::TrainedModel model{.name = config.at("model.name")};
   constexpr std::string_view kSection = "model.";
   for (const auto& [key, value] : config) {
     if (key.starts_with(kSection)) model.keys.emplace(key.substr(kSection.size()), value);
   }
   for (const ModelArray& array : model_arrays(source, group)) model.shapes.emplace(array.name, array.info->shape);
   if (task.sample_shape.size() == 3) {
+    model.channels = task.sample_shape[0];
     model.height = task.sample_shape[1];
     model.width = task.sample_shape[2];
   }
-  return checkpoints::public_model(library, model);
+  return families::public_model(library, model, *request.known_families);
 }
 
 void require_own(const InspectedFile& source, const std::string& option) {

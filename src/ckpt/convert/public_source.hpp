@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/interop/public_model.hpp"
 #include "ckpt/reading/documents.hpp"
+#include "ckpt/reading/options.hpp"
 #include "ckpt/reading/source.hpp"
+#include "families/public_model.hpp"
 
 namespace lockstep::ckpt {
 
@@ -24,15 +25,14 @@ StoredTask task_of(const InspectedFile& source);
 /// @throws Failure  it is missing
 Entries config_of(const InspectedFile& source);
 
-/// @throws Failure  it is neither "timm" nor "torchvision"
-void require_library(const std::string& library);
-
-/// The model of a library with the arrays of a group.
-/// @param library  as require_library accepts it
-/// @param group    "/model" or "/ema"
+/// The model of the library of --as with the arrays of a group.
+/// @param group  "/model" or "/ema"
+/// @throws Failure          no family names this library
 /// @throws CheckpointError  the library lacks this model
-checkpoints::PublicModel public_model_of(const InspectedFile& source, const std::string& library,
-                                         const std::string& group);
+families::PublicModel public_model_of(const InspectedFile& source, const Request& request, const std::string& group);
+/// The library of --as.
+/// @throws Failure  no family names this library
+std::string library_of(const Request& request);
 
 /// The arrays of a model, its parameters first, with their names.
 struct ModelArray {

@@ -35,10 +35,7 @@ Exit edit(const Request& request);
 const std::vector<CkptCommand>& commands();
 
 /// Finds the command and runs it; says in one sentence on the standard error what went wrong.
-Exit run_here(const std::vector<std::string>& words);
-
-/// The program: run_here() in a child process, since files may come from anywhere. A library that crashes on one costs
-/// an exit code, not more.
-int run(const std::vector<std::string>& words);
+Exit run_here(const std::vector<std::string>& words,
+              const std::vector<families::FamilyRow>& families = families::builtin_families());
 
 }  // namespace lockstep::ckpt

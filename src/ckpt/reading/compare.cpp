@@ -94,13 +94,4 @@ Comparison compare(const Array& left, const Array& right, const DiffTolerance& t
   return found;
 }
 
-std::vector<std::int64_t> position_of(std::int64_t element, const std::vector<std::int64_t>& shape) {
-  std::vector<std::int64_t> position(shape.size());
-  for (std::size_t i = shape.size(); i-- > 0;) {
-    position[i] = element % shape[i];
-    element /= shape[i];
-  }
-  return position;
-}
-
 }  // namespace lockstep::ckpt

@@ -30,7 +30,4 @@ struct Comparison {
 /// @param left, right  of the same dtype and shape
 Comparison compare(const Array& left, const Array& right, const DiffTolerance& tolerance);
 
-/// "[2, 0, 5]", where `element` of the array in row-major order stands.
-std::vector<std::int64_t> position_of(std::int64_t element, const std::vector<std::int64_t>& shape);
-
 }  // namespace lockstep::ckpt

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "core/text/text.hpp"
-#include "core/text/text_stream.hpp"
 
 namespace lockstep::ckpt {
 
@@ -19,10 +18,9 @@ void add(Entries& entries, const std::string& key, const std::string& value) {
 
 std::optional<Entries> entries_of_ini(const std::string& text) {
   Entries entries;
-  TextReader lines(text);
   std::string section;
-  for (std::string line; std::getline(lines, line);) {
-    line = trimmed(line.substr(0, line.find('#')));
+  for (const std::string& written : lines_in(text)) {
+    const std::string line = trimmed(written.substr(0, written.find('#')));
     if (line.empty()) continue;
     const auto equals = line.find('=');
     if (line.front() == '[' && line.back() == ']') {

@@ -89,7 +89,7 @@ OrderedJson json_of(const FileArray& info) {
                      {"dtype", name_of(info.dtype)},
                      {"shape", info.shape},
                      {"bytes", info.nbytes}};
-  if (!info.alias_of.empty()) row["alias_of"] = escaped(info.alias_of);
+  if (!info.first_path.empty()) row["alias_of"] = escaped(info.first_path);
   return row;
 }
 

@@ -26,15 +26,6 @@ bool is_there(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  return names;
-}
-
 [[noreturn]] void throw_nothing_there(const fs::path& path) {
   fs::path parent = fs::absolute(path).lexically_normal();
   if (!parent.has_filename()) parent = parent.parent_path();
@@ -43,7 +34,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
     missing = parent.filename().string();
     parent = parent.parent_path();
   }
-  const std::string near = nearest_name(missing, names_in(parent));
+  const std::string near = nearest_name(missing, names_in(parent.string()));
   throw Failure(Exit::not_found, escaped(path.string()) + ": the file or folder does not exist; " +
                                      escaped(parent.string()) + " exists" +
                                      (near.empty() ? "" : ", did you mean '" + escaped(near) + "' in it?"));
@@ -100,6 +91,15 @@ std::string without_slashes(std::string path) {
 }
 
 }  // namespace
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  return names;
+}
 
 Located locate(const std::string& path) {
   if (path.empty()) throw usage_error("the path is empty");

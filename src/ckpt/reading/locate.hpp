@@ -27,6 +27,9 @@ std::string one_checkpoint(const std::string& path);
 /// @throws Failure  there is none
 std::string checkpoint_folder(const std::string& path);
 
+/// Everything in a folder, in no particular order; nothing if it cannot be listed.
+std::vector<std::string> names_in(const std::string& folder);
+
 /// A committed checkpoint.
 struct Saved {
   std::int64_t step = 0;

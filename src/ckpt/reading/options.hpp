@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/families/family.hpp>
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -14,6 +16,7 @@ namespace lockstep::ckpt {
 class Request {
  public:
   std::vector<std::string> paths;  ///< the words that are no options
+  const std::vector<families::FamilyRow>* known_families = &families::builtin_families();
 
   bool has(const std::string& option) const { return values_.contains(option); }
   /// The last value given, or `otherwise`.

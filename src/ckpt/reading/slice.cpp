@@ -2,32 +2,17 @@
 #include "ckpt/reading/slice.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
-#include <string_view>
+#include <string>
 
 #include "ckpt/reading/failure.hpp"
 #include "ckpt/reading/text.hpp"
+#include "core/text/parse_value.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::ckpt {
 
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t end = text.find(separator);
-    parts.push_back(trimmed(text.substr(0, end)));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
 
 class Parser {
  public:
@@ -35,8 +20,8 @@ class Parser {
 
   ArraySlice parse() const {
     ArraySlice slice;
-    const std::string_view inside = trimmed(std::string_view(text_).substr(1, text_.size() - 2));
-    const auto words = inside.empty() ? std::vector<std::string_view>{} : split(inside, ',');
+    const std::string inside = trimmed(text_.substr(1, text_.size() - 2));
+    const auto words = inside.empty() ? std::vector<std::string>() : split_list(inside, ',');
     if (words.size() > shape_.size()) {
       fail("it has " + std::to_string(words.size()) + " parts, but the shape is " + shape_text(shape_));
     }
@@ -47,19 +32,15 @@ class Parser {
  private:
   [[noreturn]] void fail(const std::string& why) const { throw usage_error("slice " + escaped(text_) + ": " + why); }
 
-  std::optional<std::int64_t> number(std::string_view word) const {
-    if (word.empty()) return std::nullopt;
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || end != word.data() + word.size()) {
-      fail("'" + escaped(word) + "' is not an integer; write it as in [0:4, :, 3]");
-    }
+  std::optional<std::int64_t> number(const std::string& word) const {
+    const std::optional<std::int64_t> value = parse_integer(word);
+    if (!word.empty() && !value) fail("'" + escaped(word) + "' is not an integer; write it as in [0:4, :, 3]");
     return value;
   }
 
-  Taken taken(std::string_view word, std::size_t dimension) const {
+  Taken taken(const std::string& word, std::size_t dimension) const {
     const std::int64_t size = shape_[dimension];
-    const auto parts = split(word, ':');
+    const std::vector<std::string> parts = split_list(word, ':');
     if (parts.size() > 3 || word.empty()) fail("write it as in [0:4, :, 3]");
     if (parts.size() == 1) return index(*number(parts[0]), size, dimension);
     const std::int64_t step = parts.size() == 3 ? number(parts[2]).value_or(1) : 1;

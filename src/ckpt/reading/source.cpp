@@ -52,17 +52,8 @@ void InspectedFile::list_own() {
   file_bytes_ = index.file_bytes;
   kind_ += ", written by " + escaped(index.writer);
   for (checkpoints::ArrayInfo& array : index.arrays) {
-    FileArray info;
-    info.label = label_of(array.path);
-    info.path = std::move(array.path);
-    info.dtype = array.dtype;
-    info.shape = std::move(array.shape);
-    info.nbytes = array.nbytes;
-    info.order = arrays_.size();
-    info.alias_of = std::move(array.first_path);
-    info.digest = std::move(array.digest);
-    info.statistics = array.statistics;
-    arrays_.push_back(std::move(info));
+    std::string label = label_of(array.path);
+    arrays_.push_back({std::move(array), std::move(label)});
   }
 }
 
@@ -81,14 +72,8 @@ void InspectedFile::list_foreign() {
   }
   for (const std::string& path : whole_->array_paths()) {
     const checkpoints::Array& array = whole_->array(path);
-    FileArray info;
-    info.path = path;
-    info.label = label_of(path);
-    info.dtype = array.dtype;
-    info.shape = array.shape;
-    info.nbytes = array.bytes.size();
-    info.order = arrays_.size();
-    arrays_.push_back(std::move(info));
+    arrays_.push_back(
+        {{.path = path, .dtype = array.dtype, .shape = array.shape, .nbytes = array.bytes.size()}, label_of(path)});
   }
 }
 
@@ -115,11 +100,11 @@ checkpoints::Array InspectedFile::read(const FileArray& info) const {
 
 std::string InspectedFile::digest(const FileArray& info) const {
   const checkpoints::Array array = read(info);  // which checks what the file says
-  return info.digest ? *info.digest : checkpoints::array_digest(array.bytes);
+  return is_own_ ? info.digest : checkpoints::array_digest(array.bytes);
 }
 
 Statistics InspectedFile::statistics(const FileArray& info) const {
-  return info.statistics ? *info.statistics : statistics_of(read(info));
+  return is_own_ ? info.statistics : statistics_of(read(info));
 }
 
 const FileArray& InspectedFile::find(const std::string& name) const {

@@ -9,21 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "ckpt/reading/values.hpp"
 
 namespace lockstep::ckpt {
 
-/// One array of a file.
-struct FileArray {
-  std::string path;   ///< "/model/params/conv1.weight"
+/// One array of a file. Digest and statistics are known if the file is one of Lockstep's.
+struct FileArray : checkpoints::ArrayInfo {
   std::string label;  ///< name in every format: "conv1.weight" for this path; other paths are their own name
-  DType dtype = DType::uint8;
-  std::vector<std::int64_t> shape;
-  std::uint64_t nbytes = 0;
-  std::size_t order = 0;                 ///< place in the file's list
-  std::string alias_of;                  ///< path of the array whose bytes these are; "" where they are its own
-  std::optional<std::string> digest;     ///< digest, if the file contains it
-  std::optional<Statistics> statistics;  ///< likewise
 };
 
 /// A file that `ckpt` looks into: one of Lockstep's or of another program.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How names, sizes and tables are printed.
+// How names and sizes are printed.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/text/text.hpp"
+#include "core/text/text_table.hpp"
 
 namespace lockstep::ckpt {
 
@@ -17,27 +20,7 @@ std::string escaped(std::string_view text);
 std::string human_bytes(std::uint64_t bytes);
 /// "1.50 MiB (1572864 bytes)".
 std::string exact_bytes(std::uint64_t bytes);
-/// "[64, 10]".
-std::string shape_text(const std::vector<std::int64_t>& shape);
 /// Six significant digits: "0.125", "1e-09", "nan".
 std::string number_text(double value);
-
-enum class Align { left, right };
-
-/// Columns as wide as their widest cell, two blanks apart.
-class TextTable {
- public:
-  explicit TextTable(std::vector<Align> columns) : columns_(std::move(columns)) {}
-
-  /// @param cells  one for each column
-  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  bool is_empty() const noexcept { return rows_.empty(); }
-  /// A line for each row, without blanks at its end.
-  std::string text() const;
-
- private:
-  std::vector<Align> columns_;
-  std::vector<std::vector<std::string>> rows_;
-};
 
 }  // namespace lockstep::ckpt

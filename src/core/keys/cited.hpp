@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/section.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <cstdint>
 #include <string>

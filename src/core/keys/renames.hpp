@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/renames.hpp>
+#include <lockstep/core/tensor.hpp>
 
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/section.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <stdexcept>
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <vector>
 
+#include "core/system/control_groups.hpp"
 #include "core/text/text_stream.hpp"
 
 namespace lockstep {
@@ -60,35 +61,19 @@ std::optional<std::int64_t> left_in_group(const fs::path& group, const GroupFile
   return std::clamp<std::int64_t>(left, 0, *limit);
 }
 
-/// The number that a group and those that contain it leave.
-std::optional<std::int64_t> left_in_groups(const fs::path& mount, const std::string& group, const GroupFiles& files) {
-  std::optional<std::int64_t> least;
-  fs::path path = fs::path(group).relative_path();
-  while (true) {
-    take_smaller(least, left_in_group(mount / path, files));
-    if (path.empty()) return least;
-    path = path.parent_path();
-  }
-}
-
 }  // namespace
 
 std::optional<std::int64_t> available_memory(const std::string& root) {
   std::optional<std::int64_t> least = number_in(fs::path(root) / "proc/meminfo", "MemAvailable:");
   if (least) *least *= 1024;
   const fs::path mount = fs::path(root) / "sys/fs/cgroup";
-  std::ifstream groups(fs::path(root) / "proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {  // "0::/job" or "4:memory:/job"
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string group = line.substr(second + 1);
-    if (controllers == ",,") take_smaller(least, left_in_groups(mount, group, kSecond));
-    if (controllers.find(",memory,") != std::string::npos) {
-      take_smaller(least, left_in_groups(mount / "memory", group, kFirst));
-    }
-  }
+  visit_control_groups(root, [&](const std::string& controllers, const std::string& group) {
+    const bool is_second = controllers.empty();
+    if (!is_second && !has_controller(controllers, "memory")) return;
+    visit_containing_groups(is_second ? mount : mount / "memory", group, [&](const fs::path& folder) {
+      take_smaller(least, left_in_group(folder, is_second ? kSecond : kFirst));
+    });
+  });
   return least;
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/system/process.hpp"
 
+#include <array>
 #include <string>
+#include <unistd.h>
 
 #include "core/text/text_stream.hpp"
 
@@ -22,6 +24,11 @@ double status_mb(const std::string& entry) {
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "unknown";
+}
 
 double peak_memory_mb() { return status_mb("VmHWM:"); }
 

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/system/control_groups.hpp"
 #include "core/text/text.hpp"
 #include "core/text/text_stream.hpp"
 
@@ -55,21 +56,9 @@ GroupMounts mounts_in(const fs::path& root) {
     if (words.size() < 5 || words.end() - dash < 4) continue;
     const fs::path place = root / fs::path(words[4]).relative_path();
     if (dash[1] == "cgroup2") mounts.unified.push_back(place);
-    if (dash[1] == "cgroup" && ("," + dash[3] + ",").find(",cpu,") != std::string::npos) mounts.cpu.push_back(place);
+    if (dash[1] == "cgroup" && has_controller(dash[3], "cpu")) mounts.cpu.push_back(place);
   }
   return mounts;
-}
-
-/// Looks at a group and at those that contain it.
-void take_smallest(std::optional<CpuQuota>& smallest, const fs::path& mount, const std::string& group) {
-  fs::path path = fs::path(group).relative_path();
-  while (true) {
-    const fs::path folder = mount / path;
-    const std::optional<double> quota = quota_in(folder);
-    if (quota && (!smallest || *quota < smallest->processors)) smallest = CpuQuota{*quota, identity_of(folder)};
-    if (path.empty()) return;
-    path = path.parent_path();
-  }
 }
 
 }  // namespace
@@ -77,18 +66,16 @@ void take_smallest(std::optional<CpuQuota>& smallest, const fs::path& mount, con
 std::optional<CpuQuota> cpu_quota(const std::string& root) {
   std::optional<CpuQuota> smallest;
   const GroupMounts mounts = mounts_in(root);
-  std::ifstream groups(fs::path(root) / "proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {  // "0::/job" or "4:cpu,cpuacct:/job"
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string names = line.substr(first + 1, second - first - 1);
-    const std::string group = line.substr(second + 1);
-    const bool has_cpu = ("," + names + ",").find(",cpu,") != std::string::npos;
-    for (const fs::path& mount : names.empty() ? mounts.unified : mounts.cpu) {
-      if (names.empty() || has_cpu) take_smallest(smallest, mount, group);
+  visit_control_groups(root, [&](const std::string& controllers, const std::string& group) {
+    const bool is_second = controllers.empty();
+    if (!is_second && !has_controller(controllers, "cpu")) return;
+    for (const fs::path& mount : is_second ? mounts.unified : mounts.cpu) {
+      visit_containing_groups(mount, group, [&](const fs::path& folder) {
+        const std::optional<double> quota = quota_in(folder);
+        if (quota && (!smallest || *quota < smallest->processors)) smallest = CpuQuota{*quota, identity_of(folder)};
+      });
     }
-  }
+  });
   return smallest;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/text/text.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -33,21 +34,40 @@ std::vector<std::string> words_in(const std::string& text, char separator) {
   return words;
 }
 
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::vector<std::string> words;
+  for (const std::int64_t dimension : shape) words.push_back(std::to_string(dimension));
+  return "[" + joined(words) + "]";
+}
+
+std::string as_lines(const std::vector<std::string>& words) {
+  std::string lines;
+  for (const std::string& word : words) lines += word + "\n";
+  return lines;
+}
+
+std::vector<std::string> lines_in(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
 std::string number_text(double value, int digits) {
   std::array<char, 64> text{};
   const auto written = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, digits);
   return {text.data(), written.ptr};
 }
 
-namespace {
-
-/// The length of the character of UTF-8 at `position`; 0 = there is none. Neither surrogates nor longer forms than
-/// necessary are characters.
-std::size_t character_size(const std::string& text, std::size_t position) {
+std::size_t character_size(std::string_view text) {
   const auto byte = [&](std::size_t i) {
-    return position + i < text.size() ? static_cast<unsigned char>(text[position + i]) : static_cast<unsigned char>(0);
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : static_cast<unsigned char>(0);
   };
   const unsigned first = byte(0);
+  if (text.empty()) return 0;
   if (first < 0x80) return 1;
   const std::size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
   if (first < 0xC2 || first > 0xF4) return 0;
@@ -60,13 +80,25 @@ std::size_t character_size(const std::string& text, std::size_t position) {
   return is_too_long || is_no_character ? 0 : size;
 }
 
-}  // namespace
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t size = character_size(text);
+    if (size == 0) return false;
+    text.remove_prefix(size);
+  }
+  return true;
+}
+
+std::size_t character_count(std::string_view text) {
+  const auto is_first_byte = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_first_byte));
+}
 
 std::string utf8_text(const std::string& text) {
   constexpr const char* kDigits = "0123456789ABCDEF";
   std::string result;
   for (std::size_t position = 0; position < text.size();) {
-    const std::size_t size = character_size(text, position);
+    const std::size_t size = character_size(std::string_view(text).substr(position));
     if (size > 0) {
       result.append(text, position, size);
     } else {

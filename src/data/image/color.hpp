@@ -34,4 +34,13 @@ void autocontrast(Image& image);
 /// Makes the values of each channel equally frequent.
 void equalize(Image& image);
 
+/// The parameters of color_jitter. Kinds: 0 brightness, 1 contrast, 2 saturation, 3 hue.
+struct ColorJitter {
+  std::array<std::int8_t, 4> order = {0, 1, 2, 3};  ///< order of the kinds
+  std::array<bool, 4> uses = {};                    ///< whether each kind is applied
+  std::array<double, 4> factors = {};               ///< factor of each kind
+};
+
+void apply_jitter(Image& image, const ColorJitter& drawn);
+
 }  // namespace lockstep::data

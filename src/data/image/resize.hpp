@@ -5,7 +5,7 @@
 
 #include <lockstep/data/transform.hpp>
 
-#include "data/image/filter.hpp"
+#include "data/image/geometry.hpp"
 
 namespace lockstep::data {
 

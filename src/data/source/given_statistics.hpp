@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/dataset.hpp>
+#include <lockstep/data/source.hpp>
 #include <lockstep/data/transform.hpp>
 
 #include <optional>
@@ -22,10 +22,10 @@ struct GivenStatistics {
 Splits open(const Section& data, const std::vector<Source>& sources, const OpenOptions& options,
             const GivenStatistics& statistics);
 
-/// Like the other `prepare`, with statistics.
-/// @return  those that `open` needs; nullopt = no line needs any
-std::optional<ChannelStatistics> prepare(const Section& data, const std::vector<Source>& sources,
-                                         const OpenOptions& options, const GivenStatistics& statistics);
+/// Whether the source provides images that run through a pipeline. One process per host then lists and checks them for
+/// the others, which open the data afterwards.
+/// @throws ConfigError  the name of the source is unknown
+bool opens_images(const Section& data, const std::vector<Source>& sources);
 
 /// The statistics that `normalise,mean=auto` uses for a data set; nullopt = it does not need any.
 std::optional<ChannelStatistics> statistics_of(const Dataset& dataset);

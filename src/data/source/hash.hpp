@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <mutex>
 #include <span>
 
 namespace lockstep::data {
@@ -17,5 +18,19 @@ std::uint64_t hash_of(std::initializer_list<std::uint64_t> numbers);
 /// The same for a few evenly spaced pieces of `bytes`, the first and the last among them, and their number: quick
 /// even for a file that is larger than memory.
 std::uint64_t sampled_hash_of(std::span<const std::uint8_t> bytes);
+
+/// A digest that is computed when it is needed first. Thread-safe.
+class LazyDigest {
+ public:
+  template <class Compute>
+  std::uint64_t get(const Compute& compute) const {
+    std::call_once(once_, [&] { value_ = compute(); });
+    return value_;
+  }
+
+ private:
+  mutable std::once_flag once_;
+  mutable std::uint64_t value_ = 0;
+};
 
 }  // namespace lockstep::data

@@ -48,10 +48,6 @@ class WithRoles : public Dataset {
   std::int64_t size() const override { return dataset_->size(); }
   Task task() const override { return dataset_->task(); }
   batch::Roles roles() const override { return *roles_; }
-  std::vector<std::int64_t> labels() const override { return are_own_ ? dataset_->labels() : Dataset::labels(); }
-  std::vector<double> aspect_ratios() const override { return dataset_->aspect_ratios(); }
-  std::string sample_name(std::int64_t index) const override { return dataset_->sample_name(index); }
-  LoadTimes load_times() const override { return dataset_->load_times(); }
 
   batch::Batch get(std::span<const batch::Draw> draws) const override {
     batch::Batch batch = dataset_->get(draws);
@@ -90,9 +86,9 @@ std::shared_ptr<const Dataset> with_roles(std::shared_ptr<const Dataset> dataset
   return std::make_shared<WithRoles>(std::move(dataset), std::move(roles), are_own);
 }
 
-const SampleDataset* samples_in(const Dataset& dataset) {
+const Dataset& without_roles(const Dataset& dataset) {
   const auto* const wrapper = dynamic_cast<const WithRoles*>(&dataset);
-  return dynamic_cast<const SampleDataset*>(wrapper != nullptr ? &wrapper->dataset() : &dataset);
+  return wrapper != nullptr ? wrapper->dataset() : dataset;
 }
 
 }  // namespace lockstep::data

@@ -25,7 +25,13 @@ struct ChosenRoles {
 ///                      has
 std::shared_ptr<const Dataset> with_roles(std::shared_ptr<const Dataset> dataset, const ChosenRoles& chosen);
 
-/// The data set of samples that `dataset` is, or whose batches it gives roles; null = there is none.
-const SampleDataset* samples_in(const Dataset& dataset);
+/// The data set to which with_roles gave other roles; `dataset` itself if it has its own roles.
+const Dataset& without_roles(const Dataset& dataset);
+
+/// An optional interface of a data set, such as SampleNames, whatever its roles; null = the data set does not have it.
+template <class Ability>
+const Ability* ability_of(const Dataset& dataset) {
+  return dynamic_cast<const Ability*>(&without_roles(dataset));
+}
 
 }  // namespace lockstep::data

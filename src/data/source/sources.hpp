@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/dataset.hpp>
+#include <lockstep/data/source.hpp>
 
 namespace lockstep::data {
 
@@ -19,6 +19,9 @@ Source synthetic_source();
 KeySpec val_path_key();
 KeySpec cache_key();
 KeySpec unlabelled_key();
+
+/// image_keys(), and then those of one source.
+KeySpecs with_image_keys(const KeySpecs& own);
 
 /// The value of `data.path`.
 /// @param wanted  what it must name, such as "a text file"

@@ -3,18 +3,17 @@
 // Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009, and its data set page.
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/data/image_store.hpp>
+#include <lockstep/data/image.hpp>
 
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <system_error>
 
 #include "data/source/hash.hpp"
 #include "data/source/mapped_file.hpp"
 #include "data/source/sources.hpp"
-#include "data/stores/class_names.hpp"
+#include "data/stores/list_text.hpp"
 
 namespace lockstep::data {
 
@@ -67,11 +66,15 @@ CifarKind cifar100(bool is_coarse) {
 class CifarStore : public ImageStore {
  public:
   CifarStore(const CifarKind& kind, const std::vector<std::string>& paths, std::vector<std::string> class_names)
-      : kind_(kind), class_names_(std::move(class_names)) {
+      : kind_(kind) {
     for (const std::string& path : paths) add_file(path);
+    facts_ = {.size = ends_.back(),
+              .classes = kind.classes,
+              .class_names = std::move(class_names),
+              .shape = PixelShape{kCifarSide, kCifarSide, 3}};
   }
 
-  std::int64_t size() const override { return ends_.back(); }
+  const StoreFacts& facts() const override { return facts_; }
   StoredImage read(std::int64_t index, ReadBuffer& buffer) const override {
     const std::uint8_t* planes = record(index).second + kind_.label_bytes;
     if (buffer.bytes.size() < kImageBytes) buffer.bytes.resize(kImageBytes);
@@ -82,21 +85,18 @@ class CifarStore : public ImageStore {
     check_unchanged(index);
     return {.pixels = {pixels, kImageBytes}, .shape = {kCifarSide, kCifarSide, 3}};
   }
-  std::int64_t label(std::int64_t index) const override { return labels_.at(static_cast<std::size_t>(index)); }
+  ImageTarget target(std::int64_t index) const override { return {.classes = {label(index)}}; }
   std::string name(std::int64_t index) const override {
     const auto [file, bytes] = record(index);
     const auto number = static_cast<std::size_t>(bytes - files_[file]->bytes().data()) / record_bytes();
     return fs::path(files_[file]->path()).filename().string() + ":" + std::to_string(number);
   }
-  std::int64_t classes() const override { return kind_.classes; }
-  std::vector<std::string> class_names() const override { return class_names_; }
-  std::optional<PixelShape> shape() const override { return PixelShape{kCifarSide, kCifarSide, 3}; }
   std::uint64_t digest() const override {
-    std::call_once(digested_, [this] {
-      digest_ = hash_of({static_cast<std::uint64_t>(kind_.classes)});
-      for (const auto& file : files_) digest_ = hash_of({digest_, hash_of(file->bytes())});
+    return digest_.get([this] {
+      std::uint64_t hash = hash_of({static_cast<std::uint64_t>(kind_.classes)});
+      for (const auto& file : files_) hash = hash_of({hash, hash_of(file->bytes())});
+      return hash;
     });
-    return digest_;
   }
 
  private:
@@ -105,14 +105,14 @@ class CifarStore : public ImageStore {
     const auto [number, bytes] = record(index);
     const MappedFile& file = *files_[number];
     const auto begin = static_cast<std::size_t>(bytes - file.bytes().data());
-    const std::int64_t label = bytes[kind_.label_byte];
+    const std::int64_t stored = bytes[kind_.label_byte];
     file.check(begin, begin + record_bytes());
-    if (label == labels_[static_cast<std::size_t>(index)]) return;
+    if (stored == label(index)) return;
     throw DataError(file.path(), "was changed while it was in use: record " + std::to_string(begin / record_bytes()) +
-                                     " has the label " + std::to_string(label) + " instead of " +
-                                     std::to_string(labels_[static_cast<std::size_t>(index)]) +
-                                     "; restore the file and resume the run");
+                                     " has the label " + std::to_string(stored) + " instead of " +
+                                     std::to_string(label(index)) + "; restore the file and resume the run");
   }
+  std::int64_t label(std::int64_t index) const { return labels_.at(static_cast<std::size_t>(index)); }
 
   std::size_t record_bytes() const { return kind_.label_bytes + kImageBytes; }
 
@@ -146,12 +146,11 @@ class CifarStore : public ImageStore {
   }
 
   CifarKind kind_;
-  std::vector<std::string> class_names_;
+  StoreFacts facts_;
   std::vector<std::unique_ptr<const MappedFile>> files_;
   std::vector<std::uint8_t> labels_;  // labels as they were when the files were opened
   std::vector<std::int64_t> ends_;    // number of records up to the end of each file
-  mutable std::once_flag digested_;
-  mutable std::uint64_t digest_ = 0;
+  LazyDigest digest_;
 };
 
 bool exists(const std::string& path) {
@@ -217,13 +216,11 @@ Source cifar10_source() {
 }
 
 Source cifar100_source() {
-  KeySpecs keys = image_keys();
-  keys.push_back(keys::choice("data.cifar_labels", "fine",
-                              "cifar100: labels of the 100 classes (fine) or of the 20 superclasses (coarse)",
-                              {"fine", "coarse"}));
   return {.name = "cifar100",
           .help = "CIFAR-100, binary version, in the folder data.path",
-          .keys = std::move(keys),
+          .keys = with_image_keys({keys::choice(
+              "data.cifar_labels", "fine",
+              "cifar100: labels of the 100 classes (fine) or of the 20 superclasses (coarse)", {"fine", "coarse"})}),
           .open_images = [](const Section& data, const UsedSplits& used) {
             return open_cifar(data, used, cifar100(data.text("cifar_labels") == "coarse"));
           }};

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/image_store.hpp>
+#include <lockstep/data/image.hpp>
 
 #include <memory>
-#include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "data/source/hash.hpp"
 #include "data/stores/list_text.hpp"
 
 namespace lockstep::data {
@@ -19,36 +20,29 @@ class FileStore : public ImageStore {
     std::string root;  ///< folder to which the paths of the list are relative
     std::int64_t classes = 0;
     std::vector<std::string> class_names = {};
+    std::vector<std::int64_t> numbers = {};  ///< number of the class for each number in the list; empty = the same
     std::int64_t max_file_bytes = 0;
     bool has_label_sets = false;  ///< images can have several classes
+    bool are_masks = false;       ///< the files are the masks of the list instead of its images
   };
 
-  FileStore(std::unique_ptr<const ListLines> lines, FileStoreOptions options)
-      : lines_(std::move(lines)), options_(std::move(options)) {}
+  FileStore(std::shared_ptr<const ListLines> lines, FileStoreOptions options);
 
-  std::int64_t size() const override { return lines_->size(); }
+  const StoreFacts& facts() const override { return facts_; }
   StoredImage read(std::int64_t index, ReadBuffer& buffer) const override;
-  TargetKind target_kind() const override;
-  std::int64_t label(std::int64_t index) const override;
-  std::vector<std::int64_t> labels(std::int64_t index) const override { return lines_->labels(index); }
-  double number(std::int64_t index) const override { return lines_->number(index); }
-  StoredImage read_mask(std::int64_t index, ReadBuffer& buffer) const override;
-  std::string mask_place(std::int64_t index) const override;
+  ImageTarget target(std::int64_t index) const override;
   std::string name(std::int64_t index) const override;
   std::string place(std::int64_t index) const override;
-  std::int64_t classes() const override { return options_.classes; }
-  std::vector<std::string> class_names() const override { return options_.class_names; }
-  void read_ahead(std::int64_t index) const override;
   std::uint64_t digest() const override;
 
  private:
-  std::string below_root(std::string_view path) const;
-  StoredImage read_path(const std::string& path, ReadBuffer& buffer) const;
+  /// The path of a file as the list states it.
+  std::string_view listed_path(std::int64_t index) const;
 
-  std::unique_ptr<const ListLines> lines_;
+  std::shared_ptr<const ListLines> lines_;
   FileStoreOptions options_;
-  mutable std::once_flag digested_;
-  mutable std::uint64_t digest_ = 0;
+  StoreFacts facts_;
+  LazyDigest digest_;
 };
 
 }  // namespace lockstep::data

@@ -25,22 +25,6 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, unreadable);
 }
 
-/// A store of a folder's images, with the class numbers of the training split.
-class FolderStore : public FileStore {
- public:
-  /// @param numbers  class number in the training split for each number in the list
-  FolderStore(std::unique_ptr<const ListLines> lines, FileStoreOptions options, std::vector<std::int64_t> numbers)
-      : FileStore(std::move(lines), std::move(options)), numbers_(std::move(numbers)) {}
-
-  std::int64_t label(std::int64_t index) const override {
-    return numbers_.at(static_cast<std::size_t>(FileStore::label(index)));
-  }
-  std::vector<std::int64_t> labels(std::int64_t index) const override { return {label(index)}; }
-
- private:
-  std::vector<std::int64_t> numbers_;
-};
-
 struct FolderRequest {
   std::string cache;
   std::int64_t max_file_bytes = 0;
@@ -59,11 +43,11 @@ std::vector<std::string> utf8_names(std::vector<std::string> names) {
   return names;
 }
 
-std::unique_ptr<const ListLines> lines_of(FolderList& list, const std::string& root, const std::string& cache) {
+std::shared_ptr<const ListLines> lines_of(FolderList& list, const std::string& root, const std::string& cache) {
   if (list.empty_classes.size() == list.classes.size()) {
     throw DataError(root, "contains no images; data.name = folder requires one subfolder of images per class");
   }
-  return std::make_unique<const ListLines>(
+  return std::make_shared<const ListLines>(
       std::move(list.text),
       ListLines::ListOptions{
           .classes = static_cast<std::int64_t>(list.classes.size()), .rule = "class folders", .cache = cache});
@@ -102,9 +86,10 @@ OpenedFolder open_folder_split(const std::string& root, const std::vector<std::s
   const FileStore::FileStoreOptions options{.root = root,
                                             .classes = static_cast<std::int64_t>(all.size()),
                                             .class_names = utf8_names(all),
+                                            .numbers = std::move(numbers),
                                             .max_file_bytes = request.max_file_bytes};
   opened.classes = all;
-  opened.store = std::make_shared<FolderStore>(lines_of(list, root, request.cache), options, std::move(numbers));
+  opened.store = std::make_shared<FileStore>(lines_of(list, root, request.cache), options);
   return opened;
 }
 
@@ -139,7 +124,7 @@ ImageSplits open_unlabelled(const Section& data) {
   const std::string& path = required_path(data, "a folder of images");
   if (!is_folder(path)) throw DataError(path, "is not a folder that can be read; check data.path");
   FolderListing listing = list_images(path);
-  auto lines = std::make_unique<const ListLines>(ListText(std::move(listing.lines), path),
+  auto lines = std::make_shared<const ListLines>(ListText(std::move(listing.lines), path),
                                                  ListLines::ListOptions{.target = ListTarget::none});
   const auto store = std::make_shared<FileStore>(
       std::move(lines), FileStore::FileStoreOptions{.root = path, .max_file_bytes = data.integer("max_image_bytes")});
@@ -207,14 +192,12 @@ KeySpec cache_key() {
 }
 
 Source folder_source() {
-  KeySpecs keys = image_keys();
   const KeySpecs own = {
       val_path_key(), cache_key(), unlabelled_key(),
       keys::boolean("data.allow_empty", "false", "folder: accept classes without images. They keep their numbers")};
-  keys.insert(keys.end(), own.begin(), own.end());
   return {.name = "folder",
           .help = "Images in one subfolder per class below data.path, or below its folders train, val and test",
-          .keys = std::move(keys),
+          .keys = with_image_keys(own),
           .open_images = open_folder};
 }
 

@@ -211,6 +211,14 @@ void append_lines(ClassListing& listing, const std::string& end, std::string& li
   }
 }
 
+/// Counts files that are no images, and keeps the first names.
+void pass_over(FolderListing& all, const std::vector<std::string>& names) {
+  all.passed_over_count += std::ssize(names);
+  all.passed_over.insert(all.passed_over.end(), names.begin(), names.end());
+  std::sort(all.passed_over.begin(), all.passed_over.end());
+  if (all.passed_over.size() > kNamedFiles) all.passed_over.resize(kNamedFiles);
+}
+
 }  // namespace
 
 std::int64_t modified_ns_of(const std::string& folder) noexcept {
@@ -221,14 +229,14 @@ std::int64_t modified_ns_of(const std::string& folder) noexcept {
 FolderListing list_folder(const std::string& root) {
   FolderListing all;
   bool has_images = false;
+  std::vector<std::string> passed_over;
   {
     Directory directory(root);
     all.folders.push_back({".", directory.modified_ns()});
     while (const dirent* entry = directory.next()) {
       const std::string name = entry->d_name;
       if (is_hidden(name)) {
-        ++all.passed_over_count;
-        all.passed_over.push_back(name);
+        passed_over.push_back(name);
       } else if (directory.is_folder(*entry)) {
         if (name.find('\n') != std::string::npos) {
           throw DataError(root, "a class folder has a name with a line break; rename it");
@@ -236,8 +244,7 @@ FolderListing list_folder(const std::string& root) {
         all.classes.push_back(name);
       } else {
         has_images = has_images || is_one_of(ending_of(name), kImageEndings);
-        ++all.passed_over_count;
-        all.passed_over.push_back(name);
+        passed_over.push_back(name);
       }
     }
   }
@@ -247,6 +254,7 @@ FolderListing list_folder(const std::string& root) {
                         "; data.name = folder requires one subfolder of images per class, or data.unlabelled=true "
                         "for images without labels");
   }
+  pass_over(all, passed_over);
   std::sort(all.classes.begin(), all.classes.end());
   std::vector<ClassListing> listings = list_classes(root, all.classes);
   for (std::size_t label = 0; label < listings.size(); ++label) {
@@ -254,10 +262,7 @@ FolderListing list_folder(const std::string& root) {
     if (listing.images.empty()) all.empty_classes.push_back(all.classes[label]);
     append_lines(listing, " " + std::to_string(label) + "\n", all.lines);
     all.folders.insert(all.folders.end(), listing.folders.begin(), listing.folders.end());
-    all.passed_over_count += static_cast<std::int64_t>(listing.passed_over.size());
-    all.passed_over.insert(all.passed_over.end(), listing.passed_over.begin(), listing.passed_over.end());
-    std::sort(all.passed_over.begin(), all.passed_over.end());
-    if (all.passed_over.size() > kNamedFiles) all.passed_over.resize(kNamedFiles);
+    pass_over(all, listing.passed_over);
     listing = {};
   }
   return all;
@@ -271,10 +276,7 @@ FolderListing list_images(const std::string& root) {
   FolderListing all;
   append_lines(listing, "\n", all.lines);
   all.folders = std::move(listing.folders);
-  all.passed_over_count = static_cast<std::int64_t>(listing.passed_over.size());
-  all.passed_over = std::move(listing.passed_over);
-  std::sort(all.passed_over.begin(), all.passed_over.end());
-  if (all.passed_over.size() > kNamedFiles) all.passed_over.resize(kNamedFiles);
+  pass_over(all, listing.passed_over);
   return all;
 }
 

@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
 #include <map>
 #include <mutex>
-#include <thread>
 
+#include "core/system/in_threads.hpp"
 #include "core/system/processors.hpp"
 #include "log/progress.hpp"
 
@@ -37,32 +36,21 @@ void check_all(const ImageDataset& dataset, const std::string& name) {
   std::atomic<std::int64_t> next = 0;
   std::mutex mutex;
   std::map<std::int64_t, std::string> faults;
-  std::exception_ptr failure;
   log::ProgressLine progress;
-  {
-    std::vector<std::jthread> threads;
-    const unsigned count = static_cast<unsigned>(usable_processors());
-    for (unsigned t = 0; t < count; ++t) {
-      threads.emplace_back([&, is_first = t == 0] {
-        for (std::int64_t i = next++; i < dataset.size(); i = next++) {
-          try {
-            check_one(dataset, i);
-          } catch (const DataError& error) {
-            const std::scoped_lock lock(mutex);
-            faults.emplace(i, error.what());
-          } catch (...) {
-            const std::scoped_lock lock(mutex);
-            failure = std::current_exception();
-            next = dataset.size();
-          }
-          if (is_first && i % 64 < count) {
-            progress.show("checking " + name + ": " + std::to_string(i) + " of " + std::to_string(dataset.size()));
-          }
-        }
-      });
+  const int threads = usable_processors();
+  in_threads(threads, [&](int thread) {
+    for (std::int64_t i = next++; i < dataset.size(); i = next++) {
+      try {
+        check_one(dataset, i);
+      } catch (const DataError& error) {
+        const std::scoped_lock lock(mutex);
+        faults.emplace(i, error.what());
+      }
+      if (thread == 0 && i % 64 < threads) {
+        progress.show("checking " + name + ": " + std::to_string(i) + " of " + std::to_string(dataset.size()));
+      }
     }
-  }
-  if (failure) std::rethrow_exception(failure);
+  });
   if (faults.empty()) return;
   const std::string& first = faults.begin()->second;
   if (faults.size() == 1) throw DataError(first);

@@ -18,7 +18,8 @@
 #include "data/codecs/decode.hpp"
 #include "data/image/geometry.hpp"
 #include "data/source/hash.hpp"
-
+#include "data/stores/file_reader.hpp"
+#include "data/stores/with_place.hpp"
 namespace lockstep::data {
 
 namespace {
@@ -35,18 +36,19 @@ Task image_task(const ImageStore& store, const ImageDataset::ImageDatasetOptions
             .classes = options.classes,
             .class_names = options.class_names,
             .class_ids = options.class_ids};
-  if (store.target_kind() == TargetKind::label_sets) task.kind = TaskKind::multilabel;
-  if (store.target_kind() == TargetKind::masks) task.kind = TaskKind::segmentation;
-  if (store.target_kind() == TargetKind::numbers) {
+  const TargetKind targets = store.facts().targets;
+  if (targets == TargetKind::label_sets) task.kind = TaskKind::multilabel;
+  if (targets == TargetKind::masks) task.kind = TaskKind::segmentation;
+  if (targets == TargetKind::numbers) {
     task.kind = TaskKind::regression;
     task.classes = 1;
   }
-  if (store.target_kind() == TargetKind::none) task.classes = std::max<std::int64_t>(task.classes, 1);
+  if (targets == TargetKind::none) task.classes = std::max<std::int64_t>(task.classes, 1);
   return task;
 }
 
-Field label_field(const ImageStore& store, std::int64_t classes, ImageSize size) {
-  switch (store.target_kind()) {
+Field label_field(TargetKind targets, std::int64_t classes, ImageSize size) {
+  switch (targets) {
     case TargetKind::label_sets:
       return {.name = "label", .shape = {classes}, .dtype = at::kFloat};
     case TargetKind::numbers:
@@ -89,18 +91,20 @@ ImageDataset::ImageDataset(std::shared_ptr<const ImageStore> store, ImageDataset
       pipeline_(options.pipeline, *options.rows) {
   if (store_->size() < 1) throw DataError("a split has no samples");
   std::optional<ImageSize> stored;
-  if (const auto shape = store_->shape()) stored = ImageSize{shape->height, shape->width};
+  if (const auto& shape = store_->facts().shape) stored = ImageSize{shape->height, shape->width};
   for (int crop = 0; crop < pipeline_.crops(); ++crop) {
     const auto fixed = pipeline_.size(stored, crop);
     const ImageSize size = fixed ? *fixed : size_of_first(crop);
     sizes_.push_back(size);
-    fields_.push_back({.name = crop_name(crop),
-                       .shape = {pipeline_.channels(), size.height, size.width},
-                       .format = FieldFormat::any});
+    layout_.fields.push_back({.name = crop_name(crop),
+                              .shape = {pipeline_.channels(), size.height, size.width},
+                              .format = FieldFormat::any});
   }
   task_ = image_task(*store_, options, pipeline_.channels(), sizes_.front());
-  fields_.push_back(label_field(*store_, task_.classes, sizes_.front()));
+  layout_.fields.push_back(label_field(store_->facts().targets, task_.classes, sizes_.front()));
   if (options.output != PixelOutput::floats) offer_bytes(options.output, options.pipeline.key);
+  const std::string changing = pipeline_.float_transform();
+  if (layout_.byte_fields.empty() && !changing.empty()) layout_.float_reason = changing + " changes float32 numbers";
 }
 
 void ImageDataset::offer_bytes(PixelOutput output, const std::string& key) {
@@ -116,37 +120,22 @@ void ImageDataset::offer_bytes(PixelOutput output, const std::string& key) {
     std::copy((*table)[c].begin(), (*table)[c].end(), numbers.mutable_data_ptr<float>() + 256 * c);
   }
   batch::ByteTables tables;
-  byte_fields_ = fields_;
+  layout_.byte_fields = layout_.fields;
   for (std::size_t crop = 0; crop < sizes_.size(); ++crop) {
-    byte_fields_[crop].dtype = at::kByte;
-    byte_fields_[crop].format = FieldFormat::channels_last;
-    tables[byte_fields_[crop].name] = numbers;
+    Field& field = layout_.byte_fields[crop];
+    field.dtype = at::kByte;
+    field.format = FieldFormat::channels_last;
+    tables[field.name] = numbers;
   }
-  byte_tables_ = std::make_shared<const batch::ByteTables>(std::move(tables));
-  if (output == PixelOutput::bytes) fields_ = byte_fields_;
+  layout_.byte_tables = std::make_shared<const batch::ByteTables>(std::move(tables));
+  if (output == PixelOutput::bytes) layout_.fields = layout_.byte_fields;
 }
-
-std::string ImageDataset::float_reason() const {
-  const std::string name = pipeline_.float_transform();
-  if (!byte_fields_.empty() || name.empty()) return "";
-  return name + " changes float32 numbers";
-}
-
-template <class Call>
-void ImageDataset::with_place(std::int64_t index, const Call& call) const {
-  try {
-    call();
-  } catch (const DataError& error) {
-    throw DataError(store_->place(index), error.what());
-  }
-}
-
 ImageSize ImageDataset::size_of_first(int crop) const {
   Scratch& memory = scratch();
   for (std::int64_t index = 0;; ++index) {
     try {
       const StoredImage stored = store_->read(index, memory.buffer);
-      with_place(index, [&] { pipeline_.run_pixels(stored, {.index = index}, memory.workspace, crop); });
+      with_place(*store_, index, [&] { pipeline_.run_pixels(stored, {.index = index}, memory.workspace, crop); });
       return memory.workspace.patch.image.size();
     } catch (const DataError&) {
       if (!errors_ || index + 1 == std::min<std::int64_t>(kMaxReplacements, size())) throw;
@@ -206,8 +195,8 @@ void ImageDataset::fill_from(std::int64_t index, const batch::Draw& draw, batch:
   const StoredImage stored = store_->read(index, memory.buffer);  // its errors contain the path
   if (times != nullptr) times->read_seconds += seconds_since(start);
   for (int crop = 0; crop < pipeline_.crops(); ++crop) {
-    const auto& tensor = row.at(fields_[static_cast<std::size_t>(crop)].name).as<at::Tensor>();
-    with_place(index, [&] { fill_image(stored, draw, crop, tensor, memory); });
+    const auto& tensor = row.at(layout_.fields[static_cast<std::size_t>(crop)].name).as<at::Tensor>();
+    with_place(*store_, index, [&] { fill_image(stored, draw, crop, tensor, memory); });
   }
   fill_label(index, row.at("label").as<at::Tensor>(), memory);
 }
@@ -219,9 +208,9 @@ void ImageDataset::fill_image(const StoredImage& stored, const batch::Draw& draw
   const auto count = static_cast<std::size_t>(tensor.numel());
   const bool has_planes = tensor.is_contiguous();
   const bool has_pixels = has_adjacent_channels(tensor);
+  pipeline_.run_pixels(stored, draw, workspace, crop);
+  check_size(crop, image.size());
   if (tensor.scalar_type() == at::kByte) {
-    pipeline_.run_pixels(stored, draw, workspace, crop);
-    check_size(crop, image.size());
     if (has_pixels) {
       std::memcpy(tensor.mutable_data_ptr<std::uint8_t>(), image.pixels.data(), count);
     } else {
@@ -230,8 +219,6 @@ void ImageDataset::fill_image(const StoredImage& stored, const batch::Draw& draw
     }
     return;
   }
-  pipeline_.run_pixels(stored, draw, workspace, crop);
-  check_size(crop, image.size());
   if (has_pixels && pipeline_.float_transform().empty()) {
     return pipeline_.write_channels_last({tensor.mutable_data_ptr<float>(), count}, workspace);
   }
@@ -251,37 +238,40 @@ void ImageDataset::check_size(int crop, ImageSize size) const {
 }
 
 void ImageDataset::fill_label(std::int64_t index, const at::Tensor& label, Scratch& memory) const {
-  switch (store_->target_kind()) {
+  switch (store_->facts().targets) {
     case TargetKind::classes:
-      *label.mutable_data_ptr<std::int64_t>() = store_->label(index);
+      *label.mutable_data_ptr<std::int64_t>() = store_->target(index).classes.front();
       return;
     case TargetKind::none:
       *label.mutable_data_ptr<std::int64_t>() = kIgnored;
       return;
     case TargetKind::numbers:
-      *label.mutable_data_ptr<float>() = static_cast<float>(store_->number(index));
+      *label.mutable_data_ptr<float>() = static_cast<float>(store_->target(index).number);
       return;
     case TargetKind::masks:
       return fill_mask(index, label, memory);
     case TargetKind::label_sets: {
       auto* const values = label.mutable_data_ptr<float>();
       std::fill_n(values, label.numel(), 0.0F);
-      for (const std::int64_t c : store_->labels(index)) values[c] = 1;
+      for (const std::int64_t c : store_->target(index).classes) values[c] = 1;
       return;
     }
   }
 }
 
 void ImageDataset::fill_mask(std::int64_t index, const at::Tensor& label, Scratch& memory) const {
-  const StoredImage stored = store_->read_mask(index, memory.buffer);  // its errors contain the path
-  try {
-    pipeline_.run_mask(stored, task_.classes, memory.workspace);
-  } catch (const DataError& error) {
-    throw DataError(store_->mask_place(index), error.what());
-  }
+  const ImageStore& masks = *store_->facts().masks;
+  const StoredImage stored = masks.read(index, memory.buffer);  // its errors contain the path
+  with_place(masks, index, [&] { pipeline_.run_mask(stored, task_.classes, memory.workspace); });
   auto* const values = label.mutable_data_ptr<std::int64_t>();
   std::transform(memory.workspace.mask.pixels.begin(), memory.workspace.mask.pixels.end(), values,
                  [](std::uint8_t pixel) { return pixel == kIgnoredPixel ? kIgnored : std::int64_t{pixel}; });
+}
+
+void ImageDataset::read_ahead(const batch::Draw& draw) const {
+  const StoreFacts& facts = store_->facts();
+  if (facts.has_files) read_file_ahead(store_->place(draw.index));
+  if (facts.masks && facts.masks->facts().has_files) read_file_ahead(facts.masks->place(draw.index));
 }
 
 std::uint64_t ImageDataset::digest() const {
@@ -291,24 +281,28 @@ std::uint64_t ImageDataset::digest() const {
 }
 
 std::vector<std::int64_t> ImageDataset::labels() const {
-  const TargetKind kind = store_->target_kind();
+  const TargetKind kind = store_->facts().targets;
   if (kind != TargetKind::classes && kind != TargetKind::none) {
     throw DataError("the samples do not have one class each; choose another data.sampler");
   }
   std::vector<std::int64_t> labels(static_cast<std::size_t>(size()), kIgnored);
   if (kind == TargetKind::none) return labels;
-  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = store_->label(static_cast<std::int64_t>(i));
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    labels[i] = store_->target(static_cast<std::int64_t>(i)).classes.front();
   return labels;
 }
 
 std::vector<double> ImageDataset::aspect_ratios() const {
-  if (store_->shape()) return Dataset::aspect_ratios();
   std::vector<double> ratios;
+  if (store_->facts().shape) {
+    ratios.assign(static_cast<std::size_t>(size()), static_cast<double>(sizes_[0].width) / sizes_[0].height);
+    return ratios;
+  }
   Scratch& memory = scratch();
   for (std::int64_t index = 0; index < size(); ++index) {
     try {
       const StoredImage stored = store_->read(index, memory.buffer);
-      with_place(index, [&] {
+      with_place(*store_, index, [&] {
         const ImageSize size = read_image_header(stored.file, max_bytes_).size();
         ratios.push_back(static_cast<double>(size.width) / size.height);
       });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/dataset.hpp>
+#include <lockstep/data/source.hpp>
 
 #include <array>
 #include <atomic>
@@ -17,14 +17,19 @@ namespace lockstep::data {
 enum class PixelOutput {
   floats,
   bytes,
-  either  ///< the loader chooses; there is a SampleDataset::byte_layout if the transforms allow it
+  either  ///< the loader chooses; there are SampleLayout::byte_fields if the transforms allow it
 };
 
 /// The images of a store as float32 tensors [C, H, W], which a pipeline writes in place. The values of a sample are
 /// "data", further crops "crop1", "crop2", ..., and "label": an int64 class, float32 [classes] of 0 and 1, a float32
-/// number [1], int64 classes of pixels [H, W] (255 in a mask becomes kIgnored), or kIgnored. In byte_layout(), the
+/// number [1], int64 classes of pixels [H, W] (255 in a mask becomes kIgnored), or kIgnored. In byte_fields, the
 /// images are uint8 tensors with adjacent channels.
-class ImageDataset : public SampleDataset {
+class ImageDataset : public SampleDataset,
+                     public SampleClasses,
+                     public AspectRatios,
+                     public SampleNames,
+                     public TimedLoading,
+                     public SampleFiles {
  public:
   struct ImageDatasetOptions {
     PipelineOptions pipeline;
@@ -43,13 +48,10 @@ class ImageDataset : public SampleDataset {
 
   std::int64_t size() const override { return store_->size(); }
   Task task() const override { return task_; }
-  std::vector<Field> layout() const override { return fields_; }
-  std::vector<Field> byte_layout() const override { return byte_fields_; }
-  std::shared_ptr<const batch::ByteTables> byte_tables() const override { return byte_tables_; }
-  std::string float_reason() const override;
+  SampleLayout layout() const override { return layout_; }
   /// Images that cannot be read are replaced by the first good one of the next 16, if `errors` is given.
   void fill(const batch::Draw& draw, batch::ValueMap& row) const override;
-  void read_ahead(const batch::Draw& draw) const override { store_->read_ahead(draw.index); }
+  void read_ahead(const batch::Draw& draw) const override;
   std::string place(const batch::Draw& draw) const override { return store_->place(draw.index); }
   std::string sample_name(std::int64_t index) const override { return store_->name(index); }
   std::vector<std::int64_t> labels() const override;
@@ -64,9 +66,6 @@ class ImageDataset : public SampleDataset {
   struct Scratch;
 
   static Scratch& scratch();
-  /// Adds the place of an image to the errors of `call`.
-  template <class Call>
-  void with_place(std::int64_t index, const Call& call) const;
   void offer_bytes(PixelOutput output, const std::string& key);
   ImageSize size_of_first(int crop) const;
   void fill_image(const StoredImage& stored, const batch::Draw& draw, int crop, const at::Tensor& tensor,
@@ -83,9 +82,7 @@ class ImageDataset : public SampleDataset {
   std::shared_ptr<SampleErrors> errors_;
   std::int64_t max_bytes_;
   Pipeline pipeline_;
-  std::vector<Field> fields_;
-  std::vector<Field> byte_fields_;  // empty = pixels are float32 only
-  std::shared_ptr<const batch::ByteTables> byte_tables_;
+  SampleLayout layout_;
   std::vector<ImageSize> sizes_;  // size of each crop
   Task task_;
   mutable std::array<std::atomic<std::int64_t>, 4> times_ = {};  // samples, and nanoseconds as in LoadTimes

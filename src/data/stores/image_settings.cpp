@@ -3,7 +3,7 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/data/dataset.hpp>
+#include <lockstep/data/source.hpp>
 
 #include <algorithm>
 
@@ -132,7 +132,7 @@ std::vector<int> mask_values(const Section& data) {
 
 int channels_of(const Section& data, const ImageStore& store) {
   if (data.text("channels") != "auto") return data.text("channels") == "1" ? 1 : 3;
-  return store.shape() ? store.shape()->channels : 3;
+  return store.facts().shape ? store.facts().shape->channels : 3;
 }
 
 PipelineOptions pipeline_options(const Section& data, const ImageStore& store, std::uint64_t seed, bool is_training) {
@@ -144,7 +144,7 @@ PipelineOptions pipeline_options(const Section& data, const ImageStore& store, s
           .decodes_exactly = !is_training || data.text("decode") == "exact",
           .applies_orientation = data.text("exif") == "apply",
           .max_bytes = data.integer("max_image_bytes"),
-          .has_masks = store.target_kind() == TargetKind::masks,
+          .has_masks = store.facts().targets == TargetKind::masks,
           .mask_values = mask_values(data)};
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/section.hpp>
-#include <lockstep/data/image_store.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/data/image.hpp>
 #include <lockstep/data/transform.hpp>
 
 #include <cstdint>

@@ -11,11 +11,11 @@
 #include "core/text/text.hpp"
 #include "data/source/roles.hpp"
 #include "data/source/settings.hpp"
-#include "data/stores/class_names.hpp"
 #include "data/stores/image_check.hpp"
 #include "data/stores/image_dataset.hpp"
 #include "data/stores/image_settings.hpp"
 #include "data/stores/image_statistics.hpp"
+#include "data/stores/list_text.hpp"
 #include "data/stores/store_views.hpp"
 
 namespace lockstep::data {
@@ -80,8 +80,8 @@ Classes mask_classes_of(const Section& data, const ImageStore& train, bool is_ev
   }
   if (classes.count == 0) classes.count = names > 0 ? names : listed;
   if (classes.count == 0 || (listed == 0 && !is_evaluation)) {
-    const std::vector<int> values =
-        values_in_masks(train, data.integer("max_image_bytes"), classes.count > 0, data.text("on_error") == "replace");
+    const std::vector<int> values = values_in_masks(*train.facts().masks, data.integer("max_image_bytes"),
+                                                    classes.count > 0, data.text("on_error") == "replace");
     if (!is_evaluation) require_two_classes(values);
     if (classes.count == 0) {
       const auto largest = std::find_if(values.rbegin(), values.rend(), [](int v) { return v != kIgnoredPixel; });
@@ -100,16 +100,17 @@ Classes mask_classes_of(const Section& data, const ImageStore& train, bool is_ev
 /// The classes that section `data` and the training part state.
 /// @throws ConfigError  they contradict each other
 Classes classes_of(const Section& data, const ImageStore& train, const OpenOptions& options) {
-  Classes classes{.count = train.classes(), .names = train.class_names()};
+  const TargetKind targets = train.facts().targets;
+  Classes classes{.count = train.facts().classes, .names = train.facts().class_names};
   if (!options.class_order.empty() && !classes.names.empty()) {
     const std::vector<std::string>& names = options.class_names.empty() ? options.class_order : options.class_names;
     if (names != classes.names) classes.ids = std::exchange(classes.names, names);
     return classes;
   }
   const std::int64_t wanted = data.integer("classes");
-  if (train.target_kind() == TargetKind::masks) return mask_classes_of(data, train, options.is_evaluation);
-  if (train.target_kind() == TargetKind::none) classes.count = wanted;
-  if (train.target_kind() == TargetKind::numbers) return {};
+  if (targets == TargetKind::masks) return mask_classes_of(data, train, options.is_evaluation);
+  if (targets == TargetKind::none) classes.count = wanted;
+  if (targets == TargetKind::numbers) return {};
   if (wanted > 0 && classes.count != wanted) {
     if (wanted < classes.count) {
       throw ConfigError(data.cite("classes") + " = " + std::to_string(wanted) + ", but the data have " +
@@ -120,7 +121,7 @@ Classes classes_of(const Section& data, const ImageStore& train, const OpenOptio
   }
   const std::string& path = data.text("class_names");
   if (!path.empty()) classes.ids = std::exchange(classes.names, read_class_names(path));
-  const bool counts_names = train.target_kind() == TargetKind::none && wanted == 0 && !path.empty();
+  const bool counts_names = targets == TargetKind::none && wanted == 0 && !path.empty();
   if (counts_names) classes.count = static_cast<std::int64_t>(classes.names.size());
   if (!classes.names.empty() && static_cast<std::int64_t>(classes.names.size()) != classes.count) {
     throw DataError(path, "contains " + std::to_string(classes.names.size()) + " class names, but there are " +
@@ -156,6 +157,17 @@ std::string default_line(const std::string& normalise, int channels) {
   return channels == 1 ? "normalise,mean=0.449,std=0.226" : "normalise";
 }
 
+/// Replaces the stores of all splits; splits that are one store stay one.
+template <class Change>
+void change_stores(ImageSplits& splits, const Change& change) {
+  std::map<StorePtr, StorePtr> done = {{nullptr, nullptr}};
+  for (StorePtr* const store : {&splits.train, &splits.val, &splits.test}) {
+    const auto [changed, is_new] = done.emplace(*store, nullptr);
+    if (is_new) changed->second = change(*store);
+    *store = changed->second;
+  }
+}
+
 }  // namespace
 
 bool sets_image_keys(const Section& data) {
@@ -178,14 +190,7 @@ ImageSplits with_splits(ImageSplits splits, const Section& data) {
   const std::string& exclude = data.text("exclude");
   if (exclude.empty()) return splits;
   std::int64_t found = 0;
-  const bool tests_val = splits.test == splits.val;
-  splits.train = without_listed(splits.train, exclude, found);
-  if (splits.val) splits.val = without_listed(splits.val, exclude, found);
-  if (tests_val) {
-    splits.test = splits.val;
-  } else if (splits.test) {
-    splits.test = without_listed(splits.test, exclude, found);
-  }
+  change_stores(splits, [&](const StorePtr& store) { return without_listed(store, exclude, found); });
   splits.notes.push_back("data.exclude leaves out " + std::to_string(found) + " images");
   return splits;
 }
@@ -205,29 +210,37 @@ std::vector<std::string> names_to_find(const Section& data, const std::vector<st
   return names.size() == ids.size() ? names : ids;
 }
 
-/// The same splits with the class numbers of a trained model; splits that are one store stay one.
+/// The same splits with the class numbers of a trained model.
 ImageSplits in_class_order(ImageSplits splits, const Section& data, const std::vector<std::string>& order) {
-  const std::vector<std::string> ids = splits.train->class_names();
+  const std::vector<std::string> ids = splits.train->facts().class_names;
   if (order.empty() || ids.empty()) return splits;
   const std::vector<std::string> names = names_to_find(data, ids, order);
-  std::map<StorePtr, StorePtr> done = {{nullptr, nullptr}};
-  for (StorePtr* store : {&splits.train, &splits.val, &splits.test}) {
-    const auto [place, is_new] = done.emplace(*store, nullptr);
-    if (is_new) place->second = with_class_order(*store, order, names);
-    *store = place->second;
-  }
+  change_stores(splits, [&](const StorePtr& store) { return with_class_order(store, order, names); });
   return splits;
+}
+
+/// Whether the classes of the data get the numbers that they have in options.class_order.
+bool uses_class_order(const Section& data, const ImageStore& train, OpenOptions options) {
+  const std::vector<std::string> order = std::exchange(options.class_order, {});
+  if (order.empty() || options.requires_class_order || train.facts().class_names.empty()) return !order.empty();
+  const Classes own = classes_of(data, train, options);
+  const auto are_known = [&order](const std::vector<std::string>& names) {
+    return !names.empty() && std::all_of(names.begin(), names.end(), [&order](const std::string& name) {
+      return std::find(order.begin(), order.end(), name) != order.end();
+    });
+  };
+  return own.names != order && (are_known(own.ids) || are_known(own.names));
 }
 
 }  // namespace
 
 std::optional<ChannelStatistics> statistics_of(const Dataset& dataset) {
-  const auto* const images = dynamic_cast<const ImageDataset*>(samples_in(dataset));
+  const auto* const images = ability_of<ImageDataset>(dataset);
   return images == nullptr ? std::nullopt : images->pipeline().options().statistics;
 }
 
 std::vector<std::string> transform_of(const Dataset& dataset) {
-  const auto* const images = dynamic_cast<const ImageDataset*>(samples_in(dataset));
+  const auto* const images = ability_of<ImageDataset>(dataset);
   if (images == nullptr) return {};
   const PipelineOptions& options = images->pipeline().options();
   std::vector<std::string> lines = options.lines;
@@ -236,8 +249,14 @@ std::vector<std::string> transform_of(const Dataset& dataset) {
   return lines;
 }
 
-Splits with_pipelines(const ImageSplits& given, const Section& data, const OpenOptions& options,
+Splits with_pipelines(const ImageSplits& given, const Section& data, const OpenOptions& given_options,
                       const std::string& normalise, const GivenStatistics& given_statistics) {
+  for (const StorePtr& store : {given.train, given.val, given.test}) {
+    if (!store || store->facts().targets != TargetKind::masks || store->facts().masks) continue;
+    throw DataError(store->place(0), "has no mask; the source of the images does not provide masks");
+  }
+  OpenOptions options = given_options;
+  if (!uses_class_order(data, *given.train, options)) options.class_order.clear();
   const std::vector<TransformRow>& rows = options.transforms != nullptr ? *options.transforms : builtin_transforms();
   const ImageSplits stores = in_class_order(given, data, options.class_order);
   const Classes classes = classes_of(data, *stores.train, options);

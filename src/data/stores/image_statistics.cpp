@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "data/stores/image_statistics.hpp"
 
-#include <lockstep/core/error.hpp>
 #include <lockstep/random/random.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+
+#include "data/stores/with_place.hpp"
 
 namespace lockstep::data {
 
@@ -48,29 +49,33 @@ ChannelStatistics statistics_of(const Histograms& histograms) {
   return statistics;
 }
 
-}  // namespace
-
-std::vector<int> values_in_masks(const ImageStore& store, std::int64_t max_bytes, bool stops_early, bool skips_errors) {
+/// Calls `call(index, image)` for up to 2000 images, which a keyed permutation selects, until it returns false.
+/// @param skips_errors  images that cannot be read do not count
+template <class Call>
+void visit_some(const ImageStore& store, bool skips_errors, const Call& call) {
   const random::Permutation order(static_cast<std::uint64_t>(store.size()), kSelectionKey);
   ReadBuffer buffer;
-  Image mask;
-  std::array<bool, 256> occurs{};
   for (std::int64_t i = 0; i < std::min(kMaxImages, store.size()); ++i) {
     const auto index = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(i)));
     try {
-      const StoredImage stored = store.read_mask(index, buffer);
-      try {
-        decode_mask(stored.file, read_image_header(stored.file, max_bytes), mask);
-      } catch (const DataError& error) {
-        throw DataError(store.mask_place(index), error.what());
-      }
+      const StoredImage stored = store.read(index, buffer);
+      if (!with_place(store, index, [&] { return call(index, stored); })) return;
     } catch (const DataError&) {
       if (!skips_errors) throw;
-      continue;
     }
-    for (const std::uint8_t pixel : mask.pixels) occurs[pixel] = true;
-    if (stops_early && std::count(occurs.begin(), occurs.begin() + kIgnoredPixel, true) > 1) break;
   }
+}
+
+}  // namespace
+
+std::vector<int> values_in_masks(const ImageStore& masks, std::int64_t max_bytes, bool stops_early, bool skips_errors) {
+  Image mask;
+  std::array<bool, 256> occurs{};
+  visit_some(masks, skips_errors, [&](std::int64_t, const StoredImage& stored) {
+    decode_mask(stored.file, read_image_header(stored.file, max_bytes), mask);
+    for (const std::uint8_t pixel : mask.pixels) occurs[pixel] = true;
+    return !stops_early || std::count(occurs.begin(), occurs.begin() + kIgnoredPixel, true) < 2;
+  });
   std::vector<int> values;
   for (int value = 0; value < std::ssize(occurs); ++value) {
     if (occurs[static_cast<std::size_t>(value)]) values.push_back(value);
@@ -85,24 +90,12 @@ ChannelStatistics measured_statistics(const ImageStore& store, const PipelineOpt
   options.decodes_exactly = true;
   const Pipeline pipeline(options);
   Histograms histograms(static_cast<std::size_t>(pipeline.channels()));
-  const random::Permutation order(static_cast<std::uint64_t>(store.size()), kSelectionKey);
   Workspace workspace;
-  ReadBuffer buffer;
-  for (std::int64_t i = 0; i < std::min(kMaxImages, store.size()); ++i) {
-    const auto index = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(i)));
-    try {
-      const StoredImage stored = store.read(index, buffer);
-      try {
-        pipeline.run_pixels(stored, {.index = index}, workspace);
-      } catch (const DataError& error) {
-        throw DataError(store.place(index), error.what());
-      }
-    } catch (const DataError&) {
-      if (!skips_errors) throw;
-      continue;
-    }
+  visit_some(store, skips_errors, [&](std::int64_t index, const StoredImage& stored) {
+    pipeline.run_pixels(stored, {.index = index}, workspace);
     add_pixels(workspace.patch.image, histograms);
-  }
+    return true;
+  });
   return statistics_of(histograms);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/image_store.hpp>
+#include <lockstep/data/image.hpp>
 #include <lockstep/data/transform.hpp>
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace lockstep::data {
 
-/// The values of pixels in the masks of up to 2000 images, ascending. The same permutation selects the images.
+/// The values of pixels in up to 2000 masks, ascending. The same permutation selects the images.
 /// @param stops_early   end as soon as two values other than 255 are found
 /// @param skips_errors  masks that cannot be read do not count
 /// @throws DataError  a mask cannot be read
-std::vector<int> values_in_masks(const ImageStore& store, std::int64_t max_bytes, bool stops_early, bool skips_errors);
+std::vector<int> values_in_masks(const ImageStore& masks, std::int64_t max_bytes, bool stops_early, bool skips_errors);
 
 /// Mean and standard deviation of the pixels of up to 2000 images, which a keyed permutation selects. Sums are exact,
 /// so that the result depends on the images only.

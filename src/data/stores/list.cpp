@@ -7,9 +7,9 @@
 
 #include "data/source/sources.hpp"
 #include "data/stores/cache_files.hpp"
-#include "data/stores/class_names.hpp"
 #include "data/stores/file_store.hpp"
 #include "data/stores/list_cache.hpp"
+#include "data/stores/list_text.hpp"
 
 namespace lockstep::data {
 
@@ -51,11 +51,11 @@ std::string root_of(const Section& data, const std::string& path, std::string_vi
 std::shared_ptr<const FileStore> open_list_split(const Section& data, const std::string& path, const FileStore* train) {
   ListLines::ListOptions options = list_options(data);
   if (options.classes == 0 && train != nullptr) {
-    options.classes = train->classes();
+    options.classes = train->facts().classes;
     options.rule = "classes of the training part";
   }
-  auto lines = std::make_unique<const ListLines>(ListText(path), options);
-  const bool is_multilabel = train != nullptr ? train->target_kind() == TargetKind::label_sets : lines->has_several();
+  auto lines = std::make_shared<const ListLines>(ListText(path), options);
+  const bool is_multilabel = train != nullptr ? train->facts().targets == TargetKind::label_sets : lines->has_several();
   if (lines->has_several() && !is_multilabel) {
     throw DataError(path, "has several labels per image, but the training part has one; use the same kind of labels");
   }
@@ -77,7 +77,6 @@ ImageSplits open_list(const Section& data, const UsedSplits& used) {
 }  // namespace
 
 Source list_source() {
-  KeySpecs keys = image_keys();
   const KeySpecs own = {
       val_path_key(), cache_key(),
       keys::text("data.root", "", "list: folder to which the paths of a list are relative; empty = folder of the list"),
@@ -86,10 +85,9 @@ Source list_source() {
                    "(regression), or paths of images with the class of each pixel (segmentation)",
                    {"class", "real", "mask"}),
       unlabelled_key()};
-  keys.insert(keys.end(), own.begin(), own.end());
   return {.name = "list",
           .help = "Images that the text file data.path lists, one per line: PATH LABEL",
-          .keys = std::move(keys),
+          .keys = with_image_keys(own),
           .open_images = open_list};
 }
 

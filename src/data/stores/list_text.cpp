@@ -67,7 +67,7 @@ void for_each_line(std::string_view text, const Call& call) {
   std::size_t start = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
   while (start < text.size()) {
     const std::string_view line = whole_line(text, start);
-    if (!call(start, line)) return;
+    call(start, line);
     start += line.size() + 1;
   }
 }
@@ -153,13 +153,12 @@ void ListLines::read_lines() {
   std::int64_t number = 0;
   for_each_line(all, [&](std::size_t start, std::string_view line) {
     ++number;
-    if (is_skipped(line)) return true;
+    if (is_skipped(line)) return;
     if (std::memchr(line.data(), 0, line.size()) != nullptr) {
       fail(text_.name(), number, "contains a zero byte, but a list is a text in UTF-8; convert the file");
     }
     check(line_at(start), number);
     starts.push_back(start);
-    return true;
   });
   starts_ = starts;
   if (starts_.empty()) throw DataError(text_.name(), "contains no samples; a list has lines of the form 'PATH LABEL'");
@@ -257,14 +256,19 @@ std::vector<std::int64_t> ListLines::labels(std::int64_t index) const {
 
 double ListLines::number(std::int64_t index) const { return number_in(line(index).label).value_or(0); }
 
-std::vector<std::string> leading_comments(std::string_view text) {
-  std::vector<std::string> comments;
-  for_each_line(text, [&](std::size_t, std::string_view line) {
-    if (!line.starts_with('#')) return false;
-    comments.push_back(trimmed(std::string(line.substr(1))));
-    return true;
-  });
-  return comments;
+std::vector<std::string> read_class_names(const std::string& path) {
+  const MappedFile file(path, "data.class_names");
+  std::vector<std::string> names =
+      plain_lines({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+  file.check();
+  for (std::string& name : names) name = utf8_name(name);
+  const auto empty = std::find(names.begin(), names.end(), "");
+  if (empty != names.end()) {
+    throw DataError(path, "line " + std::to_string(empty - names.begin() + 1) +
+                              " is empty; the file must contain one class name per line");
+  }
+  if (names.empty()) throw DataError(path, "contains no class names; it must contain one per line");
+  return names;
 }
 
 }  // namespace lockstep::data

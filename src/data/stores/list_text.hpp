@@ -137,7 +137,8 @@ class ListLines {
   std::span<const std::uint64_t> starts_;
 };
 
-/// The comment lines with which a text begins, without '#' and blanks around them.
-std::vector<std::string> leading_comments(std::string_view text);
+/// The lines of a text file, one class name each; empty lines at the end do not count.
+/// @throws DataError  the file cannot be read, or a line between names is empty
+std::vector<std::string> read_class_names(const std::string& path);
 
 }  // namespace lockstep::data

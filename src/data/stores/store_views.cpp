@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -18,106 +19,67 @@ namespace lockstep::data {
 
 namespace {
 
+using IndexMap = std::function<std::int64_t(std::int64_t)>;
+
+/// Images of a store under other indices.
 class StoreView : public ImageStore {
  public:
-  explicit StoreView(StorePtr store) : store_(std::move(store)) {}
-
-  StoredImage read(std::int64_t index, ReadBuffer& buffer) const override { return store_->read(at(index), buffer); }
-  TargetKind target_kind() const override { return store_->target_kind(); }
-  std::int64_t label(std::int64_t index) const override { return store_->label(at(index)); }
-  std::vector<std::int64_t> labels(std::int64_t index) const override { return store_->labels(at(index)); }
-  double number(std::int64_t index) const override { return store_->number(at(index)); }
-  std::string name(std::int64_t index) const override { return store_->name(at(index)); }
-  std::string place(std::int64_t index) const override { return store_->place(at(index)); }
-  StoredImage read_mask(std::int64_t index, ReadBuffer& buffer) const override {
-    return store_->read_mask(at(index), buffer);
+  /// @param index   the index in the store for each of the `size` indices here
+  /// @param digest  the digest of the view for that of the store
+  StoreView(const StorePtr& store, std::int64_t size, IndexMap index,
+            std::function<std::uint64_t(std::uint64_t)> digest)
+      : store_(store), facts_(store->facts()), index_(std::move(index)), digest_(std::move(digest)) {
+    facts_.size = size;
+    if (facts_.masks) facts_.masks = std::make_shared<StoreView>(facts_.masks, size, index_, digest_);
   }
-  std::string mask_place(std::int64_t index) const override { return store_->mask_place(at(index)); }
-  std::int64_t classes() const override { return store_->classes(); }
-  std::vector<std::string> class_names() const override { return store_->class_names(); }
-  std::optional<PixelShape> shape() const override { return store_->shape(); }
-  void read_ahead(std::int64_t index) const override { store_->read_ahead(at(index)); }
 
- protected:
-  const ImageStore& store() const { return *store_; }
-  /// The index in the store.
-  virtual std::int64_t at(std::int64_t index) const = 0;
+  const StoreFacts& facts() const override { return facts_; }
+  StoredImage read(std::int64_t index, ReadBuffer& buffer) const override {
+    return store_->read(index_(index), buffer);
+  }
+  ImageTarget target(std::int64_t index) const override { return store_->target(index_(index)); }
+  std::string name(std::int64_t index) const override { return store_->name(index_(index)); }
+  std::string place(std::int64_t index) const override { return store_->place(index_(index)); }
+  std::uint64_t digest() const override { return digest_(store_->digest()); }
 
  private:
   StorePtr store_;
+  StoreFacts facts_;
+  IndexMap index_;
+  std::function<std::uint64_t(std::uint64_t)> digest_;
 };
 
-class PermutedPart : public StoreView {
- public:
-  PermutedPart(StorePtr store, std::uint64_t key, std::int64_t begin, std::int64_t count)
-      : StoreView(std::move(store)),
-        permutation_(static_cast<std::uint64_t>(this->store().size()), key),
-        key_(key),
-        begin_(begin),
-        count_(count) {}
-
-  std::int64_t size() const override { return count_; }
-  std::uint64_t digest() const override {
-    return hash_of({store().digest(), key_, static_cast<std::uint64_t>(begin_), static_cast<std::uint64_t>(count_)});
-  }
-
- private:
-  std::int64_t at(std::int64_t index) const override {
-    return static_cast<std::int64_t>(permutation_(static_cast<std::uint64_t>(begin_ + index)));
-  }
-
-  random::Permutation permutation_;
-  std::uint64_t key_;
-  std::int64_t begin_;
-  std::int64_t count_;
-};
-
-class ChosenPart : public StoreView {
- public:
-  ChosenPart(StorePtr store, std::vector<std::int64_t> chosen)
-      : StoreView(std::move(store)), chosen_(std::move(chosen)) {}
-
-  std::int64_t size() const override { return static_cast<std::int64_t>(chosen_.size()); }
-  std::uint64_t digest() const override {
-    std::uint64_t hash = store().digest();
-    for (const std::int64_t index : chosen_) hash = hash_of({hash, static_cast<std::uint64_t>(index)});
-    return hash;
-  }
-
- private:
-  std::int64_t at(std::int64_t index) const override { return chosen_.at(static_cast<std::size_t>(index)); }
-
-  std::vector<std::int64_t> chosen_;
-};
+/// A digest to which numbers are added one by one.
+std::uint64_t digest_with(std::uint64_t digest, const std::vector<std::int64_t>& numbers) {
+  for (const std::int64_t number : numbers) digest = hash_of({digest, static_cast<std::uint64_t>(number)});
+  return digest;
+}
 
 /// All images, with other class numbers.
-class Renumbered : public StoreView {
+class Renumbered : public ImageStore {
  public:
   /// @param order    the ids of the classes in their new order
   /// @param numbers  the new number of each class of the store
   Renumbered(StorePtr store, std::vector<std::string> order, std::vector<std::int64_t> numbers)
-      : StoreView(std::move(store)), order_(std::move(order)), numbers_(std::move(numbers)) {}
+      : store_(std::move(store)), facts_(store_->facts()), numbers_(std::move(numbers)) {
+    facts_.classes = std::ssize(order);
+    facts_.class_names = std::move(order);
+  }
 
-  std::int64_t size() const override { return store().size(); }
-  std::int64_t label(std::int64_t index) const override { return number_of(store().label(index)); }
-  std::vector<std::int64_t> labels(std::int64_t index) const override {
-    std::vector<std::int64_t> labels = store().labels(index);
-    for (std::int64_t& label : labels) label = number_of(label);
-    return labels;
+  const StoreFacts& facts() const override { return facts_; }
+  StoredImage read(std::int64_t index, ReadBuffer& buffer) const override { return store_->read(index, buffer); }
+  ImageTarget target(std::int64_t index) const override {
+    ImageTarget target = store_->target(index);
+    for (std::int64_t& label : target.classes) label = numbers_.at(static_cast<std::size_t>(label));
+    return target;
   }
-  std::int64_t classes() const override { return static_cast<std::int64_t>(order_.size()); }
-  std::vector<std::string> class_names() const override { return order_; }
-  std::uint64_t digest() const override {
-    std::uint64_t hash = store().digest();
-    for (const std::int64_t number : numbers_) hash = hash_of({hash, static_cast<std::uint64_t>(number)});
-    return hash;
-  }
+  std::string name(std::int64_t index) const override { return store_->name(index); }
+  std::string place(std::int64_t index) const override { return store_->place(index); }
+  std::uint64_t digest() const override { return digest_with(store_->digest(), numbers_); }
 
  private:
-  std::int64_t at(std::int64_t index) const override { return index; }
-  std::int64_t number_of(std::int64_t label) const { return numbers_.at(static_cast<std::size_t>(label)); }
-
-  std::vector<std::string> order_;
+  StorePtr store_;
+  StoreFacts facts_;
   std::vector<std::int64_t> numbers_;
 };
 
@@ -139,12 +101,16 @@ std::set<std::string> listed_names(const std::string& path) {
 
 }  // namespace
 
-StoredImage ImageStore::read_mask(std::int64_t index, ReadBuffer&) const {
-  throw DataError(place(index), "has no mask; the source of the images does not provide masks");
-}
-
-StorePtr permuted_part(StorePtr store, std::uint64_t key, std::int64_t begin, std::int64_t count) {
-  return std::make_shared<PermutedPart>(std::move(store), key, begin, count);
+StorePtr permuted_part(const StorePtr& store, std::uint64_t key, std::int64_t begin, std::int64_t count) {
+  const random::Permutation order(static_cast<std::uint64_t>(store->size()), key);
+  return std::make_shared<StoreView>(
+      store, count,
+      [order, begin](std::int64_t index) {
+        return static_cast<std::int64_t>(order(static_cast<std::uint64_t>(begin + index)));
+      },
+      [=](std::uint64_t digest) {
+        return hash_of({digest, key, static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(count)});
+      });
 }
 
 ImageSplits divided(const StorePtr& store, double fraction, std::uint64_t key) {
@@ -157,7 +123,7 @@ ImageSplits divided(const StorePtr& store, double fraction, std::uint64_t key) {
 
 StorePtr with_class_order(StorePtr store, const std::vector<std::string>& order,
                           const std::vector<std::string>& names) {
-  const std::vector<std::string> ids = store->class_names();
+  const std::vector<std::string> ids = store->facts().class_names;
   if (names == order) return store;
   std::vector<std::string> new_ids = order;
   std::vector<std::int64_t> numbers;
@@ -173,8 +139,12 @@ StorePtr with_class_order(StorePtr store, const std::vector<std::string>& order,
   return std::make_shared<Renumbered>(std::move(store), std::move(new_ids), std::move(numbers));
 }
 
-StorePtr chosen_part(StorePtr store, std::vector<std::int64_t> chosen) {
-  return std::make_shared<ChosenPart>(std::move(store), std::move(chosen));
+StorePtr chosen_part(const StorePtr& store, std::vector<std::int64_t> chosen) {
+  const std::int64_t count = std::ssize(chosen);
+  const auto indices = std::make_shared<const std::vector<std::int64_t>>(std::move(chosen));
+  return std::make_shared<StoreView>(
+      store, count, [indices](std::int64_t index) { return indices->at(static_cast<std::size_t>(index)); },
+      [indices](std::uint64_t digest) { return digest_with(digest, *indices); });
 }
 
 StorePtr without_listed(StorePtr store, const std::string& path, std::int64_t& found) {
@@ -187,7 +157,7 @@ StorePtr without_listed(StorePtr store, const std::string& path, std::int64_t& f
   found += store->size() - count;
   if (count == store->size()) return store;
   if (count == 0) throw DataError(path, "names all samples of a split; none remain for data.exclude");
-  return chosen_part(std::move(store), std::move(kept));
+  return chosen_part(store, std::move(kept));
 }
 
 }  // namespace lockstep::data

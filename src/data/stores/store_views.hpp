@@ -2,7 +2,7 @@
 // Parts of a store.
 #pragma once
 
-#include <lockstep/data/image_store.hpp>
+#include <lockstep/data/image.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -14,20 +14,20 @@ namespace lockstep::data {
 using StorePtr = std::shared_ptr<const ImageStore>;
 
 /// The images at positions [begin, begin + count) of a keyed permutation of a store. Needs no memory per image.
-StorePtr permuted_part(StorePtr store, std::uint64_t key, std::int64_t begin, std::int64_t count);
+StorePtr permuted_part(const StorePtr& store, std::uint64_t key, std::int64_t begin, std::int64_t count);
 
 /// Divides a store: the last floor(size * fraction) images of a keyed permutation are `val`, which is null if there are
 /// none.
 ImageSplits divided(const StorePtr& store, double fraction, std::uint64_t key);
 
-/// A store with other numbers of its classes: those of the names in `order`. Its class_names() are `order`, or the ids
+/// A store with other numbers of its classes: those of the names in `order`. Its class names are `order`, or the ids
 /// of classes that are matched by another name.
 /// @param names  the name of each class of the store
 /// @throws DataError  a class of the store is not in `order`
 StorePtr with_class_order(StorePtr store, const std::vector<std::string>& order, const std::vector<std::string>& names);
 
 /// The images of a store with these indices, in this order.
-StorePtr chosen_part(StorePtr store, std::vector<std::int64_t> chosen);
+StorePtr chosen_part(const StorePtr& store, std::vector<std::int64_t> chosen);
 
 /// A store without the images that a list file names, either with or without labels.
 /// @param found  is increased by the number of these images

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/data/image_store.hpp>
+#include <lockstep/data/image.hpp>
 #include <lockstep/random/random.hpp>
 
 #include <algorithm>
@@ -44,9 +44,9 @@ class RandomBytes {
 class SyntheticStore : public ImageStore {
  public:
   SyntheticStore(SyntheticKind kind, PixelShape shape, std::int64_t size, std::int64_t classes, std::uint64_t seed)
-      : kind_(kind), shape_(shape), size_(size), classes_(classes), seed_(seed) {}
+      : kind_(kind), shape_(shape), seed_(seed), facts_{.size = size, .classes = classes, .shape = shape} {}
 
-  std::int64_t size() const override { return size_; }
+  const StoreFacts& facts() const override { return facts_; }
   StoredImage read(std::int64_t index, ReadBuffer& buffer) const override {
     const std::size_t count = pixel_count();
     const std::size_t needed = kind_ == SyntheticKind::learnable ? 2 * count : count;
@@ -56,7 +56,7 @@ class SyntheticStore : public ImageStore {
     RandomBytes(seed_, 0, static_cast<std::uint64_t>(image)).fill(pixels, count);
     if (kind_ == SyntheticKind::learnable) {
       std::uint8_t* const pattern = pixels + count;
-      RandomBytes(seed_, 1, static_cast<std::uint64_t>(label(index))).fill(pattern, count);
+      RandomBytes(seed_, 1, static_cast<std::uint64_t>(class_of(index))).fill(pattern, count);
       // One part of the pattern of the class and three parts of noise.
       for (std::size_t i = 0; i < count; ++i) {
         pixels[i] = static_cast<std::uint8_t>((unsigned{pattern[i]} + 3U * pixels[i]) / 4);
@@ -64,17 +64,16 @@ class SyntheticStore : public ImageStore {
     }
     return {.pixels = {pixels, count}, .shape = shape_};
   }
-  std::int64_t label(std::int64_t index) const override { return index % classes_; }
+  ImageTarget target(std::int64_t index) const override { return {.classes = {class_of(index)}}; }
   std::string name(std::int64_t index) const override { return std::to_string(index); }
   std::string place(std::int64_t index) const override { return "synthetic image " + std::to_string(index); }
-  std::int64_t classes() const override { return classes_; }
-  std::optional<PixelShape> shape() const override { return shape_; }
   std::uint64_t digest() const override {
     return hash_of({static_cast<std::uint64_t>(kind_), pixel_count(), static_cast<std::uint64_t>(shape_.height),
-                    static_cast<std::uint64_t>(size_), static_cast<std::uint64_t>(classes_), seed_});
+                    static_cast<std::uint64_t>(facts_.size), static_cast<std::uint64_t>(facts_.classes), seed_});
   }
 
  private:
+  std::int64_t class_of(std::int64_t index) const { return index % facts_.classes; }
   std::size_t pixel_count() const {
     return static_cast<std::size_t>(shape_.height) * static_cast<std::size_t>(shape_.width) *
            static_cast<std::size_t>(shape_.channels);
@@ -82,9 +81,8 @@ class SyntheticStore : public ImageStore {
 
   SyntheticKind kind_;
   PixelShape shape_;
-  std::int64_t size_;
-  std::int64_t classes_;
   std::uint64_t seed_;
+  StoreFacts facts_;
 };
 
 /// data.shape, "channels,height,width".
@@ -112,7 +110,6 @@ ImageSplits open_synthetic(const Section& data) {
 }  // namespace
 
 Source synthetic_source() {
-  KeySpecs keys = image_keys();
   const KeySpecs own = {
       keys::integers("data.shape", "3,224,224", "synthetic: channels, height and width of the images", 1, 1 << 14),
       keys::integer("data.size", "1281167", "synthetic: number of images", 1),
@@ -121,10 +118,9 @@ Source synthetic_source() {
                    "(learnable)",
                    {"constant", "noise", "learnable"}),
       keys::integer("data.seed", "0", "digits, synthetic: seed of the generated images", 0)};
-  keys.insert(keys.end(), own.begin(), own.end());
   return {.name = "synthetic",
           .help = "Generated images of any size, for measurements without files",
-          .keys = std::move(keys),
+          .keys = with_image_keys(own),
           .open_images = open_synthetic};
 }
 

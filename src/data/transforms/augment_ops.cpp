@@ -13,19 +13,6 @@ namespace lockstep::data {
 
 namespace {
 
-/// torchvision's shear: the slope takes the way over an angle in degrees.
-void shear(Image& image, double slope, bool is_x, ResizeFilter filter, const Color& fill, Image& spare) {
-  const double degrees = std::atan(slope) * (180.0 / std::numbers::pi);
-  const AffineParameters parameters{.shear_x = is_x ? degrees : 0, .shear_y = is_x ? 0 : degrees};
-  affine(image, affine_matrix(parameters, 0, 0), filter, fill, spare);
-}
-
-/// torchvision's translation by whole pixels.
-void translate(Image& image, double x, double y, ResizeFilter filter, const Color& fill, Image& spare) {
-  const AffineParameters parameters{.translate_x = std::trunc(x), .translate_y = std::trunc(y)};
-  affine(image, affine_matrix(parameters, image.width * 0.5, image.height * 0.5), filter, fill, spare);
-}
-
 using Op = AugmentOp;
 
 /// Creates operations that use the image and the argument only.
@@ -52,18 +39,22 @@ void add_below_128(Image& image, double add) { solarize_add(image, static_cast<i
 void desaturate(Image& image, double factor) { adjust_saturation(image, std::clamp(1.0 - factor, 0.0, 1.0)); }
 void nothing(Image&) {}
 
-void op_shear_x(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
-  shear(image, v, true, filter, fill, workspace.spare);
+/// torchvision's shear: the slope takes the way over an angle in degrees.
+template <bool kIsX>
+void op_shear(Image& image, double slope, ResizeFilter filter, const Color& fill, Workspace& workspace) {
+  const double degrees = std::atan(slope) * (180.0 / std::numbers::pi);
+  const AffineParameters parameters{.shear_x = kIsX ? degrees : 0, .shear_y = kIsX ? 0 : degrees};
+  affine(image, affine_matrix(parameters, 0, 0), filter, fill, workspace.spare);
 }
-void op_shear_y(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
-  shear(image, v, false, filter, fill, workspace.spare);
+
+/// torchvision's translation by whole pixels.
+template <bool kIsX>
+void op_translate(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
+  const double pixels = std::trunc(v);
+  const AffineParameters parameters{.translate_x = kIsX ? pixels : 0, .translate_y = kIsX ? 0 : pixels};
+  affine(image, affine_matrix(parameters, image.width * 0.5, image.height * 0.5), filter, fill, workspace.spare);
 }
-void op_translate_x(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
-  translate(image, v, 0, filter, fill, workspace.spare);
-}
-void op_translate_y(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
-  translate(image, 0, v, filter, fill, workspace.spare);
-}
+
 void op_rotate(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
   rotate(image, v, filter, fill, workspace.spare);
 }
@@ -73,34 +64,31 @@ void op_sharpness(Image& image, double v, ResizeFilter, const Color&, Workspace&
 void op_timm_sharpness(Image& image, double v, ResizeFilter, const Color&, Workspace& workspace) {
   adjust_sharpness(image, v, workspace.spare);
 }
-void op_timm_shear_x(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
-  affine(image, {1, v, 0, 0, 1, 0}, filter, fill, workspace.spare);
+template <bool kIsX>
+void op_timm_shear(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
+  affine(image, {1, kIsX ? v : 0, 0, kIsX ? 0 : v, 1, 0}, filter, fill, workspace.spare);
 }
-void op_timm_shear_y(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
-  affine(image, {1, 0, 0, v, 1, 0}, filter, fill, workspace.spare);
+
+template <bool kIsX>
+void op_timm_translate(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
+  affine(image, {1, 0, kIsX ? v : 0, 0, 1, kIsX ? 0 : v}, filter, fill, workspace.spare);
 }
-void op_timm_translate_x(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
-  affine(image, {1, 0, v, 0, 1, 0}, filter, fill, workspace.spare);
+
+template <bool kIsX>
+void op_timm_translate_part(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
+  op_timm_translate<kIsX>(image, v * (kIsX ? image.width : image.height), filter, fill, workspace);
 }
-void op_timm_translate_y(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
-  affine(image, {1, 0, 0, 0, 1, v}, filter, fill, workspace.spare);
-}
-void op_timm_translate_x_part(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
-  op_timm_translate_x(image, v * image.width, filter, fill, workspace);
-}
-void op_timm_translate_y_part(Image& image, double v, ResizeFilter filter, const Color& fill, Workspace& workspace) {
-  op_timm_translate_y(image, v * image.height, filter, fill, workspace);
-}
+
 void op_blur(Image& image, double v, ResizeFilter, const Color&, Workspace& workspace) {
   gaussian_blur_pil(image, v, workspace);
 }
 
 constexpr std::array<Op, 42> kOps = {{
     {"Identity", without_argument<nothing>},
-    {"ShearX", op_shear_x},
-    {"ShearY", op_shear_y},
-    {"TranslateX", op_translate_x},
-    {"TranslateY", op_translate_y},
+    {"ShearX", op_shear<true>},
+    {"ShearY", op_shear<false>},
+    {"TranslateX", op_translate<true>},
+    {"TranslateY", op_translate<false>},
     {"Rotate", op_rotate},
     {"Brightness", with_factor<adjust_brightness>},
     {"Color", with_factor<adjust_saturation>},
@@ -129,12 +117,12 @@ constexpr std::array<Op, 42> kOps = {{
     {"timm BrightnessIncreasing", with_argument<adjust_brightness>},
     {"timm Sharpness", op_timm_sharpness},
     {"timm SharpnessIncreasing", op_timm_sharpness},
-    {"timm ShearX", op_timm_shear_x},
-    {"timm ShearY", op_timm_shear_y},
-    {"timm TranslateX", op_timm_translate_x},
-    {"timm TranslateY", op_timm_translate_y},
-    {"timm TranslateXRel", op_timm_translate_x_part},
-    {"timm TranslateYRel", op_timm_translate_y_part},
+    {"timm ShearX", op_timm_shear<true>},
+    {"timm ShearY", op_timm_shear<false>},
+    {"timm TranslateX", op_timm_translate<true>},
+    {"timm TranslateY", op_timm_translate<false>},
+    {"timm TranslateXRel", op_timm_translate_part<true>},
+    {"timm TranslateYRel", op_timm_translate_part<false>},
     {"timm Desaturate", with_argument<desaturate>},
     {"timm GaussianBlur", op_blur},
     {"timm GaussianBlurRand", op_blur},

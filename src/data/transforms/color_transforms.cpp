@@ -8,36 +8,15 @@
 #include "core/text/text.hpp"
 #include "data/image/blur.hpp"
 #include "data/image/color.hpp"
-#include "data/transforms/jitter.hpp"
 #include "data/transforms/transforms.hpp"
 
 namespace lockstep::data {
-
-void apply_jitter(Image& image, const ColorJitter& drawn) {
-  for (const std::int8_t kind : drawn.order) {
-    const double factor = drawn.factors[static_cast<std::size_t>(kind)];
-    if (!drawn.uses[static_cast<std::size_t>(kind)]) continue;
-    switch (kind) {
-      case 0:
-        adjust_brightness(image, factor);
-        break;
-      case 1:
-        adjust_contrast(image, factor);
-        break;
-      case 2:
-        adjust_saturation(image, factor);
-        break;
-      default:
-        adjust_hue(image, factor);
-    }
-  }
-}
 
 namespace {
 
 constexpr std::array<const char*, 4> kJitterNames = {"brightness", "contrast", "saturation", "hue"};
 
-class RandomColorJitter : public Transform {
+class RandomColorJitter : public PixelTransform {
  public:
   explicit RandomColorJitter(const Section& options) : probability_(options.real("p")) {
     for (std::size_t i = 0; i < kJitterNames.size(); ++i) {
@@ -86,7 +65,7 @@ struct BlurDrawn {
   float sigma;
 };
 
-class RandomBlur : public Transform {
+class RandomBlur : public PixelTransform {
  public:
   explicit RandomBlur(const Section& options)
       : probability_(options.real("p")),
@@ -119,7 +98,7 @@ class RandomBlur : public Transform {
 };
 
 /// A change without random parameters, which is applied with a probability.
-class RandomChange : public Transform {
+class RandomChange : public PixelTransform {
  public:
   using Change = std::function<void(Image&, Workspace&)>;
 
@@ -169,9 +148,7 @@ std::vector<TransformRow> color_transforms() {
                 probability_key("1")},
        .is_random = true,
        .masks = MaskUse::unchanged,
-       .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
-         return std::make_unique<RandomColorJitter>(options);
-       }},
+       .make = make_from_options<RandomColorJitter>()},
       change_row("grayscale", "Replaces colors by their luminance", "0.1", {},
                  [](const Section&) { return plain(to_grayscale); }),
       {.name = "gaussian_blur",
@@ -186,9 +163,7 @@ std::vector<TransformRow> color_transforms() {
                              {"torchvision", "pil"})},
        .is_random = true,
        .masks = MaskUse::unchanged,
-       .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
-         return std::make_unique<RandomBlur>(options);
-       }},
+       .make = make_from_options<RandomBlur>()},
       change_row("solarize", "Inverts bytes above a threshold", "0.5",
                  {keys::real("threshold", "128", "Smallest byte that is inverted", 0, 256)},
                  [](const Section& options) -> RandomChange::Change {

@@ -23,7 +23,7 @@ int max_reduction_for(ImageSize part, ImageSize out) {
   return reduction;
 }
 
-class Resize : public Transform {
+class Resize : public PixelTransform, public MaskTransform, public PartTransform, public ReducedTransform {
  public:
   explicit Resize(const Section& options)
       : filter_(filter_option(options)),
@@ -60,6 +60,7 @@ class Resize : public Transform {
   int max_reduction(ImageSize before, const Parameters& drawn) const override {
     return max_reduction_for(before, drawn.as<ImageSize>());
   }
+  Parameters reduced(const Parameters& drawn, ImageSize, ImageSize) const override { return drawn; }
 
  private:
   ImageSize target(ImageSize size) const {
@@ -73,9 +74,9 @@ class Resize : public Transform {
   bool has_two_sides_;
 };
 
-class CenterCrop : public Transform {
+class CenterCrop : public PixelTransform, public MaskTransform, public PartTransform {
  public:
-  explicit CenterCrop(ImageSize size) : size_(size) {}
+  explicit CenterCrop(const Section& options) : size_(square_size(options)) {}
 
   ImageSize size_after(ImageSize, const Parameters&) const override { return size_; }
   std::optional<ImageSize> fixed_size(std::optional<ImageSize>) const override { return size_; }
@@ -91,7 +92,7 @@ class CenterCrop : public Transform {
     return {box.top + part.top, box.left + part.left, part.height, part.width};
   }
   void apply_part(Patch& patch, const Box& part, const Parameters& drawn, Workspace& workspace) const override {
-    if (pads(patch.full)) return Transform::apply_part(patch, part, drawn, workspace);
+    if (pads(patch.full)) return apply_whole(*this, patch, part, drawn, workspace);
     patch.area = part;
     patch.full = size_;
   }
@@ -102,7 +103,7 @@ class CenterCrop : public Transform {
   ImageSize size_;
 };
 
-class RandomCrop : public Transform {
+class RandomCrop : public PixelTransform, public MaskTransform, public PartTransform {
  public:
   explicit RandomCrop(const Section& options)
       : size_(square_size(options)),
@@ -159,7 +160,7 @@ class RandomCrop : public Transform {
   }
   void apply_part(Patch& patch, const Box& part, const Parameters& drawn, Workspace& workspace) const override {
     if (!is_inside(box_in(patch.full, drawn), patch.full)) {
-      return Transform::apply_part(patch, part, drawn, workspace);
+      return apply_whole(*this, patch, part, drawn, workspace);
     }
     patch.area = part;
     patch.full = size_;
@@ -203,13 +204,15 @@ class RandomCrop : public Transform {
   Padding padding_;
 };
 
-class RandomResizedCrop : public Transform {
+class RandomResizedCrop : public PixelTransform, public MaskTransform, public PartTransform, public ReducedTransform {
  public:
   RandomResizedCrop(ImageSize size, RealRange area, RealRange ratio, ResizeFilter filter)
       : size_(size), area_(area), ratio_(ratio), filter_(filter) {
     if (area[0] <= 0 || ratio[0] <= 0) throw ConfigError("scale and ratio must be positive");
   }
-
+  explicit RandomResizedCrop(const Section& options)
+      : RandomResizedCrop(square_size(options), range_option(options, "scale"), range_option(options, "ratio"),
+                          filter_option(options)) {}
   Parameters draw(random::Sequence& random, ImageSize before) const override {
     return draw_resized_crop(random, before, area_, ratio_);
   }
@@ -263,7 +266,7 @@ class RandomResizedCrop : public Transform {
   ResizeFilter filter_;
 };
 
-class MultiCrop : public Transform {
+class MultiCrop : public MultiCropTransform {
  public:
   explicit MultiCrop(const Section& options) {
     const std::vector<std::int64_t> counts = options.integers("crops");
@@ -285,18 +288,11 @@ class MultiCrop : public Transform {
   }
 
   int crops() const override { return static_cast<int>(crops_.size()); }
-  const Transform& crop(int i) const override { return crops_[static_cast<std::size_t>(i)]; }
+  const PixelTransform& crop(int i) const override { return crops_[static_cast<std::size_t>(i)]; }
 
  private:
   std::vector<RandomResizedCrop> crops_;
 };
-
-template <class T>
-auto make_from_options() {
-  return [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
-    return std::make_unique<T>(options);
-  };
-}
 
 const char* const kRatios = "0.75,1.3333333333333333";
 
@@ -326,9 +322,7 @@ std::vector<TransformRow> crop_transforms() {
        .help = "Cuts out the center; a smaller image is padded with 0",
        .keys = {size_key("Size of the crop.")},
        .masks = MaskUse::moved,
-       .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
-         return std::make_unique<CenterCrop>(square_size(options));
-       }},
+       .make = make_from_options<CenterCrop>()},
       {.name = "random_crop",
        .help = "Pads, and cuts out a box at a random position",
        .keys = {size_key("Size of the crop."),
@@ -345,10 +339,7 @@ std::vector<TransformRow> crop_transforms() {
                 filter_key("bilinear", filter_names())},
        .is_random = true,
        .masks = MaskUse::moved,
-       .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
-         return std::make_unique<RandomResizedCrop>(square_size(options), range_option(options, "scale"),
-                                                    range_option(options, "ratio"), filter_option(options));
-       }},
+       .make = make_from_options<RandomResizedCrop>()},
       {.name = "multi_crop",
        .help = "Several images per sample: each is a random_resized_crop, followed by the remaining lines",
        .keys = {keys::integers("crops", "2,6", "Number of crops of each group", 1, 64),

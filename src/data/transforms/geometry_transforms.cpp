@@ -10,15 +10,16 @@ namespace lockstep::data {
 
 namespace {
 
-class Flip : public Transform {
+template <bool kIsHorizontal>
+class Flip : public PixelTransform, public MaskTransform, public PartTransform {
  public:
-  Flip(double probability, bool is_horizontal) : probability_(probability), is_horizontal_(is_horizontal) {}
+  explicit Flip(const Section& options) : probability_(options.real("p")) {}
 
   Parameters draw(random::Sequence& random, ImageSize) const override { return coin(random, probability_); }
   std::string text(const Parameters& drawn) const override { return drawn.as<bool>() ? "yes" : ""; }
   void apply(Image& image, const Parameters& drawn, Workspace&) const override {
     if (!drawn.as<bool>()) return;
-    is_horizontal_ ? flip_horizontally(image) : flip_vertically(image);
+    kIsHorizontal ? flip_horizontally(image) : flip_vertically(image);
   }
   void apply_to_mask(Image& mask, const Parameters& drawn, Workspace& workspace) const override {
     apply(mask, drawn, workspace);
@@ -26,7 +27,7 @@ class Flip : public Transform {
   Box part_before(const Box& part, ImageSize before, const Parameters& drawn) const override {
     if (!drawn.as<bool>()) return part;
     Box box = part;
-    if (is_horizontal_) {
+    if (kIsHorizontal) {
       box.left = before.width - part.left - part.width;
     } else {
       box.top = before.height - part.top - part.height;
@@ -40,10 +41,9 @@ class Flip : public Transform {
 
  private:
   double probability_;
-  bool is_horizontal_;
 };
 
-class RandomRotation : public Transform {
+class RandomRotation : public PixelTransform, public MaskTransform {
  public:
   explicit RandomRotation(const Section& options)
       : degrees_(symmetric_option(options, "degrees")), filter_(filter_option(options)), fill_(fill_option(options)) {}
@@ -65,7 +65,7 @@ class RandomRotation : public Transform {
   Color fill_;
 };
 
-class RandomAffine : public Transform {
+class RandomAffine : public PixelTransform, public MaskTransform {
  public:
   explicit RandomAffine(const Section& options)
       : degrees_(symmetric_option(options, "degrees")),
@@ -131,26 +131,20 @@ std::vector<TransformRow> geometry_transforms() {
        .keys = {probability_key("0.5")},
        .is_random = true,
        .masks = MaskUse::moved,
-       .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
-         return std::make_unique<Flip>(options.real("p"), true);
-       }},
+       .make = make_from_options<Flip<true>>()},
       {.name = "vertical_flip",
        .help = "Exchanges top and bottom",
        .keys = {probability_key("0.5")},
        .is_random = true,
        .masks = MaskUse::moved,
-       .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
-         return std::make_unique<Flip>(options.real("p"), false);
-       }},
+       .make = make_from_options<Flip<false>>()},
       {.name = "rotate",
        .help = "Rotates about the center",
        .keys = {keys::reals("degrees", "30", "Range of the angle: x for -x/x, or low/high", -1e6, 1e6), filter,
                 fill_key()},
        .is_random = true,
        .masks = MaskUse::moved,
-       .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
-         return std::make_unique<RandomRotation>(options);
-       }},
+       .make = make_from_options<RandomRotation>()},
       {.name = "affine",
        .help = "Rotates, shifts, scales and shears about the center",
        .keys = {keys::reals("degrees", "0", "Range of the angle: x for -x/x, or low/high", -1e6, 1e6),
@@ -164,9 +158,7 @@ std::vector<TransformRow> geometry_transforms() {
                 filter, fill_key()},
        .is_random = true,
        .masks = MaskUse::moved,
-       .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
-         return std::make_unique<RandomAffine>(options);
-       }},
+       .make = make_from_options<RandomAffine>()},
   };
 }
 

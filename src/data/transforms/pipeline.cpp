@@ -10,7 +10,6 @@
 
 #include "core/system/clock.hpp"
 #include "core/text/option_list.hpp"
-#include "core/text/table.hpp"
 #include "data/image/color.hpp"
 #include "data/image/geometry.hpp"
 #include "data/transforms/transforms.hpp"
@@ -25,20 +24,14 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kNormalise = "normalise";
 
 /// A line of the configuration, before its transform is made.
-struct ParsedLine {
-  const TransformRow* row;
-  Section options;
+struct ParsedLine : ChosenRow<TransformRow> {
   std::string place;  ///< start of messages
 };
 
 ParsedLine parse_line(const std::string& text, const std::string& key, const std::vector<TransformRow>& rows) {
-  const std::vector<std::string> parts = split_list(text, ',');
-  ParsedLine line{.row = &find_row(rows, parts.front(), key), .options = {}, .place = key + " '" + text + "'"};
-  for (const KeySpec& spec : line.row->keys) line.options.declare(spec);
-  for (std::size_t i = 1; i < parts.size(); ++i) set_option(line.options, parts[i], line.place);
-  return line;
+  const std::string place = key + " '" + text + "'";
+  return {choose_row(rows, text, {}, key, place), place};
 }
-
 std::vector<ParsedLine> parse_lines(const PipelineOptions& options, const std::vector<TransformRow>& rows) {
   std::vector<ParsedLine> lines;
   for (const std::string& text : options.lines) lines.push_back(parse_line(text, options.key, rows));
@@ -146,20 +139,59 @@ void copy_pixels(const StoredImage& stored, const Box& part, Image& image) {
 
 }  // namespace
 
-void Transform::apply_part(Patch& patch, const Box& part, const Parameters& drawn, Workspace& workspace) const {
-  const ImageSize after = size_after(patch.full, drawn);
-  apply(patch.image, drawn, workspace);
+void apply_whole(const PixelTransform& transform, Patch& patch, const Box& part, const Parameters& drawn,
+                 Workspace& workspace) {
+  const ImageSize after = transform.size_after(patch.full, drawn);
+  transform.apply(patch.image, drawn, workspace);
   data::crop(patch.image, part, workspace.spare);
   patch.area = part;
   patch.full = after;
 }
 
+/// A transform of pixels, and its optional interfaces; null = it does not have them.
+struct Pipeline::PixelStep {
+  explicit PixelStep(const PixelTransform& pixels)
+      : transform(&pixels),
+        mask(dynamic_cast<const MaskTransform*>(&pixels)),
+        part(dynamic_cast<const PartTransform*>(&pixels)),
+        reduced(dynamic_cast<const ReducedTransform*>(&pixels)) {}
+
+  const PixelTransform* transform;
+  const MaskTransform* mask;
+  const PartTransform* part;
+  const ReducedTransform* reduced;
+};
+
 struct Pipeline::Line {
+  Line(const TransformRow& row, std::unique_ptr<Transform> made)
+      : name(row.name),
+        is_random(row.is_random),
+        transform(std::move(made)),
+        tensor(dynamic_cast<const TensorTransform*>(transform.get())) {
+    const auto* const crops = dynamic_cast<const MultiCropTransform*>(transform.get());
+    for (int i = 0; crops != nullptr && i < crops->crops(); ++i) steps.emplace_back(crops->crop(i));
+    if (const auto* const pixels = dynamic_cast<const PixelTransform*>(transform.get())) steps.emplace_back(*pixels);
+    if (row.stage == TransformStage::tensor ? tensor == nullptr : steps.empty()) {
+      throw ConfigError("its function `make` returned a transform of another stage");
+    }
+    if (row.masks == MaskUse::moved && !steps.empty() && steps.front().mask == nullptr) {
+      throw ConfigError("it moves pixels, but its transform is no MaskTransform");
+    }
+  }
+
+  const PixelStep& step(int crop) const { return steps[steps.size() == 1 ? 0 : static_cast<std::size_t>(crop)]; }
+  /// The transform that draws the parameters.
+  const Transform& drawing(int crop) const {
+    if (tensor != nullptr) return *transform;
+    return *step(crop).transform;
+  }
+
   std::string name;
   bool is_random;
   std::unique_ptr<Transform> transform;
+  const TensorTransform* tensor;  ///< null = it changes pixels
+  std::vector<PixelStep> steps;   ///< one, or one for each crop; none = it changes float values
 };
-
 bool needs_statistics(const std::vector<std::string>& lines) {
   return std::any_of(lines.begin(), lines.end(), [](const std::string& text) {
     const std::vector<std::string> parts = split_list(text, ',');
@@ -176,16 +208,16 @@ Pipeline::Pipeline(const PipelineOptions& options, const std::vector<TransformRo
       const TransformContext context = context_of(parsed, line, options);
       std::unique_ptr<Transform> transform = line.row->make(line.options, context);
       if (transform == nullptr) throw ConfigError("its function `make` returned nothing");
-      lines_.push_back({line.row->name, line.row->is_random, std::move(transform)});
+      lines_.emplace_back(*line.row, std::move(transform));
     } catch (const ConfigError& error) {
       throw ConfigError(line.place + ": " + error.what());
     }
     if (line.row->stage != TransformStage::tensor) ++pixel_lines_;
   }
   // The first tensor transform works on bytes where it can. Otherwise, it gets byte / 255.
-  const auto own_table = lines_[pixel_lines_].transform->byte_table();
-  first_table_ = own_table ? *own_table : fraction_table(options.channels);
-  first_tensor_line_ = pixel_lines_ + (own_table ? 1 : 0);
+  const auto* const of_bytes = dynamic_cast<const ByteTransform*>(lines_[pixel_lines_].transform.get());
+  first_table_ = of_bytes != nullptr ? of_bytes->byte_table() : fraction_table(options.channels);
+  first_tensor_line_ = pixel_lines_ + (of_bytes != nullptr ? 1 : 0);
 }
 
 Pipeline::~Pipeline() = default;
@@ -193,13 +225,13 @@ Pipeline::Pipeline(Pipeline&&) noexcept = default;
 Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
 
 int Pipeline::crops() const noexcept {
-  int count = 1;
-  for (const Line& line : lines_) count = std::max(count, line.transform->crops());
-  return count;
+  std::size_t count = 1;
+  for (const Line& line : lines_) count = std::max(count, line.steps.size());
+  return static_cast<int>(count);
 }
 
 std::optional<ImageSize> Pipeline::size(std::optional<ImageSize> input, int crop) const {
-  for (const Line& line : lines_) input = line.transform->crop(crop).fixed_size(input);
+  for (std::size_t k = 0; k < pixel_lines_; ++k) input = lines_[k].step(crop).transform->fixed_size(input);
   return input;
 }
 
@@ -208,13 +240,14 @@ void Pipeline::draw_all(const batch::Draw& draw, ImageSize size, int crop, Works
   workspace.sizes.resize(lines_.size() + 1);
   workspace.sizes[0] = size;
   for (std::size_t k = 0; k < lines_.size(); ++k) {
-    const Transform& transform = lines_[k].transform->crop(crop);
     // Every crop has numbers of its own for every line.
     const std::uint64_t first = static_cast<std::uint64_t>(k) << 32 | static_cast<std::uint64_t>(crop) << 24;
     random::Sequence random(lines_[k].is_random ? options_.seed : 0, random::Stream::augment,
                             static_cast<std::uint64_t>(draw.epoch), static_cast<std::uint64_t>(draw.position), first);
-    workspace.drawn[k] = transform.draw(random, workspace.sizes[k]);
-    workspace.sizes[k + 1] = transform.size_after(workspace.sizes[k], workspace.drawn[k]);
+    const ImageSize before = workspace.sizes[k];
+    workspace.drawn[k] = lines_[k].drawing(crop).draw(random, before);
+    workspace.sizes[k + 1] =
+        k < pixel_lines_ ? lines_[k].step(crop).transform->size_after(before, workspace.drawn[k]) : before;
   }
   workspace.mask_size = size;
   workspace.first_drawn = workspace.drawn.front();  // the mask is not reduced during decoding
@@ -225,19 +258,22 @@ void Pipeline::find_parts(int crop, Workspace& workspace) const {
   workspace.parts.resize(pixel_lines_ + 1);
   workspace.parts[pixel_lines_] = whole(workspace.sizes[pixel_lines_]);
   for (std::size_t k = pixel_lines_; k-- > 0;) {
-    workspace.parts[k] =
-        lines_[k].transform->crop(crop).part_before(workspace.parts[k + 1], workspace.sizes[k], workspace.drawn[k]);
+    const PartTransform* const part = lines_[k].step(crop).part;
+    workspace.parts[k] = part != nullptr
+                             ? part->part_before(workspace.parts[k + 1], workspace.sizes[k], workspace.drawn[k])
+                             : whole(workspace.sizes[k]);
   }
 }
 
 void Pipeline::decode(const StoredImage& stored, const ImageHeader& header, int crop, Workspace& workspace) const {
   Patch& patch = workspace.patch;
   int reduction = 1;
-  if (!stored.file.empty() && !options_.decodes_exactly && header.format == ImageFormat::jpeg && pixel_lines_ > 0) {
-    const Transform& first = lines_[0].transform->crop(crop);
-    reduction = first.max_reduction(workspace.sizes[0], workspace.drawn[0]);
+  const bool can_reduce = !stored.file.empty() && !options_.decodes_exactly && header.format == ImageFormat::jpeg;
+  const ReducedTransform* const first = pixel_lines_ > 0 ? lines_[0].step(crop).reduced : nullptr;
+  if (can_reduce && first != nullptr) {
+    reduction = first->max_reduction(workspace.sizes[0], workspace.drawn[0]);
     const ImageSize reduced = reduced_size(workspace.sizes[0], reduction);
-    workspace.drawn[0] = first.reduced(workspace.drawn[0], workspace.sizes[0], reduced);
+    workspace.drawn[0] = first->reduced(workspace.drawn[0], workspace.sizes[0], reduced);
     workspace.sizes[0] = reduced;
   }
   find_parts(crop, workspace);
@@ -267,7 +303,13 @@ void Pipeline::run_pixels(const StoredImage& stored, const batch::Draw& draw, Wo
   decode(stored, header, crop, workspace);
   if (workspace.times != nullptr) workspace.times->decode_seconds += seconds_since(start);
   for (std::size_t k = 0; k < pixel_lines_; ++k) {
-    lines_[k].transform->crop(crop).apply_part(workspace.patch, workspace.parts[k + 1], workspace.drawn[k], workspace);
+    const PixelStep& step = lines_[k].step(crop);
+    const Box& part = workspace.parts[k + 1];
+    if (step.part != nullptr) {
+      step.part->apply_part(workspace.patch, part, workspace.drawn[k], workspace);
+    } else {
+      apply_whole(*step.transform, workspace.patch, part, workspace.drawn[k], workspace);
+    }
   }
 }
 
@@ -287,12 +329,12 @@ void Pipeline::write_planes(std::span<float> out, Workspace& workspace) const {
   kernels::look_up(image.pixels.data(), plane, image.channels, first_table_[0].data(), plane, out.data());
   const FloatImage values{.values = out.data(), .channels = image.channels, .size = image.size()};
   for (std::size_t k = first_tensor_line_; k < lines_.size(); ++k) {
-    lines_[k].transform->apply(values, workspace.drawn[k]);
+    lines_[k].tensor->apply(values, workspace.drawn[k]);
   }
 }
 
-void Pipeline::run_crop(const StoredImage& stored, const batch::Draw& draw, std::span<float> out, Workspace& workspace,
-                        int crop) const {
+void Pipeline::run(const StoredImage& stored, const batch::Draw& draw, std::span<float> out, Workspace& workspace,
+                   int crop) const {
   run_pixels(stored, draw, workspace, crop);
   write_planes(out, workspace);
 }
@@ -302,18 +344,6 @@ void Pipeline::write_channels_last(std::span<float> out, Workspace& workspace) c
   check_size(out.size(), image);
   const std::size_t pixels = static_cast<std::size_t>(image.height) * static_cast<std::size_t>(image.width);
   kernels::look_up_pixels(image.pixels.data(), pixels, image.channels, first_table_[0].data(), out.data());
-}
-
-void Pipeline::run(const StoredImage& stored, const batch::Draw& draw, std::span<const std::span<float>> out,
-                   Workspace& workspace) const {
-  for (std::size_t crop = 0; crop < out.size(); ++crop) {
-    run_crop(stored, draw, out[crop], workspace, static_cast<int>(crop));
-  }
-}
-
-void Pipeline::run(const StoredImage& stored, const batch::Draw& draw, std::span<float> out,
-                   Workspace& workspace) const {
-  run_crop(stored, draw, out, workspace, 0);
 }
 
 void Pipeline::run_mask(const StoredImage& stored, std::int64_t classes, Workspace& workspace) const {
@@ -330,7 +360,7 @@ void Pipeline::run_mask(const StoredImage& stored, std::int64_t classes, Workspa
   check_classes(mask, classes);
   for (std::size_t k = 0; k < pixel_lines_; ++k) {
     const Parameters& drawn = k == 0 ? workspace.first_drawn : workspace.drawn[k];
-    lines_[k].transform->apply_to_mask(mask, drawn, workspace);
+    if (const MaskTransform* const mover = lines_[k].step(0).mask) mover->apply_to_mask(mask, drawn, workspace);
   }
 }
 
@@ -338,7 +368,7 @@ std::string Pipeline::drawn_text(const Workspace& workspace, int crop) const {
   std::vector<std::string> texts;
   for (std::size_t k = 0; k < lines_.size(); ++k) {
     if (!lines_[k].is_random) continue;
-    const std::string text = lines_[k].transform->crop(crop).text(workspace.drawn[k]);
+    const std::string text = lines_[k].drawing(crop).text(workspace.drawn[k]);
     if (!text.empty()) texts.push_back(lines_[k].name + " " + text);
   }
   return joined(texts, "; ");

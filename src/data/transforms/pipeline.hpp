@@ -2,7 +2,7 @@
 #pragma once
 
 #include <lockstep/batch/draw.hpp>
-#include <lockstep/data/image_store.hpp>
+#include <lockstep/data/image.hpp>
 #include <lockstep/data/transform.hpp>
 
 #include <cstdint>
@@ -55,20 +55,15 @@ class Pipeline {
   std::optional<ImageSize> size(std::optional<ImageSize> input = std::nullopt, int crop = 0) const;
 
   /// Transforms one sample.
-  /// @param out  for each crop channels x height x width values
+  /// @param out  channels x height x width values
   /// @throws DataError  the image is damaged, or has a size that a transform or the result does not accept; the message
   ///                    does not contain a file name
-  void run(const StoredImage& stored, const batch::Draw& draw, std::span<const std::span<float>> out,
-           Workspace& workspace) const;
-  /// The same for one of the crops.
-  void run_crop(const StoredImage& stored, const batch::Draw& draw, std::span<float> out, Workspace& workspace,
-                int crop) const;
-  /// The second half of run_crop: converts the pixels of the last run_pixels of this workspace.
+  void run(const StoredImage& stored, const batch::Draw& draw, std::span<float> out, Workspace& workspace,
+           int crop = 0) const;
+  /// The second half of `run`: converts the pixels of the last run_pixels of this workspace.
   void write_planes(std::span<float> out, Workspace& workspace) const;
   /// The same in the order height x width x channels. Requires a byte_table().
   void write_channels_last(std::span<float> out, Workspace& workspace) const;
-  /// The same for the first crop.
-  void run(const StoredImage& stored, const batch::Draw& draw, std::span<float> out, Workspace& workspace) const;
   /// The pixels before the tensor transforms, for `data.output=uint8` and contact sheets. The result is in
   /// workspace.patch.image, height x width x channels.
   void run_pixels(const StoredImage& stored, const batch::Draw& draw, Workspace& workspace, int crop = 0) const;
@@ -88,8 +83,8 @@ class Pipeline {
   const ByteTable& conversion() const noexcept { return first_table_; }
 
  private:
+  struct PixelStep;
   struct Line;
-
   void draw_all(const batch::Draw& draw, ImageSize size, int crop, Workspace& workspace) const;
   void find_parts(int crop, Workspace& workspace) const;
   void decode(const StoredImage& stored, const ImageHeader& header, int crop, Workspace& workspace) const;

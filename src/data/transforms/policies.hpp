@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "data/image/filter.hpp"
 #include "data/image/geometry.hpp"
 
 namespace lockstep::data {

@@ -11,25 +11,6 @@ namespace {
 
 using Policy = std::vector<PolicyPair>;
 
-const Policy& imagenet_policy() {
-  static const Policy policy = {
-      {{"Posterize", 0.4, 8}, {"Rotate", 0.6, 9}},    {{"Solarize", 0.6, 5}, {"AutoContrast", 0.6, -1}},
-      {{"Equalize", 0.8, -1}, {"Equalize", 0.6, -1}}, {{"Posterize", 0.6, 7}, {"Posterize", 0.6, 6}},
-      {{"Equalize", 0.4, -1}, {"Solarize", 0.2, 4}},  {{"Equalize", 0.4, -1}, {"Rotate", 0.8, 8}},
-      {{"Solarize", 0.6, 3}, {"Equalize", 0.6, -1}},  {{"Posterize", 0.8, 5}, {"Equalize", 1, -1}},
-      {{"Rotate", 0.2, 3}, {"Solarize", 0.6, 8}},     {{"Equalize", 0.6, -1}, {"Posterize", 0.4, 6}},
-      {{"Rotate", 0.8, 8}, {"Color", 0.4, 0}},        {{"Rotate", 0.4, 9}, {"Equalize", 0.6, -1}},
-      {{"Equalize", 0, -1}, {"Equalize", 0.8, -1}},   {{"Invert", 0.6, -1}, {"Equalize", 1, -1}},
-      {{"Color", 0.6, 4}, {"Contrast", 1, 8}},        {{"Rotate", 0.8, 8}, {"Color", 1, 2}},
-      {{"Color", 0.8, 8}, {"Solarize", 0.8, 7}},      {{"Sharpness", 0.4, 7}, {"Invert", 0.6, -1}},
-      {{"ShearX", 0.6, 5}, {"Equalize", 1, -1}},      {{"Color", 0.4, 0}, {"Equalize", 0.6, -1}},
-      {{"Equalize", 0.4, -1}, {"Solarize", 0.2, 4}},  {{"Solarize", 0.6, 5}, {"AutoContrast", 0.6, -1}},
-      {{"Invert", 0.6, -1}, {"Equalize", 1, -1}},     {{"Color", 0.6, 4}, {"Contrast", 1, 8}},
-      {{"Equalize", 0.8, -1}, {"Equalize", 0.6, -1}},
-  };
-  return policy;
-}
-
 const Policy& cifar10_policy() {
   static const Policy policy = {
       {{"Invert", 0.1, -1}, {"Contrast", 0.2, 6}},         {{"Rotate", 0.7, 2}, {"TranslateX", 0.3, 9}},
@@ -149,10 +130,23 @@ Policy with_op(Policy policy, std::string_view from, const char* target) {
   return policy;
 }
 
+/// torchvision has no levels for operations without a magnitude.
+Policy without_unused_levels(Policy policy) {
+  for (PolicyPair& pair : policy) {
+    for (PolicyStep& step : pair) {
+      const std::string_view op = step.op;
+      if (op == "AutoContrast" || op == "Equalize" || op == "Invert") step.level = -1;
+    }
+  }
+  return policy;
+}
+
 }  // namespace
 
 const std::vector<PolicyPair>& torchvision_policy(const std::string& name) {
-  if (name == "imagenet") return imagenet_policy();
+  static const Policy imagenet =
+      without_unused_levels(with_op(timm_original_policy(), "PosterizeOriginal", "Posterize"));
+  if (name == "imagenet") return imagenet;
   if (name == "cifar10") return cifar10_policy();
   if (name == "svhn") return svhn_policy();
   throw std::out_of_range("no policy " + name);

@@ -24,7 +24,7 @@ struct DrawnOps {
 };
 
 /// Everything that the transforms of this file have in common: they differ in the draw.
-class AugmentTransform : public Transform {
+class AugmentTransform : public PixelTransform {
  public:
   explicit AugmentTransform(const Color& fill) : fill_(fill) {}
 

@@ -13,17 +13,18 @@ namespace lockstep::data {
 
 namespace {
 
-class ToFloat : public Transform {
+class ToFloat : public TensorTransform, public ByteTransform {
  public:
   explicit ToFloat(int channels) : channels_(channels) {}
 
-  std::optional<ByteTable> byte_table() const override { return fraction_table(channels_); }
+  void apply(FloatImage, const Parameters&) const override {}  // the values are float32 already
+  ByteTable byte_table() const override { return fraction_table(channels_); }
 
  private:
   int channels_;
 };
 
-class Normalise : public Transform {
+class Normalise : public TensorTransform, public ByteTransform {
  public:
   explicit Normalise(const ChannelStatistics& statistics) {
     for (const double mean : statistics.mean) mean_.push_back(static_cast<float>(mean));
@@ -36,7 +37,7 @@ class Normalise : public Transform {
       for (std::size_t i = 0; i < image.plane(); ++i) plane[i] = (plane[i] - mean_[c]) / std_[c];
     }
   }
-  std::optional<ByteTable> byte_table() const override {
+  ByteTable byte_table() const override {
     ByteTable table(mean_.size());
     for (std::size_t c = 0; c < mean_.size(); ++c) {
       for (std::size_t v = 0; v < 256; ++v) {
@@ -84,7 +85,7 @@ class Noise {
   bool has_second_ = false;
 };
 
-class RandomErasing : public Transform {
+class RandomErasing : public TensorTransform {
  public:
   explicit RandomErasing(const Section& options)
       : probability_(options.real("p")),
@@ -214,9 +215,7 @@ std::vector<TransformRow> tensor_transforms() {
                 keys::integer("count", "1", "Number of boxes; each has this part of the area", 1, kMaxErasedBoxes)},
        .stage = TransformStage::tensor,
        .is_random = true,
-       .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
-         return std::make_unique<RandomErasing>(options);
-       }},
+       .make = make_from_options<RandomErasing>()},
   };
 }
 

@@ -18,21 +18,16 @@ using Names = std::vector<std::string>;
 const Names kTimmOps = {"AutoContrast", "Equalize",    "Invert", "Rotate",        "Posterize",
                         "Solarize",     "SolarizeAdd", "Color",  "Contrast",      "Brightness",
                         "Sharpness",    "ShearX",      "ShearY", "TranslateXRel", "TranslateYRel"};
-const Names kTimmIncreasingOps = {"AutoContrast",
-                                  "Equalize",
-                                  "Invert",
-                                  "Rotate",
-                                  "PosterizeIncreasing",
-                                  "SolarizeIncreasing",
-                                  "SolarizeAdd",
-                                  "ColorIncreasing",
-                                  "ContrastIncreasing",
-                                  "BrightnessIncreasing",
-                                  "SharpnessIncreasing",
-                                  "ShearX",
-                                  "ShearY",
-                                  "TranslateXRel",
-                                  "TranslateYRel"};
+/// The same operations, of which some become stronger with the level in both directions ("inc1").
+Names increasing_ops() {
+  Names names = kTimmOps;
+  for (std::string& name : names) {
+    const bool increases = name == "Posterize" || name == "Solarize" || name == "Color" || name == "Contrast" ||
+                           name == "Brightness" || name == "Sharpness";
+    if (increases) name += "Increasing";
+  }
+  return names;
+}
 
 /// A set of operations with their weights, which are divided by their sum.
 struct WeightedOps {
@@ -106,7 +101,7 @@ AugmentConfig parse_timm_config(const std::string& text) {
   AugmentConfig config;
   bool is_increasing = false;
   for (std::size_t i = 1; i < parts.size(); ++i) apply_part_of_config(parts[i], config, is_increasing);
-  if (config.ops.empty()) config.ops = is_increasing ? kTimmIncreasingOps : kTimmOps;
+  if (config.ops.empty()) config.ops = is_increasing ? increasing_ops() : kTimmOps;
   return config;
 }
 

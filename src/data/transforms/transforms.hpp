@@ -4,10 +4,10 @@
 
 #include <lockstep/data/transform.hpp>
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "data/image/filter.hpp"
 #include "data/image/geometry.hpp"
 #include "data/transforms/random_box.hpp"
 
@@ -21,6 +21,19 @@ std::vector<TransformRow> tensor_transforms();
 
 /// The color of mask pixels from outside the image.
 inline constexpr Color kIgnoredColor = {kIgnoredPixel, kIgnoredPixel, kIgnoredPixel};
+
+/// Applies a transform to the whole input, and cuts out a part of the output: PartTransform::apply_part where no less
+/// than the whole input is there.
+void apply_whole(const PixelTransform& transform, Patch& patch, const Box& part, const Parameters& drawn,
+                 Workspace& workspace);
+
+/// TransformRow::make for a transform that is constructed from its options.
+template <class T>
+auto make_from_options() {
+  return [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
+    return std::make_unique<T>(options);
+  };
+}
 
 // Options that several transforms have.
 KeySpec size_key(const std::string& help);

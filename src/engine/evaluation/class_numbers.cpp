@@ -2,9 +2,14 @@
 #include "engine/evaluation/class_numbers.hpp"
 
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 namespace lockstep::engine {
+
+std::string class_name(const std::vector<std::string>& names, std::int64_t c) {
+  return c >= 0 && c < std::ssize(names) ? names[static_cast<std::size_t>(c)] : std::to_string(c);
+}
 
 std::vector<std::pair<std::string, double>> class_numbers(const Table& table, const std::vector<std::string>& names,
                                                           std::size_t classes) {

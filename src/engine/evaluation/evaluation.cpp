@@ -3,13 +3,11 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/models/loss_counts.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <exception>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -18,17 +16,14 @@
 #include <vector>
 
 #include "batch/sample_values.hpp"
-#include "core/system/available_memory.hpp"
 #include "core/text/parse_value.hpp"
 #include "core/text/text.hpp"
 #include "data/mixing.hpp"
-#include "engine/evaluation/evaluation_mode.hpp"
 #include "engine/evaluation/loss_sums.hpp"
-#include "engine/evaluation/target_check.hpp"
-#include "engine/saving/progress_lines.hpp"
-#include "engine/settings/loader_memory.hpp"
 #include "engine/state/average.hpp"
+#include "engine/steps/micro_batch_events.hpp"
 #include "metrics/classification.hpp"
+#include "models/losses/loss_counts.hpp"
 #include "models/losses/task_table.hpp"
 #include "parallel/store/tensor_collectives.hpp"
 
@@ -36,84 +31,30 @@ namespace lockstep::engine {
 
 namespace {
 
-/// Runs the batches of a data set, and shows them to meters and hooks.
-class BatchEvaluator {
- public:
-  BatchEvaluator(parallel::DistributedDataParallel& wrapper, const data::Dataset& dataset,
-                 const EvaluationLimits& limits, metrics::Meters& meters,
-                 const std::function<void(StepEvent, const LastBatch&)>& notify)
-      : wrapper_(&wrapper), dataset_(&dataset), limits_(limits), meters_(&meters), notify_(&notify) {}
+/// The numbers of items in the means of the losses; empty = each is a mean over the samples.
+std::vector<std::pair<std::string, double>> counted_items(const models::Model& model, const batch::Batch& given,
+                                                          const models::ParsedLosses& losses) {
+  auto counts = models::counts_of(model, given);
+  if (!counts.empty() || !losses.is_of_task || !models::counts_by_task(model)) return counts;
+  return {{"loss", models::count_targets(model, given).counted}};
+}
 
-  /// @param given  the batch with number `batch`
-  void count(std::int64_t batch, const batch::Batch& given, LossSums& losses, EvaluationResult& result) {
-    LastBatch last{.is_training = false, .given = &given, .model = &wrapper_->model()};
-    const auto on_forward = [&](const batch::Batch& prepared, const batch::Outputs& outputs) {
-      last.batch = &prepared;
-      last.outputs = outputs;
-      show([&] {
-        if (*notify_) (*notify_)(StepEvent::forward, last);
-        add_to(*meters_, outputs, prepared, batch * limits_.batch_size);
-      });
-    };
-    const auto on_loss = [&](const models::ParsedLosses& parsed) {
-      last.losses = parsed.values;
-      show([&] {
-        if (*notify_) (*notify_)(StepEvent::loss, last);
-      });
-    };
-    const parallel::ValidationResult validated =
-        wrapper_->val_step(given, {.on_forward = on_forward, .on_loss = on_loss});
-    std::int64_t items = given.size();
-    const auto classes = counts_of(validated);
-    if (classes) {
-      items = classes->count;
-      result.correct += classes->correct;
-    } else {
-      result.has_classes = false;
-    }
-    result.count += items;
-    losses.add(batch, validated.losses, items_of(given, validated.losses), static_cast<double>(items));
-  }
+std::optional<metrics::Answers> answers_of(const parallel::ValidationResult& validated) {
+  const batch::Batch& batch = validated.batch;
+  if (!batch.has_target() || !batch.at(batch.target_key()).is<at::Tensor>()) return std::nullopt;
+  return metrics::count_answers(validated.outputs.main(), batch.target());
+}
 
-  /// A forward for the sake of other ranks.
-  void only_run(std::int64_t batch) { wrapper_->val_step(batch_in_order(*dataset_, limits_, batch)); }
-
-  void throw_refusal() const {
-    if (refusal_) std::rethrow_exception(refusal_);
-  }
-
- private:
-  std::vector<std::pair<std::string, double>> items_of(const batch::Batch& given,
-                                                       const models::ParsedLosses& losses) const {
-    const models::Model& model = wrapper_->model();
-    auto counts = models::counts_of(model, given);
-    if (!counts.empty() || !losses.is_of_task || !models::counts_by_task(model)) return counts;
-    return {{"loss", models::count_targets(model, given).counted}};
-  }
-
-  static std::optional<metrics::Answers> counts_of(const parallel::ValidationResult& validated) {
-    const batch::Batch& batch = validated.batch;
-    if (!batch.has_target() || !batch.at(batch.target_key()).is<at::Tensor>()) return std::nullopt;
-    return metrics::count_answers(validated.outputs.main(), batch.target());
-  }
-
-  template <class Look>
-  void show(const Look& look) {
-    if (refusal_) return;
-    try {
-      look();
-    } catch (...) {
-      refusal_ = std::current_exception();
-    }
-  }
-
-  parallel::DistributedDataParallel* wrapper_;
-  const data::Dataset* dataset_;
-  EvaluationLimits limits_;
-  metrics::Meters* meters_;
-  const std::function<void(StepEvent, const LastBatch&)>* notify_;
-  std::exception_ptr refusal_;  // error of a meter or a hook, thrown once no other rank waits for forwards of this one
-};
+/// @return  the number of counted predictions or samples
+std::int64_t count_answers(const parallel::ValidationResult& validated, std::int64_t samples,
+                           EvaluationResult& result) {
+  const auto answers = answers_of(validated);
+  const std::int64_t items = answers ? answers->count : samples;
+  result.count += items;
+  result.correct += answers ? answers->correct : 0;
+  result.has_classes = result.has_classes && answers;
+  return items;
+}
 
 }  // namespace
 
@@ -215,53 +156,6 @@ const data::Dataset& split_of(const data::Splits& splits, const Cited<std::strin
   if (there.empty()) throw ConfigError(name.cite + ": the data source has no samples; check data.path");
   throw ConfigError(name.cite + ": the data source has no split '" + name.value + "'; choose another one, such as " +
                     joined(there) + ", or set eval.when=never");
-}
-
-std::int64_t batches_of(const data::Dataset& dataset, const EvaluationLimits& limits) {
-  if (dataset.size() < 1) throw_agreed(ExitCode::data, "there are no samples to evaluate");
-  const std::int64_t all = (dataset.size() + limits.batch_size - 1) / limits.batch_size;
-  return limits.max_batches > 0 ? std::min(all, limits.max_batches) : all;
-}
-
-namespace {
-
-std::vector<batch::Draw> draws_of_batch(const data::Dataset& dataset, const EvaluationLimits& limits,
-                                        std::int64_t batch) {
-  const std::int64_t begin = batch * limits.batch_size;
-  return batch::draws_in_order(begin, std::min(limits.batch_size, dataset.size() - begin));
-}
-
-}  // namespace
-
-std::unique_ptr<data::Loader> open_evaluation_loader(const mpi::Communicator& world, const data::Dataset& dataset,
-                                                     const EvaluationLimits& limits, const data::Share& batches,
-                                                     const models::Model& model) {
-  constexpr int kPrefetch = 2;
-  const std::vector<at::Tensor> parameters = model.parameters();
-  const bool has_gpu = !parameters.empty() && parameters.front().is_cuda();
-  const int ranks = world.split_by_host().size();
-  world.all_or_throw([&] {
-    const std::int64_t rows = std::min<std::int64_t>(limits.batch_size, dataset.size());
-    require_evaluation_memory(batch_bytes(loaded_layout(dataset, has_gpu), rows), kPrefetch + 1, available_memory(),
-                              ranks);
-  });
-  const std::shared_ptr<const data::Dataset> borrowed(std::shared_ptr<const data::Dataset>(), &dataset);
-  const auto plan = [&dataset, limits](std::int64_t k) { return draws_of_batch(dataset, limits, k); };
-  return std::make_unique<data::Loader>(borrowed, plan, batches.begin, batches.begin + batches.count,
-                                        data::LoaderOptions{.workers = limits.loader_threads,
-                                                            .prefetch = kPrefetch,
-                                                            .name = "the evaluated data",
-                                                            .pins_memory = has_gpu,
-                                                            .prefers_bytes = has_gpu,
-                                                            .prefers_channels_last = model.prefers_channels_last(),
-                                                            .check = target_check(model, dataset.task())});
-}
-
-batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits& limits, std::int64_t batch) {
-  std::vector<batch::Draw> draws = draws_of_batch(dataset, limits, batch);
-  batch::Batch given = dataset.get(draws);
-  given.set_draws(std::move(draws));
-  return given;
 }
 
 namespace {
@@ -410,25 +304,28 @@ std::vector<std::pair<std::string, double>> EvaluationResult::values(TaskKind ki
 EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
                           const data::Dataset& dataset, const EvaluationLimits& limits, metrics::Meters& meters,
                           const std::function<void(StepEvent, const LastBatch&)>& notify) {
-  const std::int64_t batches = batches_of(dataset, limits);
-  const data::Share share = data::share_of(batches, world.rank(), world.size());
+  const models::Model& model = wrapper.model();
   EvaluationResult result;
-  LossSums losses(batches);
+  LossSums losses(batches_of(dataset, limits));
+  std::exception_ptr refusal;  // error of a meter or a hook, thrown once no other rank waits for forwards of this one
   wrapper.synchronize_buffers();
-  const EvaluationMode evaluation(wrapper.model());
-  BatchEvaluator evaluator(wrapper, dataset, limits, meters, notify);
-  ProgressLines progress("evaluation", share.count);
+  for_each_batch(world, wrapper, dataset, limits, "evaluation", [&](std::int64_t number, const batch::Batch& given) {
+    const MicroBatchEvents::Notify show = [&](StepEvent event, const LastBatch& last) {
+      if (refusal) return;
+      try {
+        if (notify) notify(event, last);
+        if (event == StepEvent::forward) add_to(meters, last.outputs, *last.batch, number * limits.batch_size);
+      } catch (...) {
+        refusal = std::current_exception();
+      }
+    };
+    MicroBatchEvents events({.is_training = false, .given = &given, .model = &model}, show);
+    const parallel::ValidationResult validated = wrapper.val_step(given, &events);
+    const std::int64_t items = count_answers(validated, given.size(), result);
+    losses.add(number, validated.losses, counted_items(model, given, validated.losses), static_cast<double>(items));
+  });
   world.all_or_throw([&] {
-    const std::unique_ptr<data::Loader> loader = open_evaluation_loader(world, dataset, limits, share, wrapper.model());
-    for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
-      evaluator.count(batch, loader->next(), losses, result);
-      progress.show(batch - share.begin + 1);
-    }
-    // If forwards gather parameters, all ranks run the same number of forwards: that of the first rank, which has the
-    // largest share.
-    const std::int64_t max = data::share_of(batches, 0, world.size()).count;
-    for (std::int64_t i = share.count; wrapper.has_collective_forward() && i < max; ++i) evaluator.only_run(0);
-    evaluator.throw_refusal();
+    if (refusal) std::rethrow_exception(refusal);
   });
   result.losses = losses.means(world, wrapper.collectives());
   std::vector<std::int64_t> counts = {result.correct, result.count, result.has_classes ? 0 : 1};
@@ -438,12 +335,6 @@ EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedD
   result.has_classes = counts[2] == 0;
   sum_over_ranks(meters, wrapper.collectives());
   return result;
-}
-
-EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
-                          const data::Dataset& dataset, const EvaluationLimits& limits) {
-  metrics::Meters none;
-  return evaluate(world, wrapper, dataset, limits, none);
 }
 
 }  // namespace lockstep::engine

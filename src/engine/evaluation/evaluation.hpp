@@ -3,9 +3,7 @@
 
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/task.hpp>
-#include <lockstep/data/dataset.hpp>
-#include <lockstep/data/loader.hpp>
-#include <lockstep/data/sampler.hpp>
+#include <lockstep/data/source.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/mpi/communicator.hpp>
@@ -13,11 +11,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/keys/cited.hpp"
+#include "engine/evaluation/batch_loop.hpp"
 #include "engine/evaluation/meter_names.hpp"
 #include "engine/settings/intervals.hpp"
 #include "metrics/meters.hpp"
@@ -26,15 +24,6 @@ namespace lockstep::engine {
 
 /// A key of that kind, which describes the rows.
 KeySpec metrics_key(const char* name, const char* help, const std::vector<metrics::MeterRow>& meters);
-
-/// The amount of data of an evaluation.
-struct EvaluationLimits {
-  std::int64_t batch_size = 1;   ///< samples of one forward on one rank; >= 1
-  std::int64_t max_batches = 0;  ///< batches of all ranks together; 0 = the whole data set
-  int loader_threads = 0;        ///< threads of a rank that load batches in advance; 0 = none
-
-  bool operator==(const EvaluationLimits&) const = default;
-};
 
 struct EvalSettings {
   std::string when = "regular";  ///< regular, end or never
@@ -59,21 +48,6 @@ struct EvalSettings {
 /// The part of the data that eval.split names.
 /// @throws ConfigError  the source does not have this part; the message names those that it has
 const data::Dataset& split_of(const data::Splits& splits, const Cited<std::string>& name);
-
-/// The number of batches of an evaluation over all ranks; >= 1.
-/// @throws DataError  the data set is empty; on every rank
-std::int64_t batches_of(const data::Dataset& dataset, const EvaluationLimits& limits);
-/// One of them, with its draws.
-batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits& limits, std::int64_t batch);
-
-/// Loads the batches of this rank in advance. Collective.
-/// @param dataset  outlives the loader
-/// @param batches  of this rank
-/// @param model    receives the batches
-/// @throws ConfigError  the batches of the ranks of a host do not fit into its memory; on every rank
-std::unique_ptr<data::Loader> open_evaluation_loader(const mpi::Communicator& world, const data::Dataset& dataset,
-                                                     const EvaluationLimits& limits, const data::Share& batches,
-                                                     const models::Model& model);
 
 /// The meters that are named, with nothing counted.
 /// @param rows  which may be named
@@ -117,8 +91,5 @@ struct EvaluationResult {
 EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
                           const data::Dataset& dataset, const EvaluationLimits& limits, metrics::Meters& meters,
                           const std::function<void(StepEvent, const LastBatch&)>& notify = {});
-/// The same without meters.
-EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
-                          const data::Dataset& dataset, const EvaluationLimits& limits);
 
 }  // namespace lockstep::engine

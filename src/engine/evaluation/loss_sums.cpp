@@ -6,7 +6,7 @@
 #include <span>
 
 #include "core/text/text.hpp"
-#include "parallel/reducers/lane_sum.hpp"
+#include "mpi/shared/lane_tree.hpp"
 
 namespace lockstep::engine {
 
@@ -67,7 +67,7 @@ std::vector<std::pair<std::string, double>> LossSums::means(const mpi::Communica
   std::vector<std::pair<std::string, double>> means;
   for (std::size_t i = 0; i < names_.size(); ++i) {
     const auto of_batches = [&](const std::vector<double>& values) {
-      return parallel::sum_by_lanes(std::span(values).subspan(i * batches_, batches_));
+      return mpi::sum_by_lanes(std::span(values).subspan(i * batches_, batches_));
     };
     means.emplace_back(names_[i], of_batches(sums_) / of_batches(items_));
   }

@@ -10,29 +10,14 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <string_view>
 #include <utility>
 
-#include "engine/evaluation/evaluation_mode.hpp"
-#include "engine/saving/progress_lines.hpp"
+#include "engine/evaluation/batch_loop.hpp"
 
 namespace lockstep::engine {
 
 namespace {
-
-/// A prepared batch and the outputs for it.
-struct Forward {
-  batch::Batch batch;
-  batch::Outputs outputs;
-};
-
-Forward run_forward(parallel::DistributedDataParallel& wrapper, const batch::Batch& given) {
-  Forward forward{.batch = wrapper.prepare(given, /*is_training=*/false), .outputs = {}};
-  const parallel::DistributedDataParallel::OptimContext context(wrapper, /*completes_step=*/true);
-  forward.outputs = wrapper.forward(forward.batch);
-  return forward;
-}
 
 bool has_shape_of(const at::Tensor& output, std::int64_t samples, std::int64_t dimensions) {
   return output.dim() == dimensions && output.size(0) == samples && output.is_floating_point();
@@ -88,7 +73,7 @@ void require_finite(const at::Tensor& output, const BatchPredictions& prediction
   for (std::int64_t i = 0; i < predictions.size(); ++i) {
     if (at::isfinite(output[i]).all().item<bool>()) continue;
     const std::int64_t index = predictions.indices[static_cast<std::size_t>(i)];
-    const std::string name = dataset.sample_name(index);
+    const std::string name = data::sample_name_of(dataset, index);
     throw NumericError("the output of the model for sample " + std::to_string(index) +
                        (name.empty() ? "" : " (" + name + ")") +
                        " is not finite; check the weights, the sample and train.precision");
@@ -115,12 +100,12 @@ std::vector<std::int64_t> indices_of(const batch::Batch& batch) {
 BatchPredictions predict_batch(parallel::DistributedDataParallel& wrapper, const batch::Batch& given, const Task& task,
                                const data::Dataset& dataset) {
   const c10::InferenceMode inference;
-  const Forward forward = run_forward(wrapper, given);
-  const at::Tensor output = forward.outputs.main().cpu();
+  const EvaluatedBatch evaluated = run_batch(wrapper, given);
+  const at::Tensor output = evaluated.outputs.main().cpu();
   BatchPredictions predictions{.indices = indices_of(given), .target = target_of(given)};
   require_finite(output, predictions, dataset);
   if (output.dim() > 0) add_by_kind(predictions, output, task.kind);
-  const models::Predictions own = wrapper.model().predictions_of(forward.outputs, forward.batch);
+  const models::Predictions own = wrapper.model().predictions_of(evaluated.outputs, evaluated.batch);
   for (const auto& [name, tensor] : own.entries()) {
     if (is_expressed(predictions, name)) continue;
     if (tensor.dim() == 0 || tensor.size(0) != given.size()) {
@@ -145,7 +130,7 @@ at::Tensor features_of_batch(parallel::DistributedDataParallel& wrapper, const b
     if (block.path() == head && !inputs.empty()) features = inputs.front();
     return next(inputs);
   });
-  run_forward(wrapper, given);
+  run_batch(wrapper, given);
   if (!features.defined() || features.dim() < 2 || features.size(0) != given.size()) {
     throw ConfigError("predict.output=features: the module '" + head +
                       "' of the model did not run as a block with one row for each sample");
@@ -154,27 +139,6 @@ at::Tensor features_of_batch(parallel::DistributedDataParallel& wrapper, const b
   if (features.dim() == 3) return features.mean(1).contiguous();            // [N, T, E]
   if (features.dim() > 3) return features.flatten(2).mean(2).contiguous();  // [N, E, H, W]
   return features.contiguous();
-}
-
-void for_each_batch(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
-                    const data::Dataset& dataset, const EvaluationLimits& limits,
-                    const std::function<void(const batch::Batch& given)>& work,
-                    const std::function<void(const batch::Batch& given)>& idle_work) {
-  const std::int64_t batches = batches_of(dataset, limits);
-  const data::Share share = data::share_of(batches, world.rank(), world.size());
-  const EvaluationMode evaluation(wrapper.model());
-  ProgressLines progress("predictions", share.count);
-  world.all_or_throw([&] {
-    const std::unique_ptr<data::Loader> loader = open_evaluation_loader(world, dataset, limits, share, wrapper.model());
-    for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
-      work(loader->next());
-      progress.show(batch - share.begin + 1);
-    }
-    const std::int64_t max = data::share_of(batches, 0, world.size()).count;
-    for (std::int64_t i = share.count; wrapper.has_collective_forward() && i < max; ++i) {
-      idle_work(batch_in_order(dataset, limits, 0));
-    }
-  });
 }
 
 }  // namespace lockstep::engine

@@ -2,18 +2,12 @@
 #pragma once
 
 #include <lockstep/batch/batch.hpp>
-#include <lockstep/batch/outputs.hpp>
 #include <lockstep/core/task.hpp>
 #include <lockstep/data/dataset.hpp>
-#include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <cstdint>
-#include <functional>
-#include <string>
 #include <vector>
-
-#include "engine/evaluation/evaluation.hpp"
 
 namespace lockstep::engine {
 
@@ -30,6 +24,7 @@ struct BatchPredictions {
   batch::Outputs others = {};         ///< other predictions of the model, see models::Model::predictions_of
 
   std::int64_t size() const { return static_cast<std::int64_t>(indices.size()); }
+  at::Tensor target_of(std::int64_t i) const { return target.defined() ? target[i] : at::Tensor(); }
 };
 
 /// Runs the model on a batch, without gradients.
@@ -44,15 +39,5 @@ BatchPredictions predict_batch(parallel::DistributedDataParallel& wrapper, const
 /// @return  [N, E] float32, on the CPU
 /// @throws ConfigError  the model does not name its head, see models::Model::anatomy, or does not run it as a block
 at::Tensor features_of_batch(parallel::DistributedDataParallel& wrapper, const batch::Batch& given);
-
-/// Calls `work` for every batch of this rank's share of a data set, in order. The batches are fixed blocks of the data
-/// set, so that they do not depend on the number of ranks. The model is in evaluation mode meanwhile. Its buffers must
-/// be equal on all ranks: the average of equal numbers can differ from them. Collective.
-/// @param idle_work  called with the first batch where other ranks run more forwards, if forwards are collective
-/// @throws  on every rank, what `work` throws on one
-void for_each_batch(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
-                    const data::Dataset& dataset, const EvaluationLimits& limits,
-                    const std::function<void(const batch::Batch& given)>& work,
-                    const std::function<void(const batch::Batch& given)>& idle_work);
 
 }  // namespace lockstep::engine

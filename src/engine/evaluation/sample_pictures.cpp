@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/text/message.hpp"
+#include "engine/evaluation/class_numbers.hpp"
 
 namespace lockstep::engine {
 
@@ -100,14 +101,10 @@ bool are_classes(const at::Tensor& tensor, std::int64_t samples) {
 }
 
 void caption(Picture& image, std::int64_t target, std::int64_t prediction, const std::vector<std::string>& names) {
-  const auto text = [&names](std::int64_t c) {
-    const bool has_name = c >= 0 && c < std::ssize(names);
-    return has_name ? names[static_cast<std::size_t>(c)] : std::to_string(c);
-  };
   image.is_wrong = target >= 0 && target != prediction;
-  image.caption = target < 0 ? "" : text(target);
+  image.caption = target < 0 ? "" : class_name(names, target);
   if (target == prediction) return;
-  image.caption += (image.caption.empty() ? "predicted as " : ", predicted as ") + text(prediction);
+  image.caption += (image.caption.empty() ? "predicted as " : ", predicted as ") + class_name(names, prediction);
 }
 
 }  // namespace

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <lockstep/core/task.hpp>
-#include <lockstep/data/loader.hpp>
-#include <lockstep/models/loss_counts.hpp>
+#include <lockstep/data/dataset.hpp>
 
 #include <functional>
 #include <optional>
+
+#include "models/losses/loss_counts.hpp"
 
 namespace lockstep::engine {
 

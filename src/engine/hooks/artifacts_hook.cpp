@@ -5,29 +5,14 @@
 
 namespace lockstep::engine {
 
-namespace {
-
-constexpr std::size_t kMaxBytes = 4096;  // limit for each kind of picture, between two steps
-
-class ArtifactsHook : public Hook {
- public:
-  explicit ArtifactsHook(std::function<void(EventStorage&)> visit) : visit_(std::move(visit)) {}
-
-  void before_train(RunView& run) override { run.events.keep_pictures(kMaxBytes); }
-  bool reads_report(const Progress&) const override { return false; }
-
-  void after_step(RunView& run, const StepReport&) override { visit_(run.events); }
-  void between_steps(RunView& run, const StepReport&) override { visit_(run.events); }
-  void after_train(RunView& run, Outcome) override { visit_(run.events); }
-
- private:
-  std::function<void(EventStorage&)> visit_;
-};
-
-}  // namespace
-
-std::unique_ptr<Hook> artifacts_hook(std::function<void(EventStorage&)> visit) {
-  return std::make_unique<ArtifactsHook>(std::move(visit));
+PrioritizedHook artifacts_hook(const std::function<void(EventStorage&)>& visit) {
+  constexpr std::size_t kMaxPictures = 4096;  // limit for each kind of picture, between two steps
+  return {Priority::below_normal,
+          callback_hook({.before_train = [](RunView& run) { run.events.keep_pictures(kMaxPictures); },
+                         .after_step = [visit](RunView& run, const StepReport&) { visit(run.events); },
+                         .between_steps = [visit](RunView& run, const StepReport&) { visit(run.events); },
+                         .after_train = [visit](RunView& run, Outcome) { visit(run.events); },
+                         .reads = HookReads::nothing()})};
 }
 
 }  // namespace lockstep::engine

@@ -16,9 +16,7 @@ namespace {
 
 class AverageHook : public Hook {
  public:
-  explicit AverageHook(EmaSettings settings) : settings_(std::move(settings)) {}
-
-  bool reads_report(const Progress&) const override { return false; }
+  explicit AverageHook(EmaSettings settings) : Hook(HookReads::nothing()), settings_(std::move(settings)) {}
 
   void before_train(RunView& run) override {
     if (run.average == nullptr) return;
@@ -63,6 +61,6 @@ EmaSettings EmaSettings::from(const Section& ema) {
           .decay_cite = ema.cite("decay")};
 }
 
-std::unique_ptr<Hook> average_hook(const EmaSettings& ema) { return std::make_unique<AverageHook>(ema); }
+PrioritizedHook average_hook(const EmaSettings& ema) { return {Priority::high, std::make_unique<AverageHook>(ema)}; }
 
 }  // namespace lockstep::engine

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/callback_hook.hpp>
+#include <lockstep/engine/hook.hpp>
+#include <lockstep/engine/train_step.hpp>
 
 #include <utility>
 
 namespace lockstep::engine {
 
 namespace {
+
+HookReads reads_of(const Callbacks& callbacks) {
+  if (callbacks.reads) return *callbacks.reads;
+  return callbacks.after_step || callbacks.between_steps ? HookReads() : HookReads::nothing();
+}
 
 template <class Function, class... Arguments>
 void call(const Function& function, Arguments&&... arguments) {
@@ -14,7 +20,8 @@ void call(const Function& function, Arguments&&... arguments) {
 
 class CallbackHook : public Hook {
  public:
-  explicit CallbackHook(Callbacks callbacks) : call_(std::move(callbacks)) {}
+  explicit CallbackHook(Callbacks callbacks)
+      : Hook(reads_of(callbacks), callbacks.states), call_(std::move(callbacks)) {}
 
   void before_train(RunView& run) override { call(call_.before_train, run); }
   void before_epoch(RunView& run) override { call(call_.before_epoch, run); }
@@ -28,20 +35,14 @@ class CallbackHook : public Hook {
   void after_step(RunView& run, const StepReport& report) override { call(call_.after_step, run, report); }
   void after_epoch(RunView& run) override { call(call_.after_epoch, run); }
   void between_steps(RunView& run, const StepReport& report) override { call(call_.between_steps, run, report); }
-  void before_roll_back(RunView& run) override { call(call_.before_roll_back, run); }
-  void after_roll_back(RunView& run) override { call(call_.after_roll_back, run); }
   void before_evaluation(RunView& run) override { call(call_.before_evaluation, run); }
-  void after_evaluation(RunView& run, const Measured& measured) override {
-    call(call_.after_evaluation, run, measured);
-  }
+  void after_evaluation(RunView& run, const Measured& values) override { call(call_.after_evaluation, run, values); }
+  void before_save(RunView& run) override { call(call_.before_save, run); }
 
   void after_train(RunView& run, Outcome outcome) override {
     const Callbacks last = std::exchange(call_, {});
     call(last.after_train, run, outcome);
   }
-
-  bool reads_gradients() const override { return call_.reads_gradients; }
-  bool reads_report(const Progress&) const override { return call_.after_step || call_.between_steps; }
 
  private:
   Callbacks call_;

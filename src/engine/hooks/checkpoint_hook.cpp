@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/engine/run_view.hpp>
+#include <lockstep/engine/stateful.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <chrono>
+#include <functional>
 #include <optional>
 
 #include "batch/nvtx_range.hpp"
@@ -24,7 +26,8 @@ class CheckpointHook : public Hook {
  public:
   CheckpointHook(SavingSettings settings, const mpi::Communicator& world, SaverOptions options, BestValues best,
                  CaptureState capture)
-      : settings_(std::move(settings)),
+      : Hook({.report = [this](const Progress& progress) { return is_counted(progress); }}, states_of(best)),
+        settings_(std::move(settings)),
         saver_(world, std::move(options)),
         best_(std::move(best)),
         capture_(std::move(capture)) {}
@@ -33,6 +36,10 @@ class CheckpointHook : public Hook {
     saved_at_ = Clock::now();
     first_step_ = run.progress.step;  // 0, or what was resumed
     if (first_step_ > 0) saver_.keep_origin(first_step_);
+    run.saves.finish = [this, &run] {
+      saver_.finish();
+      note_saves(run);
+    };
   }
 
   void before_step(RunView& run) override {
@@ -42,9 +49,6 @@ class CheckpointHook : public Hook {
     if ((settings_.every_seconds > 0 && elapsed >= settings_.every_seconds) || saver_.is_retry_due())
       run.requests.save();
   }
-
-  /// The clock and the file SAVE request a checkpoint; then the ranks agree on it.
-  bool reads_report(const Progress& progress) const override { return is_counted(progress); }
 
   void between_steps(RunView& run, const StepReport& report) override {
     saver_.poll();
@@ -60,11 +64,6 @@ class CheckpointHook : public Hook {
     note_saves(run);
   }
 
-  void before_roll_back(RunView& run) override {
-    saver_.finish();
-    note_saves(run);
-  }
-
   void after_train(RunView& run, Outcome outcome) override {
     if (outcome == Outcome::failed) return;
     const std::int64_t step = run.progress.step;
@@ -74,13 +73,14 @@ class CheckpointHook : public Hook {
     note_saves(run);
   }
 
-  std::string state_name() const override { return best_.is_off() ? "" : "best"; }
-
-  void save_state(checkpoints::Archive& archive, const std::string& group) const override {
-    best_.capture(archive, group);
+ private:
+  std::vector<std::shared_ptr<Stateful>> states_of(const BestValues& best) {
+    if (best.is_off()) return {};
+    return {hook_state("best", std::bind_front(&BestValues::capture, &best_),
+                       std::bind_front(&CheckpointHook::load_best, this))};
   }
 
-  void load_state(const checkpoints::Archive& archive, const std::string& group) override {
+  void load_best(const checkpoints::Archive& archive, const std::string& group) {
     if (best_.restore(archive, group)) {
       saver_.keep_best(best_.steps());
     } else {
@@ -88,8 +88,8 @@ class CheckpointHook : public Hook {
     }
   }
 
- private:
-  /// Whether a checkpoint is due by the number of steps or epochs.
+  /// Whether a checkpoint is due by the number of steps or epochs. The clock and the file SAVE request a checkpoint;
+  /// then the ranks agree on it.
   bool is_counted(const Progress& progress) const {
     if (progress.step < settings_.begin) return false;
     const bool by_steps = settings_.every_steps > 0 && progress.step % settings_.every_steps == 0;
@@ -120,9 +120,8 @@ class CheckpointHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> checkpoint_hook(const SavingSettings& settings, const mpi::Communicator& world,
-                                      std::string directory, std::shared_ptr<checkpoints::Lease> lease,
-                                      CaptureState capture) {
+PrioritizedHook checkpoint_hook(const SavingSettings& settings, const mpi::Communicator& world, std::string directory,
+                                std::shared_ptr<checkpoints::Lease> lease, CaptureState capture) {
   const int hosts = mpi::Topology::of(world).host_count;
   std::optional<BestValues> best;
   SaverOptions options;
@@ -131,7 +130,8 @@ std::unique_ptr<Hook> checkpoint_hook(const SavingSettings& settings, const mpi:
     options = saver_options(settings, std::move(directory), hosts);
     options.lease = std::move(lease);
   });
-  return std::make_unique<CheckpointHook>(settings, world, std::move(options), *std::move(best), std::move(capture));
+  return {Priority::very_low,
+          std::make_unique<CheckpointHook>(settings, world, std::move(options), *std::move(best), std::move(capture))};
 }
 
 }  // namespace lockstep::engine

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/run_data.hpp>
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -21,9 +19,7 @@ namespace {
 class DataErrorsHook : public Hook {
  public:
   DataErrorsHook(std::int64_t interval, std::string directory)
-      : interval_(interval), path_(std::move(directory) + "/bad_samples.txt") {}
-
-  bool reads_report(const Progress&) const override { return false; }
+      : Hook(HookReads::nothing()), interval_(interval), path_(std::move(directory) + "/bad_samples.txt") {}
 
   /// A resumed run adds to the list; a new one begins it.
   void before_train(RunView& run) override {
@@ -70,8 +66,8 @@ class DataErrorsHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> data_errors_hook(std::int64_t interval, const std::string& directory) {
-  return std::make_unique<DataErrorsHook>(interval, directory);
+PrioritizedHook data_errors_hook(std::int64_t interval, const std::string& directory) {
+  return {Priority::normal, std::make_unique<DataErrorsHook>(interval, directory)};
 }
 
 }  // namespace lockstep::engine

@@ -7,29 +7,13 @@
 
 namespace lockstep::engine {
 
-namespace {
-
-class DdpReportHook : public Hook {
- public:
-  explicit DdpReportHook(std::function<void(const parallel::DdpReport&)> on_report)
-      : on_report_(std::move(on_report)) {}
-
-  bool reads_report(const Progress&) const override { return false; }
-
-  void after_train(RunView& run, Outcome outcome) override {
+PrioritizedHook ddp_report_hook(const std::function<void(const parallel::DdpReport&)>& on_report) {
+  const auto report = [on_report](RunView& run, Outcome outcome) {
     if (outcome == Outcome::failed) return;
-    const parallel::DdpReport report = run.wrapper.report();
-    if (run.world.is_root() && on_report_) on_report_(report);
-  }
-
- private:
-  std::function<void(const parallel::DdpReport&)> on_report_;
-};
-
-}  // namespace
-
-std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> on_report) {
-  return std::make_unique<DdpReportHook>(std::move(on_report));
+    const parallel::DdpReport all_ranks = run.wrapper.report();
+    if (run.world.is_root() && on_report) on_report(all_ranks);
+  };
+  return {Priority::very_low, callback_hook({.after_train = report})};
 }
 
 }  // namespace lockstep::engine

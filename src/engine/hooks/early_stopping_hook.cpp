@@ -1,28 +1,34 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/run_view.hpp>
+#include <lockstep/engine/stateful.hpp>
 #include <lockstep/log/log.hpp>
 
-#include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "engine/hooks/hook_rows.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/measures/early_stop.hpp"
 #include "engine/saving/best_values.hpp"
-#include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
+constexpr double kMaxReal = 1e300;
+
 /// Measured is the same on every rank, and so is what is made of it: nothing has to be agreed on.
 class EarlyStoppingHook : public Hook {
  public:
   EarlyStoppingHook(EarlyStop stop, std::string metric, BestRule rule, bool is_strict, std::string name)
-      : stop_(stop), metric_(std::move(metric)), rule_(rule), is_strict_(is_strict), name_(std::move(name)) {}
-
-  bool reads_report(const Progress&) const override { return false; }
+      : Hook(HookReads::nothing(), {hook_state(name, std::bind_front(&EarlyStoppingHook::save, this),
+                                               std::bind_front(&EarlyStoppingHook::load, this))}),
+        stop_(stop),
+        metric_(std::move(metric)),
+        rule_(rule),
+        is_strict_(is_strict),
+        name_(std::move(name)) {}
 
   void before_train(RunView& run) override { end_if_over(run); }  // `before_train` of a run that had ended this way
 
@@ -45,24 +51,23 @@ class EarlyStoppingHook : public Hook {
     report_missing(names);
   }
 
-  std::string state_name() const override { return name_; }
+ private:
+  std::string rule() const { return rule_ == BestRule::less ? "less" : "greater"; }
 
-  void save_state(checkpoints::Archive& archive, const std::string& group) const override {
+  void save(checkpoints::Archive& archive, const std::string& group) const {
     archive.set(group, "metric", metric_);
-    archive.set(group, "rule", std::string(rule_ == BestRule::less ? "less" : "greater"));
+    archive.set(group, "rule", rule());
     stop_.capture(archive, group);
   }
 
-  void load_state(const checkpoints::Archive& archive, const std::string& group) override {
-    const std::string rule = rule_ == BestRule::less ? "less" : "greater";
-    if (archive.text(group, "metric") == metric_ && archive.text(group, "rule") == rule) {
+  void load(const checkpoints::Archive& archive, const std::string& group) {
+    if (archive.text(group, "metric") == metric_ && archive.text(group, "rule") == rule()) {
       stop_.restore(archive, group);
     } else {
       log::info(name_ + " starts from its initial state: the checkpoint used another metric or rule");
     }
   }
 
- private:
   void end_if_over(RunView& run) {
     if (end().empty()) return;
     log::info(end() + ": the run ends after step " + std::to_string(run.progress.step));
@@ -84,21 +89,7 @@ class EarlyStoppingHook : public Hook {
   bool has_warned_ = false;
 };
 
-}  // namespace
-
-std::string early_stop_in(const checkpoints::Archive& groups, const Sections& run) {
-  const std::vector<std::string> stored = groups.groups_in(kHooks);
-  for (const auto& [priority, hook] : make_hooks(run, builtin_hooks(), "early_stopping")) {
-    auto& stopping = dynamic_cast<EarlyStoppingHook&>(*hook);
-    const std::string name = checkpoints::encode_name(stopping.state_name());
-    if (std::find(stored.begin(), stored.end(), name) == stored.end()) continue;
-    stopping.load_state(groups, kHooks + "/" + name);
-    if (!stopping.end().empty()) return stopping.end();
-  }
-  return "";
-}
-
-std::unique_ptr<Hook> early_stopping_hook(const Section& options, const HookContext& context) {
+std::unique_ptr<Hook> make_early_stopping(const Section& options, const HookContext& context) {
   const std::string& metric = options.text("metric");
   const BestRule rule = chosen_rule(metric, options.text("rule"), "metric", "rule");
   EarlyStop::EarlyStopOptions stop{.rule = rule,
@@ -107,6 +98,39 @@ std::unique_ptr<Hook> early_stopping_hook(const Section& options, const HookCont
                                    .checks_finite = options.boolean("check_finite")};
   if (!options.is_default("threshold")) stop.threshold = options.real("threshold");
   return std::make_unique<EarlyStoppingHook>(EarlyStop(stop), metric, rule, options.boolean("strict"), context.name);
+}
+
+}  // namespace
+
+HookRow early_stopping_row() {
+  return {.name = "early_stopping",
+          .help = "Ends the run normally when a metric of the evaluation stops improving",
+          .keys = {keys::text("metric", "val/loss", "Name of an evaluation metric"),
+                   keys::choice("rule", "auto",
+                                "Whether lower or higher values are better. auto = derived from the name of the metric",
+                                {"auto", "less", "greater"}),
+                   keys::real("min_delta", "0", "Minimum change that counts as an improvement. 0 = any change", 0,
+                              kMaxReal),
+                   keys::integer("patience", "5",
+                                 "Number of consecutive evaluations without improvement after which the run ends", 1,
+                                 kMaxSteps),
+                   keys::real("threshold", "nan", "The run also ends when the metric is better than this value",
+                              -kMaxReal, kMaxReal),
+                   keys::boolean("check_finite", "true", "End the run when the metric is NaN or infinite"),
+                   keys::boolean(
+                       "strict", "true",
+                       "An evaluation without the metric is an error. If false, it is reported once as a warning")},
+          .priority = Priority::lowest,
+          .make = make_early_stopping};
+}
+
+std::string early_stop_in(const checkpoints::Archive& groups, const Sections& run) {
+  for (const auto& [priority, hook] : make_hooks(run, builtin_hooks(), "early_stopping")) {
+    auto& stopping = dynamic_cast<EarlyStoppingHook&>(*hook);
+    for (const auto& state : stopping.states()) state->restore(groups, {});
+    if (!stopping.end().empty()) return stopping.end();
+  }
+  return "";
 }
 
 }  // namespace lockstep::engine

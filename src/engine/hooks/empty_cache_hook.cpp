@@ -14,9 +14,7 @@ namespace {
 class EmptyCacheHook : public Hook {
  public:
   EmptyCacheHook(const EmptyCacheTimes& times, std::function<void(RunView&)> empty)
-      : times_(times), empty_(std::move(empty)) {}
-
-  bool reads_report(const Progress&) const override { return false; }
+      : Hook(HookReads::nothing()), times_(times), empty_(std::move(empty)) {}
 
   void after_step(RunView& run, const StepReport& report) override {
     if (times_.interval > 0 && report.progress.step % times_.interval == 0) empty_(run);
@@ -37,17 +35,29 @@ void empty_cache_of(RunView& run) {
   if (!run.device.is_cpu()) at::accelerator::emptyCache();
 }
 
+std::unique_ptr<Hook> make_empty_cache(const Section& options, const HookContext&) {
+  const EmptyCacheTimes times{.interval = options.integer("interval"),
+                              .is_after_epochs = options.boolean("epochs"),
+                              .is_after_evaluations = options.boolean("evaluations")};
+  return empty_cache_hook_at(times, empty_cache_of);
+}
+
 }  // namespace
 
 std::unique_ptr<Hook> empty_cache_hook_at(const EmptyCacheTimes& times, std::function<void(RunView&)> empty) {
   return std::make_unique<EmptyCacheHook>(times, std::move(empty));
 }
 
-std::unique_ptr<Hook> empty_cache_hook(const Section& options, const HookContext&) {
-  const EmptyCacheTimes times{.interval = options.integer("interval"),
-                              .is_after_epochs = options.boolean("epochs"),
-                              .is_after_evaluations = options.boolean("evaluations")};
-  return empty_cache_hook_at(times, empty_cache_of);
+HookRow empty_cache_row() {
+  return {.name = "empty_cache",
+          .help =
+              "Returns GPU memory that LibTorch keeps for reuse, for example to another process. The next steps "
+              "allocate it again, which takes time",
+          .keys = {keys::integer("interval", "0", "Steps between returns. 0 = not after steps", 0, kMaxSteps),
+                   keys::boolean("epochs", "true", "Return memory after each epoch"),
+                   keys::boolean("evaluations", "true", "Return memory after each evaluation")},
+          .priority = Priority::normal,
+          .make = make_empty_cache};
 }
 
 }  // namespace lockstep::engine

@@ -7,18 +7,18 @@
 #include <functional>
 #include <memory>
 
-// The functions that create the rows of builtin_hooks, one file each.
+// The rows of builtin_hooks, one file each.
 namespace lockstep::engine {
 
-std::unique_ptr<Hook> early_stopping_hook(const Section& options, const HookContext& context);
-std::unique_ptr<Hook> precise_bn_hook(const Section& options, const HookContext& context);
-std::unique_ptr<Hook> sync_buffers_hook(const Section& options, const HookContext& context);
-std::unique_ptr<Hook> memory_hook(const Section& options, const HookContext& context);
-std::unique_ptr<Hook> profiler_hook(const Section& options, const HookContext& context);
-std::unique_ptr<Hook> parameter_statistics_hook(const Section& options, const HookContext& context);
-std::unique_ptr<Hook> nan_output_hook(const Section& options, const HookContext& context);
-std::unique_ptr<Hook> empty_cache_hook(const Section& options, const HookContext& context);
-std::unique_ptr<Hook> run_time_hook(const Section& options, const HookContext& context);
+HookRow early_stopping_row();
+HookRow precise_bn_row();
+HookRow sync_buffers_row();
+HookRow memory_row();
+HookRow profiler_row();
+HookRow parameter_statistics_row();
+HookRow nan_output_row();
+HookRow empty_cache_row();
+HookRow run_time_row();
 
 /// When the memory that LibTorch keeps for reuse is returned to the GPU.
 struct EmptyCacheTimes {

@@ -31,8 +31,6 @@ const std::vector<Band>& bands() {
   return rows;
 }
 
-constexpr double kMaxReal = 1e300;
-
 KeySpec priority_key(const HookRow& row) {
   const auto band = std::find_if(bands().begin(), bands().end(),
                                  [&row](const Band& each_band) { return each_band.priority == row.priority; });
@@ -41,8 +39,8 @@ KeySpec priority_key(const HookRow& row) {
   return key;
 }
 
-std::pair<Priority, std::unique_ptr<Hook>> make_hook(const std::vector<std::string>& parts, const HookRow& row,
-                                                     const HookContext& context, const std::string& place) {
+PrioritizedHook make_hook(const std::vector<std::string>& parts, const HookRow& row, const HookContext& context,
+                          const std::string& place) {
   Section options;
   options.declare(priority_key(row));
   for (const KeySpec& key : row.keys) options.declare(key);
@@ -67,89 +65,17 @@ KeySpec common_hook_key() {
 }
 
 const std::vector<HookRow>& builtin_hooks() {
-  static const std::vector<HookRow> rows = {
-      {"early_stopping",
-       "Ends the run normally when a metric of the evaluation stops improving",
-       {keys::text("metric", "val/loss", "Name of an evaluation metric"),
-        keys::choice("rule", "auto",
-                     "Whether lower or higher values are better. auto = derived from the name of the metric",
-                     {"auto", "less", "greater"}),
-        keys::real("min_delta", "0", "Minimum change that counts as an improvement. 0 = any change", 0, kMaxReal),
-        keys::integer("patience", "5", "Number of consecutive evaluations without improvement after which the run ends",
-                      1, kMaxSteps),
-        keys::real("threshold", "nan", "The run also ends when the metric is better than this value", -kMaxReal,
-                   kMaxReal),
-        keys::boolean("check_finite", "true", "End the run when the metric is NaN or infinite"),
-        keys::boolean("strict", "true",
-                      "An evaluation without the metric is an error. If false, it is reported once as a warning")},
-       Priority::lowest,
-       early_stopping_hook},
-      {"precise_bn",
-       "Before evaluations, recomputes the running statistics of batch norm layers with the current weights",
-       {keys::integer("samples", "8192",
-                      "Number of training samples over all ranks, limited by the size of the data set", 1, kMaxSteps),
-        keys::integer(
-            "every_epochs", "1",
-            "Epochs between recomputations; the end of the run is always included. 0 = before every evaluation", 0,
-            kMaxSteps)},
-       Priority::above_normal,
-       precise_bn_hook},
-      {"sync_buffers",
-       "Averages buffers (running statistics) over all ranks after each epoch and before each evaluation",
-       {},
-       Priority::normal,
-       sync_buffers_hook},
-      {"memory",
-       "Logs the memory of rank 0 (process and GPU, in MB) as memory/..., and the maximum over all ranks at the end of "
-       "the run",
-       {keys::integer("interval", "20", "Steps between measurements", 1, kMaxSteps)},
-       Priority::normal,
-       memory_hook},
-      {"profiler",
-       "Writes run.dir/trace.json for chrome://tracing or Perfetto: steps, their sections, operators, and the kernels "
-       "and copies of a GPU, for each rank",
-       {keys::integer("from_step", "10", "Number of steps before the first traced step", 0, kMaxSteps),
-        keys::integer("steps", "3", "Number of traced steps", 1, 10000),
-        keys::integers("ranks", "", "Traced ranks. If empty, all ranks are traced", 0, 1e6)},
-       Priority::highest,
-       profiler_hook},
-      {"parameter_statistics",
-       "Logs norm, mean, standard deviation, maximum magnitude and number of zeros of parameters, and of gradients "
-       "before clipping",
-       {keys::integer("interval", "100", "Steps between measurements", 1, kMaxSteps),
-        keys::choice("by", "all", "Statistics of all parameters together, or of each parameter", {"all", "parameter"}),
-        keys::boolean("gradients", "false", "Also measure gradients, which requires gathering them in every step"),
-        keys::integer("bins", "0", "Bins of the histogram of each parameter. 0 = no histograms", 0, 10000)},
-       Priority::normal,
-       parameter_statistics_hook},
-      {"nan_output",
-       "Ends the run when an output of the model is not finite, reports its position, and writes the batch to run.dir",
-       {keys::boolean("dump", "true", "Write input, target and output of the batch to a file")},
-       Priority::normal,
-       nan_output_hook},
-      {"empty_cache",
-       "Returns GPU memory that LibTorch keeps for reuse, for example to another process. The next steps allocate it "
-       "again, which takes time",
-       {keys::integer("interval", "0", "Steps between returns. 0 = not after steps", 0, kMaxSteps),
-        keys::boolean("epochs", "true", "Return memory after each epoch"),
-        keys::boolean("evaluations", "true", "Return memory after each evaluation")},
-       Priority::normal,
-       empty_cache_hook},
-      {"run_time",
-       "Reports at the end of the run the time per step and the share of time spent in hooks and in waiting for data",
-       {keys::integer("warmup", "3", "Number of first steps that are excluded", 0, kMaxSteps)},
-       Priority::highest,
-       run_time_hook},
-  };
+  static const std::vector<HookRow> rows = {early_stopping_row(), precise_bn_row(),  sync_buffers_row(),
+                                            memory_row(),         profiler_row(),    parameter_statistics_row(),
+                                            nan_output_row(),     empty_cache_row(), run_time_row()};
   return rows;
 }
 
-std::vector<std::pair<Priority, std::unique_ptr<Hook>>> make_hooks(const Sections& run,
-                                                                   const std::vector<HookRow>& rows,
-                                                                   const std::string& name) {
+std::vector<PrioritizedHook> make_hooks(const Sections& run, const std::vector<HookRow>& rows,
+                                        const std::string& name) {
   const Section& train = run.at("train");
   const std::string place = train.cite("hooks");
-  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;
+  std::vector<PrioritizedHook> hooks;
   std::map<std::string, int> counts;
   for (const std::string& written : train.texts("hooks")) {
     const std::vector<std::string> parts = split_list(written, ',');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/mpi/communicator.hpp>
-#include <lockstep/optim/optim_wrapper_dict.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
 
 #include <utility>
 #include <vector>
@@ -15,11 +15,14 @@ namespace {
 class LogHook : public Hook {
  public:
   LogHook(std::int64_t interval, std::int64_t window)
-      : interval_(interval), window_(static_cast<std::size_t>(window)), losses_(window_) {}
+      : Hook({.report = [interval](const Progress& progress) { return is_log_due(progress, interval); }}),
+        interval_(interval),
+        window_(static_cast<std::size_t>(window)),
+        losses_(window_) {}
 
-  void after_roll_back(RunView&) override { losses_ = History(window_); }
-
-  bool reads_report(const Progress& progress) const override { return is_log_due(progress, interval_); }
+  void before_epoch(RunView& run) override {
+    if (std::exchange(roll_backs_, run.roll_backs) != run.roll_backs) losses_ = History(window_);
+  }
 
   void on_measured(RunView&, const StepReport& report) override {
     if (!report.is_skipped) losses_.add({.value = report.loss, .step = report.progress.step});
@@ -86,6 +89,7 @@ class LogHook : public Hook {
   std::size_t window_;
   History losses_;        // losses of the latest steps that were not skipped
   std::size_t seen_ = 0;  // cursor of the events
+  int roll_backs_ = 0;
   bool is_first_ = true;  // true until this process has reported a record
 };
 
@@ -95,8 +99,8 @@ bool is_log_due(const Progress& progress, std::int64_t interval) {
   return progress.step % interval == 0 || progress.step == progress.total_steps;
 }
 
-std::unique_ptr<Hook> log_hook(std::int64_t interval, std::int64_t window) {
-  return std::make_unique<LogHook>(interval, window);
+PrioritizedHook log_hook(std::int64_t interval, std::int64_t window) {
+  return {Priority::below_normal, std::make_unique<LogHook>(interval, window)};
 }
 
 }  // namespace lockstep::engine

@@ -41,9 +41,7 @@ Memory memory_of(at::Device device) {
 
 class MemoryHook : public Hook {
  public:
-  explicit MemoryHook(std::int64_t interval) : interval_(interval) {}
-
-  bool reads_report(const Progress&) const override { return false; }
+  explicit MemoryHook(std::int64_t interval) : Hook(HookReads::nothing()), interval_(interval) {}
 
   void after_step(RunView& run, const StepReport& report) override {
     const Progress& progress = report.progress;
@@ -77,10 +75,20 @@ class MemoryHook : public Hook {
   std::int64_t interval_;
 };
 
+std::unique_ptr<Hook> make_memory(const Section& options, const HookContext&) {
+  return std::make_unique<MemoryHook>(options.integer("interval"));
+}
+
 }  // namespace
 
-std::unique_ptr<Hook> memory_hook(const Section& options, const HookContext&) {
-  return std::make_unique<MemoryHook>(options.integer("interval"));
+HookRow memory_row() {
+  return {.name = "memory",
+          .help =
+              "Logs the memory of rank 0 (process and GPU, in MB) as memory/..., and the maximum over all ranks at the "
+              "end of the run",
+          .keys = {keys::integer("interval", "20", "Steps between measurements", 1, kMaxSteps)},
+          .priority = Priority::normal,
+          .make = make_memory};
 }
 
 }  // namespace lockstep::engine

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/run_data.hpp>
 #include <lockstep/engine/run_view.hpp>
+#include <lockstep/engine/stateful.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
@@ -14,22 +14,12 @@
 #include "checkpoints/foreign/foreign.hpp"
 #include "engine/hooks/hook_rows.hpp"
 #include "engine/settings/process.hpp"
-#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
 constexpr std::size_t kMaxNamed = 8;
-
-checkpoints::NamedArray array_of(const std::string& name, const at::Tensor& tensor) {
-  const auto held = std::make_shared<at::Tensor>(tensor.detach().cpu().contiguous());
-  return {.name = name,
-          .array = {.dtype = parallel::dtype_of(*held, name),
-                    .shape = held->sizes().vec(),
-                    .bytes = parallel::bytes_of(*held),
-                    .owner = held}};
-}
 
 /// Which of the samples, along the first dimension, hold something that is not finite.
 std::vector<std::int64_t> faulty_rows(const at::Tensor& output) {
@@ -42,9 +32,8 @@ std::vector<std::int64_t> faulty_rows(const at::Tensor& output) {
 /// Remembers the first such output of this rank; all ranks hear of it with the step, or after the evaluation.
 class NanOutputHook : public Hook {
  public:
-  NanOutputHook(std::string folder, bool dumps) : folder_(std::move(folder)), dumps_(dumps) {}
-
-  bool reads_report(const Progress&) const override { return false; }
+  NanOutputHook(std::string folder, bool dumps)
+      : Hook(HookReads::nothing()), folder_(std::move(folder)), dumps_(dumps) {}
 
   void on_forward(RunView& run, const LastBatch& batch) override {
     if (!fault_.empty()) return;
@@ -94,12 +83,12 @@ class NanOutputHook : public Hook {
         fmt::format("{}/nan_output-step{:012}-rank{:05}.safetensors", folder_, run.progress.step + 1, run.world.rank());
     std::vector<checkpoints::NamedArray> arrays;
     for (const auto& [name, value] : batch.given->values()) {
-      if (value.is<at::Tensor>()) arrays.push_back(array_of("batch." + name, value.as<at::Tensor>()));
+      if (value.is<at::Tensor>()) arrays.push_back({"batch." + name, array_of(value.as<at::Tensor>(), name)});
     }
     for (std::size_t i = 0; i < batch.outputs.entries().size(); ++i) {
       const auto& [name, tensor] = batch.outputs.entries()[i];
       const bool is_of_list = batch.outputs.list(name).size() > 1;
-      arrays.push_back(array_of(is_of_list ? fmt::format("{}.{}", name, i) : name, tensor));
+      arrays.push_back({is_of_list ? fmt::format("{}.{}", name, i) : name, array_of(tensor, name)});
     }
     try {
       checkpoints::write_foreign(path, checkpoints::ExportKind::safetensors, arrays, {},
@@ -115,10 +104,20 @@ class NanOutputHook : public Hook {
   std::string fault_;
 };
 
+std::unique_ptr<Hook> make_nan_output(const Section& options, const HookContext& context) {
+  return std::make_unique<NanOutputHook>(RunSettings::from(context.run.at("run")).dir, options.boolean("dump"));
+}
+
 }  // namespace
 
-std::unique_ptr<Hook> nan_output_hook(const Section& options, const HookContext& context) {
-  return std::make_unique<NanOutputHook>(RunSettings::from(context.run.at("run")).dir, options.boolean("dump"));
+HookRow nan_output_row() {
+  return {.name = "nan_output",
+          .help =
+              "Ends the run when an output of the model is not finite, reports its position, and writes the batch to "
+              "run.dir",
+          .keys = {keys::boolean("dump", "true", "Write input, target and output of the batch to a file")},
+          .priority = Priority::normal,
+          .make = make_nan_output};
 }
 
 }  // namespace lockstep::engine

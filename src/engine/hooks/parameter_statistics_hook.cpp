@@ -65,11 +65,8 @@ class ParameterStatisticsHook : public Hook {
     bool has_gradients;
     std::size_t bins;  // 0 = no histograms
   };
-  explicit ParameterStatisticsHook(const Options& options) : options_(options) {}
-
-  bool reads_gradients() const override { return options_.has_gradients; }
-
-  bool reads_report(const Progress&) const override { return false; }
+  explicit ParameterStatisticsHook(const Options& options)
+      : Hook({.gradients = options.has_gradients, .report = {}}), options_(options) {}
 
   void on_backward(RunView& run, const LastBatch& batch) override {
     const std::int64_t step = run.progress.step + 1;
@@ -128,14 +125,29 @@ class ParameterStatisticsHook : public Hook {
   Options options_;
 };
 
-}  // namespace
-
-std::unique_ptr<Hook> parameter_statistics_hook(const Section& options, const HookContext&) {
+std::unique_ptr<Hook> make_parameter_statistics(const Section& options, const HookContext&) {
   return std::make_unique<ParameterStatisticsHook>(
       ParameterStatisticsHook::Options{.interval = options.integer("interval"),
                                        .is_by_parameter = options.text("by") == "parameter",
                                        .has_gradients = options.boolean("gradients"),
                                        .bins = static_cast<std::size_t>(options.integer("bins"))});
+}
+
+}  // namespace
+
+HookRow parameter_statistics_row() {
+  return {.name = "parameter_statistics",
+          .help =
+              "Logs norm, mean, standard deviation, maximum magnitude and number of zeros of parameters, and of "
+              "gradients before clipping",
+          .keys = {keys::integer("interval", "100", "Steps between measurements", 1, kMaxSteps),
+                   keys::choice("by", "all", "Statistics of all parameters together, or of each parameter",
+                                {"all", "parameter"}),
+                   keys::boolean("gradients", "false",
+                                 "Also measure gradients, which requires gathering them in every step"),
+                   keys::integer("bins", "0", "Bins of the histogram of each parameter. 0 = no histograms", 0, 10000)},
+          .priority = Priority::normal,
+          .make = make_parameter_statistics};
 }
 
 }  // namespace lockstep::engine

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/optim/optim_wrapper_dict.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include "engine/hooks/hooks.hpp"
@@ -14,9 +14,7 @@ namespace {
 
 class PostLocalHook : public Hook {
  public:
-  explicit PostLocalHook(parallel::PostLocalSgd& averages) : averages_(&averages) {}
-
-  bool reads_report(const Progress&) const override { return false; }
+  explicit PostLocalHook(parallel::PostLocalSgd& averages) : Hook(HookReads::nothing()), averages_(&averages) {}
 
   void after_step(RunView& run, const StepReport&) override { averages_->after_update(run.wrapper); }
   void before_evaluation(RunView& run) override { averages_->average_all(run.wrapper); }
@@ -40,8 +38,8 @@ class PostLocalHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> post_local_hook(parallel::PostLocalSgd& averages) {
-  return std::make_unique<PostLocalHook>(averages);
+PrioritizedHook post_local_hook(parallel::PostLocalSgd& averages) {
+  return {Priority::highest, std::make_unique<PostLocalHook>(averages)};
 }
 
 }  // namespace lockstep::engine

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/run_data.hpp>
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
@@ -20,9 +19,7 @@ namespace {
 class PreciseBnHook : public Hook {
  public:
   PreciseBnHook(std::int64_t samples, bool is_wanted, std::int64_t every_epochs)
-      : samples_(samples), is_wanted_(is_wanted), every_epochs_(every_epochs) {}
-
-  bool reads_report(const Progress&) const override { return false; }
+      : Hook(HookReads::nothing()), samples_(samples), is_wanted_(is_wanted), every_epochs_(every_epochs) {}
 
   void before_train(RunView& run) override {
     run.world.all_or_throw([&] {
@@ -78,11 +75,26 @@ class PreciseBnHook : public Hook {
   bool is_off_ = false;
 };
 
-}  // namespace
-
-std::unique_ptr<Hook> precise_bn_hook(const Section& options, const HookContext&) {
+std::unique_ptr<Hook> make_precise_bn(const Section& options, const HookContext&) {
   return std::make_unique<PreciseBnHook>(options.integer("samples"), !options.is_default("samples"),
                                          options.integer("every_epochs"));
+}
+
+}  // namespace
+
+HookRow precise_bn_row() {
+  return {
+      .name = "precise_bn",
+      .help = "Before evaluations, recomputes the running statistics of batch norm layers with the current weights",
+      .keys = {keys::integer("samples", "8192",
+                             "Number of training samples over all ranks, limited by the size of the data set", 1,
+                             kMaxSteps),
+               keys::integer(
+                   "every_epochs", "1",
+                   "Epochs between recomputations; the end of the run is always included. 0 = before every evaluation",
+                   0, kMaxSteps)},
+      .priority = Priority::above_normal,
+      .make = make_precise_bn};
 }
 
 }  // namespace lockstep::engine

@@ -28,9 +28,11 @@ constexpr std::size_t kMaxSpans = 1'000'000;  // limit for each rank
 class ProfilerHook : public Hook {
  public:
   ProfilerHook(std::int64_t from_step, std::int64_t steps, std::vector<std::int64_t> ranks, std::string folder)
-      : from_step_(from_step), steps_(steps), ranks_(std::move(ranks)), folder_(std::move(folder)) {}
-
-  bool reads_report(const Progress&) const override { return false; }
+      : Hook(HookReads::nothing()),
+        from_step_(from_step),
+        steps_(steps),
+        ranks_(std::move(ranks)),
+        folder_(std::move(folder)) {}
 
   void before_train(RunView& run) override {
     const mpi::Communicator& world = run.world;
@@ -151,11 +153,23 @@ class ProfilerHook : public Hook {
   std::unique_ptr<DeviceTrace> kernels_;  // null without a GPU
 };
 
-}  // namespace
-
-std::unique_ptr<Hook> profiler_hook(const Section& options, const HookContext& context) {
+std::unique_ptr<Hook> make_profiler(const Section& options, const HookContext& context) {
   return std::make_unique<ProfilerHook>(options.integer("from_step"), options.integer("steps"),
                                         options.integers("ranks"), RunSettings::from(context.run.at("run")).dir);
+}
+
+}  // namespace
+
+HookRow profiler_row() {
+  return {.name = "profiler",
+          .help =
+              "Writes run.dir/trace.json for chrome://tracing or Perfetto: steps, their sections, operators, and the "
+              "kernels and copies of a GPU, for each rank",
+          .keys = {keys::integer("from_step", "10", "Number of steps before the first traced step", 0, kMaxSteps),
+                   keys::integer("steps", "3", "Number of traced steps", 1, 10000),
+                   keys::integers("ranks", "", "Traced ranks. If empty, all ranks are traced", 0, 1e6)},
+          .priority = Priority::highest,
+          .make = make_profiler};
 }
 
 }  // namespace lockstep::engine

@@ -28,17 +28,15 @@ std::vector<double> head_of(const std::vector<std::pair<std::string, double>>& m
 /// The numbers of one interval, under way to all ranks: first how many they are, then themselves.
 class RankEventsHook : public Hook {
  public:
-  RankEventsHook(std::int64_t interval, const mpi::Communicator& world) : interval_(interval), world_(world.handle()) {}
-
-  /// The means of an interval contain the losses of all its steps.
-  bool reads_report(const Progress& progress) const override {
-    return world_.size() > 1 && is_log_due(progress, interval_);
-  }
+  RankEventsHook(std::int64_t interval, const mpi::Communicator& world)
+      : Hook({.report = [this](const Progress& progress) { return is_due(progress); }}),
+        interval_(interval),
+        world_(world.handle()) {}
 
   void after_step(RunView& run, const StepReport& report) override {
     run.events.put_of_rank("step_seconds", report.seconds, "rank_events");
     run.events.put_of_rank("data_seconds", report.data_seconds, "rank_events");
-    if (world_.size() == 1 || !is_log_due(report.progress, interval_)) return;
+    if (!is_due(report.progress)) return;
     finish(run);  // the last line's, if they are still under way
     mine_ = run.events.take_rank_means();
     step_ = report.progress.step;
@@ -53,13 +51,14 @@ class RankEventsHook : public Hook {
     if (body_ && body_->is_done()) write_record(run);
   }
 
-  void before_roll_back(RunView& run) override { finish(run); }
-
   void after_train(RunView& run, Outcome outcome) override {
     if (outcome != Outcome::failed) finish(run);
   }
 
  private:
+  /// The means of an interval contain the losses of all its steps.
+  bool is_due(const Progress& progress) const { return world_.size() > 1 && is_log_due(progress, interval_); }
+
   /// Waits. Collective, so that all ranks see an error at the same place.
   void finish(RunView& run) {
     if (head_) {
@@ -116,8 +115,8 @@ class RankEventsHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> rank_events_hook(std::int64_t interval, const mpi::Communicator& world) {
-  return std::make_unique<RankEventsHook>(interval, world);
+PrioritizedHook rank_events_hook(std::int64_t interval, const mpi::Communicator& world) {
+  return {Priority::very_high, std::make_unique<RankEventsHook>(interval, world)};
 }
 
 }  // namespace lockstep::engine

@@ -32,9 +32,7 @@ void remove(const std::string& path) {
 class RequestFileHook : public Hook {
  public:
   explicit RequestFileHook(const std::string& directory)
-      : stop_file_(directory + "/STOP"), save_file_(directory + "/SAVE") {}
-
-  bool reads_report(const Progress&) const override { return false; }
+      : Hook(HookReads::nothing()), stop_file_(directory + "/STOP"), save_file_(directory + "/SAVE") {}
 
   void before_train(RunView& run) override {
     if (!run.world.is_root()) return;
@@ -88,8 +86,8 @@ class RequestFileHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> request_file_hook(std::string run_directory) {
-  return std::make_unique<RequestFileHook>(run_directory);
+PrioritizedHook request_file_hook(std::string run_directory) {
+  return {Priority::very_low, std::make_unique<RequestFileHook>(run_directory)};
 }
 
 }  // namespace lockstep::engine

@@ -15,9 +15,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 class RunTimeHook : public Hook {
  public:
-  explicit RunTimeHook(std::int64_t warmup) : clock_(warmup) {}
-
-  bool reads_report(const Progress&) const override { return false; }
+  explicit RunTimeHook(std::int64_t warmup) : Hook(HookReads::nothing()), clock_(warmup) {}
 
   void before_train(RunView&) override { clock_.begin(now()); }
 
@@ -33,10 +31,20 @@ class RunTimeHook : public Hook {
   RunClock clock_;
 };
 
+std::unique_ptr<Hook> make_run_time(const Section& options, const HookContext&) {
+  return std::make_unique<RunTimeHook>(options.integer("warmup"));
+}
+
 }  // namespace
 
-std::unique_ptr<Hook> run_time_hook(const Section& options, const HookContext&) {
-  return std::make_unique<RunTimeHook>(options.integer("warmup"));
+HookRow run_time_row() {
+  return {.name = "run_time",
+          .help =
+              "Reports at the end of the run the time per step and the share of time spent in hooks and in waiting for "
+              "data",
+          .keys = {keys::integer("warmup", "3", "Number of first steps that are excluded", 0, kMaxSteps)},
+          .priority = Priority::highest,
+          .make = make_run_time};
 }
 
 }  // namespace lockstep::engine

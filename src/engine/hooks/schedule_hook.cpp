@@ -2,18 +2,19 @@
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/run_view.hpp>
-#include <lockstep/engine/schedule_control.hpp>
+#include <lockstep/engine/stateful.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
-#include <lockstep/optim/optim_wrapper_dict.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "core/text/text_stream.hpp"
+#include "core/text/text.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "optim/rules/option_limits.hpp"
 
@@ -30,19 +31,6 @@ struct ScheduledGroup {
 
   schedule::GroupName name() const { return {group->name, part}; }
 };
-
-std::string one_a_line(const std::vector<std::string>& rules) {
-  std::string lines;
-  for (const std::string& rule : rules) lines += (lines.empty() ? "" : "\n") + rule;
-  return lines;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  TextReader lines(text);
-  std::vector<std::string> all;
-  for (std::string line; std::getline(lines, line);) all.push_back(line);
-  return all;
-}
 
 /// The numbers of a length as they are stored.
 std::vector<std::pair<std::string, std::int64_t*>> numbers_of(schedule::RunLength& length) {
@@ -73,9 +61,10 @@ struct Rules {
 
 class ScheduleHook : public Hook {
  public:
-  explicit ScheduleHook(bool keeps_stored) : keeps_stored_(keeps_stored) {}
-
-  bool reads_report(const Progress&) const override { return false; }
+  explicit ScheduleHook(bool keeps_stored)
+      : Hook(HookReads::nothing(), {hook_state("schedule", std::bind_front(&ScheduleHook::save, this),
+                                               std::bind_front(&ScheduleHook::load, this))}),
+        keeps_stored_(keeps_stored) {}
 
   void before_train(RunView& run) override {
     if (groups_.empty()) take_over_groups(run);
@@ -90,7 +79,7 @@ class ScheduleHook : public Hook {
     for (const std::string& sentence : run.schedule.schedule().unused()) {
       if (run.world.is_root()) log::warning(sentence);
     }
-    rules_ = {one_a_line(run.schedule.rules()), run.schedule.length()};
+    rules_ = {joined(run.schedule.rules(), "\n"), run.schedule.length()};
     learned_ = run.schedule.schedule().state();
   }
 
@@ -102,7 +91,9 @@ class ScheduleHook : public Hook {
     }
   }
 
-  void after_roll_back(RunView& run) override {
+  // The checkpoint to which a run returns has its own state.
+  void before_epoch(RunView& run) override {
+    if (std::exchange(roll_backs_, run.roll_backs) == run.roll_backs) return;
     run.world.all_or_throw([&] { run.schedule.schedule().load_state(learned_); });
   }
 
@@ -114,16 +105,17 @@ class ScheduleHook : public Hook {
     learned_ = run.schedule.schedule().state();
   }
 
-  std::string state_name() const override { return "schedule"; }
+ private:
+  static constexpr std::size_t kPlaces = 100;  // number of positions in a preview
 
-  void save_state(checkpoints::Archive& archive, const std::string& group) const override {
+  void save(checkpoints::Archive& archive, const std::string& group) const {
     archive.set(group, "rules", rules_.lines);
     schedule::RunLength length = rules_.length;
     for (const auto& [name, number] : numbers_of(length)) archive.set(group, name, *number);
     for (const auto& [name, value] : learned_) archive.set(group, name, value);
   }
 
-  void load_state(const checkpoints::Archive& archive, const std::string& group) override {
+  void load(const checkpoints::Archive& archive, const std::string& group) {
     stored_ = Rules{.lines = archive.text(group, "rules"), .length = {}};
     for (const auto& [name, number] : numbers_of(stored_->length)) {
       if (archive.has_attribute(group, name)) *number = archive.integer(group, name);
@@ -133,9 +125,6 @@ class ScheduleHook : public Hook {
       if (name.starts_with("rule") && name != "rules") learned_[name] = archive.real(group, name);
     }
   }
-
- private:
-  static constexpr std::size_t kPlaces = 100;  // number of positions in a preview
 
   void take_over_groups(RunView& run) {
     for (auto& [part, wrapper] : run.parts) {
@@ -152,7 +141,7 @@ class ScheduleHook : public Hook {
   /// Called after a restart. The rules that hold continue as if they had from the first step, and what was learned
   /// stays where it is still requested.
   void go_on(RunView& run) {
-    const bool is_edited = one_a_line(run.schedule.rules()) != stored_->lines;
+    const bool is_edited = joined(run.schedule.rules(), "\n") != stored_->lines;
     std::string change = is_edited ? "sched.rule differs from the checkpoint's" : "";
     if (!is_edited && is_other_with(run, stored_->length)) {
       change = difference(stored_->length, run.schedule.length());
@@ -203,7 +192,7 @@ class ScheduleHook : public Hook {
     const bool is_root = run.world.is_root();
     if (keeps_stored_) {
       if (is_root) log::warning(change + "; the schedule of the checkpoint is used (resume.schedule=checkpoint)");
-      run.schedule.follow(lines_of(stored_->lines), stored_->length);
+      run.schedule.follow(lines_in(stored_->lines), stored_->length);
     } else if (is_root) {
       log::warning(change + "; from step " + std::to_string(run.progress.step) +
                    " on, the configured schedule is used as if it had been used from the first step "
@@ -241,12 +230,13 @@ class ScheduleHook : public Hook {
   Rules rules_;                  // that hold
   std::optional<Rules> stored_;  // rules stored in the checkpoint
   schedule::Numbers learned_;
+  int roll_backs_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Hook> schedule_hook(const std::string& policy) {
-  return std::make_unique<ScheduleHook>(policy == "checkpoint");
+PrioritizedHook schedule_hook(const std::string& policy) {
+  return {Priority::low, std::make_unique<ScheduleHook>(policy == "checkpoint")};
 }
 
 }  // namespace lockstep::engine

@@ -13,7 +13,7 @@ namespace {
 /// Buffers are alike already where nothing has trained since the last time.
 class SyncBuffersHook : public Hook {
  public:
-  bool reads_report(const Progress&) const override { return false; }
+  SyncBuffersHook() : Hook(HookReads::nothing()) {}
 
   void after_epoch(RunView& run) override { synchronize(run); }
   void before_evaluation(RunView& run) override { synchronize(run); }
@@ -27,10 +27,18 @@ class SyncBuffersHook : public Hook {
   std::int64_t step_ = -1;  // step of the latest synchronization
 };
 
+std::unique_ptr<Hook> make_sync_buffers(const Section&, const HookContext&) {
+  return std::make_unique<SyncBuffersHook>();
+}
+
 }  // namespace
 
-std::unique_ptr<Hook> sync_buffers_hook(const Section&, const HookContext&) {
-  return std::make_unique<SyncBuffersHook>();
+HookRow sync_buffers_row() {
+  return {.name = "sync_buffers",
+          .help = "Averages buffers (running statistics) over all ranks after each epoch and before each evaluation",
+          .keys = {},
+          .priority = Priority::normal,
+          .make = make_sync_buffers};
 }
 
 }  // namespace lockstep::engine

@@ -21,9 +21,7 @@ std::string in_tenths(double seconds) { return fmt::format("{:.1f} s", seconds);
 
 class TimeLimitHook : public Hook {
  public:
-  explicit TimeLimitHook(TimeLimit limit) : limit_(std::move(limit)) {}
-
-  bool reads_report(const Progress&) const override { return false; }
+  explicit TimeLimitHook(TimeLimit limit) : Hook(HookReads::nothing()), limit_(std::move(limit)) {}
 
   void before_train(RunView&) override {
     const double left = seconds_between(Clock::now(), limit_.end);
@@ -85,6 +83,8 @@ std::string grace_warning(double seconds_left, const Saves& saves, const std::st
          "stop earlier (train.time_limit, or --signal=USR2@SECONDS of Slurm)";
 }
 
-std::unique_ptr<Hook> time_limit_hook(TimeLimit limit) { return std::make_unique<TimeLimitHook>(std::move(limit)); }
+PrioritizedHook time_limit_hook(TimeLimit limit) {
+  return {Priority::low, std::make_unique<TimeLimitHook>(std::move(limit))};
+}
 
 }  // namespace lockstep::engine

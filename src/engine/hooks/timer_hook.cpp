@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/perf_timer.hpp>
-#include <lockstep/engine/run_data.hpp>
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/mpi/communicator.hpp>
 
 #include "engine/hooks/hooks.hpp"
 #include "engine/measures/data_wait.hpp"
+#include "engine/steps/perf_timer.hpp"
 
 namespace lockstep::engine {
 
@@ -19,11 +19,11 @@ constexpr double kWorthSaying = 0.01;  // part of the time
 /// between them does not slow the training down.
 class TimerHook : public Hook {
  public:
-  explicit TimerHook(std::int64_t interval) : interval_(interval) {}
+  explicit TimerHook(std::int64_t interval) : Hook(HookReads::nothing()), interval_(interval) {}
 
-  bool reads_report(const Progress&) const override { return false; }
-
-  void before_train(RunView& run) override { interval_loads_ = run_loads_ = run.data.splits().train->load_times(); }
+  void before_train(RunView& run) override {
+    interval_loads_ = run_loads_ = data::load_times_of(*run.data.splits().train);
+  }
 
   void after_step(RunView& run, const StepReport& report) override {
     ++steps_;
@@ -73,7 +73,7 @@ class TimerHook : public Hook {
 
   /// The parts of the time of a sample, in milliseconds.
   void put_load_times(RunView& run) {
-    const data::LoadTimes now = run.data.splits().train->load_times();
+    const data::LoadTimes now = data::load_times_of(*run.data.splits().train);
     const data::LoadTimes times = now.since(interval_loads_);
     interval_loads_ = now;
     if (times.samples == 0) return;
@@ -93,7 +93,7 @@ class TimerHook : public Hook {
     if (!run.world.is_root()) return;
     const std::string text = data_wait_sentence(run_times_, run.data.loader_threads(), run.data.processors(),
                                                 static_cast<int>(run.world.size())) +
-                             load_times_text(run.data.splits().train->load_times().since(run_loads_));
+                             load_times_text(data::load_times_of(*run.data.splits().train).since(run_loads_));
     run_times_.wait_share() >= kWorthSaying ? log::info(text) : log::debug(text);
   }
 
@@ -111,6 +111,6 @@ class TimerHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> timer_hook(std::int64_t interval) { return std::make_unique<TimerHook>(interval); }
+PrioritizedHook timer_hook(std::int64_t interval) { return {Priority::normal, std::make_unique<TimerHook>(interval)}; }
 
 }  // namespace lockstep::engine

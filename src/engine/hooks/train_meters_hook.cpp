@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/engine/perf_timer.hpp>
-#include <lockstep/engine/run_data.hpp>
 #include <lockstep/engine/run_view.hpp>
+#include <lockstep/engine/stateful.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
@@ -10,11 +9,13 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <utility>
 
 #include "engine/evaluation/evaluation.hpp"
 #include "engine/hooks/hooks.hpp"
+#include "engine/steps/perf_timer.hpp"
 
 namespace lockstep::engine {
 
@@ -23,9 +24,10 @@ namespace {
 class TrainMetersHook : public Hook {
  public:
   TrainMetersHook(MeterNames names, std::vector<metrics::MeterRow> rows)
-      : named_(std::move(names)), rows_(std::move(rows)) {}
-
-  bool reads_report(const Progress&) const override { return false; }
+      : Hook(HookReads::nothing(), {hook_state("train_meters", std::bind_front(&TrainMetersHook::save, this),
+                                               std::bind_front(&TrainMetersHook::load, this))}),
+        named_(std::move(names)),
+        rows_(std::move(rows)) {}
 
   void before_train(RunView& run) override {
     run.world.all_or_throw([&] { fresh_ = make_meters(named_, run.data.splits().train->task(), rows_); });
@@ -78,9 +80,18 @@ class TrainMetersHook : public Hook {
                .packed = all.packed()};
   }
 
-  std::string state_name() const override { return "train_meters"; }
+ private:
+  static constexpr int kBitsOfNumbers = 40;
 
-  void save_state(checkpoints::Archive& archive, const std::string& group) const override {
+  /// The sums that all ranks have counted since the epoch began.
+  struct EpochSoFar {
+    std::string names = {};    // names of the numbers that are computed from it
+    std::int64_t samples = 0;  // 0 = an epoch begins
+    std::vector<std::int64_t> sums = {};
+    std::vector<std::byte> packed = {};  // outputs, packed, if a meter needs all samples
+  };
+
+  void save(checkpoints::Archive& archive, const std::string& group) const {
     if (so_far_.samples == 0) return;
     archive.set(group, "names", so_far_.names);
     archive.set(group, "samples", so_far_.samples);
@@ -94,7 +105,7 @@ class TrainMetersHook : public Hook {
     put("outputs", DType::uint8, held->packed.size(), held->packed);
   }
 
-  void load_state(const checkpoints::Archive& archive, const std::string& group) override {
+  void load(const checkpoints::Archive& archive, const std::string& group) {
     const auto bytes_of = [&](const char* name) {
       const std::string path = group + "/" + name;
       return archive.has(path) ? archive.array(path).bytes : std::span<const std::byte>();
@@ -106,17 +117,6 @@ class TrainMetersHook : public Hook {
     const std::span<const std::byte> outputs = bytes_of("outputs");
     so_far_.packed.assign(outputs.begin(), outputs.end());
   }
-
- private:
-  static constexpr int kBitsOfNumbers = 40;
-
-  /// The sums that all ranks have counted since the epoch began.
-  struct EpochSoFar {
-    std::string names = {};    // names of the numbers that are computed from it
-    std::int64_t samples = 0;  // 0 = an epoch begins
-    std::vector<std::int64_t> sums = {};
-    std::vector<std::byte> packed = {};  // outputs, packed, if a meter needs all samples
-  };
 
   std::string names() const {
     std::string names;
@@ -145,8 +145,8 @@ class TrainMetersHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> train_meters_hook(const MeterNames& names, const std::vector<metrics::MeterRow>& meters) {
-  return std::make_unique<TrainMetersHook>(names, meters);
+PrioritizedHook train_meters_hook(const MeterNames& names, const std::vector<metrics::MeterRow>& meters) {
+  return {Priority::normal, std::make_unique<TrainMetersHook>(names, meters)};
 }
 
 }  // namespace lockstep::engine

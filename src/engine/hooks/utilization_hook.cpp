@@ -32,9 +32,7 @@ double peak_memory_of(const at::Device& device) {
 class UtilizationHook : public Hook {
  public:
   UtilizationHook(std::int64_t interval, std::optional<double> peak_flops, at::ScalarType type)
-      : interval_(interval), peak_flops_(peak_flops), type_(type) {}
-
-  bool reads_report(const Progress&) const override { return false; }
+      : Hook(HookReads::nothing()), interval_(interval), peak_flops_(peak_flops), type_(type) {}
 
   void before_step(RunView& run) override {
     if (has_counted_ || peak_flops_ == 0.0) return;
@@ -79,8 +77,8 @@ class UtilizationHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> utilization_hook(std::int64_t interval, std::optional<double> peak_flops, at::ScalarType type) {
-  return std::make_unique<UtilizationHook>(interval, peak_flops, type);
+PrioritizedHook utilization_hook(std::int64_t interval, std::optional<double> peak_flops, at::ScalarType type) {
+  return {Priority::normal, std::make_unique<UtilizationHook>(interval, peak_flops, type)};
 }
 
 }  // namespace lockstep::engine

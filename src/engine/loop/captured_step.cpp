@@ -6,8 +6,10 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "engine/steps/micro_batch_events.hpp"
 #include "mpi/gpu/step_graph.hpp"
 #include "optim/update/live_numbers.hpp"
 
@@ -21,17 +23,13 @@ constexpr std::int64_t kEagerSteps = 3;
 constexpr std::int64_t kMaxRecordings = 10;
 
 /// The tensors of a batch, in order.
-std::vector<at::Tensor> tensors_of(batch::Batch& batch) {
-  std::vector<at::Tensor> tensors;
-  batch.change_each([&](const std::string& key, batch::Value&) {
-    batch.change(key, [&](at::Tensor& tensor) { tensors.push_back(tensor); });
-  });
-  return tensors;
-}
-
 std::vector<at::Tensor> tensors_of(const batch::Batch& batch) {
   batch::Batch shared = batch.share();
-  return tensors_of(shared);
+  std::vector<at::Tensor> tensors;
+  for (const auto& [key, value] : batch.values()) {
+    shared.change(key, [&tensors](at::Tensor& tensor) { tensors.push_back(tensor); });
+  }
+  return tensors;
 }
 
 /// The name of a value that a graph cannot read; empty = none.
@@ -54,9 +52,7 @@ bool are_alike(const batch::Batch& one, const batch::Batch& other) {
 
 batch::Batch cloned(const batch::Batch& batch) {
   batch::Batch copy = batch.share();
-  copy.change_each([&copy](const std::string& key, batch::Value&) {
-    copy.change(key, [](at::Tensor& tensor) { tensor = tensor.clone(); });
-  });
+  for (const auto& [key, value] : batch.values()) copy.change(key, [](at::Tensor& tensor) { tensor = tensor.clone(); });
   return copy;
 }
 
@@ -86,14 +82,42 @@ struct CapturedStep::Recording {
   mpi::StepGraph graph;
 };
 
+/// The optimizer of a micro-batch that is recorded: the work of update_params is recorded, too. It keeps the outputs
+/// for hooks, which are notified after the launch.
+class CapturedStep::RecordingOptimizer final : public optim::BaseOptimWrapper, public parallel::StepObserver {
+ public:
+  RecordingOptimizer(optim::OptimWrapper& optimizer, Recording& target) : optimizer_(&optimizer), target_(&target) {}
+
+  bool completes_step() const noexcept override { return target_->is_last; }
+  std::int64_t micro_batches_in_step() const override { return optimizer_->micro_batches_in_step(); }
+  optim::UpdateReport update_params(const at::Tensor& loss, std::optional<double> /*weight*/,
+                                    const std::function<void()>& /*before_update*/) override {
+    Recording* const target = target_;
+    optimizer_->record_backward(
+        loss, [target] { return target->weights.of_total(); }, target->live);
+    if (target->is_last) optimizer_->record_update(target->live);
+    return {};
+  }
+  void skip_update() noexcept override {}  // steps that may be void are not captured
+  bool uses_closure() const noexcept override { return false; }
+  const optim::GradScaler* scaler() const noexcept override { return optimizer_->scaler(); }
+  const optim::FlatParameters* own_parameters() const noexcept override { return optimizer_->own_parameters(); }
+
+  void on_forward(const batch::Outputs& outputs) override { target_->outputs = outputs.detached(); }
+
+ private:
+  optim::OptimWrapper* optimizer_;
+  Recording* target_;
+};
+
 CaptureFacts capture_facts(const Run& run, bool reads_gradients) {
   const parallel::DistributedDataParallel& wrapper = run.view.wrapper;
   const parallel::DdpOptions& options = wrapper.options();
-  return {.is_on_gpu = run.strategy.gpu() != nullptr,
+  return {.is_on_gpu = run.resources.gpu != nullptr,
           .has_lanes = run.data.layout().lanes > 0,
           .uses_closure = run.view.optimizer.uses_closure(),
-          .has_parts = run.strategy.has_parts(),
-          .has_captured_form = run.captured_losses.has_value(),
+          .has_parts = run.updates.has_parts,
+          .has_captured_form = run.step.captured.has_value(),
           .is_sharded = options.sharding.stage > 0,
           .has_fixed_hook_work = run.view.world.size() == 1 || wrapper.has_recordable_hook(),
           .finds_unused = options.reducer.finds_unused,
@@ -262,7 +286,7 @@ std::string CapturedStep::record_parts(std::span<const models::LossWeights> weig
 std::string CapturedStep::record_part(std::size_t part, const models::LossWeights& weights) {
   RunView& view = run_->view;
   const Recording* const beside = recordings_.empty() ? nullptr : recordings_.front().get();
-  recordings_.push_back(std::make_unique<Recording>(run_->strategy.gpu(), view.collectives, view.device, beside));
+  recordings_.push_back(std::make_unique<Recording>(run_->resources.gpu, view.collectives, view.device, beside));
   Recording& target = *recordings_.back();
   target.is_first = part == 0;
   target.is_last = part + 1 == parts_.size();
@@ -279,24 +303,15 @@ std::string CapturedStep::record_part(std::size_t part, const models::LossWeight
   return reason;
 }
 
-/// Does the same as an eager step.
 void CapturedStep::run_recorded_work(Recording& target) {
   parallel::DistributedDataParallel& wrapper = run_->view.wrapper;
-  optim::OptimWrapper& optimizer = run_->view.optimizer;
+  RecordingOptimizer optimizer(run_->view.optimizer, target);
   const auto frame = wrapper.micro_batch(optimizer);
-  {
-    const parallel::DistributedDataParallel::OptimContext context(wrapper, target.is_last, optimizer.own_parameters());
-    for (std::size_t i = 0; i < target.weights.by_name.size(); ++i) {
-      target.weights.live.push_back(target.live.number([&target, i] { return target.weights.by_name[i].second; }));
-    }
-    const batch::Outputs outputs = wrapper.forward(target.inputs);
-    target.losses = models::parse_losses(models::losses_of(wrapper.model(), outputs, target.inputs),
-                                         *run_->captured_losses, target.weights);
-    target.outputs = outputs.detached();
+  for (std::size_t i = 0; i < target.weights.by_name.size(); ++i) {
+    target.weights.live.push_back(target.live.number([&target, i] { return target.weights.by_name[i].second; }));
   }
-  optimizer.record_backward(
-      target.losses.total, [&target] { return target.weights.of_total(); }, target.live);
-  if (target.is_last) optimizer.record_update(target.live);
+  target.losses =
+      wrapper.train_prepared(target.inputs, optimizer, target.weights, *run_->step.captured, optimizer).losses;
 }
 
 parallel::StepResult CapturedStep::run(std::int64_t part, const batch::Batch& batch,
@@ -320,19 +335,16 @@ parallel::StepResult CapturedStep::run(std::int64_t part, const batch::Batch& ba
 parallel::StepResult CapturedStep::finish(const Recording& recording, const batch::Batch& batch,
                                           const models::LossWeights& weights) {
   RunView& view = run_->view;
-  LastBatch last{.given = &batch, .batch = &recording.inputs, .model = &view.wrapper.model()};
-  if (view.optimizer.scaler() != nullptr) last.loss_scale = view.optimizer.scaler()->scale();
-  last.outputs = recording.outputs;
+  MicroBatchEvents events({.given = &batch, .model = &view.wrapper.model()}, notify_, &view.optimizer);
+  events.on_prepared(recording.inputs);
   {
     const auto context = view.wrapper.optim_context(view.optimizer);
-    notify_(StepEvent::forward, last);
-    last.losses = recording.losses.values;
-    notify_(StepEvent::loss, last);
+    events.on_forward(recording.outputs);
+    events.on_loss(recording.losses);
   }
-  if (recording.is_last) notify_(StepEvent::backward, last);
-  parallel::StepResult result;
-  result.update = view.optimizer.read_recorded_update();
-  if (recording.is_last) notify_(StepEvent::update, last);
+  if (recording.is_last) events.on_backward();
+  parallel::StepResult result{.update = view.optimizer.read_recorded_update()};
+  events.on_update();
   view.wrapper.read_losses(result, recording.losses, weights, reads_late_);  // the next launch replaces them
   return result;
 }

@@ -57,6 +57,7 @@ class CapturedStep {
 
  private:
   struct Recording;
+  class RecordingOptimizer;
   /// A micro-batch of the step at hand.
   struct QueuedPart {
     batch::Batch prepared;

@@ -13,10 +13,8 @@ namespace lockstep::engine {
 /// The hooks of a run, in the order in which they are called: by priority, then by registration.
 class HookList {
  public:
-  using PrioritizedHook = std::pair<Priority, std::unique_ptr<Hook>>;
-
   /// @throws std::logic_error  another hook has a state of the same name
-  void add(Priority priority, std::unique_ptr<Hook> hook);
+  void add(PrioritizedHook added);
 
   /// Calls one method of every hook, such as `each(&Hook::before_step, run)`.
   template <class... Parameters>

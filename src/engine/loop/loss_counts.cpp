@@ -2,7 +2,6 @@
 #include "engine/loop/loss_counts.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/loss_counts.hpp>
 
 #include <cmath>
 #include <exception>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "core/text/text.hpp"
+#include "models/losses/loss_counts.hpp"
 
 namespace lockstep::engine {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <lockstep/batch/batch.hpp>
-#include <lockstep/engine/run_data.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/communicator.hpp>

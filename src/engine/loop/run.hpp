@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/section.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/engine/event_storage.hpp>
-#include <lockstep/engine/perf_timer.hpp>
-#include <lockstep/engine/run_data.hpp>
 #include <lockstep/engine/run_view.hpp>
-#include <lockstep/engine/schedule_control.hpp>
 #include <lockstep/engine/train_step.hpp>
 
 #include <cstdint>
@@ -19,18 +16,19 @@
 #include "engine/saving/saves.hpp"
 #include "engine/settings/builtin_registry.hpp"
 #include "engine/settings/run_bounds.hpp"
-#include "engine/setup/strategy.hpp"
+#include "engine/setup/updates.hpp"
+#include "engine/steps/perf_timer.hpp"
 #include "engine/steps/rows.hpp"
 
 namespace lockstep::engine {
 
 /// Everything that a run has, in addition to the loop that works on it.
 struct Run {
-  /// @param sections  train, data, sched and log are read
-  /// @param strategy  prepared; outlives the run
-  /// @param registry    what the step and the schedule's curves are chosen from; outlives the run
+  /// @param sections     train and log are read
+  /// @param composition  made for training; outlives the run
+  /// @param registry     what the step is chosen from; outlives the run
   /// Not collective: the ranks agree on failures afterwards.
-  Run(const Sections& sections, Strategy& strategy, data::Splits splits, const Registry& registry);
+  Run(const Sections& sections, Composition& composition, RunData data, const Registry& registry);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
@@ -41,13 +39,13 @@ struct Run {
   /// One more step is done.
   void advance();
 
-  Strategy& strategy;
+  const Resources& resources;
+  WrappedModel& model;
+  Updates& updates;
   RunData data;
   RunBounds bounds;
   MadeStep step;
-  std::optional<models::LossSum> captured_losses;  // same as in the table row of the step; none = no captured form
-  std::unique_ptr<PerfStats> perf;                 // null = sections are not measured
-  ScheduleControl schedule;
+  std::unique_ptr<PerfStats> perf;  // null = sections are not measured
   Progress progress = {};
   EventStorage events = {};
   RunRequests requests = {};

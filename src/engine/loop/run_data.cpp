@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/run_data.hpp>
+#include <lockstep/engine/run_view.hpp>
 
 #include <algorithm>
 #include <utility>

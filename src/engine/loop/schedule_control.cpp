@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/schedule_control.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 #include <utility>

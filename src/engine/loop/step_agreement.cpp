@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/loop/step_agreement.hpp"
 
-#include <lockstep/engine/perf_timer.hpp>
-
 #include <cstddef>
 #include <exception>
+
+#include "engine/steps/perf_timer.hpp"
 
 namespace lockstep::engine {
 

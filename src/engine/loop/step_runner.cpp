@@ -7,7 +7,7 @@
 
 #include "core/system/clock.hpp"
 #include "models/layers/generators.hpp"
-#include "parallel/reducers/lane_sum.hpp"
+#include "mpi/shared/lane_tree.hpp"
 
 namespace lockstep::engine {
 
@@ -15,8 +15,8 @@ namespace {
 
 /// Sections are timed, and gradients read, by hosts that know what has been computed; several optimizers take turns.
 bool can_read_late(const Run& run, bool reads_gradients) {
-  return run.strategy.gpu() != nullptr && run.step.reads_late && !run.view.optimizer.uses_closure() &&
-         !run.strategy.has_parts() && run.perf == nullptr && !reads_gradients;
+  return run.resources.gpu != nullptr && run.step.reads_late && !run.view.optimizer.uses_closure() &&
+         !run.updates.has_parts && run.perf == nullptr && !reads_gradients;
 }
 
 void note_update(StepReport& report, const optim::UpdateReport& update) {
@@ -31,7 +31,7 @@ StepRunner::StepRunner(Run& run, bool reads_gradients)
       reads_gradients_(reads_gradients),
       reads_late_(can_read_late(run, reads_gradients)),
       notify_([&run](StepEvent event, const LastBatch& last) { run.view.notify(event, last); }) {
-  if (run.strategy.compiles()) {
+  if (run.resources.compiles) {
     captured_ = std::make_unique<CapturedStep>(run, reads_gradients, reads_late_, notify_,
                                                [this](std::int64_t part) { seed_draws(part); });
   }
@@ -45,7 +45,7 @@ QueuedStep StepRunner::run(data::Loader& loader) {
   const double waited_before = loader.wait_seconds();
   const double worked_before = loader.work_seconds();
   optim::OptimWrapper& optimizer = run_->view.optimizer;
-  const optim::GradScaler* const scaler = run_->strategy.step_optimizer().scaler();
+  const optim::GradScaler* const scaler = run_->updates.all().scaler();
   QueuedStep step;
   StepReport& report = step.report;
   report.samples = run_->data.layout().global_batch_size;
@@ -79,7 +79,7 @@ void StepRunner::discard(QueuedStep& step) {
 
 /// Completes what follows from the update.
 void StepRunner::complete(StepReport& report) const {
-  const optim::GradScaler* const scaler = run_->strategy.step_optimizer().scaler();
+  const optim::GradScaler* const scaler = run_->updates.all().scaler();
   if (scaler != nullptr) report.skipped_steps = scaler->state().skipped_steps;
   report.is_skipped = report.is_skipped || report.is_void;
   if (report.is_skipped) report.grad_norm.reset();
@@ -160,7 +160,7 @@ parallel::StepResult StepRunner::step_result(const batch::Batch& batch, std::int
   if (captured_ && captured_->has_begun()) return captured_->run(part, batch, weights);
   seed_draws(part);
   StepContext context{.wrapper = run_->view.wrapper,
-                      .optimizer = run_->strategy.step_optimizer(),
+                      .optimizer = run_->updates.all(),
                       .parts = run_->view.parts,
                       .batch = batch,
                       .weights = weights,
@@ -192,7 +192,7 @@ void StepRunner::complete(QueuedStep::QueuedMicroBatch& part, QueuedStep& step) 
   parallel::StepResult& result = part.result;
   result.finish();
   // The mean over the ranks is logged; of parts that train in turn, also on one rank: their losses have no sum of use.
-  const bool is_of_all = run_->view.world.size() == 1 && run_->strategy.has_parts();
+  const bool is_of_all = run_->view.world.size() == 1 && run_->updates.has_parts;
   for (const auto& [name, value] : result.values) {
     is_of_all ? run_->events.put(name, value) : run_->events.put_of_rank(name, value);
   }
@@ -236,7 +236,7 @@ std::vector<double> StepRunner::loss_parts(const QueuedStep& step) const {
 double StepRunner::mean_loss(std::span<const double> sums) const {
   const std::int64_t lanes = run_->data.layout().lanes;
   if (lanes == 0) return sums[0];
-  return parallel::sum_by_lanes(sums) / static_cast<double>(lanes);
+  return mpi::sum_by_lanes(sums) / static_cast<double>(lanes);
 }
 
 }  // namespace lockstep::engine

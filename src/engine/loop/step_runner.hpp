@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/loader.hpp>
+#include <lockstep/data/dataset.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 

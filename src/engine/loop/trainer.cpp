@@ -12,12 +12,14 @@
 
 #include "core/text/message.hpp"
 #include "engine/loop/step_agreement.hpp"
+#include "engine/loop/training_data.hpp"
 
 namespace lockstep::engine {
 
-Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Registry& registry) {
-  if (!strategy.is_prepared()) throw std::logic_error("Trainer: the strategy is not prepared");
-  strategy.world().all_or_throw([&] { run_ = std::make_unique<Run>(sections, strategy, std::move(splits), registry); });
+Trainer::Trainer(const Sections& sections, Composition& composition, data::Splits splits, const Registry& registry) {
+  RunData data = make_training_data(sections, composition.resources, composition.model, std::move(splits), registry);
+  composition.resources.world.all_or_throw(
+      [&] { run_ = std::make_unique<Run>(sections, composition, std::move(data), registry); });
   auto nonfinite = std::make_unique<NonfiniteHook>(NonfiniteSettings::from(sections.at("train")));
   nonfinite_ = nonfinite.get();
   add_hook(Priority::very_high, std::move(nonfinite));
@@ -58,7 +60,7 @@ void Trainer::end_after_failure(std::size_t first, std::size_t begun, Outcome ou
 Outcome Trainer::loop() {
   const HookList& hooks = run_->hooks;
   const Progress& progress = run_->progress;
-  run_->strategy.model().model().train();
+  run_->model.wrapper->model().train();
   StepRunner runner(*run_, hooks.reads_gradients());
   std::unique_ptr<data::Loader> loader = run_->data.open_loader(progress);
   bool is_in_epoch = false;
@@ -159,8 +161,7 @@ std::vector<double> Trainer::agree_on(const std::vector<double>& losses, bool re
 /// Gives a report its loss, and judges it.
 bool Trainer::is_to_go_back(std::int64_t step, StepReport& report, double loss) {
   report.loss = report.is_void ? std::numeric_limits<double>::quiet_NaN() : loss;
-  return nonfinite_->judge(step, report, run_->strategy.step_optimizer().scaler()) ==
-         NonfiniteHook::NonfiniteAction::roll_back;
+  return nonfinite_->judge(step, report, run_->updates.all().scaler()) == NonfiniteHook::NonfiniteAction::roll_back;
 }
 
 /// Judges the step before.
@@ -185,14 +186,14 @@ void Trainer::finish_late(StepRunner& runner) {
 /// @param step  that is not finite
 bool Trainer::go_back(std::int64_t step) {
   const std::string what = "step " + std::to_string(step) + " is not finite";
-  run_->hooks.each(&Hook::before_roll_back, view());
+  if (run_->saves.finish) run_->saves.finish();
   if (!roll_back_ || !roll_back_()) {
     log::warning(what + "; the step is skipped, because there is no checkpoint to return to");
     return false;
   }
   log::warning(what + ": returning to step " + std::to_string(run_->progress.step));
-  run_->strategy.model().model().train();
-  run_->hooks.each(&Hook::after_roll_back, view());
+  run_->model.wrapper->model().train();
+  ++view().roll_backs;
   return true;
 }
 

@@ -16,13 +16,13 @@ namespace lockstep::engine {
 /// The training loop: data, step, hooks, in the order that Hook describes. It owns no model and knows no file.
 class Trainer {
  public:
-  /// Collective: all ranks agree on the plan. The parameters are those of Run.
-  /// @throws std::logic_error  the strategy is not prepared
-  Trainer(const Sections& sections, Strategy& strategy, data::Splits splits,
+  /// Collective: all ranks agree on the plan, and on a failure of one of them. The parameters are those of Run.
+  Trainer(const Sections& sections, Composition& composition, data::Splits splits,
           const Registry& registry = builtin_registry());
 
   /// @throws std::logic_error  another hook has a state of the same name
-  void add_hook(Priority priority, std::unique_ptr<Hook> hook) { run_->hooks.add(priority, std::move(hook)); }
+  void add_hook(PrioritizedHook hook) { run_->hooks.add(std::move(hook)); }
+  void add_hook(Priority priority, std::unique_ptr<Hook> hook) { add_hook({priority, std::move(hook)}); }
   void add_reporter(Reporter reporter) { run_->reports.add(std::move(reporter)); }
   /// Sets the function that restores the last checkpoint in this trainer and returns false if there is none.
   /// Collective. Without it, a run does not return to checkpoints.

@@ -3,7 +3,7 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
-#include <lockstep/parallel/sync_batch_norm.hpp>
+#include <lockstep/parallel/synchronization.hpp>
 
 #include <torch/types.h>
 

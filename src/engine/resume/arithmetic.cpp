@@ -9,17 +9,26 @@ namespace {
 using checkpoints::Archive;
 using Level = Reproducibility::Degree;
 
+/// @param absent  the value of runs that do not store it
+std::int64_t number_in(const Archive& archive, const std::string& name, std::int64_t absent) {
+  return archive.has_attribute("/", name) ? archive.integer("/", name) : absent;
+}
+
+std::string text_in(const Archive& archive, const std::string& name, const std::string& absent) {
+  return archive.has_attribute("/", name) ? archive.text("/", name) : absent;
+}
+
 class ArithmeticState : public Stateful {
  public:
-  explicit ArithmeticState(Strategy& strategy)
-      : ranks_(strategy.world().size()),
-        lanes_(strategy.lanes()),
-        threads_(strategy.threads()),
-        stage_(strategy.model().options().sharding.stage),
-        copies_(strategy.model().store().copies()),
-        precision_(strategy.precision()),
-        tf32_(strategy.tf32()),
-        param_dtype_(strategy.param_dtype().text()) {}
+  explicit ArithmeticState(Run& run)
+      : ranks_(run.resources.world.size()),
+        lanes_(run.data.layout().lanes),
+        threads_(run.resources.threads),
+        stage_(run.model.wrapper->options().sharding.stage),
+        copies_(run.model.wrapper->store().copies()),
+        precision_(run.model.precision.name.value),
+        tf32_(run.resources.tf32),
+        param_dtype_(run.model.param_dtype.text()) {}
 
   std::string name() const override { return "arithmetic"; }
 
@@ -37,70 +46,42 @@ class ArithmeticState : public Stateful {
   void restore(const Archive&, const RestoreOptions&) override {}
 
   Reproducibility reproducibility(const Archive& archive, const RestoreOptions&) override {
-    return worst_of({by_lanes(archive), by_stage(archive), by_copies(archive), by_precision(archive), by_tf32(archive),
-                     by_param_dtype(archive), by_ranks(archive), by_threads(archive)});
+    const std::int64_t lanes = archive.integer("/", "lanes");
+    const std::int64_t stage = number_in(archive, "sharding", 0);
+    const std::int64_t copies = number_in(archive, "shard_copies", 1);
+    const std::int64_t ranks = archive.integer("/", "world_size");
+    const std::int64_t threads = archive.integer("/", "threads");
+    const std::string precision = text_in(archive, "precision", "");
+    // A run without the attribute computed on a CPU or, before the key existed, exactly.
+    const std::string tf32 = text_in(archive, "tf32", precision == "tf32" ? "all" : "none");
+    const std::string dtype = text_in(archive, "param_dtype", "");
+    std::vector<Reproducibility> all;
+    const auto note = [&all](bool is_other, Level level, const std::string& reason) {
+      if (is_other) all.push_back({level, reason});
+    };
+    note(lanes != lanes_, Level::statistical,
+         "train.lanes is " + std::to_string(lanes_) + " and was " + std::to_string(lanes) +
+             ", which changes batch norm, dropout and sums");
+    note(stage != stage_ && ranks_ > 1, Level::order,
+         "it was written by a run of sharding stage " + std::to_string(stage) +
+             " (0: none), which rounds sums otherwise");
+    note(copies != copies_ && stage_ > 0, Level::order,
+         "the ranks hold " + std::to_string(copies_) + " and held " + std::to_string(copies) +
+             " copies of the sharded state (strategy.shard_within), which rounds sums otherwise");
+    note(precision != precision_ && !precision.empty(), Level::statistical,
+         "train.precision is " + precision_ + " and was " + precision);
+    note(tf32 != tf32_, Level::statistical,
+         "the products in TF32 (run.tf32) are now " + tf32_ + " and were " + tf32 + " (none on a CPU)");
+    // Parameters of another type do not fit. Here remain updates that differ.
+    note(dtype != param_dtype_ && !dtype.empty() && !param_dtype_.empty(), Level::statistical,
+         "the run has " + param_dtype_ + " and was written with " + dtype);
+    note(ranks != ranks_ && lanes_ == 0, Level::order,
+         "it was written by " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " and train.lanes is off");
+    note(threads != threads_, Level::order, "it was written with run.threads = " + std::to_string(threads));
+    return worst_of(all);
   }
 
  private:
-  Reproducibility by_lanes(const Archive& archive) const {
-    const std::int64_t lanes = archive.integer("/", "lanes");
-    if (lanes == lanes_) return {};
-    return {Level::statistical, "train.lanes is " + std::to_string(lanes_) + " and was " + std::to_string(lanes) +
-                                    ", which changes batch norm, dropout and sums"};
-  }
-
-  Reproducibility by_stage(const Archive& archive) const {
-    const std::int64_t stage = archive.has_attribute("/", "sharding") ? archive.integer("/", "sharding") : 0;
-    if (stage == stage_ || ranks_ == 1) return {};
-    return {Level::order, "it was written by a run of sharding stage " + std::to_string(stage) +
-                              " (0: none), which rounds sums otherwise"};
-  }
-
-  Reproducibility by_copies(const Archive& archive) const {
-    const std::int64_t copies = archive.has_attribute("/", "shard_copies") ? archive.integer("/", "shard_copies") : 1;
-    if (copies == copies_ || stage_ == 0) return {};
-    return {Level::order, "the ranks hold " + std::to_string(copies_) + " and held " + std::to_string(copies) +
-                              " copies of the sharded state (strategy.shard_within), which rounds sums otherwise"};
-  }
-
-  Reproducibility by_precision(const Archive& archive) const {
-    if (!archive.has_attribute("/", "precision") || archive.text("/", "precision") == precision_) return {};
-    return {Level::statistical, "train.precision is " + precision_ + " and was " + archive.text("/", "precision")};
-  }
-
-  /// A run without the attribute computed on a CPU or, before the key existed, exactly.
-  Reproducibility by_tf32(const Archive& archive) const {
-    std::string was = "none";
-    if (archive.has_attribute("/", "tf32")) {
-      was = archive.text("/", "tf32");
-    } else if (archive.has_attribute("/", "precision") && archive.text("/", "precision") == "tf32") {
-      was = "all";
-    }
-    if (was == tf32_) return {};
-    return {Level::statistical,
-            "the products in TF32 (run.tf32) are now " + tf32_ + " and were " + was + " (none on a CPU)"};
-  }
-
-  /// Parameters of another type do not fit. Here remain updates that differ.
-  Reproducibility by_param_dtype(const Archive& archive) const {
-    const std::string was = archive.has_attribute("/", "param_dtype") ? archive.text("/", "param_dtype") : "";
-    if (was == param_dtype_ || was.empty() || param_dtype_.empty()) return {};
-    return {Level::statistical, "the run has " + param_dtype_ + " and was written with " + was};
-  }
-
-  Reproducibility by_ranks(const Archive& archive) const {
-    const std::int64_t ranks = archive.integer("/", "world_size");
-    if (ranks == ranks_ || lanes_ > 0) return {};
-    return {Level::order, "it was written by " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
-                              " and train.lanes is off"};
-  }
-
-  Reproducibility by_threads(const Archive& archive) const {
-    const std::int64_t threads = archive.integer("/", "threads");
-    if (threads == threads_) return {};
-    return {Level::order, "it was written with run.threads = " + std::to_string(threads)};
-  }
-
   std::int64_t ranks_;
   std::int64_t lanes_;    // 0 = off
   std::int64_t threads_;  // threads of each rank
@@ -113,6 +94,6 @@ class ArithmeticState : public Stateful {
 
 }  // namespace
 
-std::shared_ptr<Stateful> arithmetic_state(Strategy& strategy) { return std::make_shared<ArithmeticState>(strategy); }
+std::shared_ptr<Stateful> arithmetic_state(Run& run) { return std::make_shared<ArithmeticState>(run); }
 
 }  // namespace lockstep::engine

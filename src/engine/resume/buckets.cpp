@@ -7,8 +7,10 @@
 
 #include "core/text/text_stream.hpp"
 #include "engine/resume/components.hpp"
+#include "engine/settings/agreed.hpp"
 #include "engine/state/paths.hpp"
 #include "engine/state/tensor_arrays.hpp"
+#include "mpi/shared/device_collectives.hpp"
 #include "parallel/store/parameter_store.hpp"
 #include "parallel/store/reducer.hpp"
 
@@ -28,7 +30,7 @@ bool has_buckets(const Archive& archive) { return archive.has(kBuckets + "/count
 
 class BucketsState : public Stateful {
  public:
-  explicit BucketsState(Strategy& strategy) : world_(&strategy.world()), wrapper_(&strategy.model()) {}
+  explicit BucketsState(Run& run) : world_(&run.resources.world), wrapper_(run.model.wrapper.get()) {}
 
   std::string name() const override { return "buckets"; }
   bool is_restored(const RestoreOptions& options) const override { return !options.is_partial; }
@@ -51,16 +53,17 @@ class BucketsState : public Stateful {
                 " and ddp.last_bucket_bytes = " + std::to_string(archive.integer(kBuckets, "last_bucket_bytes")));
       return;
     }
-    parallel::BucketLayout layout;
-    world_->all_or_throw([&] { layout = layout_in(archive); });
-    wrapper_->reducer().restore_layout(layout);
+    const parallel::BucketLayout layout = agreed(*world_, [&] { return layout_in(archive); });
+    auto* const adaptive = parallel::ability_of<parallel::AdaptiveReducer>(wrapper_->reducer());
+    if (adaptive != nullptr) adaptive->restore_layout(layout);
   }
 
   /// Sums over ranks are in rank order, whatever else is in the same bucket: layouts change no bit. Not so on a GPU,
   /// where NCCL divides a bucket, and with a hook that takes a bucket for a matrix.
   Reproducibility reproducibility(const Archive& archive, const RestoreOptions&) override {
     if (world_->size() == 1 && archive.integer("/", "world_size") == 1) return {};  // nothing is sent
-    const bool depends_on_buckets = wrapper_->hook_memory() != nullptr || wrapper_->collectives().has_device_buckets();
+    const bool depends_on_buckets =
+        wrapper_->hook_memory() != nullptr || mpi::has_device_buckets(wrapper_->collectives());
     if (!depends_on_buckets || !has_buckets(archive) || has_same_limits(archive)) return {};
     return {Reproducibility::Degree::order,
             "it was written with different values of ddp.bucket_bytes or ddp.last_bucket_bytes"};
@@ -80,7 +83,7 @@ class BucketsState : public Stateful {
     const parallel::ParameterStore& store = wrapper_->store();
     std::string names;
     std::string counts;
-    for (const auto& bucket : wrapper_->reducer().learned_layout()) {
+    for (const auto& bucket : learned_layout_of(wrapper_->reducer())) {
       for (const std::size_t parameter : bucket) names += store.parameter(parameter).name + "\n";
       counts += std::to_string(bucket.size()) + "\n";
     }
@@ -123,6 +126,6 @@ class BucketsState : public Stateful {
 
 }  // namespace
 
-std::shared_ptr<Stateful> buckets_state(Strategy& strategy) { return std::make_shared<BucketsState>(strategy); }
+std::shared_ptr<Stateful> buckets_state(Run& run) { return std::make_shared<BucketsState>(run); }
 
 }  // namespace lockstep::engine

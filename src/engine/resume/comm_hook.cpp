@@ -55,11 +55,11 @@ Array gathered(const Array& mine, const mpi::Communicator& world) {
 
 class CommHookState : public Stateful {
  public:
-  explicit CommHookState(Strategy& strategy)
-      : type_(strategy.comm_hook()),
-        world_(&strategy.world()),
-        device_(strategy.device()),
-        memory_(strategy.model().hook_memory()) {}
+  explicit CommHookState(Run& run)
+      : type_(run.model.comm_hook),
+        world_(&run.resources.world),
+        device_(run.resources.device),
+        memory_(run.model.wrapper->hook_memory()) {}
 
   std::string name() const override { return "communication hook"; }
   bool is_restored(const RestoreOptions& options) const override { return !options.is_partial; }
@@ -139,6 +139,6 @@ class CommHookState : public Stateful {
 
 }  // namespace
 
-std::shared_ptr<Stateful> comm_hook_state(Strategy& strategy) { return std::make_shared<CommHookState>(strategy); }
+std::shared_ptr<Stateful> comm_hook_state(Run& run) { return std::make_shared<CommHookState>(run); }
 
 }  // namespace lockstep::engine

@@ -11,7 +11,7 @@
 
 #include "engine/loop/run.hpp"
 
-// The components of a run's checkpoints. Each has a file of its own in this folder, except for the groups of a hook.
+// The components of a run's checkpoints. Each has a file of its own in this folder, except for the states of hooks.
 namespace lockstep::parallel {
 class PartParameters;
 }
@@ -52,16 +52,16 @@ struct OptimizerContext {
 std::shared_ptr<Stateful> optimizer_state(OptimizerContext place);
 
 /// Compares the names of the optimizers in the archive with those of the run. Nothing is captured or restored.
-std::shared_ptr<Stateful> parts_state(Strategy& strategy);
+std::shared_ptr<Stateful> parts_state(Run& run);
 
 /// Loss scaling of fp16, if the optimizer has it.
 /// @param group  such as "/scaler"
 std::shared_ptr<Stateful> scaler_state(std::string group, optim::OptimWrapper& optimizer,
                                        const mpi::Communicator& world);
 
-/// The average of past weights, if the strategy keeps one: group /ema. After the model, in whose groups of the archive
+/// The average of past weights, if the run keeps one: group /ema. After the model, in whose groups of the archive
 /// it looks up what it shares with the trained weights.
-std::shared_ptr<Stateful> ema_state(Strategy& strategy);
+std::shared_ptr<Stateful> ema_state(Run& run);
 
 /// LibTorch's default generator on the CPU, of every rank: group /rng. Lockstep's own random numbers never depend on
 /// it; a user's code may.
@@ -69,13 +69,13 @@ std::shared_ptr<Stateful> random_state(const mpi::Communicator& world);
 
 /// The state of the communication hook: group /comm/hook. The parts of each rank are lost if the number of ranks
 /// changes.
-std::shared_ptr<Stateful> comm_hook_state(Strategy& strategy);
+std::shared_ptr<Stateful> comm_hook_state(Run& run);
 
 /// The gradient buckets: group /comm/buckets.
-std::shared_ptr<Stateful> buckets_state(Strategy& strategy);
+std::shared_ptr<Stateful> buckets_state(Run& run);
 
 /// Ranks, threads, lanes, sharding and precision: they decide how results are rounded, and are not restored.
-std::shared_ptr<Stateful> arithmetic_state(Strategy& strategy);
+std::shared_ptr<Stateful> arithmetic_state(Run& run);
 
 /// Steps, epochs, samples, and where sampler and schedule are: groups /sampler and /sched.
 std::shared_ptr<Stateful> progress_state(Run& run);
@@ -87,10 +87,6 @@ std::shared_ptr<Stateful> data_state(Run& run);
 /// The origin of the run: group /meta, stored for information and for the lineage, and not restored. The data of the
 /// user: group /extra.
 std::shared_ptr<Stateful> origin_state(Run& run, std::string config_ini);
-
-/// The states of hooks: group /hooks.
-/// @param omitted  name of a state that is not captured; "" = none
-std::shared_ptr<Stateful> hooks_state(Run& run, std::string omitted = "");
 
 /// The reproducibility of a component that is not restored completely.
 inline Reproducibility incomplete_state() {

@@ -42,8 +42,8 @@ void capture_group(const StateWriter& writer, const std::string& from, const std
 
 class EmaState : public Stateful {
  public:
-  explicit EmaState(Strategy& strategy)
-      : wrapper_(&strategy.model()), store_(&wrapper_->store()), average_(strategy.average()) {}
+  explicit EmaState(Run& run)
+      : wrapper_(run.model.wrapper.get()), store_(&wrapper_->store()), average_(run.updates.average.get()) {}
 
   std::string name() const override { return "average"; }
   bool is_restored(const RestoreOptions& options) const override { return !options.resets_average; }
@@ -186,6 +186,6 @@ class EmaState : public Stateful {
 
 }  // namespace
 
-std::shared_ptr<Stateful> ema_state(Strategy& strategy) { return std::make_shared<EmaState>(strategy); }
+std::shared_ptr<Stateful> ema_state(Run& run) { return std::make_shared<EmaState>(run); }
 
 }  // namespace lockstep::engine

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <torch/types.h>
 
+#include <algorithm>
 #include <map>
 
 #include "core/text/text.hpp"
-#include "core/text/text_stream.hpp"
 #include "engine/resume/components.hpp"
 #include "engine/resume/optimizer_arrays.hpp"
 #include "engine/state/local_state.hpp"
@@ -135,11 +135,10 @@ class OptimizerState : public Stateful {
   /// The same of the archive, by the parameter's name.
   std::map<std::string, std::int64_t> stored_update_counts(const Archive& archive) const {
     const at::Tensor steps = tensor_over(archive.array(context_.group + "/step"));
-    TextReader names(checkpoints::text_of(archive.array(context_.group + "/param_names")));
+    const auto names = lines_in(checkpoints::text_of(archive.array(context_.group + "/param_names")));
     std::map<std::string, std::int64_t> by_name;
-    std::int64_t index = 0;
-    for (std::string name; std::getline(names, name) && index < steps.numel(); ++index) {
-      by_name[name] = steps.const_data_ptr<std::int64_t>()[index];
+    for (std::int64_t i = 0; i < std::min(std::ssize(names), steps.numel()); ++i) {
+      by_name[names[static_cast<std::size_t>(i)]] = steps.const_data_ptr<std::int64_t>()[i];
     }
     return by_name;
   }
@@ -170,8 +169,8 @@ class OptimizerState : public Stateful {
 /// Which optimizers there are.
 class PartsState : public Stateful {
  public:
-  explicit PartsState(Strategy& strategy) {
-    for (const auto& [name, optimizer] : strategy.parts()) names_.push_back(name);
+  explicit PartsState(const Updates& updates) {
+    for (const auto& [name, optimizer] : updates.parts) names_.push_back(name);
   }
 
   std::string name() const override { return "parts of the optimizer"; }
@@ -199,7 +198,7 @@ class PartsState : public Stateful {
 
 }  // namespace
 
-std::shared_ptr<Stateful> parts_state(Strategy& strategy) { return std::make_shared<PartsState>(strategy); }
+std::shared_ptr<Stateful> parts_state(Run& run) { return std::make_shared<PartsState>(run.updates); }
 
 std::shared_ptr<Stateful> optimizer_state(OptimizerContext place) {
   return std::make_shared<OptimizerState>(std::move(place));

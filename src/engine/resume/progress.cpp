@@ -12,7 +12,7 @@ using checkpoints::Archive;
 
 class ProgressState : public Stateful {
  public:
-  explicit ProgressState(Run& run) : run_(&run), seed_(static_cast<std::int64_t>(run.strategy.seed())) {}
+  explicit ProgressState(Run& run) : run_(&run), seed_(static_cast<std::int64_t>(run.resources.draws.seed)) {}
 
   std::string name() const override { return "progress"; }
 
@@ -27,13 +27,14 @@ class ProgressState : public Stateful {
     writer.set(kSampler, "samples_in_epoch", progress.step_in_epoch * run_->data.sampler().global_batch_size());
     writer.set(kSampler, "dataset_length", train_data().size());
     writer.set(kSampler, "dataset_digest", static_cast<std::int64_t>(train_data().digest()));
-    const std::int64_t first_step = run_->schedule.begin();
+    const std::int64_t first_step = run_->updates.schedule.begin();
     writer.set(kSchedule, "last_step", progress.step);
     writer.set(kSchedule, "first_step", first_step);
     for (auto& [part, optimizer] : run_->view.parts) {
       const std::string group = part.empty() ? kSchedule : kSchedules + "/" + part;
       const optim::ParamGroup& first_group = optimizer.optimizer().groups().front();
-      writer.set(group, "factor", run_->schedule.factor(std::max(first_step, progress.step - 1), first_group, part));
+      writer.set(group, "factor",
+                 run_->updates.schedule.factor(std::max(first_step, progress.step - 1), first_group, part));
     }
   }
 
@@ -53,7 +54,7 @@ class ProgressState : public Stateful {
     run_->view.world.all_or_throw([&] {
       const std::int64_t step = archive.integer("/", "step");
       const bool is_reset = options.resets_sampler;
-      run_->schedule.restart_at(options.resets_sched ? step : archive.integer(kSchedule, "first_step"));
+      run_->updates.schedule.restart_at(options.resets_sched ? step : archive.integer(kSchedule, "first_step"));
       run_->resume_at(step, is_reset ? 0 : archive.integer(kSampler, "epoch"),
                       is_reset ? 0 : archive.integer(kSampler, "samples_in_epoch"),
                       archive.integer("/", "samples_seen"));

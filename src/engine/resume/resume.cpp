@@ -4,15 +4,18 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 
+#include <cstdint>
+#include <filesystem>
+
 #include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/finite.hpp"
 #include "checkpoints/store/requeue_count.hpp"
 #include "checkpoints/store/store.hpp"
 #include "engine/loop/trainer.hpp"
-#include "engine/resume/run_claim.hpp"
 #include "engine/resume/run_state.hpp"
 #include "engine/saving/candidates.hpp"
 #include "engine/saving/read_agreed.hpp"
+#include "engine/settings/agreed.hpp"
 #include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
@@ -44,14 +47,40 @@ void require_finite(const mpi::Communicator& world, const std::string& checkpoin
   });
 }
 
-/// The id with which the run continues, on every rank.
-std::string agreed_run_id(const mpi::Communicator& world, const std::string& directory, const std::string& checkpoint,
-                          bool is_fork) {
-  std::string id;
-  world.all_or_throw([&] {
-    if (world.is_root()) id = claim(directory, checkpoint, is_fork);
-  });
-  return world.broadcast(id);
+/// The id of the run that wrote a checkpoint; "" where it is not stored or cannot be read.
+std::string run_of(const std::string& checkpoint) {
+  try {
+    const checkpoints::Archive groups = checkpoints::read_groups(checkpoint);
+    return groups.has_attribute("/", "run_id") ? groups.text("/", "run_id") : "";
+  } catch (const CheckpointError&) {
+    return "";
+  }
+}
+
+/// Requires that the checkpoints of a folder belong to one run. For rank 0.
+/// @param chosen   the checkpoint that the run resumes from, there or elsewhere
+/// @param is_fork  checkpoints of other runs are renamed instead of being refused
+/// @return  the id with which the run continues: that of `chosen`, or "" if the folder has no checkpoint of that run
+/// @throws CheckpointError  the folder has checkpoints of another run
+std::string claim(const std::string& directory, const std::string& chosen, bool is_fork) {
+  const std::string run = run_of(chosen);
+  bool is_known_here = false;
+  for (const std::int64_t step : checkpoints::list(directory)) {
+    const std::string other = checkpoints::checkpoint_of(directory, step);
+    const std::string its_run = run_of(other);
+    is_known_here = is_known_here || its_run == run;
+    if (run.empty() || its_run.empty() || its_run == run) continue;
+    if (!is_fork) {
+      throw CheckpointError(
+          directory, "it contains checkpoints of two runs: " + std::filesystem::path(other).filename().string() +
+                         " is of run " + its_run + ", but the run would resume from " + chosen + " of run " + run +
+                         "; choose another --run.dir, or set resume.fork=true, which renames those of "
+                         "the other run");
+    }
+    log::warning(other + " belongs to another run and is renamed (resume.fork)");
+    checkpoints::set_aside(other);
+  }
+  return is_known_here ? run : "";
 }
 
 /// Adds the checkpoint to the run's lineage: "step 40 digest 0123... ranks 2".
@@ -78,7 +107,7 @@ std::optional<std::string> load_or_resume(Trainer& trainer, const ResumeSettings
   const std::optional<ReadCheckpoint> from = read_source(trainer, settings, directory);
   if (!from) return std::nullopt;
   require_finite(world, from->path, settings.allow_nonfinite);
-  trainer.view().origin.run_id = agreed_run_id(world, directory, from->path, settings.fork);
+  trainer.view().origin.run_id = text_of_root(world, [&] { return claim(directory, from->path, settings.fork); });
   for (const std::string& difference : restore(trainer, from->archive, settings.restore)) {
     log::warning("resume.partial skips: " + difference);
   }
@@ -88,12 +117,6 @@ std::optional<std::string> load_or_resume(Trainer& trainer, const ResumeSettings
             "; reproducibility: " + reproducibility_of(trainer, from->archive, settings.restore).text());
   set_later_ones_aside(world, directory, step);
   return from->path;
-}
-
-std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sections, const std::string& directory) {
-  ResumeSettings settings;
-  trainer.view().world.all_or_throw([&] { settings = ResumeSettings::from(sections); });
-  return load_or_resume(trainer, settings, directory);
 }
 
 void limit_starts(const mpi::Communicator& world, const std::string& directory, std::int64_t step,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/section.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
 #include <cstdint>
@@ -26,8 +26,6 @@ class Trainer;
 ///                          The run may then hold parts of a checkpoint, and must not be trained
 std::optional<std::string> load_or_resume(Trainer& trainer, const ResumeSettings& settings,
                                           const std::string& directory);
-/// The same with the settings of a configuration.
-std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sections, const std::string& directory);
 
 /// Counts the starts of a run from the step where it stands now, in the file STARTS of `directory`; one that a batch
 /// system starts again and again, and that never comes to its next checkpoint, is ended.

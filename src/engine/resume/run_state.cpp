@@ -8,10 +8,12 @@
 
 #include "engine/loop/trainer.hpp"
 #include "engine/resume/components.hpp"
+#include "engine/saving/read_agreed.hpp"
 #include "engine/saving/replicas.hpp"
 #include "engine/state/device_copies.hpp"
 #include "engine/state/local_state.hpp"
 #include "engine/state/renames.hpp"
+#include "mpi/shared/device_collectives.hpp"
 
 namespace lockstep::engine {
 
@@ -43,7 +45,9 @@ std::function<void()> sound_arrival(std::function<void()> arrival, const mpi::Co
   if (!arrival) return {};
   return [arrival = std::move(arrival), &collectives] {
     arrival();
-    if (collectives.has_failed()) throw CommError("the communication failed while the state was copied");
+    const mpi::DeviceCollectives* const device = mpi::on_device(collectives);
+    if (device != nullptr && device->has_failed())
+      throw CommError("the communication failed while the state was copied");
   };
 }
 
@@ -91,7 +95,7 @@ std::vector<std::string> restore(Trainer& trainer, const Archive& given, const R
     archive = renamed(given, options.renames);
     passed_over = compare(components, archive, options);
   });
-  for (const auto& component : components) component->restore(archive, options);
+  for (const auto& component : components) world.all_or_throw([&] { component->restore(archive, options); });
   trainer.view().wrapper.store().read_whole([&] {
     world.all_or_throw([&] {
       for (const auto& component : components) {
@@ -109,9 +113,9 @@ Reproducibility reproducibility_of(Trainer& trainer, const Archive& archive, con
   return worst_of(all);
 }
 
-void restore_model(Strategy& strategy, const Archive& archive) {
-  const std::shared_ptr<Stateful> model = model_state(strategy.model());
-  strategy.world().all_or_throw([&] {
+void restore_model(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper, const Archive& archive) {
+  const std::shared_ptr<Stateful> model = model_state(wrapper);
+  world.all_or_throw([&] {
     archive.await_arrival();
     CompatibilityReport report(archive);
     model->compare(archive, {}, report);

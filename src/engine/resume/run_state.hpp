@@ -3,6 +3,8 @@
 
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/engine/stateful.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <string>
 #include <vector>
@@ -14,7 +16,6 @@
 namespace lockstep::engine {
 
 class DeviceCopies;
-class Strategy;
 class Trainer;
 
 /// The parts of a run that a checkpoint can omit.
@@ -50,6 +51,7 @@ Reproducibility reproducibility_of(Trainer& trainer, const checkpoints::Archive&
                                    const RestoreOptions& options = {});
 
 /// Only parameters and buffers: what evaluation needs. Collective.
-void restore_model(Strategy& strategy, const checkpoints::Archive& archive);
+void restore_model(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                   const checkpoints::Archive& archive);
 
 }  // namespace lockstep::engine

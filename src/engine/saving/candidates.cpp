@@ -9,8 +9,9 @@
 #include <system_error>
 
 #include "checkpoints/store/store.hpp"
-#include "core/text/text_stream.hpp"
+#include "core/text/text.hpp"
 #include "engine/saving/local_copies.hpp"
+#include "engine/settings/agreed.hpp"
 
 namespace lockstep::engine {
 
@@ -73,15 +74,7 @@ std::vector<std::string> candidates(const std::string& source, const std::string
 
 std::vector<std::string> resume_candidates(const mpi::Communicator& world, const std::string& source,
                                            const std::string& directory) {
-  std::string lines;
-  world.all_or_throw([&] {
-    if (!world.is_root()) return;
-    for (const std::string& candidate : candidates(source, directory)) lines += candidate + "\n";
-  });
-  TextReader text(world.broadcast(lines));
-  std::vector<std::string> agreed;
-  for (std::string line; std::getline(text, line);) agreed.push_back(line);
-  return agreed;
+  return lines_in(text_of_root(world, [&] { return as_lines(candidates(source, directory)); }));
 }
 
 std::optional<std::string> check_resume(const mpi::Communicator& world, const std::string& resume,

@@ -24,20 +24,11 @@ namespace lockstep::engine {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr int kTriesAtTheEnd = 3;
 constexpr std::size_t kDigestDigits = 8;
 constexpr std::chrono::seconds kFirstPause{1};
 constexpr int kMaxPauseDoublings = 6;
-
-/// The size of all files of a checkpoint.
-std::uint64_t size_of(const std::string& checkpoint) {
-  if (fs::is_regular_file(checkpoint)) return fs::file_size(checkpoint);
-  std::uint64_t bytes = 0;
-  for (const fs::directory_entry& file : fs::directory_iterator(checkpoint)) bytes += file.file_size();
-  return bytes;
-}
 
 /// Whether the checkpoint can be read; otherwise it is renamed.
 bool is_intact(const std::string& checkpoint) {
@@ -87,7 +78,7 @@ void LocalCopies::copy_left_behind() {
 }
 
 void LocalCopies::copy(const CopyTask& task, const std::stop_token& stop) {
-  const TransferLines progress("copying " + fs::path(task.checkpoint).filename().string(), size_of(task.checkpoint),
+  const TransferLines progress("copying " + fs::path(task.checkpoint).filename().string(), bytes_in(task.checkpoint),
                                checkpoints::bytes_written);
   const std::string copied = checkpoints::copy(task.checkpoint, directory_, stop);
   if (task.then) task.then(copied);
@@ -110,7 +101,7 @@ void LocalCopies::run(const std::stop_token& stop) {
       if (!changed_.wait(lock, stop, [this] { return !tasks_.empty(); })) return;
       task = tasks_.front();
     }
-    const auto began = Clock::now();
+    const auto began = SteadyClock::now();
     std::string failure;
     try {
       copy(task, stop);
@@ -118,7 +109,7 @@ void LocalCopies::run(const std::stop_token& stop) {
       if (stop.stop_requested()) return;
       failure = message_of(error);
     }
-    note(task, seconds_between(began, Clock::now()), failure);
+    note(task, seconds_since(began), failure);
     if (failure.empty()) continue;
     std::unique_lock lock(mutex_);
     const auto pause = kFirstPause * (1 << std::min(failures_ - 1, kMaxPauseDoublings));

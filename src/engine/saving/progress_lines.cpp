@@ -8,25 +8,33 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/system/clock.hpp"
 #include "core/text/duration.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
 double gib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 }  // namespace
 
+std::uint64_t bytes_in(const std::filesystem::path& checkpoint) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(checkpoint, ignored)) {
+    const auto size = std::filesystem::file_size(checkpoint, ignored);
+    return ignored ? 0 : size;
+  }
+  std::uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint, ignored)) bytes += bytes_in(entry.path());
+  return bytes;
+}
+
 ProgressLines::ProgressLines(std::string what, std::int64_t total)
-    : what_(std::move(what)), total_(total), began_(Clock::now()), shown_(began_) {}
+    : what_(std::move(what)), total_(total), began_(SteadyClock::now()), shown_(began_) {}
 
 void ProgressLines::show(std::int64_t done) {
-  const auto now = Clock::now();
+  const auto now = SteadyClock::now();
   if (now - shown_ < kBetweenProgressLines || done >= total_) return;
   shown_ = now;
   const double left = seconds_since(began_) / static_cast<double>(done) * static_cast<double>(total_ - done);
@@ -37,7 +45,7 @@ TransferLines::TransferLines(std::string what, std::uint64_t total, std::functio
                              std::chrono::milliseconds between)
     : what_(std::move(what)), total_(total) {
   const std::uint64_t first = bytes();
-  const Clock::time_point began = Clock::now();
+  const SteadyClock::time_point began = SteadyClock::now();
   thread_ = std::thread([this, bytes = std::move(bytes), first, began, between] {
     std::unique_lock lock(mutex_);
     while (!ended_.wait_for(lock, between, [this] { return is_over_; })) show(bytes() - first, seconds_since(began));

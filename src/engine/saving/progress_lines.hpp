@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -13,6 +14,9 @@ namespace lockstep::engine {
 
 /// The time between two lines of the same work.
 inline constexpr std::chrono::milliseconds kBetweenProgressLines{5000};
+
+/// Bytes of a checkpoint, which is a file or a folder of files; 0 if it cannot be read.
+std::uint64_t bytes_in(const std::filesystem::path& checkpoint);
 
 /// Logs the progress of a long loop, at most every five seconds. A loop that takes less time logs nothing.
 class ProgressLines {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 
 #include "checkpoints/disk/disk.hpp"
@@ -15,8 +14,6 @@
 namespace lockstep::engine {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Why a rank cannot read a checkpoint.
 struct Refusal {
@@ -51,18 +48,6 @@ std::optional<Refusal> agreed(const std::optional<Refusal>& mine, const mpi::Com
     if (const auto refusal = decode(text)) return refusal;
   }
   return std::nullopt;
-}
-
-/// Bytes of a checkpoint, which is a file or a folder of files; 0 if it cannot be read.
-std::uint64_t bytes_in(const fs::path& checkpoint) {
-  std::error_code ignored;
-  if (!fs::is_directory(checkpoint, ignored)) {
-    const auto size = fs::file_size(checkpoint, ignored);
-    return ignored ? 0 : size;
-  }
-  std::uint64_t bytes = 0;
-  for (const auto& entry : fs::directory_iterator(checkpoint, ignored)) bytes += bytes_in(entry.path());
-  return bytes;
 }
 
 /// Collective.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 
 namespace lockstep::engine {
 
@@ -10,6 +11,8 @@ namespace lockstep::engine {
 struct Saves {
   std::int64_t last_step = -1;  ///< -1 = nothing yet
   double longest_seconds = 0;   ///< longest time from a snapshot to its commit
+  /// Waits for the checkpoint that is being written; empty = the run writes none. Collective.
+  std::function<void()> finish = {};
 
   /// A checkpoint is committed.
   /// @param seconds  from its snapshot to its commit

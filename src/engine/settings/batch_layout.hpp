@@ -2,7 +2,7 @@
 #pragma once
 
 #include <lockstep/core/keys.hpp>
-#include <lockstep/engine/run_data.hpp>
+#include <lockstep/engine/run_view.hpp>
 
 #include <cstdint>
 #include <string>

@@ -19,20 +19,20 @@ std::string megabytes(std::int64_t bytes) { return fmt::format("{:.1f} MB", stat
 }  // namespace
 
 std::vector<data::Field> loaded_layout(const data::Dataset& dataset, bool prefers_bytes) {
-  const data::SampleDataset* const samples = data::samples_in(dataset);
-  std::vector<data::Field> layout;
-  if (samples != nullptr && prefers_bytes) layout = samples->byte_layout();
-  if (samples != nullptr && layout.empty()) layout = samples->layout();
-  if (!layout.empty()) return layout;
+  const data::SampleDataset* const samples = data::ability_of<data::SampleDataset>(dataset);
+  const data::SampleLayout layout = samples != nullptr ? samples->layout() : data::SampleLayout{};
+  if (prefers_bytes && !layout.byte_fields.empty()) return layout.byte_fields;
+  if (!layout.fields.empty()) return layout.fields;
   const Task task = dataset.task();
   return {{.name = "data", .shape = task.sample_shape, .dtype = task.is_text ? at::kLong : at::kFloat}};
 }
 
 std::string float_output_text(const Section& data, const data::Dataset& train, bool mixes) {
-  const data::SampleDataset* const samples = data::samples_in(train);
+  const data::SampleDataset* const samples = data::ability_of<data::SampleDataset>(train);
   if (samples == nullptr || data.text("output") != "auto") return "";
-  const bool has_bytes = !samples->byte_layout().empty();
-  const std::string reason = has_bytes && mixes ? "train.mix changes float32 numbers" : samples->float_reason();
+  const data::SampleLayout layout = samples->layout();
+  const bool has_bytes = !layout.byte_fields.empty();
+  const std::string reason = has_bytes && mixes ? "train.mix changes float32 numbers" : layout.float_reason;
   return reason.empty() ? "" : "data.output = auto: batches are float32 also on a GPU, because " + reason;
 }
 

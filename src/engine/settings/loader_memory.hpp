@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/keys.hpp>
 #include <lockstep/data/dataset.hpp>
 
 #include <cstdint>

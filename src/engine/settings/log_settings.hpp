@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/section.hpp>
 
 #include <cstdint>
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/settings/nonfinite.hpp"
 
-#include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
+#include <lockstep/engine/stateful.hpp>
 #include <lockstep/log/log.hpp>
-#include <lockstep/optim/grad_scaler.hpp>
+#include <lockstep/optim/optimizer.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "core/text/text_stream.hpp"
 
@@ -98,14 +99,20 @@ bool NonfiniteHook::rolls_back(std::int64_t step, const std::string& what) {
   return true;
 }
 
-void NonfiniteHook::save_state(checkpoints::Archive& archive, const std::string& group) const {
+std::vector<std::shared_ptr<Stateful>> NonfiniteHook::states_of(const NonfiniteSettings& settings) {
+  if (settings.policy.value == "stop") return {};
+  return {hook_state("nonfinite", std::bind_front(&NonfiniteHook::save, this),
+                     std::bind_front(&NonfiniteHook::load, this))};
+}
+
+void NonfiniteHook::save(checkpoints::Archive& archive, const std::string& group) const {
   archive.set(group, "skipped", skipped_);
   std::string steps;
   for (const std::int64_t step : rolled_back_) steps += (steps.empty() ? "" : " ") + std::to_string(step);
   archive.set(group, "rolled_back", steps);
 }
 
-void NonfiniteHook::load_state(const checkpoints::Archive& archive, const std::string& group) {
+void NonfiniteHook::load(const checkpoints::Archive& archive, const std::string& group) {
   skipped_ = std::max(skipped_, archive.integer(group, "skipped"));
   TextReader steps(archive.text(group, "rolled_back"));
   for (std::int64_t step = 0; steps >> step;) {

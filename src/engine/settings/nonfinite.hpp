@@ -10,6 +10,9 @@
 
 #include "core/keys/cited.hpp"
 
+namespace lockstep::checkpoints {
+class Archive;
+}
 namespace lockstep::optim {
 class GradScaler;
 }
@@ -39,7 +42,9 @@ class NonfiniteHook : public Hook {
   enum class NonfiniteAction { go_on, roll_back };
 
   explicit NonfiniteHook(NonfiniteSettings settings)
-      : policy_(std::move(settings.policy.value)), max_roll_backs_(settings.max_roll_backs) {}
+      : Hook(HookReads::nothing(), states_of(settings)),  // the loop calls `judge` with each complete report
+        policy_(std::move(settings.policy.value)),
+        max_roll_backs_(settings.max_roll_backs) {}
 
   /// The verdict on a step, whose loss the ranks have agreed on. On every rank with the same.
   /// @param step    its number, counted from 1
@@ -47,14 +52,11 @@ class NonfiniteHook : public Hook {
   /// @throws NumericError  agreed: the run is to end
   NonfiniteAction judge(std::int64_t step, const StepReport& report, const optim::GradScaler* scaler);
 
-  /// The loop calls `judge` with each complete report.
-  bool reads_report(const Progress&) const override { return false; }
-  std::string state_name() const override { return policy_ == "stop" ? "" : "nonfinite"; }
-  void save_state(checkpoints::Archive& archive, const std::string& group) const override;
-  /// Adds to what this run knows: a run that went back keeps what it has learned since.
-  void load_state(const checkpoints::Archive& archive, const std::string& group) override;
-
  private:
+  std::vector<std::shared_ptr<Stateful>> states_of(const NonfiniteSettings& settings);
+  void save(checkpoints::Archive& archive, const std::string& group) const;
+  /// Adds to what this run knows: a run that went back keeps what it has learned since.
+  void load(const checkpoints::Archive& archive, const std::string& group);
   NonfiniteAction judge_fault(std::int64_t step, const std::string& what, bool is_skipped);
   void count_in_a_row(std::int64_t step, const std::string& what);
   bool rolls_back(std::int64_t step, const std::string& what);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/section.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/models/model.hpp>
 
@@ -39,7 +38,6 @@ struct FinetuneSettings {
 void choose_trained(models::Model& model, const FinetuneSettings& settings);
 
 /// Keep batch norm layers without trained parameters in evaluation mode, and hold parameters that join later.
-/// Priority::very_high.
-std::vector<std::unique_ptr<Hook>> finetune_hooks(const FinetuneSettings& settings);
+std::vector<PrioritizedHook> finetune_hooks(const FinetuneSettings& settings);
 
 }  // namespace lockstep::engine

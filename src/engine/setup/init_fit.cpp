@@ -4,9 +4,10 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
+#include "core/text/text.hpp"
+#include "core/text/text_table.hpp"
 #include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::engine {
@@ -21,9 +22,7 @@ bool has_convertible_type(const checkpoints::Array& saved, const at::Tensor& liv
 }
 
 std::string form_text(DType dtype, const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const std::int64_t dimension : shape) text += (text.empty() ? "" : ", ") + std::to_string(dimension);
-  return std::string(name_of(dtype)) + " [" + text + "]";
+  return std::string(name_of(dtype)) + " " + shape_text(shape);
 }
 
 std::string form_of_live(const at::Tensor& live, const std::string& name) {
@@ -48,24 +47,6 @@ std::string remedy_of(const std::string& name, const StoredTensor& saved, const 
   if (is_below(name, anatomy.head)) return "another number of classes: set init.head=reset";
   if (name == anatomy.positions) return "another grid of patches: set init.resize_positions=true";
   return "another size: check the keys of the model";
-}
-
-using Row = std::array<std::string, 4>;
-
-/// Columns of equal width, two blanks apart.
-std::string lines_of(const std::vector<Row>& rows) {
-  std::array<std::size_t, 4> widths = {};
-  for (const Row& row : rows) {
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line = " ";
-    for (std::size_t c = 0; c < row.size(); ++c) line += " " + row[c] + std::string(widths[c] - row[c].size() + 1, ' ');
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += "\n" + line;
-  }
-  return text;
 }
 
 }  // namespace
@@ -135,16 +116,18 @@ InitDifferences differences_of(const StoredTensors& stored, const LiveTensors& l
 }
 
 std::string table_of(const InitDifferences& differences) {
-  std::vector<Row> rows = {{"tensor", "in the file", "in the model", "what to do"}};
+  TextTable table({Align::left});
+  table.add({"", "tensor", "in the file", "in the model", "what to do"});
   for (std::size_t i = 0; i < std::min(kMaxShownDifferences, differences.size()); ++i) {
     const InitDifference& difference = differences[i];
     const bool is_elsewhere = difference.in_file.empty() || difference.in_model.empty();
     const std::string usual = is_elsewhere ? "rename it (init.rename), or leave it out (init.partial)" : "";
-    rows.push_back({difference.name, difference.in_file.empty() ? "missing" : difference.in_file,
-                    difference.in_model.empty() ? "missing" : difference.in_model,
-                    difference.remedy.empty() ? usual : difference.remedy});
+    table.add({"", difference.name, difference.in_file.empty() ? "missing" : difference.in_file,
+               difference.in_model.empty() ? "missing" : difference.in_model,
+               difference.remedy.empty() ? usual : difference.remedy});
   }
-  std::string text = lines_of(rows);
+  std::string text = "\n" + table.text();
+  text.pop_back();
   if (differences.size() > kMaxShownDifferences) {
     text += "\n  and " + std::to_string(differences.size() - kMaxShownDifferences) + " more";
   }

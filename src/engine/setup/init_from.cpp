@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
-#include <optional>
 
 #include "checkpoints/foreign/foreign.hpp"
 #include "checkpoints/interop/timm_config.hpp"
@@ -20,15 +19,14 @@
 #include "core/keys/renames.hpp"
 #include "core/text/text.hpp"
 #include "engine/saving/host_weights.hpp"
+#include "engine/settings/agreed.hpp"
 #include "engine/setup/init_fit.hpp"
-#include "engine/setup/strategy.hpp"
 #include "engine/state/average.hpp"
 #include "engine/state/init_names.hpp"
 #include "engine/state/model_tensors.hpp"
 #include "engine/state/paths.hpp"
 #include "engine/state/renames.hpp"
 #include "models/layers/adapted_weights.hpp"
-#include "models/layers/initial_values.hpp"
 #include "parallel/store/parameter_store.hpp"
 #include "parallel/store/tensor_collectives.hpp"
 
@@ -96,14 +94,16 @@ struct Source {
   InitDifferences differences = {};    // differences from the model
 };
 
-Source read_source_of(const InitSettings& settings, const LiveTensors& live, const models::Anatomy& anatomy,
-                      const Reading& reading) {
+Source read_source_of(const InitSettings& settings, const models::Model& model, const Reading& reading) {
   Source source;
+  const LiveTensors live = tensors_of(model);
   const auto is_known = [&live](const std::string& name) { return live.contains(name); };
   source.archives.reserve(settings.files.size());  // tensors refer to arrays inside
   for (const std::string& file : settings.files) {
-    NameRules rules{
-        .renames = settings.renames, .family = settings.family, .model = settings.model, .weights = settings.weights};
+    NameRules rules{.renames = settings.renames,
+                    .library = settings.family,
+                    .family = &model.family(),
+                    .weights = settings.weights};
     source.archives.push_back(read_any(settings, file, reading, rules));
     FoundTensors found = find_tensors(source.archives.back(), rules, is_known);
     if (found.tensors.empty() && rules.weights != "auto") {
@@ -118,7 +118,7 @@ Source read_source_of(const InitSettings& settings, const LiveTensors& live, con
     }
     for (auto& [name, tensor] : found.tensors) source.stored.insert_or_assign(name, std::move(tensor));
   }
-  source.differences = differences_of(source.stored, live, anatomy, settings);
+  source.differences = differences_of(source.stored, live, model.anatomy(), settings);
   const bool is_nothing_known =
       std::none_of(source.stored.begin(), source.stored.end(), [&](const auto& item) { return is_known(item.first); });
   if (is_nothing_known || (!source.differences.empty() && !settings.is_partial)) {
@@ -147,21 +147,16 @@ std::string counts_text(const std::map<std::string, std::pair<int, int>>& counts
 
 /// The same files, with the latest checkpoint for each run. Rank 0 looks, so that all ranks read the same. Collective.
 std::vector<std::string> with_latest_checkpoints(const mpi::Communicator& world, const InitSettings& settings) {
-  std::string lines;
-  world.all_or_throw([&] {
-    if (!world.is_root()) return;
-    for (const std::string& file : settings.files) {
+  return lines_in(text_of_root(world, [&] {
+    std::vector<std::string> files = settings.files;
+    for (std::string& file : files) {
       const auto newest = checkpoints::latest_of_run(file);
-      if (newest) log::info(settings.section + ".from: reading " + *newest);
-      lines += newest.value_or(file) + "\n";
+      if (!newest) continue;
+      log::info(settings.section + ".from: reading " + *newest);
+      file = *newest;
     }
-  });
-  lines = world.broadcast(lines);
-  std::vector<std::string> files;
-  for (std::size_t position = 0; position < lines.size(); position = lines.find('\n', position) + 1) {
-    files.push_back(lines.substr(position, lines.find('\n', position) - position));
-  }
-  return files;
+    return as_lines(files);
+  }));
 }
 
 }  // namespace
@@ -221,19 +216,19 @@ InitSettings InitSettings::from(const Section& init) {
           .renames = renames_of(init)};
 }
 
-InitDifferences init_from(Strategy& strategy, const InitSettings& settings) {
+InitDifferences init_from(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                          const InitSettings& settings) {
   if (settings.files.empty()) return {};
-  return init_model(strategy.world(), strategy.model().model(), settings,
-                    [&](const auto& parameters, const auto& take) {
-                      write_divided_parameters(strategy.model().store(), parameters, take);
-                    });
+  return init_model(world, wrapper.model(), settings, [&](const auto& parameters, const auto& take) {
+    write_divided_parameters(wrapper.store(), parameters, take);
+  });
 }
 
 InitDifferences init_model(
     const mpi::Communicator& world, const models::Model& model, InitSettings settings,
     const std::function<void(const std::vector<NamedTensor>&, const std::function<void(const NamedTensor&)>&)>& write,
     const std::function<void(const Archive&)>& check) {
-  const models::Anatomy anatomy = model.anatomy();
+  const models::Anatomy& anatomy = model.anatomy();
   const mpi::Communicator host = world.split_by_host();
   settings.files = with_latest_checkpoints(world, settings);
   std::vector<std::string> own;
@@ -245,7 +240,7 @@ InitDifferences init_model(
     if (settings.resets_head && anatomy.head.empty()) {
       throw ConfigError("init.head=reset: this model does not name its last layer; use init.partial");
     }
-    source = read_source_of(settings, tensors_of(model), anatomy, {host, weights, check});
+    source = read_source_of(settings, model, {host, weights, check});
   });
   const torch::NoGradGuard no_grad;
   const auto fit = [&](const NamedTensor& live) {
@@ -284,19 +279,14 @@ InitDifferences init_model(
   return source.differences;
 }
 
-InitDifferences init_from(Strategy& strategy, const Sections& sections) {
-  InitSettings settings;
-  strategy.world().all_or_throw([&] { settings = InitSettings::from(sections.at("init")); });
-  settings.model = sections.at("model").text("name");
-  return init_from(strategy, settings);
-}
-
-void prepare_for_loading(Strategy& strategy, const Task& task, bool replaces_all) {
-  std::optional<models::PendingValues> pending;
-  // Copies of higher precision and local averages begin with the initial values.
-  const bool has_copies = strategy.param_dtype().is_half() || strategy.post_local() != nullptr;
-  if (replaces_all && !has_copies) pending.emplace();
-  strategy.prepare(task);
+InitDifferences init_from(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                          const Sections& sections) {
+  InitSettings settings = agreed(world, [&] { return InitSettings::from(sections.at("init")); });
+  InitDifferences skipped = init_from(world, wrapper, settings);
+  if (!skipped.empty()) {
+    log::warning("init.partial skips " + std::to_string(skipped.size()) + " tensors" + table_of(skipped));
+  }
+  return skipped;
 }
 
 bool replaces_all_parameters(const Section& init) {

@@ -3,10 +3,10 @@
 
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/mpi/communicator.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <functional>
 #include <string>
@@ -16,8 +16,6 @@
 #include "engine/state/resume_settings.hpp"
 
 namespace lockstep::engine {
-
-class Strategy;
 
 /// Section `init`: where initial values come from.
 struct InitSettings {
@@ -29,7 +27,6 @@ struct InitSettings {
   bool adapts_channels = false;         ///< whether the first convolution is adapted to other numbers of channels
   bool resizes_positions = true;        ///< whether position embeddings are resized to another grid of patches
   std::string family = "auto";          ///< library of the names: auto, torchvision or timm
-  std::string model = "";               ///< value of model.name, which selects the map of names
   Renames renames = {};                 ///< rules that rename tensors of the file
   std::string section = "init";         ///< section of the keys, for messages
 
@@ -63,7 +60,8 @@ std::string table_of(const InitDifferences& differences);
 /// @return  what was skipped because the settings take a part
 /// @throws CheckpointError  it cannot be read, or holds other names or shapes than the model: a table of them, on every
 /// rank
-InitDifferences init_from(Strategy& strategy, const InitSettings& settings);
+InitDifferences init_from(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                          const InitSettings& settings);
 /// The same for a model that is not wrapped.
 /// @param write  calls its second argument for each of these parameters
 /// @param check  looks at each file that is a checkpoint; it may throw
@@ -71,11 +69,10 @@ InitDifferences init_model(
     const mpi::Communicator& world, const models::Model& model, InitSettings settings,
     const std::function<void(const std::vector<NamedTensor>&, const std::function<void(const NamedTensor&)>&)>& write,
     const std::function<void(const checkpoints::Archive&)>& check = {});
-/// The same with the settings of the sections `init` and `model`.
-InitDifferences init_from(Strategy& strategy, const Sections& sections);
+/// The same with the settings of the sections `init` and `model`; logs what is skipped.
+InitDifferences init_from(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                          const Sections& sections);
 
-/// Strategy::prepare, without initial values if `replaces_all`: the caller then gives every parameter a value.
-void prepare_for_loading(Strategy& strategy, const Task& task, bool replaces_all);
 /// Whether init_from, or a resume instead of it, gives every parameter of the model a value.
 bool replaces_all_parameters(const Section& init);
 

@@ -2,7 +2,7 @@
 // Where models meet parameter groups.
 #pragma once
 
-#include <lockstep/core/section.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/models/model.hpp>
 
 #include <string>

@@ -63,13 +63,19 @@ KeySpecs Precision::keys() {
   };
 }
 
-Precision Precision::from(const Section& train) {
+Precision Precision::without_scaling(const Section& train) {
   Precision precision{.name = cited_text(train, "precision")};
   const std::string& name = precision.name.value;
   if (name == "fp64") precision.parameters = at::kDouble;
   if (name == "bf16") precision.autocast = at::kBFloat16;
+  if (name == "fp16") precision.autocast = at::kHalf;
+  return precision;
+}
+
+Precision Precision::from(const Section& train) {
+  Precision precision = without_scaling(train);
+  const std::string& name = precision.name.value;
   if (name == "fp16") {
-    precision.autocast = at::kHalf;
     precision.scaler = scaler_options(train);
     return precision;
   }

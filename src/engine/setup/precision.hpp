@@ -2,7 +2,7 @@
 #pragma once
 
 #include <lockstep/core/keys.hpp>
-#include <lockstep/optim/grad_scaler.hpp>
+#include <lockstep/optim/optimizer.hpp>
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
@@ -25,6 +25,8 @@ struct Precision {
   static KeySpecs keys();
   /// @throws ConfigError  keys of loss scaling that cannot work, or that have no effect with this precision
   static Precision from(const Section& train);
+  /// The same for forward passes alone: losses are not scaled, whatever these keys are.
+  static Precision without_scaling(const Section& train);
 };
 
 /// Which products of float32 numbers a run computes in TF32: convolutions, all or none.

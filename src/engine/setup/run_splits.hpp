@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/dataset.hpp>
+#include <lockstep/core/task.hpp>
+#include <lockstep/data/source.hpp>
 #include <lockstep/data/transform.hpp>
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/mpi/communicator.hpp>
@@ -27,5 +28,10 @@ data::UsedSplits used_splits(std::initializer_list<std::string> names);
 data::Splits open_splits(const mpi::Communicator& world, const Section& data, const Registry& registry,
                          const data::OpenOptions& options,
                          const std::optional<data::ChannelStatistics>& stored = std::nullopt);
+
+/// Number and names of the classes of the folder that model.from names, or else init.from. Collective.
+/// @return  nothing if neither is a folder with config.json
+/// @throws CheckpointError  config.json is malformed; on every rank
+std::optional<Task> published_task(const mpi::Communicator& world, const Sections& sections);
 
 }  // namespace lockstep::engine

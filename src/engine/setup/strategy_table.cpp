@@ -5,7 +5,7 @@
 #include <lockstep/core/keys.hpp>
 
 #include "core/text/table.hpp"
-#include "engine/setup/model.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::engine {
 

@@ -17,8 +17,9 @@
 #include "checkpoints/format/digest.hpp"
 #include "core/text/option_list.hpp"
 #include "core/text/text.hpp"
+#include "engine/settings/agreed.hpp"
 #include "engine/setup/init_from.hpp"
-#include "engine/setup/strategy.hpp"
+#include "engine/setup/resources.hpp"
 #include "engine/state/average.hpp"
 #include "engine/state/renames.hpp"
 #include "engine/state/stored_task.hpp"
@@ -109,13 +110,12 @@ void require_same_task(const Section& distill, const Task& data, const Task& sto
   }
 }
 
-InitSettings init_settings(const Section& distill, const Section& model) {
+InitSettings init_settings(const Section& distill) {
   return {.files = {distill.text("from")},
           .weights = distill.text("weights"),
           .weights_cited_as = distill.cite("weights"),
           .resizes_positions = false,
           .family = distill.text("family"),
-          .model = model.text("name"),
           .renames = renames_of(distill),
           .section = "distill"};
 }
@@ -186,28 +186,28 @@ bool has_teacher(const Sections& sections) {
   return is_wanted;
 }
 
-std::string attach_teacher(Strategy& strategy, const Sections& sections, const Registry& registry,
-                           const data::Dataset& train) {
-  const mpi::Communicator& world = strategy.world();
+std::string attach_teacher(const Resources& resources, parallel::DistributedDataParallel& wrapper,
+                           const Sections& sections, const Registry& registry, const data::Dataset& train) {
+  const mpi::Communicator& world = resources.world;
   const Section& distill = sections.at("distill");
   const Task task = train.task();
-  bool is_wanted = false;
-  world.all_or_throw([&] { is_wanted = has_teacher(sections); });
-  if (!is_wanted) return "";
+  if (!agreed(world, [&] { return has_teacher(sections); })) return "";
   std::shared_ptr<models::Model> teacher;
+  std::string name;
   bool preprocesses = false;
   InitSettings settings;
   world.all_or_throw([&] {
     const Section model = model_section(distill, registry);
-    const bool is_double = strategy.model().model().parameters().front().scalar_type() == at::kDouble;
-    teacher = models::build(model, task, strategy.seed(), is_double ? at::kDouble : at::kFloat, registry.models);
+    const bool is_double = wrapper.model().parameters().front().scalar_type() == at::kDouble;
+    teacher = models::build(model, task, resources.draws.seed, is_double ? at::kDouble : at::kFloat, registry.models);
     preprocesses = !have_same_preprocessing(model, sections.at("model"));
     if (preprocesses && sections.at("model").text("preprocess") != "none") {
       throw ConfigError(sections.at("model").cite("preprocess") +
                         ": the teacher needs other values of model.preprocess and model.image_* than the model; use "
                         "the same for both");
     }
-    settings = init_settings(distill, model);
+    name = model.text("name");
+    settings = init_settings(distill);
   });
   const auto write = [](const std::vector<NamedTensor>& parameters, const auto& take) {
     std::for_each(parameters.begin(), parameters.end(), take);
@@ -218,16 +218,16 @@ std::string attach_teacher(Strategy& strategy, const Sections& sections, const R
   const torch::NoGradGuard no_grad;
   const std::string digest = give_values_of_root(*teacher, world);
   for (at::Tensor& parameter : teacher->parameters()) parameter.set_requires_grad(false);
-  teacher->to(strategy.device());
+  teacher->to(resources.device);
   teacher->eval();
   const Scores scores(teacher, preprocesses);
   world.all_or_throw([&] {
-    require_fitting_scores(scores, strategy.model(), train, distill);
-    strategy.model().model().set_loss(
+    require_fitting_scores(scores, wrapper, train, distill);
+    wrapper.model().set_loss(
         models::with_teacher(sections.at("loss"), task,
                              {.alpha = distill.real("alpha"), .temperature = distill.real("temperature")}, scores));
   });
-  log::info("distill: the teacher " + settings.model + " has the weights of " + distill.text("from"));
+  log::info("distill: the teacher " + name + " has the weights of " + distill.text("from"));
   return digest;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/section.hpp>
 
 #include <string>
 
@@ -10,11 +9,14 @@
 namespace lockstep::data {
 class Dataset;
 }
+namespace lockstep::parallel {
+class DistributedDataParallel;
+}
 
 namespace lockstep::engine {
 
-class Strategy;
 struct Registry;
+struct Resources;
 
 /// Section `distill`.
 KeySpecs distill_keys();
@@ -30,7 +32,7 @@ bool has_teacher(const Sections& sections);
 /// @return  digest of the teacher's weights; empty without a teacher
 /// @throws ConfigError      see has_teacher; the teacher was trained for other classes; it does not accept the samples
 /// @throws CheckpointError  the weights cannot be read or do not fit; on every rank, as all errors
-std::string attach_teacher(Strategy& strategy, const Sections& sections, const Registry& registry,
-                           const data::Dataset& train);
+std::string attach_teacher(const Resources& resources, parallel::DistributedDataParallel& wrapper,
+                           const Sections& sections, const Registry& registry, const data::Dataset& train);
 
 }  // namespace lockstep::engine

@@ -5,9 +5,9 @@
 #include <iterator>
 #include <string_view>
 
-#include "checkpoints/interop/name_map.hpp"
 #include "engine/state/paths.hpp"
 #include "engine/state/weight_layout.hpp"
+#include "families/names.hpp"
 
 namespace lockstep::engine {
 
@@ -93,12 +93,12 @@ StoredTensors without_modules(StoredTensors tensors) {
   return tensors;
 }
 
-StoredTensors mapped(const StoredTensors& tensors, const checkpoints::NameMap& map) {
+StoredTensors mapped(const StoredTensors& tensors, const families::LibraryRow& library) {
   StoredTensors result;
   for (const auto& [name, tensor] : tensors) {
-    const auto own = to_own_name(map, name);
+    const auto own = families::to_own_name(library.names, name);
     StoredTensor with_shape = tensor;
-    if (own) with_shape.shape = to_own_shape(own->operation, tensor.shape);
+    if (own) with_shape.shape = families::to_own_shape(own->operation, tensor.shape);
     result.emplace(own ? own->name : name, std::move(with_shape));
   }
   return result;
@@ -108,18 +108,24 @@ std::ptrdiff_t known_in(const StoredTensors& tensors, const IsKnown& is_known) {
   return std::count_if(tensors.begin(), tensors.end(), [&](const auto& item) { return is_known(item.first); });
 }
 
+const std::vector<families::LibraryRow>& libraries_of(const NameRules& rules) {
+  static const std::vector<families::LibraryRow> none;
+  return rules.family == nullptr ? none : rules.family->libraries;
+}
+
 /// The names of a group as they are, without prefixes, and mapped.
 std::vector<StoredTensors> forms_of(const StoredTensors& tensors, const NameRules& rules) {
   std::vector<StoredTensors> forms = {tensors, without_modules(without_parts(tensors, is_wrapper))};
   if (all_have(forms.back(), kModelPrefix)) forms.push_back(without_modules(without(forms.back(), kModelPrefix)));
   forms.push_back(without_parts(forms.back(), [](std::string_view part) { return part == kModulePart; }));
-  const checkpoints::NameMap* const map =
-      rules.family == "timm" ? nullptr : checkpoints::find_name_map("torchvision", rules.model);
-  const std::size_t count = map == nullptr ? 0 : forms.size();
-  if (map != nullptr && rules.family == "torchvision") {
-    for (StoredTensors& form : forms) form = mapped(form, *map);
-  } else {
-    for (std::size_t i = 0; i < count; ++i) forms.push_back(mapped(forms[i], *map));
+  const std::size_t count = forms.size();
+  const bool is_auto = rules.library == "auto";
+  for (const families::LibraryRow& library : libraries_of(rules)) {
+    if (library.names.empty() || (!is_auto && library.name != rules.library)) continue;
+    for (std::size_t i = 0; i < count; ++i) {
+      StoredTensors form = mapped(forms[i], library);
+      is_auto ? forms.push_back(std::move(form)) : std::swap(forms[i], form);
+    }
   }
   return forms;
 }

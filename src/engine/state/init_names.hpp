@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
+#include <lockstep/families/family.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -24,13 +25,13 @@ using StoredTensors = std::map<std::string, StoredTensor>;  // keys are the name
 /// How the names in a file become ours.
 struct NameRules {
   Renames renames = {};
-  std::string family = "auto";   ///< library of the names: auto, torchvision or timm
-  std::string model = "";        ///< value of model.name
-  std::string weights = "auto";  ///< auto, trained or average
+  std::string library = "auto";                 ///< library of the names: auto, torchvision or timm
+  const families::FamilyRow* family = nullptr;  ///< family of the model, which maps the names; null = unknown
+  std::string weights = "auto";                 ///< auto, trained or average
 };
 
 /// The tensors of every group of a file in every form that their names can have: as they are, without the prefixes of
-/// wrappers, and by the map of `rules.model`. Groups are in the order in which they are looked for.
+/// wrappers, and by the maps of `rules.family`. Groups are in the order in which they are looked for.
 std::vector<StoredTensors> tensor_forms(const checkpoints::Archive& archive, const NameRules& rules);
 
 /// The tensors that a file contains for a model.

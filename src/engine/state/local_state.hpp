@@ -36,7 +36,7 @@ void capture_block(const StateWriter& writer, const std::string& group, parallel
 
 /// The part on this rank of an array with the layout of one parameter of a block; nullopt = none.
 /// @param group     of the array's path, which ends with the parameter's name
-/// @param of_block  the arrays of the whole block, as FlatParameters::allocate_state gave them
+/// @param of_block  the arrays of the whole block, as FlatParameters::allocate gave them
 /// @param dtype     of its elements
 std::optional<LocalState> local_state(const parallel::ParameterStore& store, const std::string& group,
                                       std::size_t block, std::size_t segment, std::span<std::byte> of_block,

@@ -2,7 +2,7 @@
 #include "engine/state/renames.hpp"
 
 #include "core/keys/renames.hpp"
-#include "core/text/text_stream.hpp"
+#include "core/text/text.hpp"
 #include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
@@ -32,10 +32,9 @@ std::string new_path(const std::string& array_path, const Renames& renames) {
 
 /// A text with one name per line.
 checkpoints::Array with_new_names(const checkpoints::Array& lines, const Renames& renames) {
-  TextReader names(checkpoints::text_of(lines));
-  std::string text;
-  for (std::string name; std::getline(names, name);) text += new_name(name, renames) + "\n";
-  return checkpoints::text_array(text);
+  std::vector<std::string> names = lines_in(checkpoints::text_of(lines));
+  for (std::string& name : names) name = new_name(name, renames);
+  return checkpoints::text_array(as_lines(names));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/core/section.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <string>
 

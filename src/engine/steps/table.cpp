@@ -13,10 +13,42 @@ namespace lockstep::engine {
 
 namespace {
 
+using models::LossSum;
+
+TrainStep simple_step(const Section& train) {
+  const std::string& precision = train.text("precision");
+  if (precision == "bf16" || precision == "fp16") {
+    throw ConfigError(train.cite("precision") +
+                      ": train.step=simple computes in the type of the parameters; use train.step=amp");
+  }
+  return StepOptions{.sum = LossSum::all, .requires_training_mode = true};
+}
+
+TrainStep standard_step(const Section& train) {
+  return StepOptions{
+      .sum = LossSum::main, .reduces_manually = train.boolean("manual_reduction"), .requires_training_mode = true};
+}
+
 KeySpecs standard_keys() {
   return {keys::boolean("train.manual_reduction", "false",
                         "standard: average all gradients after backward and broadcast the buffers of rank 0 before "
                         "forward, without the reducer of the wrapper")};
+}
+
+bool is_empty(const TrainStep& step) {
+  const auto* const manual = std::get_if<ManualStep>(&step);
+  const auto* const losses = std::get_if<LossStep>(&step);
+  return (manual != nullptr && !*manual) || (losses != nullptr && !*losses);
+}
+
+StepOptions options_of(TrainStep step) {
+  if (auto* const options = std::get_if<StepOptions>(&step)) return std::move(*options);
+  return {.losses = std::get<LossStep>(std::move(step)), .requires_training_mode = true};
+}
+
+/// A function of a program may decide on the host what it computes, and hosts time sections: neither is captured.
+bool is_capturable(const StepOptions& options, const StepRow& row) {
+  return !options.losses && !options.reduces_manually && !row.measures_sections;
 }
 
 }  // namespace
@@ -26,27 +58,20 @@ const std::vector<StepRow>& builtin_steps() {
       {.name = "model",
        .help = "minimizes the sum of the losses with names that contain \"loss\"",
        .keys = {},
-       .make = model_step,
-       .captured_losses = models::LossSum::named,
-       .reads_late = true},
+       .make = [](const Section&) { return StepOptions{.sum = LossSum::named}; }},
       {.name = "simple",
        .help = "minimizes the sum of all values that the model returns, in the type of the parameters",
        .keys = {},
-       .make = simple_step,
-       .captured_losses = models::LossSum::all,
-       .reads_late = true},
+       .make = simple_step},
       {.name = "amp",
        .help = "the same with mixed precision (train.precision)",
        .keys = {},
-       .make = amp_step,
-       .captured_losses = models::LossSum::all,
-       .reads_late = true},
+       .make = [](const Section&) { return StepOptions{.sum = LossSum::all, .requires_training_mode = true}; }},
       {.name = "standard",
        .help = "minimizes the loss named \"loss\" and measures the sections of the step",
        .keys = standard_keys(),
        .make = standard_step,
-       .measures_sections = true,
-       .reads_late = true},
+       .measures_sections = true},
   };
   return rows;
 }
@@ -58,10 +83,15 @@ const StepRow& chosen_step(const Section& train, const std::vector<StepRow>& row
 MadeStep make_step(const Section& train, const std::vector<StepRow>& rows) {
   const StepRow& row = chosen_step(train, rows);
   TrainStep step = row.make(train);
-  const bool is_there = std::visit([](const auto& function) { return bool(function); }, step);
-  if (!is_there) throw ConfigError(train.cite("step") + ": its function `make` returned nothing");
-  const bool reads_late = row.reads_late || std::holds_alternative<LossStep>(step);
-  return {.run = completed(std::move(step)), .reads_late = reads_late};
+  if (is_empty(step)) throw ConfigError(train.cite("step") + ": its function `make` returned nothing");
+  if (auto* const manual = std::get_if<ManualStep>(&step)) {
+    return {.run = std::move(*manual), .reads_late = row.reads_late};
+  }
+  MadeStep made{.run = {}, .reads_late = true};
+  StepOptions options = options_of(std::move(step));
+  if (is_capturable(options, row)) made.captured = options;
+  made.run = [options = std::move(options)](StepContext& context) { return run_step(context, options); };
+  return made;
 }
 
 KeySpec step_key(const std::vector<StepRow>& rows) {

@@ -11,14 +11,6 @@ namespace lockstep::metrics {
 
 Calibration::Calibration(std::int64_t bins) : bins_(static_cast<std::size_t>(bins)) {}
 
-Calibration::Calibration(std::span<const std::int64_t> words, std::int64_t bins) : Calibration(bins) {
-  const std::size_t step = words_of(1);
-  for (std::size_t i = 0; i < bins_.size(); ++i) {
-    const auto part = words.subspan(i * step, step);
-    bins_[i] = {.count = part[0], .correct = part[1], .confidences = ExactSum(part.subspan(2))};
-  }
-}
-
 void Calibration::add(const Samples& samples) {
   if (samples.size() > 0 && samples.target_columns != 1) {
     throw DataError("calibration needs one target, not " + std::to_string(samples.target_columns));
@@ -50,16 +42,6 @@ double Calibration::expected_error() const {
     count += bin.count;
   }
   return gaps / static_cast<double>(count);
-}
-
-void Calibration::store(std::span<std::int64_t> words) const {
-  const std::size_t step = words_of(1);
-  for (std::size_t i = 0; i < bins_.size(); ++i) {
-    const auto part = words.subspan(i * step, step);
-    part[0] = bins_[i].count;
-    part[1] = bins_[i].correct;
-    bins_[i].confidences.store(part.subspan(2));
-  }
 }
 
 }  // namespace lockstep::metrics

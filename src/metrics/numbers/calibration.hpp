@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/metrics/exact_sum.hpp>
 #include <lockstep/metrics/meter.hpp>
 
 #include <cstddef>
@@ -14,13 +13,7 @@ namespace lockstep::metrics {
 /// The difference of confidence and accuracy, in bins of equal width of the confidence.
 class Calibration {
  public:
-  static constexpr std::size_t words_of(std::int64_t bins) {
-    return static_cast<std::size_t>(bins) * (2 + ExactSum::kWords);
-  }
-
   explicit Calibration(std::int64_t bins);
-  Calibration(std::span<const std::int64_t> words, std::int64_t bins);
-
   /// @param samples  C unnormalized scores and one class of C, or kIgnored, each
   /// @throws DataError  a class outside [0, C), or several targets
   void add(const Samples& samples);
@@ -29,7 +22,15 @@ class Calibration {
   /// is the highest probability. In [0, 1]; NaN of nothing, or of scores that are NaN. Source: Guo et al., On
   /// Calibration of Modern Neural Networks, equation 3.
   double expected_error() const;
-  void store(std::span<std::int64_t> words) const;
+
+  template <class Visit>
+  void visit_words(Visit& visit) {
+    for (Bin& bin : bins_) {
+      visit(bin.count);
+      visit(bin.correct);
+      visit(bin.confidences);
+    }
+  }
 
  private:
   struct Bin {

@@ -11,8 +11,6 @@
 
 namespace lockstep::metrics {
 
-Likelihood::Likelihood(std::span<const std::int64_t> words) : count_(words.front()), sum_(words.subspan(1)) {}
-
 void Likelihood::add(const Samples& samples, double smoothing, std::int64_t ignored) {
   if (samples.size() > 0 && samples.target_columns != 1) {
     throw DataError("a likelihood needs one target, not " + std::to_string(samples.target_columns));
@@ -38,10 +36,5 @@ void Likelihood::add(const Samples& samples, double smoothing, std::int64_t igno
 double Likelihood::cross_entropy() const { return sum_.value() / static_cast<double>(count_); }
 double Likelihood::perplexity() const { return std::exp(cross_entropy()); }
 double Likelihood::bits_per_token() const { return cross_entropy() / std::numbers::ln2; }
-
-void Likelihood::store(std::span<std::int64_t> words) const {
-  words.front() = count_;
-  sum_.store(words.subspan(1));
-}
 
 }  // namespace lockstep::metrics

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/metrics/exact_sum.hpp>
 #include <lockstep/metrics/meter.hpp>
 
 #include <cstddef>
@@ -14,11 +13,6 @@ namespace lockstep::metrics {
 /// and NaN without targets.
 class Likelihood {
  public:
-  static constexpr std::size_t kWords = 1 + ExactSum::kWords;
-
-  Likelihood() = default;
-  explicit Likelihood(std::span<const std::int64_t> words);
-
   /// @param samples    C unnormalized scores and one class of C each
   /// @param smoothing  weight that is spread evenly over all classes instead of resting on the target; in [0, 1]
   /// @param ignored    a target that is not counted, as kIgnored is not
@@ -29,7 +23,12 @@ class Likelihood {
   double cross_entropy() const;                           ///< mean of -ln p(target), in nats
   double perplexity() const;                              ///< exp(cross_entropy)
   double bits_per_token() const;                          ///< cross_entropy / ln 2
-  void store(std::span<std::int64_t> words) const;
+
+  template <class Visit>
+  void visit_words(Visit& visit) {
+    visit(count_);
+    visit(sum_);
+  }
 
  private:
   std::int64_t count_ = 0;

@@ -9,23 +9,6 @@
 
 namespace lockstep::metrics {
 
-Multilabel::Multilabel(std::span<const std::int64_t> words, std::int64_t classes)
-    : samples_(words[0]),
-      faultless_(words[1]),
-      labels_(words[2]),
-      wrong_(words[3]),
-      classes_(static_cast<std::size_t>(classes)) {
-  words = words.subspan(4);
-  for (ClassCounts& counts : classes_) {
-    counts = {words[0], words[1], words[2]};
-    words = words.subspan(3);
-  }
-  for (ExactSum* const sum : {&precision_, &recall_, &f_score_}) {
-    *sum = ExactSum(words.first(ExactSum::kWords));
-    words = words.subspan(ExactSum::kWords);
-  }
-}
-
 void Multilabel::add(const Samples& samples, double threshold) {
   if (samples.size() == 0) return;
   if (samples.output_columns != classes_.size() || samples.target_columns != classes_.size()) {
@@ -65,23 +48,5 @@ PrecisionRecall Multilabel::over_samples() const {
 
 double Multilabel::subset_accuracy() const { return ratio(faultless_, samples_); }
 double Multilabel::hamming_loss() const { return ratio(wrong_, labels_); }
-
-void Multilabel::store(std::span<std::int64_t> words) const {
-  words[0] = samples_;
-  words[1] = faultless_;
-  words[2] = labels_;
-  words[3] = wrong_;
-  words = words.subspan(4);
-  for (const ClassCounts& counts : classes_) {
-    words[0] = counts.true_positives;
-    words[1] = counts.predicted;
-    words[2] = counts.support;
-    words = words.subspan(3);
-  }
-  for (const ExactSum* const sum : {&precision_, &recall_, &f_score_}) {
-    sum->store(words.first(ExactSum::kWords));
-    words = words.subspan(ExactSum::kWords);
-  }
-}
 
 }  // namespace lockstep::metrics

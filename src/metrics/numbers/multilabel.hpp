@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/metrics/exact_sum.hpp>
 #include <lockstep/metrics/meter.hpp>
 
 #include <cstddef>
@@ -16,13 +15,7 @@ namespace lockstep::metrics {
 /// Samples of which each of C classes may be true by itself, predicted where its score is high enough.
 class Multilabel {
  public:
-  static constexpr std::size_t words_of(std::int64_t classes) {
-    return 4 + 3 * static_cast<std::size_t>(classes) + 3 * ExactSum::kWords;
-  }
-
   explicit Multilabel(std::int64_t classes) : classes_(static_cast<std::size_t>(classes)) {}
-  Multilabel(std::span<const std::int64_t> words, std::int64_t classes);
-
   /// @param samples    C scores, and a target of each class: 0, 1, or -1 for those that are not counted
   /// @param threshold  the least score of what is predicted
   /// @throws DataError  any other number, or not C outputs and C targets
@@ -33,7 +26,15 @@ class Multilabel {
   PrecisionRecall over_samples() const;
   double subset_accuracy() const;  ///< share of samples without a wrong label; 0 of nothing
   double hamming_loss() const;     ///< share of labels that are wrong; 0 of nothing
-  void store(std::span<std::int64_t> words) const;
+
+  template <class Visit>
+  void visit_words(Visit& visit) {
+    for (std::int64_t* const count : {&samples_, &faultless_, &labels_, &wrong_}) visit(*count);
+    for (ClassCounts& counts : classes_) {
+      for (std::int64_t* const count : {&counts.true_positives, &counts.predicted, &counts.support}) visit(*count);
+    }
+    for (ExactSum* const sum : {&precision_, &recall_, &f_score_}) visit(*sum);
+  }
 
  private:
   std::int64_t samples_ = 0;

@@ -11,11 +11,6 @@
 
 namespace lockstep::metrics {
 
-ProbabilityScores::ProbabilityScores(std::span<const std::int64_t> words)
-    : count_(words.front()),
-      squares_(words.subspan(1, ExactSum::kWords)),
-      logs_(words.subspan(1 + ExactSum::kWords, ExactSum::kWords)) {}
-
 void ProbabilityScores::add(const Samples& samples) {
   constexpr double kLeast = 1e-6;
   if (samples.output_columns != samples.target_columns) {
@@ -37,11 +32,5 @@ void ProbabilityScores::add(const Samples& samples) {
 
 double ProbabilityScores::brier() const { return squares_.value() / static_cast<double>(count_); }
 double ProbabilityScores::log_loss() const { return logs_.value() / static_cast<double>(count_); }
-
-void ProbabilityScores::store(std::span<std::int64_t> words) const {
-  words.front() = count_;
-  squares_.store(words.subspan(1, ExactSum::kWords));
-  logs_.store(words.subspan(1 + ExactSum::kWords, ExactSum::kWords));
-}
 
 }  // namespace lockstep::metrics

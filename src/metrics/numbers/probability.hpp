@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/metrics/exact_sum.hpp>
 #include <lockstep/metrics/meter.hpp>
 
 #include <cstddef>
@@ -13,11 +12,6 @@ namespace lockstep::metrics {
 /// Scores of predicted probabilities of binary labels. Means are over counted labels; NaN without labels.
 class ProbabilityScores {
  public:
-  static constexpr std::size_t kWords = 1 + 2 * ExactSum::kWords;
-
-  ProbabilityScores() = default;
-  explicit ProbabilityScores(std::span<const std::int64_t> words);
-
   /// @param samples  a probability in [0, 1] and a label 0, 1 or -1 (not counted) for each output
   /// @throws DataError  another label, a number outside [0, 1], or not as many labels as outputs
   void add(const Samples& samples);
@@ -25,7 +19,13 @@ class ProbabilityScores {
   double brier() const;  ///< mean of (p - label)^2, in [0, 1]
   /// Mean of -ln of the probability given to what came, in nats, with probabilities kept in [1e-6, 1 - 1e-6].
   double log_loss() const;
-  void store(std::span<std::int64_t> words) const;
+
+  template <class Visit>
+  void visit_words(Visit& visit) {
+    visit(count_);
+    visit(squares_);
+    visit(logs_);
+  }
 
  private:
   std::int64_t count_ = 0;

@@ -66,12 +66,6 @@ std::vector<double> ranks_of(std::span<const double> values) {
 
 }  // namespace
 
-RegressionErrors::RegressionErrors(std::span<const std::int64_t> words) : count_(words.front()) {
-  for (std::size_t i = 0; i < kSums; ++i) {
-    sums_[i] = ExactSum(words.subspan(1 + i * ExactSum::kWords, ExactSum::kWords));
-  }
-}
-
 void RegressionErrors::add(double prediction, double target) {
   const double error = target - prediction;
   ++count_;
@@ -110,13 +104,6 @@ double RegressionErrors::pearson() const {
   const double both = centered(count_, sums_[kTarget], sums_[kPrediction], sums_[kBoth]);
   const double correlation = both / (std::sqrt(targets) * std::sqrt(predictions));
   return std::isnan(correlation) ? kNan : std::clamp(correlation, -1.0, 1.0);
-}
-
-void RegressionErrors::store(std::span<std::int64_t> words) const {
-  words.front() = count_;
-  for (std::size_t i = 0; i < kSums; ++i) {
-    sums_[i].store(words.subspan(1 + i * ExactSum::kWords, ExactSum::kWords));
-  }
 }
 
 void add_errors(const Samples& samples, std::span<RegressionErrors> errors) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/metrics/exact_sum.hpp>
 #include <lockstep/metrics/meter.hpp>
 
 #include <array>
@@ -16,12 +15,6 @@ namespace lockstep::metrics {
 /// Errors of one output, from sums in which nothing is rounded: a large mean costs no digits of a small variance.
 class RegressionErrors {
  public:
-  static constexpr std::size_t kSums = 9;
-  static constexpr std::size_t kWords = 1 + kSums * ExactSum::kWords;
-
-  RegressionErrors() = default;
-  explicit RegressionErrors(std::span<const std::int64_t> words);
-
   void add(double prediction, double target);
 
   std::int64_t count() const noexcept { return count_; }
@@ -36,14 +29,19 @@ class RegressionErrors {
   double explained_variance() const;
   /// cov(y, p) / sqrt(var(y) var(p)), in [-1, 1]; NaN where a variance is 0.
   double pearson() const;
-  void store(std::span<std::int64_t> words) const;
+
+  template <class Visit>
+  void visit_words(Visit& visit) {
+    visit(count_);
+    for (ExactSum& sum : sums_) visit(sum);
+  }
 
  private:
   enum Sum : std::size_t { kError, kError2, kAbsolute, kRelative, kTarget, kTarget2, kPrediction, kPrediction2, kBoth };
   double mean(Sum sum) const;
 
   std::int64_t count_ = 0;
-  std::array<ExactSum, kSums> sums_;
+  std::array<ExactSum, kBoth + 1> sums_;
 };
 
 /// Adds each output of each sample to its errors.

@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <stdexcept>
 
 #include "metrics/numbers/ratio.hpp"
-#include "metrics/numbers/threshold_curve.hpp"
 
 namespace lockstep::metrics {
 
@@ -82,24 +80,6 @@ double mean(const std::vector<double>& values) {
                         : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// The curve's first two points and, after them, those that do not lie midway between their neighbors.
-std::vector<std::size_t> corners_of(const RocCurve& roc, const ThresholdCurve& curve) {
-  std::vector<std::size_t> corners;
-  const auto found = [](const std::vector<std::int64_t>& counts, std::size_t i) { return i == 0 ? 0 : counts[i - 1]; };
-  const std::size_t last = roc.thresholds.size() - 1;
-  for (std::size_t i = 0; i <= last; ++i) {
-    const auto steps = [&](const std::vector<std::int64_t>& counts) {
-      return std::pair(found(counts, i) - found(counts, i - 1), found(counts, i + 1) - found(counts, i));
-    };
-    if (i > 1 && i < last && steps(curve.false_positives).first == steps(curve.false_positives).second &&
-        steps(curve.true_positives).first == steps(curve.true_positives).second) {
-      continue;
-    }
-    corners.push_back(i);
-  }
-  return corners;
-}
-
 }  // namespace
 
 Matrix squared_distances(const Matrix& queries, const Matrix& gallery) {
@@ -130,31 +110,6 @@ Reidentification reidentification(const Matrix& distances, std::span<const Sight
   result.map = mean(result.average_precisions);
   result.minp = mean(result.inverse_negative_penalties);
   return result;
-}
-
-std::vector<double> tpr_at_fpr(const Matrix& distances, std::span<const Sighting> queries,
-                               std::span<const Sighting> gallery, std::span<const double> wanted_fpr) {
-  require_fit(distances, queries, gallery);
-  std::vector<double> scores;
-  std::vector<double> labels;
-  for (std::size_t q = 0; q < queries.size() && !gallery.empty(); ++q) {
-    const Ranking ranking = ranking_of(distances.row(q), queries[q], gallery);
-    for (std::size_t i = 0; i < ranking.entries.size(); ++i) {
-      scores.push_back(distances.row(q)[ranking.entries[i]]);
-      labels.push_back(ranking.matches[i] ? 0 : 1);
-    }
-  }
-  const ThresholdCurve curve = threshold_curve(scores, labels);
-  if (curve.has_nan || curve.positives == 0 || curve.negatives == 0) return std::vector(wanted_fpr.size(), kNan);
-  const RocCurve roc = roc_curve(curve);
-  const std::vector<std::size_t> corners = corners_of(roc, curve);
-  std::vector<double> rates;
-  for (const double wanted : wanted_fpr) {
-    const auto distance = [&roc, wanted](std::size_t i) { return std::abs(roc.false_positive_rate[i] - wanted); };
-    rates.push_back(roc.true_positive_rate[*std::min_element(
-        corners.begin(), corners.end(), [&](std::size_t a, std::size_t b) { return distance(a) < distance(b); })]);
-  }
-  return rates;
 }
 
 }  // namespace lockstep::metrics

@@ -50,10 +50,4 @@ struct Reidentification {
 Reidentification reidentification(const Matrix& distances, std::span<const Sighting> queries,
                                   std::span<const Sighting> gallery, std::size_t max_rank);
 
-/// The share of all pairs of a query and an entry that counts for it: the share of those of two identities that lie
-/// beyond a threshold of distance, where about the wanted share of those of one identity does. Of the corners of that
-/// curve it is the one nearest to the wanted share, the first of equally near ones. NaN without pairs of both kinds.
-std::vector<double> tpr_at_fpr(const Matrix& distances, std::span<const Sighting> queries,
-                               std::span<const Sighting> gallery, std::span<const double> wanted_fpr);
-
 }  // namespace lockstep::metrics

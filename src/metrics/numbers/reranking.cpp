@@ -111,33 +111,6 @@ void require_square(const Matrix& matrix, std::size_t size) {
   throw std::invalid_argument("the three matrices of distances have inconsistent shapes");
 }
 
-double norm(std::span<const double> row) {
-  return std::sqrt(std::inner_product(row.begin(), row.end(), row.begin(), 0.0));
-}
-
-/// The weighted mean of the rows of `features` that are nearest to row i by angle.
-void append_expanded(const Matrix& features, std::size_t i, const ExpansionOptions& options,
-                     std::vector<double>& result) {
-  constexpr double kMinNorm = 1e-12;
-  std::vector<double> cosines;
-  for (std::size_t j = 0; j < features.rows(); ++j) {
-    const auto a = features.row(i);
-    const auto b = features.row(j);
-    cosines.push_back(std::inner_product(a.begin(), a.end(), b.begin(), 0.0) /
-                      (std::max(norm(a), kMinNorm) * std::max(norm(b), kMinNorm)));
-  }
-  Indices nearest(features.rows());
-  std::iota(nearest.begin(), nearest.end(), std::size_t{0});
-  std::stable_sort(nearest.begin(), nearest.end(),
-                   [&cosines](std::size_t a, std::size_t b) { return cosines[a] > cosines[b]; });
-  nearest.resize(options.neighbors);
-  for (std::size_t c = 0; c < features.columns; ++c) {
-    double sum = 0;
-    for (const std::size_t j : nearest) sum += std::pow(cosines[j], options.alpha) * features.row(j)[c];
-    result.push_back(sum / static_cast<double>(nearest.size()));
-  }
-}
-
 }  // namespace
 
 Matrix rerank(const Matrix& query_gallery, const Matrix& query_query, const Matrix& gallery_gallery,
@@ -157,22 +130,6 @@ Matrix rerank(const Matrix& query_gallery, const Matrix& query_query, const Matr
     }
   }
   return result;
-}
-
-Expanded expand_queries(const Matrix& queries, const Matrix& gallery, const ExpansionOptions& options) {
-  if (queries.columns != gallery.columns) throw std::invalid_argument("queries and gallery differ in their features");
-  Matrix features = queries;
-  features.values.insert(features.values.end(), gallery.values.begin(), gallery.values.end());
-  if (options.neighbors < 1 || options.neighbors > features.rows()) {
-    throw std::invalid_argument("expansion needs at least one neighbor, and no more than there are rows");
-  }
-  for (std::size_t round = 0; round < options.times; ++round) {
-    Matrix next{.values = {}, .columns = features.columns};
-    for (std::size_t i = 0; i < features.rows(); ++i) append_expanded(features, i, options, next.values);
-    features = std::move(next);
-  }
-  const auto border = features.values.begin() + static_cast<std::ptrdiff_t>(queries.values.size());
-  return {{{features.values.begin(), border}, features.columns}, {{border, features.values.end()}, features.columns}};
 }
 
 }  // namespace lockstep::metrics

@@ -24,21 +24,4 @@ struct RerankOptions {
 Matrix rerank(const Matrix& query_gallery, const Matrix& query_query, const Matrix& gallery_gallery,
               const RerankOptions& options);
 
-struct ExpansionOptions {
-  std::size_t times = 1;  ///< rounds
-  std::size_t neighbors =
-      10;            ///< neighbors: whose features are averaged, the row itself among them; 1 <= neighbors <= Q + G
-  double alpha = 3;  ///< weights of neighbors are their cosines to this power
-};
-
-/// Replaces each row of features by the weighted mean of its nearest ones among queries and gallery.
-struct Expanded {
-  Matrix queries;
-  Matrix gallery;
-};
-/// @throws std::invalid_argument  different numbers of features, or neighbors out of range
-/// Not collective.
-/// Source: Radenovic et al., Fine-tuning CNN Image Retrieval with No Human Annotation, section 3.4.
-Expanded expand_queries(const Matrix& queries, const Matrix& gallery, const ExpansionOptions& options);
-
 }  // namespace lockstep::metrics

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numeric>
 #include <stdexcept>
 
 #include "metrics/numbers/ratio.hpp"
@@ -67,16 +65,6 @@ ThresholdCurve threshold_curve(std::span<const double> scores, std::span<const d
   return curve;
 }
 
-RocCurve roc_curve(const ThresholdCurve& curve) {
-  RocCurve roc{{rate(0, curve.negatives)}, {rate(0, curve.positives)}, {std::numeric_limits<double>::infinity()}};
-  for (std::size_t i = 0; i < curve.thresholds.size(); ++i) {
-    roc.false_positive_rate.push_back(rate(curve.false_positives[i], curve.negatives));
-    roc.true_positive_rate.push_back(rate(curve.true_positives[i], curve.positives));
-    roc.thresholds.push_back(curve.thresholds[i]);
-  }
-  return roc;
-}
-
 double auroc(const ThresholdCurve& curve) {
   if (!has_area(curve)) return kNan;
   double twice = 0;  // the area in units of one positive times one negative: integers, exact below 2^53
@@ -89,35 +77,6 @@ double auroc(const ThresholdCurve& curve) {
     height_before = curve.true_positives[i];
   }
   return twice / (2 * static_cast<double>(curve.positives) * static_cast<double>(curve.negatives));
-}
-
-double partial_auroc(const ThresholdCurve& curve, double max_fpr) {
-  if (!(max_fpr > 0) || max_fpr > 1) throw std::invalid_argument("max_fpr must be above 0 and at most 1");
-  if (!has_area(curve)) return kNan;
-  const RocCurve roc = roc_curve(curve);
-  const auto& x = roc.false_positive_rate;
-  const auto& y = roc.true_positive_rate;
-  double area = 0;
-  for (std::size_t i = 1; i < x.size() && x[i - 1] < max_fpr; ++i) {
-    const double right = std::min(x[i], max_fpr);
-    const double width = x[i] - x[i - 1];
-    const double height = width > 0 ? y[i - 1] + (y[i] - y[i - 1]) * (right - x[i - 1]) / width : y[i];
-    area += (right - x[i - 1]) * (y[i - 1] + height) / 2;
-  }
-  const double of_chance = max_fpr * max_fpr / 2;
-  return 0.5 * (1 + (area - of_chance) / (max_fpr - of_chance));
-}
-
-PrecisionRecallCurve precision_recall_curve(const ThresholdCurve& curve) {
-  PrecisionRecallCurve result;
-  for (std::size_t i = curve.thresholds.size(); i-- > 0;) {
-    result.precision.push_back(precision_at(curve, i));
-    result.recall.push_back(rate(curve.true_positives[i], curve.positives));
-    result.thresholds.push_back(curve.thresholds[i]);
-  }
-  result.precision.push_back(1);
-  result.recall.push_back(0);
-  return result;
 }
 
 double average_precision(const ThresholdCurve& curve) {

@@ -25,29 +25,9 @@ struct ThresholdCurve {
 /// @throws DataError              a label other than 0, 1 and -1
 ThresholdCurve threshold_curve(std::span<const double> scores, std::span<const double> labels);
 
-/// Points of the receiver operating characteristic, one for each threshold, after one of nothing found at +infinity.
-struct RocCurve {
-  std::vector<double> false_positive_rate;
-  std::vector<double> true_positive_rate;
-  std::vector<double> thresholds;
-};
-RocCurve roc_curve(const ThresholdCurve& curve);
-
-/// Area under that curve by trapezoids, in [0, 1]: the probability that a positive scores higher than a negative,
-/// where ties count half. NaN without positives or without negatives.
+/// Area under the receiver operating characteristic by trapezoids, in [0, 1]: the probability that a positive scores
+/// higher than a negative, where ties count half. NaN without positives or without negatives.
 double auroc(const ThresholdCurve& curve);
-/// The area up to a false positive rate of `max_fpr` in (0, 1], scaled so that chance gives 0.5 and perfection 1.
-/// Source: McClish, Analyzing a portion of the ROC curve.
-double partial_auroc(const ThresholdCurve& curve, double max_fpr);
-
-/// Precision and recall at each threshold, which rise; at the end a point of precision 1 and recall 0 without one.
-/// Without positives every recall is NaN but the last.
-struct PrecisionRecallCurve {
-  std::vector<double> precision;
-  std::vector<double> recall;
-  std::vector<double> thresholds;
-};
-PrecisionRecallCurve precision_recall_curve(const ThresholdCurve& curve);
 
 /// sum (R_i - R_(i-1)) P_i over falling thresholds, without interpolation. NaN without positives.
 double average_precision(const ThresholdCurve& curve);

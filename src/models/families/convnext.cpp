@@ -2,7 +2,6 @@
 // ConvNeXt. Parameters are named as in timm.
 // Source: Liu et al., "A ConvNet for the 2020s", 2022, figure 4 and table 9.
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/functional.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <torch/types.h>
@@ -31,40 +30,9 @@ struct ConvNextOptions {
   double drop_path;                  ///< probability in the last block; grows linearly from 0 in the first
 };
 
-struct ConvNextPreset {
-  const char* name;
-  std::vector<std::int64_t> depths;
-  std::vector<std::int64_t> widths;
-};
-
-const std::vector<ConvNextPreset>& convnext_presets() {
-  static const std::vector<ConvNextPreset> presets = {
-      {"convnext_tiny", {3, 3, 9, 3}, {96, 192, 384, 768}},
-      {"convnext_small", {3, 3, 27, 3}, {96, 192, 384, 768}},
-      {"convnext_base", {3, 3, 27, 3}, {128, 256, 512, 1024}},
-      {"convnext_large", {3, 3, 27, 3}, {192, 384, 768, 1536}},
-  };
-  return presets;
-}
-
 std::shared_ptr<Conv2d> patch_convolution(std::int64_t in, std::int64_t out, std::int64_t size) {
   return std::make_shared<Conv2d>(in, out, size, Conv2dOptions{.stride = size, .padding = 0});
 }
-
-/// Two linear layers with GELU between them.
-class ConvNextMlp : public Block {
- public:
-  explicit ConvNextMlp(std::int64_t width) {
-    in_ = register_module("fc1", std::make_shared<Linear>(width, 4 * width));
-    out_ = register_module("fc2", std::make_shared<Linear>(4 * width, width));
-  }
-
-  at::Tensor forward(const at::Tensor& input) override { return run(*out_, models::gelu(run(*in_, input))); }
-
- private:
-  std::shared_ptr<Linear> in_;
-  std::shared_ptr<Linear> out_;
-};
 
 /// x + drop_path(gamma * mlp(norm(conv_dw(x))))
 class ConvNextBlock : public Block {
@@ -73,7 +41,7 @@ class ConvNextBlock : public Block {
     gamma_ = register_parameter("gamma", torch::full({width}, kConvNextScale));
     conv_ = register_module("conv_dw", std::make_shared<Conv2d>(width, width, 7, Conv2dOptions{.groups = width}));
     norm_ = register_module("norm", std::make_shared<LayerNorm>(width, /*has_bias=*/true, kConvNextEps));
-    mlp_ = register_module("mlp", std::make_shared<ConvNextMlp>(width));
+    mlp_ = register_module("mlp", std::make_shared<GeluMlp>(width, 4 * width));
     drop_path_ = register_module("drop_path", std::make_shared<DropPath>(drop_path));
   }
 
@@ -87,7 +55,7 @@ class ConvNextBlock : public Block {
   at::Tensor gamma_;  // [width]
   std::shared_ptr<Conv2d> conv_;
   std::shared_ptr<LayerNorm> norm_;
-  std::shared_ptr<ConvNextMlp> mlp_;
+  std::shared_ptr<GeluMlp> mlp_;
   std::shared_ptr<DropPath> drop_path_;
 };
 
@@ -142,7 +110,7 @@ std::shared_ptr<BlockSequence> convnext_stages(const ConvNextOptions& options) {
 
 class ConvNext : public Model {
  public:
-  ConvNext(const ConvNextOptions& options, std::int64_t channels, std::int64_t classes) : depths_(options.depths) {
+  ConvNext(const ConvNextOptions& options, std::int64_t channels, std::int64_t classes) {
     stem_ = register_module("stem", convnext_stem(channels, options.widths.front()));
     stages_ = register_module("stages", convnext_stages(options));
     head_ = register_module("head", std::make_shared<ConvNextHead>(options.widths.back(), classes));
@@ -155,23 +123,6 @@ class ConvNext : public Model {
     return run(*head_, run(*stages_, run(*stem_, channels_last(input))));
   }
 
-  /// The convolution between two stages belongs to the first block behind it.
-  std::vector<std::vector<std::string>> layers() const override {
-    std::vector<std::vector<std::string>> layers = {{"stem."}};
-    for (std::size_t s = 0; s < depths_.size(); ++s) {
-      const std::string stage = "stages." + std::to_string(s) + ".";
-      for (std::int64_t i = 0; i < depths_[s]; ++i) {
-        layers.push_back({stage + "blocks." + std::to_string(i) + "."});
-        if (s > 0 && i == 0) layers.back().push_back(stage + "downsample.");
-      }
-    }
-    layers.push_back({"head."});
-    return layers;
-  }
-
-  Anatomy anatomy() const override { return {.head = "head.fc", .stem = "stem.0"}; }
-  bool prefers_channels_last() const override { return true; }
-
  private:
   void initialize() {
     const torch::NoGradGuard no_grad;
@@ -183,22 +134,14 @@ class ConvNext : public Model {
     }
   }
 
-  std::vector<std::int64_t> depths_;
   std::shared_ptr<BlockSequence> stem_;
   std::shared_ptr<BlockSequence> stages_;
   std::shared_ptr<ConvNextHead> head_;
 };
 
-/// The sizes of the model `name`, unless keys replace them.
-ConvNextOptions convnext_options(const std::string& name, const Section& model) {
-  ConvNextOptions options{.depths = model.integers("depths"),
-                          .widths = model.integers("widths"),
-                          .drop_path = std::max(0.0, model.real("drop_path"))};
-  for (const ConvNextPreset& preset : convnext_presets()) {
-    if (name != preset.name && !(name == "convnext" && &preset == &convnext_presets().front())) continue;
-    if (options.depths.empty()) options.depths = preset.depths;
-    if (options.widths.empty()) options.widths = preset.widths;
-  }
+ConvNextOptions convnext_options(const Section& model) {
+  const ConvNextOptions options{
+      .depths = model.integers("depths"), .widths = model.integers("widths"), .drop_path = model.real("drop_path")};
   if (options.depths.size() != options.widths.size()) {
     throw ConfigError(model.cite("depths") + ": there are " + std::to_string(options.depths.size()) +
                       " stages, but model.widths has " + std::to_string(options.widths.size()) +
@@ -209,15 +152,11 @@ ConvNextOptions convnext_options(const std::string& name, const Section& model) 
 
 }  // namespace
 
-std::shared_ptr<Model> make_convnext(const std::string& name, const Section& model, const Task& task) {
-  require_images(name.c_str(), task, 3);
-  const ConvNextOptions options = convnext_options(name, model);
-  const std::int64_t smallest = kConvNextPatch << (options.depths.size() - 1);
-  if (std::min(task.sample_shape[1], task.sample_shape[2]) < smallest) {
-    throw ConfigError("model.name: " + name + " needs images of at least " + std::to_string(smallest) + " x " +
-                      std::to_string(smallest) + " pixels, but they have " + std::to_string(task.sample_shape[1]) +
-                      " x " + std::to_string(task.sample_shape[2]) + "; make them larger in data.transform");
-  }
+std::shared_ptr<Model> make_convnext(const Section& model, const Task& task) {
+  const std::string& name = model.text("name");
+  require_images(name, task, 3);
+  const ConvNextOptions options = convnext_options(model);
+  require_pixels(name, task, kConvNextPatch << (options.depths.size() - 1));
   return std::make_shared<ConvNext>(options, task.sample_shape[0], task.classes);
 }
 

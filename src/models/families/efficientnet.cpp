@@ -15,8 +15,6 @@ namespace lockstep::models {
 
 namespace {
 
-constexpr double kEfficientNetDropPath = 0.2;  // used if model.drop_path leaves the choice to the model
-
 /// Equal blocks; the first one has the stride.
 struct EfficientStage {
   std::int64_t factor;  ///< channels of the depthwise convolution per input channel
@@ -67,12 +65,11 @@ std::shared_ptr<InvertedResidual> efficientnet_block(const EfficientStage& stage
 std::shared_ptr<Model> make_efficientnet(const Section& model, const Task& task) {
   require_feature_net_images(model.text("name"), task);
   const double factor = model.real("width_mult");
-  const double drop_path = model.real("drop_path") < 0 ? kEfficientNetDropPath : model.real("drop_path");
-  FeatureNetParts parts{.head = "1", .layers = {"features.0."}, .initialize_linear = uniform_by_outputs};
+  FeatureNetParts parts{.initialize_linear = uniform_by_outputs};
   std::int64_t in = scaled_channels(32, factor);
   parts.features->add("0", efficientnet_unit(task.sample_shape[0], in, 3, 2));
   // Block i of n is skipped with a probability of drop_path * i / n as in torchvision.
-  const double step = drop_path / static_cast<double>(efficientnet_blocks());
+  const double step = model.real("drop_path") / static_cast<double>(efficientnet_blocks());
   std::int64_t block = 0;
   int number = 1;
   for (const EfficientStage& stage : kEfficientNetB0) {
@@ -81,12 +78,10 @@ std::shared_ptr<Model> make_efficientnet(const Section& model, const Task& task)
     for (std::int64_t i = 0; i < stage.count; ++i, ++block, in = out) {
       blocks->add(std::to_string(i),
                   efficientnet_block(stage, in, out, i == 0 ? stage.stride : 1, step * static_cast<double>(block)));
-      parts.layers.push_back("features." + std::to_string(number) + "." + std::to_string(i) + ".");
     }
     parts.features->add(std::to_string(number++), blocks);
   }
   parts.features->add(std::to_string(number), efficientnet_unit(in, 4 * in, 1, 1));
-  parts.layers.push_back("features." + std::to_string(number) + ".");
   parts.classifier->add("0", std::make_shared<Dropout>(model.real("head_dropout")));
   parts.classifier->add("1", std::make_shared<Linear>(4 * in, task.classes));
   return std::make_shared<FeatureNet>(parts);

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "models/families/feature_net.hpp"
 
-#include <lockstep/core/error.hpp>
-
 #include <torch/types.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "models/families/rows.hpp"
@@ -14,7 +11,7 @@
 
 namespace lockstep::models {
 
-FeatureNet::FeatureNet(const FeatureNetParts& parts) : head_(parts.head), layers_(parts.layers) {
+FeatureNet::FeatureNet(const FeatureNetParts& parts) {
   features_ = register_module("features", parts.features);
   classifier_ = register_module("classifier", parts.classifier);
   const torch::NoGradGuard no_grad;
@@ -38,22 +35,10 @@ at::Tensor FeatureNet::forward(const at::Tensor& input) {
   return run(*classifier_, features.mean({2, 3}));
 }
 
-std::vector<std::vector<std::string>> FeatureNet::layers() const {
-  std::vector<std::vector<std::string>> layers;
-  for (const std::string& beginning : layers_) layers.push_back({beginning});
-  layers.push_back({"classifier."});
-  return layers;
-}
-
 void require_feature_net_images(const std::string& name, const Task& task) {
   constexpr std::int64_t kMinSize = 32;  // five strides of 2
-  require_images(name.c_str(), task, 3);
-  const std::int64_t side = std::min(task.sample_shape[1], task.sample_shape[2]);
-  if (side > 0 && side < kMinSize) {
-    throw ConfigError("model.name: " + name + " needs images of at least " + std::to_string(kMinSize) + " x " +
-                      std::to_string(kMinSize) + " pixels, but they have " + std::to_string(task.sample_shape[1]) +
-                      " x " + std::to_string(task.sample_shape[2]) + "; make them larger in data.transform");
-  }
+  require_images(name, task, 3);
+  require_pixels(name, task, kMinSize);
 }
 
 }  // namespace lockstep::models

@@ -15,10 +15,7 @@ namespace lockstep::models {
 struct FeatureNetParts {
   std::shared_ptr<BlockSequence> features = std::make_shared<BlockSequence>();  ///< the first layer, "0", is a ConvNorm
   std::shared_ptr<BlockSequence> classifier = std::make_shared<BlockSequence>();  ///< takes the means of the channels
-  std::string head;                               ///< name of the last layer of the classifier
-  std::vector<std::string> layers;                ///< prefixes of parameters from input to output, without the
-                                                  ///< classifier
-  void (*initialize_linear)(at::Tensor& weight);  ///< weights of the classifier
+  void (*initialize_linear)(at::Tensor& weight);                                  ///< weights of the classifier
 };
 
 /// Convolutions ("features"), the mean over the pixels, linear layers ("classifier"): the form of torchvision's
@@ -28,15 +25,10 @@ class FeatureNet : public Model {
   explicit FeatureNet(const FeatureNetParts& parts);
 
   at::Tensor forward(const at::Tensor& input) override;  ///< [N, C, H, W] -> [N, classes]
-  std::vector<std::vector<std::string>> layers() const override;
-  Anatomy anatomy() const override { return {.head = "classifier." + head_, .stem = "features.0.0"}; }
-  bool prefers_channels_last() const override { return true; }
 
  private:
   std::shared_ptr<BlockSequence> features_;
   std::shared_ptr<BlockSequence> classifier_;
-  std::string head_;
-  std::vector<std::string> layers_;
 };
 
 /// @throws ConfigError  the images have fewer pixels than the strides of the network divide to one

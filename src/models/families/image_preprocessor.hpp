@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/batch/value.hpp>
+#include <lockstep/batch/batch.hpp>
 
 #include <span>
 #include <vector>

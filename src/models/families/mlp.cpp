@@ -44,7 +44,6 @@ MlpOptions MlpOptions::from(const Section& model) {
                      .norm = model.text("norm"),
                      .is_residual = model.boolean("residual"),
                      .standardizes = model.boolean("standardize")};
-  if (options.norm == "auto") options.norm = "none";
   if (options.norm == "group") throw ConfigError(model.cite("norm") + ": mlp has none, batch or layer");
   return options;
 }
@@ -98,15 +97,6 @@ LossMap Mlp::losses(const at::Tensor& output, const at::Tensor& target) const {
   if (!target_.mean.defined() || task_kind() != TaskKind::regression) return Model::losses(output, target);
   const at::Tensor difference = (output - target.to(output.scalar_type()).view_as(output)) / target_.deviation;
   return {{"loss", difference.square().mean()}};
-}
-
-std::vector<std::vector<std::string>> Mlp::layers() const {
-  std::vector<std::vector<std::string>> layers;
-  for (std::size_t i = 0; i < hidden_.size(); ++i) {
-    layers.push_back({"hidden" + std::to_string(i) + ".", "norm" + std::to_string(i) + "."});
-  }
-  layers.push_back({"head."});
-  return layers;
 }
 
 std::shared_ptr<Model> make_mlp(const Section& model, const Task& task) {

@@ -32,9 +32,6 @@ class Mlp : public Model {
   at::Tensor forward(const at::Tensor& input) override;
   /// The loss with standardization: the squared error of standardized values, whatever the unit of the targets is.
   LossMap losses(const at::Tensor& output, const at::Tensor& target) const override;
-  /// The norm behind a hidden layer belongs to it.
-  std::vector<std::vector<std::string>> layers() const override;
-  Anatomy anatomy() const override { return {.head = "head"}; }
 
  private:
   /// Mean and standard deviation of each element, as buffers.

@@ -57,9 +57,7 @@ void small_normal(at::Tensor& weight) { draw_normal(weight, 0, 0.01); }
 
 /// Appends a layer under the next number.
 void add_feature(FeatureNetParts& parts, const std::shared_ptr<Block>& layer) {
-  const std::string number = std::to_string(parts.layers.size());
-  parts.features->add(number, layer);
-  parts.layers.push_back("features." + number + ".");
+  parts.features->add(std::to_string(parts.features->children().size()), layer);
 }
 
 FeatureNetParts mobilenet_v2(const Section& model, const Task& task) {
@@ -68,7 +66,7 @@ FeatureNetParts mobilenet_v2(const Section& model, const Task& task) {
     return std::make_shared<ConvNorm>(
         in, out, ConvNormOptions{.kernel = kernel, .stride = stride, .activation = UnitActivation::relu6});
   };
-  FeatureNetParts parts{.head = "1", .layers = {}, .initialize_linear = small_normal};
+  FeatureNetParts parts{.initialize_linear = small_normal};
   std::int64_t in = scaled_channels(32, factor);
   add_feature(parts, unit(task.sample_shape[0], in, 3, 2));
   for (const MobileStage& stage : kMobileNetV2) {
@@ -105,7 +103,7 @@ FeatureNetParts mobilenet_v3(const Section& model, const Task& task, std::span<c
         in, out,
         ConvNormOptions{.kernel = kernel, .stride = stride, .activation = UnitActivation::hardswish, .norm = kNorm});
   };
-  FeatureNetParts parts{.head = "3", .layers = {}, .initialize_linear = small_normal};
+  FeatureNetParts parts{.initialize_linear = small_normal};
   std::int64_t in = scaled_channels(16, factor);
   add_feature(parts, unit(task.sample_shape[0], in, 3, 2));
   for (const MobileBlock& block : blocks) {
@@ -137,7 +135,8 @@ FeatureNetParts mobilenet_v3(const Section& model, const Task& task, std::span<c
 
 }  // namespace
 
-std::shared_ptr<Model> make_mobilenet(const std::string& name, const Section& model, const Task& task) {
+std::shared_ptr<Model> make_mobilenet(const Section& model, const Task& task) {
+  const std::string& name = model.text("name");
   require_feature_net_images(name, task);
   if (name == "mobilenet_v2") return std::make_shared<FeatureNet>(mobilenet_v2(model, task));
   const bool is_small = name == "mobilenet_v3_small";

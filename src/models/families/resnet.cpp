@@ -15,6 +15,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "core/text/parse_value.hpp"
 #include "models/families/rows.hpp"
 #include "models/layers/channels_last.hpp"
 #include "models/layers/initial_values.hpp"
@@ -24,31 +25,9 @@ namespace lockstep::models {
 
 namespace {
 
-constexpr std::int64_t kImagenetStem = 7;      // width of its kernel
-constexpr std::int64_t kMinImagenetSize = 32;  // which the stem and the stages divide to one pixel
-
-/// A network that has a name.
-struct ResNetPreset {
-  std::string_view name;
-  std::array<std::int64_t, 4> units;  ///< units in each stage
-  bool has_bottlenecks = true;
-  std::int64_t groups = 1;
-  std::int64_t width_per_group = 64;
-  bool is_for_small_images = false;  ///< whether the default stem is that for small images
-};
-
-constexpr ResNetPreset kResNets[] = {
-    {.name = "resnet18", .units = {2, 2, 2, 2}, .has_bottlenecks = false, .is_for_small_images = true},
-    {.name = "resnet34", .units = {3, 4, 6, 3}, .has_bottlenecks = false},
-    {.name = "resnet50", .units = {3, 4, 6, 3}},
-    {.name = "resnet101", .units = {3, 4, 23, 3}},
-    {.name = "resnet152", .units = {3, 8, 36, 3}},
-    {.name = "resnext50_32x4d", .units = {3, 4, 6, 3}, .groups = 32, .width_per_group = 4},
-    {.name = "resnext101_32x8d", .units = {3, 4, 23, 3}, .groups = 32, .width_per_group = 8},
-    {.name = "resnext101_64x4d", .units = {3, 4, 23, 3}, .groups = 64, .width_per_group = 4},
-    {.name = "wide_resnet50_2", .units = {3, 4, 6, 3}, .width_per_group = 128},
-    {.name = "wide_resnet101_2", .units = {3, 4, 23, 3}, .width_per_group = 128},
-};
+constexpr std::int64_t kImagenetStem = 7;          // width of its kernel
+constexpr std::int64_t kMinImagenetSize = 32;      // which the stem and the stages divide to one pixel
+constexpr std::string_view kUnetPrefix = "unet_";  // precedes the name of an encoder
 
 std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
                                     std::int64_t groups = 1) {
@@ -237,13 +216,6 @@ class ResNet : public Model {
   /// [N, C, H, W] -> [N, classes]
   at::Tensor forward(const at::Tensor& input) override { return run(*head_, body_.forward(input).mean({2, 3})); }
 
-  std::vector<std::vector<std::string>> layers() const override {
-    return {{"conv1.", "bn1."}, {"layer1."}, {"layer2."}, {"layer3."}, {"layer4."}, {"fc."}};
-  }
-
-  Anatomy anatomy() const override { return {.head = "fc", .stem = "conv1"}; }
-  bool prefers_channels_last() const override { return true; }
-
  private:
   ResNetBody body_;
   std::shared_ptr<Linear> head_;
@@ -251,23 +223,20 @@ class ResNet : public Model {
 
 }  // namespace
 
-ResNetOptions resnet_options(const Section& model, std::string_view name, std::int64_t channels) {
-  const auto* const preset = std::find_if(std::begin(kResNets), std::end(kResNets),
-                                          [&name](const ResNetPreset& row) { return row.name == name; });
-  const std::string& stem = model.text("stem");
-  const auto or_preset = [&model](const char* key, std::int64_t value) {
-    return model.integer(key) == 0 ? value : model.integer(key);
-  };
-  const ResNetOptions options{.units = preset->units,
-                              .has_bottlenecks = preset->has_bottlenecks,
-                              .groups = or_preset("groups", preset->groups),
-                              .width_per_group = or_preset("width_per_group", preset->width_per_group),
+ResNetOptions resnet_options(const Section& model, std::int64_t channels) {
+  const std::vector<std::int64_t> units = *parse_list(model.text("units"), parse_integer);
+  const ResNetOptions options{.units = {units.at(0), units.at(1), units.at(2), units.at(3)},
+                              .has_bottlenecks = model.text("unit") == "bottleneck",
+                              .groups = model.integer("groups"),
+                              .width_per_group = model.integer("width_per_group"),
                               .channels = channels,
                               .width = model.integer("width"),
-                              .has_pooling = stem == "imagenet" || (stem == "auto" && !preset->is_for_small_images),
+                              .has_pooling = model.text("stem") == "imagenet",
                               .has_zero_residuals = model.boolean("zero_init_residual")};
   if (!options.has_bottlenecks && (options.groups != 1 || options.width_per_group != 64)) {
-    throw ConfigError(model.cite(options.groups != 1 ? "groups" : "width_per_group") + ": " + std::string(name) +
+    std::string name = model.text("name");
+    if (name.starts_with(kUnetPrefix)) name.erase(0, kUnetPrefix.size());  // the encoder
+    throw ConfigError(model.cite(options.groups != 1 ? "groups" : "width_per_group") + ": " + name +
                       " has no bottlenecks, so that it has neither groups nor a width of groups; use resnet50 or "
                       "deeper");
   }
@@ -278,9 +247,10 @@ ResNetOptions resnet_options(const Section& model, std::string_view name, std::i
   return options;
 }
 
-std::shared_ptr<Model> make_resnet(const std::string& name, const Section& model, const Task& task) {
-  require_images(name.c_str(), task, 3);
-  const ResNetOptions options = resnet_options(model, name, task.sample_shape[0]);
+std::shared_ptr<Model> make_resnet(const Section& model, const Task& task) {
+  const std::string& name = model.text("name");
+  require_images(name, task, 3);
+  const ResNetOptions options = resnet_options(model, task.sample_shape[0]);
   const std::int64_t side = std::min(task.sample_shape[1], task.sample_shape[2]);
   if (options.has_pooling && side > 0 && side < kMinImagenetSize) {
     throw ConfigError(model.cite("stem") + ": the stem imagenet of " + name + " needs images of at least " +

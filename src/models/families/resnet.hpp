@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/section.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 // N samples, C channels, H x W pixels.
@@ -24,10 +23,10 @@ struct ResNetOptions {
   bool has_zero_residuals;
 };
 
-/// The options of section `model` for the network `name`, such as "resnet50".
+/// The options of section `model`.
 /// @param channels  of the images
 /// @throws ConfigError  keys contradict each other
-ResNetOptions resnet_options(const Section& model, std::string_view name, std::int64_t channels);
+ResNetOptions resnet_options(const Section& model, std::int64_t channels);
 
 /// The convolutional layers of a residual network: the stem and four stages.
 class ResNetBody {

@@ -7,49 +7,17 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
+#include <map>
+
 #include "core/text/text.hpp"
 #include "models/families/image_preprocessor.hpp"
 #include "models/families/rows.hpp"
 #include "models/layers/generators.hpp"
-#include "models/losses/task_table.hpp"
 
 namespace lockstep::models {
 
 namespace {
-
-constexpr double kMaxSize = 1 << 20;
-
-KeySpec size_key(const std::string& name, const std::string& default_value, const std::string& help) {
-  return keys::integer(name, default_value, help, 1, kMaxSize);
-}
-
-KeySpec hidden_key() {
-  return keys::integers("model.hidden", "128", "Widths of the hidden layers (mlp, and the classifier of cnn)", 1,
-                        kMaxSize);
-}
-
-KeySpec dropout_key() { return keys::real("model.dropout", "0", "Dropout probability", 0, 0.95); }
-
-KeySpec drop_path_key() {
-  return keys::real("model.drop_path", "-1",
-                    "Stochastic depth: probability that a sample skips the last block in training. It decreases "
-                    "linearly to 0 at the first block. -1 = that of the model: 0.2 (efficientnet_b0) or 0",
-                    -1, 0.95);
-}
-
-KeySpecs mobile_keys() {
-  return {keys::real_above("model.width_mult", 0, 64, "1",
-                           "Factor on the channels of all convolutions, which stay multiples of 8 (mobilenet_*, "
-                           "efficientnet_b0)"),
-          keys::real("model.head_dropout", "0.2",
-                     "Dropout probability before the last layer (mobilenet_*, efficientnet_b0)", 0, 0.95)};
-}
-
-KeySpecs efficientnet_keys() {
-  KeySpecs keys = mobile_keys();
-  keys.push_back(drop_path_key());
-  return keys;
-}
 
 /// Section `model`, keys image_*.
 Model::InputChange image_preprocessor(const Section& model) {
@@ -64,145 +32,40 @@ Model::InputChange image_preprocessor(const Section& model) {
   }
 }
 
-KeySpecs convnext_keys() {
-  return {
-      keys::integers("model.depths", "",
-                     "Number of blocks of each stage (convnext). If empty, that of the model, or 3,3,9,3", 1, 1024),
-      keys::integers("model.widths", "",
-                     "Channels of each stage (convnext). If empty, those of the model, or 96,192,384,768", 1, kMaxSize),
-      drop_path_key()};
-}
-
-KeySpec norm_key() {
-  return keys::choice("model.norm", "auto",
-                      "Normalization between the layers: batch, group (of 8 groups of channels, for small batches), "
-                      "layer or none. auto = batch (unet) or none (mlp)",
-                      {"auto", "batch", "group", "layer", "none"});
-}
-
-KeySpec width_key() {
-  return size_key("model.width", "64",
-                  "Channels of the first stage or level; each further one has twice as many (resnet*, unet)");
-}
-
-KeySpec depth_key() {
-  return keys::integer(
-      "model.depth", "0",
-      "Number of levels below the first (unet), or of blocks (vit). 0 = that of the model, or 4 (unet) and 12 (vit)", 0,
-      48);
-}
-
-KeySpec head_key() {
-  return keys::choice("model.head", "auto",
-                      "Outputs: scores of classes, or real numbers. auto = those that the data need (unet, mlp)",
-                      {"auto", "classes", "real"});
-}
-
-KeySpecs mlp_keys() {
-  return {hidden_key(),
-          dropout_key(),
-          keys::choice("model.activation", "relu", "Activation of the hidden layers (mlp)",
-                       {"relu", "gelu", "silu", "tanh"}),
-          norm_key(),
-          keys::boolean("model.residual", "false",
-                        "Add the input of a hidden layer to its output where both have the same width (mlp)"),
-          head_key(),
-          keys::boolean("model.standardize", "false",
-                        "Subtract the mean of each input over the training data and divide by its standard deviation; "
-                        "regressions compute their outputs in the unit of the targets. The statistics are part of the "
-                        "model and of its checkpoints (mlp)")};
-}
-
-KeySpecs unet_keys() {
-  return {width_key(), depth_key(),
-          keys::choice("model.up", "transposed",
-                       "How levels are enlarged: by transposed convolutions, or by bilinear interpolation (unet)",
-                       {"transposed", "bilinear"}),
-          norm_key(), head_key()};
-}
-
-KeySpecs resnet_keys() {
-  return {width_key(),
-          keys::choice("model.stem", "auto",
-                       "First layers of a ResNet: a 3x3 convolution (small), or a 7x7 convolution and pooling, which "
-                       "divide height and width by four, as for ImageNet (imagenet). auto = small for resnet18 and "
-                       "imagenet for all others",
-                       {"auto", "small", "imagenet"}),
-          keys::integer("model.groups", "0",
-                        "Groups of the 3x3 convolutions (resnet50 and deeper). 0 = that of the model", 0, kMaxSize),
-          keys::integer("model.width_per_group", "0",
-                        "Channels of each group in the first stage, for a model.width of 64 (resnet50 and deeper). 0 = "
-                        "that of the model",
-                        0, kMaxSize),
-          keys::boolean("model.zero_init_residual", "false",
-                        "Start each residual branch of a ResNet with the output zero")};
-}
-
-KeySpecs unet_resnet_keys() {
-  KeySpecs keys = resnet_keys();
-  keys.push_back(head_key());
-  keys.push_back(keys::integers("model.decoder_widths", "256,128,64,32,16",
-                                "Output channels of the five levels of the decoder, from the smallest images to the "
-                                "largest (unet_resnet*)",
-                                1, kMaxSize));
-  return keys;
-}
-
-KeySpecs vit_keys() {
-  return {
-      keys::integer("model.patch_size", "0", "Side of the patches in pixels (vit). 0 = that of the model, or 16", 0,
-                    kMaxSize),
-      keys::integer("model.embed_dim", "0", "Features of a token (vit). 0 = that of the model, or 192", 0, kMaxSize),
-      depth_key(),
-      keys::integer("model.num_heads", "0", "Number of attention heads (vit). 0 = that of the model, or 3", 0,
-                    kMaxSize),
-      keys::real_above("model.mlp_ratio", 0, 1024, "4", "Hidden features for each feature of a token (vit)"),
-      keys::boolean("model.class_token", "true", "Prepend a learned token (vit)"),
-      keys::choice("model.global_pool", "auto",
-                   "Input of the head: the class token (token), or the mean over the patches (avg). auto = token if "
-                   "there is one (vit)",
-                   {"auto", "token", "avg"}),
-      keys::integer("model.reg_tokens", "0", "Number of learned tokens after the class token (vit)", 0, kMaxSize),
-      keys::choice("model.no_embed_class", "auto",
-                   "Add the positions to the patches only, instead of to all tokens. auto = that of the model (vit)",
-                   {"auto", "true", "false"}),
-      keys::real("model.init_values", "-1",
-                 "Initial factor of each residual branch, which is learned. 0 = there is no factor, -1 = that of "
-                 "the model (vit)",
-                 -1, 1024),
-      drop_path_key(),
-      keys::boolean("model.qkv_bias", "true", "Use biases in the projections to queries, keys and values (vit)"),
-      keys::boolean("model.qk_norm", "false", "Normalize queries and keys of each head (vit)"),
-      keys::boolean("model.pre_norm", "false", "Normalize the tokens before the first block (vit)")};
-}
-
-using PresetMake = std::shared_ptr<Model> (*)(const std::string& preset, const Section& model, const Task& task);
-
-/// The function of a row for one preset. The row works under any name.
-auto preset(const std::string& name, PresetMake make) {
-  return [name, make](const Section& model, const Task& task) { return make(name, model, task); };
-}
-
-/// The rows, followed by one for each name of a ResNet and of a ViT.
-std::vector<ModelRow> with_presets(std::vector<ModelRow> rows) {
-  for (const char* name : {"resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d",
-                           "resnext101_32x8d", "resnext101_64x4d", "wide_resnet50_2", "wide_resnet101_2"}) {
-    rows.push_back({name, "Residual network, named as in torchvision", resnet_keys(), preset(name, make_resnet)});
+/// Whether a key leaves its value to the model.
+bool is_left_to_model(const Section& model, const std::string& key) {
+  switch (model.values().at(key).spec.type) {
+    case KeyType::integer:
+      return model.integer(key) == 0;
+    case KeyType::real:
+      return model.real(key) < 0;
+    case KeyType::integers:
+      return model.integers(key).empty();
+    case KeyType::choice:
+      return model.text(key) == "auto";
+    default:
+      return false;
   }
-  for (const char* name : {"unet_resnet18", "unet_resnet34", "unet_resnet50"}) {
-    rows.push_back({name, "U-Net with a ResNet as its encoder, named as in segmentation_models_pytorch",
-                    unet_resnet_keys(), preset(name, make_unet_resnet)});
+}
+
+/// The section with the name of a model, and with its sizes where the keys leave them to it.
+Section with_sizes(Section model, const families::ModelKeys& sizes) {
+  for (const auto& [key, value] : sizes) {
+    if (!model.has(key)) {
+      model.declare(keys::text(model.full_name(key), value, ""));
+    } else if (key == "name" || is_left_to_model(model, key)) {
+      model.set(key, value, model.origin(key));
+    }
   }
-  for (const char* name : {"mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large"}) {
-    rows.push_back({name, "Small network for mobile devices, named as in torchvision", mobile_keys(),
-                    preset(name, make_mobilenet)});
-  }
-  rows.push_back(
-      {"efficientnet_b0", "EfficientNet-B0, named as in torchvision", efficientnet_keys(), make_efficientnet});
-  for (const std::string& name : vit_names()) {
-    rows.push_back({name, "Vision transformer, named as in timm and torchvision", vit_keys(), preset(name, make_vit)});
-  }
-  return rows;
+  return model;
+}
+
+/// The family of a row, which has the name and the keys of the row unless it states them.
+families::FamilyRow family_of(const ModelRow& row) {
+  families::FamilyRow family = row.family;
+  if (family.name.empty()) family.name = row.name;
+  if (family.keys.empty()) family.keys = row.keys;
+  return family;
 }
 
 /// Unlike torch::nn::Module::to, which makes real numbers of counts, too.
@@ -217,40 +80,55 @@ void convert(Model& model, at::ScalarType dtype) {
 
 }  // namespace
 
+std::vector<ModelRow> models_of(const families::FamilyRow& family, const MakeModel& make) {
+  std::vector<families::ModelPreset> presets = family.presets;
+  if (presets.empty()) presets = {{.name = family.name}};
+  std::vector<ModelRow> rows;
+  for (const families::ModelPreset& preset : presets) {
+    families::ModelKeys sizes = {{"name", preset.name}};
+    sizes.insert(sizes.end(), preset.sizes.begin(), preset.sizes.end());
+    sizes.insert(sizes.end(), family.sizes.begin(), family.sizes.end());
+    rows.push_back(
+        {.name = preset.name,
+         .help = preset.help.empty() ? family.help : preset.help,
+         .keys = family.keys,
+         .make = [sizes, make](const Section& model, const Task& task) { return make(with_sizes(model, sizes), task); },
+         .family = family});
+  }
+  return rows;
+}
+
+std::vector<families::FamilyRow> families_of(const std::vector<ModelRow>& rows) {
+  std::vector<families::FamilyRow> families;
+  for (const ModelRow& row : rows) {
+    families::FamilyRow family = family_of(row);
+    const bool is_known = std::ranges::find(families, family.name, &families::FamilyRow::name) != families.end();
+    if (!is_known) families.push_back(std::move(family));
+  }
+  return families;
+}
+
 const std::vector<ModelRow>& builtin_models() {
-  static const std::vector<ModelRow> rows = with_presets({
-      {"mlp", "Linear layers with activations between them, for tables and small images", mlp_keys(), make_mlp},
-      {"cnn",
-       "3x3 convolutions with ReLU and pooling, followed by an mlp",
-       {keys::integers("model.channels", "16,32", "Output channels of the convolutions (cnn)", 1, 1 << 16),
-        hidden_key(), dropout_key()},
-       make_cnn},
-      {"gpt",
-       "Decoder-only transformer with learned positions and tied embeddings",
-       {size_key("model.layers", "4", "Number of transformer blocks (gpt)"),
-        size_key("model.heads", "4", "Number of attention heads (gpt)"),
-        size_key("model.features", "128", "Embedding dimension (gpt)"),
-        keys::boolean("model.bias", "false", "Use biases in linear and norm layers (gpt)"), dropout_key()},
-       make_gpt},
-      {"convnext", "ConvNeXt of any size", convnext_keys(), preset("convnext", make_convnext)},
-      {"convnext_tiny", "ConvNeXt with 28.6 million parameters", convnext_keys(),
-       preset("convnext_tiny", make_convnext)},
-      {"convnext_small", "ConvNeXt with 50.2 million parameters", convnext_keys(),
-       preset("convnext_small", make_convnext)},
-      {"convnext_base", "ConvNeXt with 88.6 million parameters", convnext_keys(),
-       preset("convnext_base", make_convnext)},
-      {"convnext_large", "ConvNeXt with 197.8 million parameters", convnext_keys(),
-       preset("convnext_large", make_convnext)},
-      {"unet", "U-Net for masks of classes and for fields of real numbers", unet_keys(), make_unet},
-      {"torchscript",
-       "Module that torch.jit.script saved in Python. The archive contains code, which is executed",
-       {keys::text("model.file", "", "Archive of the module, such as net.pt (torchscript)"),
-        keys::boolean(
-            "model.optimize", "false",
-            "Let LibTorch specialize and fuse the code of the archive (torchscript). The first steps are then "
-            "computed by other code than later ones, so a resumed run can differ in the last bits")},
-       make_torchscript},
-  });
+  static const std::map<std::string, MakeModel> makes = {
+      {"mlp", make_mlp},
+      {"cnn", make_cnn},
+      {"gpt", make_gpt},
+      {"convnext", make_convnext},
+      {"unet", make_unet},
+      {"torchscript", make_torchscript},
+      {"resnet", make_resnet},
+      {"unet_resnet", make_unet_resnet},
+      {"mobilenet", make_mobilenet},
+      {"efficientnet_b0", make_efficientnet},
+      {"vit", make_vit},
+  };
+  static const std::vector<ModelRow> rows = [] {
+    std::vector<ModelRow> all;
+    for (const families::FamilyRow& family : families::builtin_families()) {
+      for (ModelRow& row : models_of(family, makes.at(family.name))) all.push_back(std::move(row));
+    }
+    return all;
+  }();
   return rows;
 }
 
@@ -263,6 +141,7 @@ std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64
   if (built == nullptr) throw ConfigError(model.cite("name") + ": the function `make` of the model returned nothing");
   convert(*built, dtype);
   built->set_task_kind(task.kind);
+  built->set_family(family_of(row), task);
   if (settings.preprocess == "image") built->set_input_change(image_preprocessor(model));
   built->name_blocks();
   return built;
@@ -303,42 +182,5 @@ ModelSettings ModelSettings::from(const Section& model) {
 }
 
 KeySpecs model_keys(const std::vector<ModelRow>& rows) { return keys_of_rows(ModelSettings::keys(), rows); }
-
-batch::Batch Model::preprocess(batch::Batch batch, bool) const {
-  if (input_change_) batch.set_input(input_change_(batch.at(batch.input_key())));
-  return batch;
-}
-
-batch::Outputs Model::forward_batch(const batch::Batch& batch) { return forward(batch.input()); }
-
-LossMap Model::losses(const at::Tensor& output, const at::Tensor& target) const {
-  const TaskRow& row = row_of(task_kind_);
-  if (row.losses != nullptr) {
-    LossMap losses = row.losses(output, target);
-    for (auto& [name, term] : losses) term.is_of_task = true;
-    return losses;
-  }
-  throw ConfigError("the task is " + row.name + ", so the model must define its losses: override losses_of");
-}
-
-LossMap Model::losses_of(const batch::Outputs& outputs, const batch::Batch& batch) const {
-  return losses(outputs.main(), batch.target());
-}
-
-std::vector<std::pair<std::string, double>> Model::counts(const batch::Batch&) const { return {}; }
-
-Predictions Model::predict(const at::Tensor& output) const {
-  const TaskRow& row = row_of(task_kind_);
-  if (row.predict != nullptr) return row.predict(output);
-  throw ConfigError("the task is " + row.name + ", so the model must define its predictions: override predictions_of");
-}
-
-Predictions Model::predictions_of(const batch::Outputs& outputs, const batch::Batch&) const {
-  return predict(outputs.main());
-}
-
-at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target) {
-  return at::cross_entropy_loss(logits.view({-1, logits.size(-1)}), target.view({-1}));
-}
 
 }  // namespace lockstep::models

@@ -20,7 +20,6 @@ namespace lockstep::models {
 
 namespace {
 
-constexpr std::int64_t kUnetDepth = 4;       // used if model.depth is 0
 constexpr std::int64_t kUnetNormGroups = 8;  // groups of each GroupNorm
 
 struct UnetOptions {
@@ -153,9 +152,6 @@ class Unet : public Model {
     return run(*out_, x);
   }
 
-  Anatomy anatomy() const override { return {.head = "outc.conv", .stem = "inc.double_conv.0"}; }
-  bool prefers_channels_last() const override { return true; }
-
  private:
   std::shared_ptr<BlockSequence> in_;
   std::vector<std::shared_ptr<BlockSequence>> downs_;
@@ -164,13 +160,10 @@ class Unet : public Model {
 };
 
 UnetOptions unet_options(const Section& model) {
-  UnetOptions options{.width = model.integer("width"),
-                      .depth = model.integer("depth"),
-                      .is_bilinear = model.text("up") == "bilinear",
-                      .norm = model.text("norm")};
-  if (options.depth == 0) options.depth = kUnetDepth;
-  if (options.norm == "auto") options.norm = "batch";
-  return options;
+  return {.width = model.integer("width"),
+          .depth = model.integer("depth"),
+          .is_bilinear = model.text("up") == "bilinear",
+          .norm = model.text("norm")};
 }
 
 void check_unet(const Section& model, const UnetOptions& options, const Task& task) {

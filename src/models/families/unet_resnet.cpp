@@ -6,9 +6,7 @@
 
 #include <torch/types.h>
 
-#include <algorithm>
 #include <cmath>
-#include <string_view>
 
 #include "models/families/inverted_residual.hpp"
 #include "models/families/resnet.hpp"
@@ -21,8 +19,7 @@ namespace lockstep::models {
 
 namespace {
 
-constexpr std::string_view kUnetPrefix = "unet_";  // precedes the name of the encoder
-constexpr std::int64_t kMinUnetResNetSize = 32;    // which the encoder divides to one pixel
+constexpr std::int64_t kMinUnetResNetSize = 32;  // which the encoder divides to one pixel
 
 class ResNetEncoder : public Block {
  public:
@@ -109,8 +106,7 @@ class UnetDecoder : public Block {
 
 class UnetResNet : public Model {
  public:
-  UnetResNet(const ResNetOptions& options, const std::vector<std::int64_t>& widths, std::int64_t outputs)
-      : decoder_blocks_(widths.size()) {
+  UnetResNet(const ResNetOptions& options, const std::vector<std::int64_t>& widths, std::int64_t outputs) {
     encoder_ = register_module("encoder", std::make_shared<ResNetEncoder>(options));
     decoder_ = register_module("decoder", std::make_shared<UnetDecoder>(encoder_->body().channels(), widths));
     head_ = register_module("segmentation_head", std::make_shared<BlockSequence>());
@@ -124,19 +120,6 @@ class UnetResNet : public Model {
     levels.insert(levels.begin(), input);
     return run(*head_, run(*decoder_, levels).front());
   }
-
-  std::vector<std::vector<std::string>> layers() const override {
-    std::vector<std::vector<std::string>> layers = {{"encoder.conv1.", "encoder.bn1."}};
-    for (int i = 1; i <= 4; ++i) layers.push_back({"encoder.layer" + std::to_string(i) + "."});
-    for (std::size_t i = 0; i < decoder_blocks_; ++i) {
-      layers.push_back({"decoder.blocks." + std::to_string(i) + "."});
-    }
-    layers.push_back({"segmentation_head."});
-    return layers;
-  }
-
-  Anatomy anatomy() const override { return {.head = "segmentation_head.0", .stem = "encoder.conv1"}; }
-  bool prefers_channels_last() const override { return true; }
 
  private:
   /// The decoder: convolutions uniform in +-sqrt(6 / inputs). The head: uniform in +-sqrt(6 / (inputs + outputs)).
@@ -159,7 +142,6 @@ class UnetResNet : public Model {
     fill(*head_, true);
   }
 
-  std::size_t decoder_blocks_;
   std::shared_ptr<ResNetEncoder> encoder_;
   std::shared_ptr<UnetDecoder> decoder_;
   std::shared_ptr<BlockSequence> head_;
@@ -167,28 +149,21 @@ class UnetResNet : public Model {
 
 }  // namespace
 
-std::shared_ptr<Model> make_unet_resnet(const std::string& name, const Section& model, const Task& task) {
-  require_images(name.c_str(), task, 3);
+std::shared_ptr<Model> make_unet_resnet(const Section& model, const Task& task) {
+  const std::string& name = model.text("name");
+  require_images(name, task, 3);
   require_head(model, task);
   require_fields(name, task);
-  ResNetOptions options =
-      resnet_options(model, std::string_view(name).substr(kUnetPrefix.size()), task.sample_shape[0]);
-  if (model.text("stem") == "small") {
+  const ResNetOptions options = resnet_options(model, task.sample_shape[0]);
+  if (!options.has_pooling) {
     throw ConfigError(model.cite("stem") + ": the encoder of " + name + " has the stem imagenet; reset the key");
   }
-  options.has_pooling = true;
   const std::vector<std::int64_t> widths = model.integers("decoder_widths");
   if (widths.size() != 5) {
     throw ConfigError(model.cite("decoder_widths") + ": " + name + " has 5 levels, but there are " +
                       std::to_string(widths.size()) + " widths; give one for each level");
   }
-  const std::int64_t side = std::min(task.sample_shape[1], task.sample_shape[2]);
-  if (side > 0 && side < kMinUnetResNetSize) {
-    throw ConfigError("model.name: " + name + " needs images of at least " + std::to_string(kMinUnetResNetSize) +
-                      " x " + std::to_string(kMinUnetResNetSize) + " pixels, but they have " +
-                      std::to_string(task.sample_shape[1]) + " x " + std::to_string(task.sample_shape[2]) +
-                      "; make them larger in data.transform");
-  }
+  require_pixels(name, task, kMinUnetResNetSize);
   return std::make_shared<UnetResNet>(options, widths, task.classes);
 }
 

@@ -4,6 +4,8 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
+
 #include "models/families/mlp.hpp"
 #include "models/families/rows.hpp"
 
@@ -41,8 +43,6 @@ class Cnn : public Model {
     return run(*classifier_, x);
   }
 
-  Anatomy anatomy() const override { return {.head = "classifier.head", .stem = "conv0"}; }
-
  private:
   std::vector<std::shared_ptr<Conv2d>> convs_;
   std::shared_ptr<Mlp> classifier_;
@@ -50,12 +50,21 @@ class Cnn : public Model {
 
 }  // namespace
 
-void require_images(const char* name, const Task& task, std::size_t dims) {
-  if (task.is_text)
-    throw ConfigError(std::string("model.name: ") + name + " needs images, but data.name provides text");
+void require_images(const std::string& name, const Task& task, std::size_t dims) {
+  if (task.is_text) throw ConfigError("model.name: " + name + " needs images, but data.name provides text");
   if (dims != 0 && task.sample_shape.size() != dims) {
-    throw ConfigError(std::string("model.name: ") + name + " needs samples of shape [channels, height, width]");
+    throw ConfigError("model.name: " + name + " needs samples of shape [channels, height, width]");
   }
+}
+
+void require_pixels(const std::string& name, const Task& task, std::int64_t smallest) {
+  const std::int64_t height = task.sample_shape[1];
+  const std::int64_t width = task.sample_shape[2];
+  const std::int64_t side = std::min(height, width);
+  if (side <= 0 || side >= smallest) return;  // images of several sizes have side 0
+  throw ConfigError("model.name: " + name + " needs images of at least " + std::to_string(smallest) + " x " +
+                    std::to_string(smallest) + " pixels, but they have " + std::to_string(height) + " x " +
+                    std::to_string(width) + "; make them larger in data.transform");
 }
 
 void require_head(const Section& model, const Task& task) {

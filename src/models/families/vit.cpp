@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Vision transformer. Parameters are named as in timm; torchvision's names are a table of checkpoints/interop.
+// Vision transformer. Parameters are named as in timm.
 // Source: Dosovitskiy et al., "An image is worth 16x16 words", 2021, section 3.1.
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/functional.hpp>
 #include <lockstep/models/layers.hpp>
-#include <lockstep/models/positions.hpp>
 
-#include <ATen/ops/_upsample_bicubic2d_aa.h>
 #include <torch/types.h>
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 
 #include "models/families/rows.hpp"
+#include "models/layers/adapted_weights.hpp"
 #include "models/layers/initial_values.hpp"
+#include "models/layers/sequence.hpp"
 
 // N samples, T tokens, E features of a token.
 namespace lockstep::models {
@@ -22,51 +21,6 @@ namespace lockstep::models {
 namespace {
 
 constexpr double kVitEps = 1e-6;
-
-/// A model that has a name.
-struct VitPreset {
-  std::string_view name;
-  std::int64_t patch_size = 16;
-  std::int64_t embed_dim = 192;
-  std::int64_t depth = 12;
-  std::int64_t num_heads = 3;
-  double init_values = 0;
-  bool no_embed_class = false;
-};
-
-constexpr VitPreset kVits[] = {
-    {.name = "vit"},
-    {.name = "vit_tiny_patch16_224"},
-    {.name = "vit_tiny_patch16_384"},
-    {.name = "vit_small_patch16_224", .embed_dim = 384, .num_heads = 6},
-    {.name = "vit_small_patch16_384", .embed_dim = 384, .num_heads = 6},
-    {.name = "vit_small_patch32_224", .patch_size = 32, .embed_dim = 384, .num_heads = 6},
-    {.name = "vit_base_patch16_224", .embed_dim = 768, .num_heads = 12},
-    {.name = "vit_base_patch16_384", .embed_dim = 768, .num_heads = 12},
-    {.name = "vit_base_patch32_224", .patch_size = 32, .embed_dim = 768, .num_heads = 12},
-    {.name = "vit_large_patch16_224", .embed_dim = 1024, .depth = 24, .num_heads = 16},
-    {.name = "vit_large_patch16_384", .embed_dim = 1024, .depth = 24, .num_heads = 16},
-    {.name = "deit3_small_patch16_224", .embed_dim = 384, .num_heads = 6, .init_values = 1e-6, .no_embed_class = true},
-    {.name = "deit3_base_patch16_224", .embed_dim = 768, .num_heads = 12, .init_values = 1e-6, .no_embed_class = true},
-    {.name = "deit3_large_patch16_224",
-     .embed_dim = 1024,
-     .depth = 24,
-     .num_heads = 16,
-     .init_values = 1e-6,
-     .no_embed_class = true},
-    {.name = "vit_small_patch14_dinov2", .patch_size = 14, .embed_dim = 384, .num_heads = 6, .init_values = 1e-5},
-    {.name = "vit_base_patch14_dinov2", .patch_size = 14, .embed_dim = 768, .num_heads = 12, .init_values = 1e-5},
-    {.name = "vit_large_patch14_dinov2",
-     .patch_size = 14,
-     .embed_dim = 1024,
-     .depth = 24,
-     .num_heads = 16,
-     .init_values = 1e-5},
-    {.name = "vit_b_16", .embed_dim = 768, .num_heads = 12},
-    {.name = "vit_b_32", .patch_size = 32, .embed_dim = 768, .num_heads = 12},
-    {.name = "vit_l_16", .embed_dim = 1024, .depth = 24, .num_heads = 16},
-    {.name = "vit_l_32", .patch_size = 32, .embed_dim = 1024, .depth = 24, .num_heads = 16},
-};
 
 struct VitOptions {
   std::int64_t channels;
@@ -137,20 +91,6 @@ class VitAttention : public Block {
   std::shared_ptr<Linear> proj_;
 };
 
-class VitMlp : public Block {
- public:
-  explicit VitMlp(const VitOptions& options) {
-    fc1_ = register_module("fc1", std::make_shared<Linear>(options.embed_dim, options.hidden));
-    fc2_ = register_module("fc2", std::make_shared<Linear>(options.hidden, options.embed_dim));
-  }
-
-  at::Tensor forward(const at::Tensor& input) override { return run(*fc2_, models::gelu(run(*fc1_, input))); }
-
- private:
-  std::shared_ptr<Linear> fc1_;
-  std::shared_ptr<Linear> fc2_;
-};
-
 /// Multiplies each feature by a learned factor.
 class LayerScale : public Block {
  public:
@@ -172,7 +112,7 @@ class VitBlock : public Block {
     attention_ = register_module("attn", std::make_shared<VitAttention>(options, has_first_only));
     if (options.init_values != 0) scale1_ = register_module("ls1", scale(options));
     norm2_ = register_module("norm2", vit_norm(options.embed_dim));
-    mlp_ = register_module("mlp", std::make_shared<VitMlp>(options));
+    mlp_ = register_module("mlp", std::make_shared<GeluMlp>(options.embed_dim, options.hidden));
     if (options.init_values != 0) scale2_ = register_module("ls2", scale(options));
     drop_path_ = register_module("drop_path", std::make_shared<DropPath>(drop_path));
   }
@@ -199,7 +139,7 @@ class VitBlock : public Block {
   std::shared_ptr<VitAttention> attention_;
   std::shared_ptr<LayerScale> scale1_;
   std::shared_ptr<LayerNorm> norm2_;
-  std::shared_ptr<VitMlp> mlp_;
+  std::shared_ptr<GeluMlp> mlp_;
   std::shared_ptr<LayerScale> scale2_;
   std::shared_ptr<DropPath> drop_path_;
 };
@@ -280,18 +220,6 @@ class VisionTransformer : public Model {
     return head_ ? run(*head_, x) : x;
   }
 
-  /// Source: no_weight_decay of timm, vision_transformer.py; register tokens are treated as the class token.
-  std::vector<std::string> undecayed() const override { return {"cls_token", "reg_token", "pos_embed"}; }
-
-  Anatomy anatomy() const override {
-    return {.head = head_ ? "head" : "",
-            .stem = "patch_embed.proj",
-            .positions = "pos_embed",
-            .prefix_tokens = options_.no_embed_class ? 0 : options_.prefix_tokens(),
-            .grid_height = options_.grid.height,
-            .grid_width = options_.grid.width};
-  }
-
  private:
   at::Tensor with_prefix(const at::Tensor& patches) const {
     std::vector<at::Tensor> parts;
@@ -355,56 +283,29 @@ std::vector<double> drop_path_rates(double rate, std::int64_t depth) {
   return rates;
 }
 
-at::Tensor resize_positions(const at::Tensor& positions, std::int64_t prefix_tokens, const PatchGrid& old_grid,
-                            const PatchGrid& new_grid) {
-  const at::Tensor grid = positions.slice(1, prefix_tokens)
-                              .to(at::kFloat)
-                              .reshape({1, old_grid.height, old_grid.width, positions.size(2)})
-                              .permute({0, 3, 1, 2});
-  const at::Tensor resized =
-      at::_upsample_bicubic2d_aa(grid, {new_grid.height, new_grid.width}, /*align_corners=*/false)
-          .permute({0, 2, 3, 1})
-          .reshape({1, new_grid.height * new_grid.width, positions.size(2)});
-  return at::cat({positions.slice(1, 0, prefix_tokens), resized.to(positions.scalar_type())}, 1);
-}
-
-std::vector<std::string> vit_names() {
-  std::vector<std::string> names;
-  for (const VitPreset& preset : kVits) names.emplace_back(preset.name);
-  return names;
-}
-
-std::shared_ptr<Model> make_vit(const std::string& name, const Section& model, const Task& task) {
-  require_images(name.c_str(), task, 3);
-  const auto* const preset =
-      std::find_if(std::begin(kVits), std::end(kVits), [&name](const VitPreset& row) { return row.name == name; });
-  const auto or_preset = [&model](const char* key, std::int64_t value) {
-    return model.integer(key) == 0 ? value : model.integer(key);
-  };
+std::shared_ptr<Model> make_vit(const Section& model, const Task& task) {
+  require_images(model.text("name"), task, 3);
   const bool has_class_token = model.boolean("class_token");
   const std::string& pool = model.text("global_pool");
   if (pool == "token" && !has_class_token) {
     throw ConfigError(model.cite("global_pool") + ": the model has no class token; set model.global_pool=avg");
   }
-  const std::string& no_embed_class = model.text("no_embed_class");
-  const double init_values = model.real("init_values");
-  const std::int64_t patch_size = or_preset("patch_size", preset->patch_size);
-  const std::int64_t embed_dim = or_preset("embed_dim", preset->embed_dim);
+  const std::int64_t embed_dim = model.integer("embed_dim");
   const VitOptions options{
       .channels = task.sample_shape[0],
-      .grid = grid_of(model, task, patch_size),
+      .grid = grid_of(model, task, model.integer("patch_size")),
       .classes = task.classes,
-      .patch_size = patch_size,
+      .patch_size = model.integer("patch_size"),
       .embed_dim = embed_dim,
-      .depth = or_preset("depth", preset->depth),
-      .num_heads = or_preset("num_heads", preset->num_heads),
+      .depth = model.integer("depth"),
+      .num_heads = model.integer("num_heads"),
       .hidden = std::max<std::int64_t>(1, std::llround(static_cast<double>(embed_dim) * model.real("mlp_ratio"))),
       .has_class_token = has_class_token,
       .has_mean_pooling = pool == "avg" || !has_class_token,
       .reg_tokens = model.integer("reg_tokens"),
-      .no_embed_class = no_embed_class == "auto" ? preset->no_embed_class : no_embed_class == "true",
-      .init_values = init_values < 0 ? preset->init_values : init_values,
-      .drop_path = std::max(0.0, model.real("drop_path")),
+      .no_embed_class = model.text("no_embed_class") == "true",
+      .init_values = model.real("init_values"),
+      .drop_path = model.real("drop_path"),
       .has_qkv_bias = model.boolean("qkv_bias"),
       .has_qk_norm = model.boolean("qk_norm"),
       .has_pre_norm = model.boolean("pre_norm")};

@@ -2,13 +2,26 @@
 #include "models/layers/adapted_weights.hpp"
 
 #include <lockstep/models/model.hpp>
-#include <lockstep/models/positions.hpp>
 
+#include <ATen/ops/_upsample_bicubic2d_aa.h>
 #include <torch/types.h>
 
 #include <cmath>
 
 namespace lockstep::models {
+
+at::Tensor resize_positions(const at::Tensor& positions, std::int64_t prefix_tokens, const PatchGrid& old_grid,
+                            const PatchGrid& new_grid) {
+  const at::Tensor grid = positions.slice(1, prefix_tokens)
+                              .to(at::kFloat)
+                              .reshape({1, old_grid.height, old_grid.width, positions.size(2)})
+                              .permute({0, 3, 1, 2});
+  const at::Tensor resized =
+      at::_upsample_bicubic2d_aa(grid, {new_grid.height, new_grid.width}, /*align_corners=*/false)
+          .permute({0, 2, 3, 1})
+          .reshape({1, new_grid.height * new_grid.width, positions.size(2)});
+  return at::cat({positions.slice(1, 0, prefix_tokens), resized.to(positions.scalar_type())}, 1);
+}
 
 at::Tensor adapt_positions(const at::Tensor& positions, const Anatomy& anatomy) {
   const std::int64_t count = positions.dim() == 3 && positions.size(0) == 1 ? positions.size(1) : -1;

@@ -14,6 +14,8 @@
 #include <limits>
 #include <memory>
 
+#include "models/layers/recorded.hpp"
+
 namespace lockstep::models {
 
 namespace {
@@ -99,16 +101,13 @@ at::Tensor differentiable_attention(const at::Tensor& query, const at::Tensor& k
   if (!is_flash_attention(query, key, value, dropout, is_causal)) {
     return at::scaled_dot_product_attention(query, key, value, {}, dropout, is_causal);
   }
-  const std::shared_ptr<FlashAttentionBackward> node(new FlashAttentionBackward(query, key, value, is_causal),
-                                                     torch::autograd::deleteNode);
-  at::Tensor output;
+  const auto node = backward_node<FlashAttentionBackward>(query, key, value, is_causal);
   at::Tensor log_sums;
-  {
-    const at::AutoDispatchBelowADInplaceOrView not_recorded;
-    std::tie(output, log_sums) =
-        at::_scaled_dot_product_flash_attention_for_cpu(query, key, value, /*dropout_p=*/0, is_causal);
-  }
-  torch::autograd::set_history(output, node);
+  at::Tensor output = output_of(node, [&] {
+    auto results = at::_scaled_dot_product_flash_attention_for_cpu(query, key, value, /*dropout_p=*/0, is_causal);
+    log_sums = std::get<1>(results);
+    return std::get<0>(results);
+  });
   node->save(output.detach(), log_sums);
   return output;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/models/autocast.hpp>
+#include <lockstep/models/functional.hpp>
 
 #include <ATen/autocast_mode.h>
 

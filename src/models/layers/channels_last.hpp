@@ -7,8 +7,8 @@
 namespace lockstep::models {
 
 /// Images [N, C, H, W] with the channels of each pixel adjacent in memory: the same tensor if it has this order (as
-/// batches have for a model with Model::prefers_channels_last), otherwise a copy. at::Tensor::contiguous does not do
-/// this, because images of one channel count as contiguous in any order.
+/// batches have for a model with FamilyRow::prefers_channels_last), otherwise a copy. at::Tensor::contiguous does not
+/// do this, because images of one channel count as contiguous in any order.
 inline at::Tensor channels_last(const at::Tensor& images) {
   const std::int64_t channels = images.size(1);
   const std::int64_t row = channels * images.size(3);

@@ -20,6 +20,7 @@
 #include "models/layers/gradient_sink.hpp"
 #include "models/layers/linear_kernels.hpp"
 #include "models/layers/pixelwise.hpp"
+#include "models/layers/recorded.hpp"
 #include "models/layers/rounded_products.hpp"
 #include "models/layers/winograd.hpp"
 
@@ -160,7 +161,7 @@ class ConvolutionBackward : public torch::autograd::Node {
       by_library[1] = false;
     }
     if (is_last && by_library[2]) {
-      result[2] = bias_gradient(gradient);
+      result[2] = bias_gradient(bias_, pixels_of(gradient).reshape({-1, gradient.size(1)}));
       by_library[2] = false;
     }
     if (!by_library[0] && !by_library[1] && !by_library[2]) return result;
@@ -234,14 +235,6 @@ class ConvolutionBackward : public torch::autograd::Node {
     return is_written ? at::Tensor() : fresh();
   }
 
-  at::Tensor bias_gradient(const at::Tensor& gradient) const {
-    const at::Tensor rows = pixels_of(gradient).reshape({-1, gradient.size(1)});
-    const bool is_written = write_to_sink(
-        bias_, rows.scalar_type(), [&](at::Tensor view) { at::sum_out(view, rows, 0); },
-        [&](const at::Tensor& view) { view.add_(rows.sum(0)); });
-    return is_written ? at::Tensor() : rows.sum(0);
-  }
-
   SavedVariable input_;
   SavedVariable values_;
   at::Tensor weight_;
@@ -254,15 +247,8 @@ at::Tensor recorded_convolution(const at::Tensor& input, const at::Tensor& weigh
                                 const at::Tensor& bias, const Convolution& geometry) {
   if (!torch::autograd::compute_requires_grad(input, weight, bias))
     return convolution_output(input, values, bias, geometry);
-  const std::shared_ptr<ConvolutionBackward> node(new ConvolutionBackward(input, weight, values, bias, geometry),
-                                                  torch::autograd::deleteNode);
-  at::Tensor output;
-  {
-    const at::AutoDispatchBelowADInplaceOrView not_recorded;
-    output = convolution_output(input, values, bias, geometry);
-  }
-  torch::autograd::set_history(output, node);
-  return output;
+  return output_of(backward_node<ConvolutionBackward>(input, weight, values, bias, geometry),
+                   [&] { return convolution_output(input, values, bias, geometry); });
 }
 
 }  // namespace

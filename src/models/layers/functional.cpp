@@ -20,6 +20,7 @@
 #include "models/layers/attention.hpp"
 #include "models/layers/gradient_sink.hpp"
 #include "models/layers/linear_kernels.hpp"
+#include "models/layers/recorded.hpp"
 #include "models/layers/rounded_products.hpp"
 
 // N rows (samples, or samples times tokens), I inputs, O outputs, E features, V vocabulary.
@@ -33,9 +34,6 @@ using torch::autograd::variable_list;
 /// Elements added per chunk of parallel work; below it a second thread costs more than it saves.
 constexpr std::int64_t kGrain = 32768;
 
-// The nodes are written manually and not as torch::autograd::Function: that costs 2 us more per call, a tenth of a
-// small layer's forward and backward.
-
 bool is_trained_into_sink(const at::Tensor& parameter) {
   return parameter.defined() && parameter.requires_grad() && sink_of(parameter) != nullptr;
 }
@@ -43,18 +41,6 @@ bool is_trained_into_sink(const at::Tensor& parameter) {
 /// Whether autograd is to be recorded by a node of ours. Under autocast LibTorch's own functions do the casts.
 bool records(const at::Tensor& parameter) {
   return at::GradMode::is_enabled() && !at::autocast::is_autocast_enabled(parameter.device().type());
-}
-
-/// The result of `compute`, as the output of `node`.
-template <class Compute>
-at::Tensor output_of(const std::shared_ptr<torch::autograd::Node>& node, const Compute& compute) {
-  at::Tensor output;
-  {
-    const at::AutoDispatchBelowADInplaceOrView not_recorded;
-    output = compute();
-  }
-  torch::autograd::set_history(output, node);
-  return output;
 }
 
 class LinearBackward : public torch::autograd::Node {
@@ -85,7 +71,7 @@ class LinearBackward : public torch::autograd::Node {
     if (task_should_compute_output(1)) {
       result[1] = weight_gradient(weight_, rows, input.reshape({-1, values.size(1)}));
     }
-    if (task_should_compute_output(2)) result[2] = bias_gradient(rows);
+    if (task_should_compute_output(2)) result[2] = bias_gradient(bias_, rows);
     return result;
   }
 
@@ -107,13 +93,6 @@ class LinearBackward : public torch::autograd::Node {
     const at::Tensor result = at::empty_like(weight);
     linear_weight_gradient(rows, input, result);
     return result;
-  }
-
-  at::Tensor bias_gradient(const at::Tensor& rows) const {
-    const bool is_written = write_to_sink(
-        bias_, rows.scalar_type(), [&](at::Tensor view) { at::sum_out(view, rows, 0); },
-        [&](const at::Tensor& view) { view.add_(rows.sum(0)); });
-    return is_written ? at::Tensor() : rows.sum(0);
   }
 
   SavedVariable input_;
@@ -193,9 +172,8 @@ class EmbeddingBackward : public torch::autograd::Node {
 at::Tensor recorded_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& values,
                            const at::Tensor& bias) {
   if (!at::GradMode::is_enabled()) return linear_output(input, values, bias);
-  const std::shared_ptr<LinearBackward> node(new LinearBackward(input, weight, values, bias),
-                                             torch::autograd::deleteNode);
-  return output_of(node, [&] { return linear_output(input, values, bias); });
+  return output_of(backward_node<LinearBackward>(input, weight, values, bias),
+                   [&] { return linear_output(input, values, bias); });
 }
 
 /// @param input  contiguous, on CPU
@@ -333,8 +311,7 @@ at::Tensor recorded_self_attention(const at::Tensor& qkv, std::int64_t queries) 
     return output;
   };
   if (!torch::autograd::compute_requires_grad(qkv)) return compute();
-  const std::shared_ptr<SelfAttentionBackward> node(new SelfAttentionBackward(qkv, queries),
-                                                    torch::autograd::deleteNode);
+  const auto node = backward_node<SelfAttentionBackward>(qkv, queries);
   at::Tensor output = output_of(node, compute);
   node->save(output.detach(), log_sums);
   return output;
@@ -373,8 +350,7 @@ at::Tensor gelu(const at::Tensor& input) {
                             (input.scalar_type() == at::kFloat || input.scalar_type() == at::kBFloat16);
   if (!is_supported) return at::gelu(input);
   if (!torch::autograd::compute_requires_grad(input)) return gelu_of(input);
-  const std::shared_ptr<GeluBackward> node(new GeluBackward(input), torch::autograd::deleteNode);
-  return output_of(node, [&] { return gelu_of(input); });
+  return output_of(backward_node<GeluBackward>(input), [&] { return gelu_of(input); });
 }
 
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout,
@@ -389,8 +365,7 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
 
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight) {
   if (!is_trained_into_sink(weight) || !records(weight)) return at::embedding(weight, tokens);
-  const std::shared_ptr<EmbeddingBackward> node(new EmbeddingBackward(tokens, weight), torch::autograd::deleteNode);
-  return output_of(node, [&] { return at::embedding(weight, tokens); });
+  return output_of(backward_node<EmbeddingBackward>(tokens, weight), [&] { return at::embedding(weight, tokens); });
 }
 
 }  // namespace lockstep::models

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "models/layers/gradient_sink.hpp"
 
+#include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -40,6 +41,13 @@ void detach_sink(const at::Tensor& parameter) {
 
 GradientSink* sink_of(const at::Tensor& parameter) {
   return dynamic_cast<GradientSink*>(parameter.unsafeGetTensorImpl()->get_backend_meta());
+}
+
+at::Tensor bias_gradient(const at::Tensor& bias, const at::Tensor& rows) {
+  const bool is_written = write_to_sink(
+      bias, rows.scalar_type(), [&](at::Tensor view) { at::sum_out(view, rows, 0); },
+      [&](const at::Tensor& view) { view.add_(rows.sum(0)); });
+  return is_written ? at::Tensor() : rows.sum(0);
 }
 
 GradientSink* detail::writable_sink(const at::Tensor& parameter, at::ScalarType dtype) {

@@ -43,6 +43,11 @@ GradientSink* sink_of(const at::Tensor& parameter);
 template <class Overwrite, class Add>
 bool write_to_sink(const at::Tensor& parameter, at::ScalarType dtype, const Overwrite& overwrite, const Add& add);
 
+/// The gradient of a bias, for the backward of a layer.
+/// @param rows  [N, C]: those of the output
+/// @return      [C]; undefined if the sink of `bias` has it
+at::Tensor bias_gradient(const at::Tensor& bias, const at::Tensor& rows);
+
 namespace detail {
 
 /// The sink to be written now, or null.

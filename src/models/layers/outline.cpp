@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/models/outline.hpp>
+#include "models/layers/outline.hpp"
 
 #include <c10/util/Exception.h>
 #include <torch/library.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/models/functional.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <memory>
@@ -26,6 +27,21 @@ class BlockSequence : public Block {
 
  private:
   std::vector<std::shared_ptr<Block>> blocks_;
+};
+
+/// Two linear layers with GELU between them.
+class GeluMlp : public Block {
+ public:
+  GeluMlp(std::int64_t features, std::int64_t hidden) {
+    in_ = register_module("fc1", std::make_shared<Linear>(features, hidden));
+    out_ = register_module("fc2", std::make_shared<Linear>(hidden, features));
+  }
+
+  at::Tensor forward(const at::Tensor& input) override { return run(*out_, models::gelu(run(*in_, input))); }
+
+ private:
+  std::shared_ptr<Linear> in_;
+  std::shared_ptr<Linear> out_;
 };
 
 /// A LayerNorm over the channels of each pixel. Its inputs are fastest in channels-last layout.

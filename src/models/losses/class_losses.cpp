@@ -78,10 +78,9 @@ at::Tensor weighted_cross_entropy(const at::Tensor& output, const at::Tensor& ta
 /// The divisor of the mean: targets that count, or the sum of their factors.
 double sum_of_factors(const at::Tensor& given, const at::Tensor& factors, std::int64_t ignored) {
   if (given.is_floating_point()) return static_cast<double>(given.size(0));
+  if (!factors.defined()) return counted_targets(given, ignored);
   const at::Tensor target = without_ignored(given, ignored);
-  const at::Tensor is_counted = target.ne(kIgnoredClass);
-  if (!factors.defined()) return static_cast<double>(is_counted.sum().item<std::int64_t>());
-  const at::Tensor counted = target.masked_select(is_counted);
+  const at::Tensor counted = target.masked_select(target.ne(kIgnoredClass));
   if (counted.numel() == 0) return 0;
   // The loader refuses the sample; this is for other callers.
   if (counted.min().item<std::int64_t>() < 0 || counted.max().item<std::int64_t>() >= factors.numel()) return 1;
@@ -128,8 +127,7 @@ ClassRange classes_of_samples(const Task& task, std::int64_t ignored) {
 
 /// Samples that count; those of several labels all do.
 double count_labels(const at::Tensor& given, std::int64_t ignored) {
-  if (given.dim() > 1) return static_cast<double>(given.size(0));
-  return static_cast<double>(without_ignored(given, ignored).ne(kIgnoredClass).sum().item<std::int64_t>());
+  return given.dim() > 1 ? static_cast<double>(given.size(0)) : counted_targets(given, ignored);
 }
 
 }  // namespace
@@ -170,6 +168,20 @@ at::Tensor without_ignored(const at::Tensor& target, std::int64_t ignored) {
   if (ignored == kIgnoredClass || target.is_floating_point()) return target;
   // A copy instead of an 8-bit type that cannot hold the number.
   return target.to(at::kLong).masked_fill(target.eq(ignored), kIgnoredClass);
+}
+
+double counted_targets(const at::Tensor& target, std::int64_t ignored) {
+  return static_cast<double>(without_ignored(target, ignored).ne(kIgnoredClass).sum().item<std::int64_t>());
+}
+
+at::Tensor binary_cross_entropy(const at::Tensor& output, const at::Tensor& target, double smoothing) {
+  const at::Tensor scores = in_float32(output);
+  if (target.dim() == output.dim()) {
+    return at::binary_cross_entropy_with_logits(scores, target.to(scores.scalar_type()));
+  }
+  const LabelTarget labels = labels_of(scores, target, smoothing);
+  return mean_of(at::binary_cross_entropy_with_logits(scores, labels.wanted, {}, {}, at::Reduction::None),
+                 labels.is_counted);
 }
 
 Loss make_cross_entropy(const Section& loss, const Task& task) {

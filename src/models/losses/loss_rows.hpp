@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/section.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/core/task.hpp>
 #include <lockstep/models/loss.hpp>
 
@@ -33,6 +33,9 @@ std::int64_t ignored_class(const Section& loss, std::int64_t usual);
 
 /// The target with kIgnoredClass in place of `ignored`.
 at::Tensor without_ignored(const at::Tensor& target, std::int64_t ignored);
+
+/// The number of targets that are neither kIgnoredClass nor `ignored`.
+double counted_targets(const at::Tensor& target, std::int64_t ignored = kIgnoredClass);
 
 Loss make_cross_entropy(const Section& loss, const Task& task);
 Loss make_pixels(const Section& loss, const Task& task);

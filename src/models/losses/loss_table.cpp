@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/loss_counts.hpp>
 
 #include <torch/types.h>
 
@@ -9,6 +8,7 @@
 
 #include "core/text/table.hpp"
 #include "core/text/text.hpp"
+#include "models/losses/loss_counts.hpp"
 #include "models/losses/loss_rows.hpp"
 #include "models/losses/task_table.hpp"
 
@@ -137,20 +137,6 @@ TargetCount count_targets(const Model& model, const batch::Batch& batch) {
 at::Tensor soft_cross_entropy(const at::Tensor& output, const at::Tensor& target) {
   const at::Tensor scores = in_float32(output);
   return at::cross_entropy_loss(scores, target.to(scores.scalar_type()));
-}
-
-at::Tensor binary_cross_entropy(const at::Tensor& output, const at::Tensor& target, double smoothing) {
-  const at::Tensor scores = in_float32(output);
-  if (target.dim() == output.dim()) {
-    return at::binary_cross_entropy_with_logits(scores, target.to(scores.scalar_type()));
-  }
-  const auto classes = static_cast<double>(output.size(-1));
-  const at::Tensor is_counted = target.ne(kIgnoredClass);
-  const at::Tensor of_class = at::one_hot(target.masked_fill(is_counted.logical_not(), 0), output.size(-1));
-  const at::Tensor wanted = of_class.to(scores.scalar_type()) * (1 - smoothing) + smoothing / classes;
-  const at::Tensor losses = at::binary_cross_entropy_with_logits(scores, wanted, {}, {}, at::Reduction::None);
-  const at::Tensor count = is_counted.sum().to(scores.scalar_type()) * classes;
-  return losses.masked_fill(is_counted.logical_not().unsqueeze(-1), 0).sum() / count;
 }
 
 }  // namespace lockstep::models

@@ -50,15 +50,11 @@ Loss make_region(const Section& loss, const Task& task, Score score) {
   require_task(loss, task, {TaskKind::segmentation});
   const double smooth = loss.real("smooth");
   const std::int64_t ignored = ignored_class(loss, task.classes > kMaskIgnored ? kIgnoredClass : kMaskIgnored);
-  return loss_of_target(
-      [=](const at::Tensor& output, const at::Tensor& target, bool) {
-        return score(regions_of(output, target, ignored), smooth);
-      },
-      [=](const at::Tensor& target) {
-        return static_cast<double>(without_ignored(target, ignored).ne(kIgnoredClass).sum().item<std::int64_t>());
-      },
-      // The score of an only class stands for 0 and 1.
-      {.classes = task.classes == 1 ? 2 : task.classes, .ignored = ignored});
+  return loss_of_target([=](const at::Tensor& output, const at::Tensor& target,
+                            bool) { return score(regions_of(output, target, ignored), smooth); },
+                        [=](const at::Tensor& target) { return counted_targets(target, ignored); },
+                        // The score of an only class stands for 0 and 1.
+                        {.classes = task.classes == 1 ? 2 : task.classes, .ignored = ignored});
 }
 
 }  // namespace

@@ -37,8 +37,7 @@ LossMap distance_losses(const at::Tensor& output, const at::Tensor& target) {
 
 /// Targets that are probabilities all count.
 double count_classes(const at::Tensor& target) {
-  if (target.is_floating_point()) return static_cast<double>(target.numel());
-  return static_cast<double>(target.ne(kIgnoredClass).sum().item<std::int64_t>());
+  return target.is_floating_point() ? static_cast<double>(target.numel()) : counted_targets(target);
 }
 
 Predictions best_classes(const at::Tensor& output) { return {{"classes", output.argmax(-1)}}; }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 
+#include "families/names.hpp"
 #include "models/script/script_part.hpp"
 
 namespace lockstep::models {
@@ -64,15 +65,14 @@ std::int64_t layers_after(const std::vector<std::vector<std::string>>& layers, c
   return 0;
 }
 
-}  // namespace
-
-std::vector<std::vector<std::string>> Model::layers() const {
+/// Each number is a layer, in the order of registration.
+std::vector<std::vector<std::string>> numbered_layers(const std::vector<std::string>& names) {
   std::vector<std::vector<std::string>> layers;
   std::vector<std::string> unnumbered;  // since the last layer
-  for (const auto& item : named_parameters()) {
-    const std::string beginning = numbered_beginning(item.key());
+  for (const std::string& name : names) {
+    const std::string beginning = numbered_beginning(name);
     if (beginning.empty()) {
-      unnumbered.push_back(item.key());
+      unnumbered.push_back(name);
     } else if (layers.empty() || layers.back().front() != beginning) {
       if (layers.empty() && !unnumbered.empty()) layers.push_back(std::move(unnumbered));
       if (!layers.empty()) layers.back().insert(layers.back().end(), unnumbered.begin(), unnumbered.end());
@@ -84,11 +84,20 @@ std::vector<std::vector<std::string>> Model::layers() const {
   return layers;
 }
 
+}  // namespace
+
+std::vector<std::vector<std::string>> layers_of(const Model& model) {
+  std::vector<std::string> names;
+  for (const auto& item : model.named_parameters()) names.push_back(item.key());
+  const auto& rows = model.family().layers;
+  return rows.empty() ? numbered_layers(names) : families::layers_in(rows, names);
+}
+
 std::vector<ParameterRole> parameter_roles(const Model& model) {
   std::map<std::string, LayerKind> kinds = {{"", model.kind()}};
   for (const auto& item : model.named_modules({}, /*include_self=*/false)) kinds[item.key()] = kind_of(*item.value());
-  const std::vector<std::vector<std::string>> layers = model.layers();
-  const std::vector<std::string> undecayed = model.undecayed();
+  const std::vector<std::vector<std::string>> layers = layers_of(model);
+  const std::vector<std::string>& undecayed = model.family().undecayed;
   std::vector<ParameterRole> roles;
   for (const auto& item : model.named_parameters()) {
     const std::string layer = parent_of(item.key());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/optim/average_rule.hpp>
+#include <lockstep/optim/rule.hpp>
 
 #include <algorithm>
 

@@ -202,7 +202,9 @@ void ModelAverage::swap() {
 }
 
 void ModelAverage::swap_alone() {
-  parameters_->write_alone([this] { exchange_parameters(); });
+  const auto exchange_own = [this] { exchange_parameters(); };
+  auto* const shared = dynamic_cast<LoneWriter*>(parameters_);
+  shared != nullptr ? shared->write_alone(exchange_own) : exchange_own();
   swap_buffers();
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/optim/average_rule.hpp>
 #include <lockstep/optim/flat_parameters.hpp>
+#include <lockstep/optim/rule.hpp>
 
 #include <ATen/core/Tensor.h>
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <cmath>
-
-#include "core/numbers/at_level.hpp"
+#include "optim/rules/element_rule.hpp"
 #include "optim/rules/options.hpp"
 #include "optim/rules/rules.hpp"
 
@@ -9,122 +7,77 @@ namespace lockstep::optim {
 
 namespace {
 
-template <class T>
-struct AdamCoefficients {
-  T sign;            ///< multiplies the gradient: 1, or -1 to maximize
-  T l2_coefficient;  ///< weight decay that is added to the gradient
-  T decay_factor;    ///< 1 - lr * weight_decay where it is decoupled
-  T step_size;       ///< lr / (1 - beta1^step)
-  T take1;           ///< 1 - beta1
-  T beta2;
-  T take2;            ///< 1 - beta2
-  T root_correction;  ///< sqrt(1 - beta2^step)
-  T eps;
-  bool is_amsgrad;
+constexpr unsigned kHasL2 = 1;  ///< Adam with weight decay; else the gradient is taken as it is
+constexpr unsigned kIsAmsgrad = 2;
+
+struct Adam {
+  GradientTerms terms;
+  Coefficient step_size;  ///< lr / (1 - beta1^step)
+  Coefficient take1;      ///< 1 - beta1
+  Coefficient beta2;
+  Coefficient take2;            ///< 1 - beta2
+  Coefficient root_correction;  ///< sqrt(1 - beta2^step)
+  Coefficient eps;
+  Coefficient is_amsgrad;
+
+  static constexpr unsigned kVariants = 4;
+  static constexpr std::size_t states(unsigned variant) { return (variant & kIsAmsgrad) != 0 ? 3 : 2; }
+  unsigned variant() const {
+    return (terms.l2_coefficient.value != 0 ? kHasL2 : 0) | (is_amsgrad.value != 0 ? kIsAmsgrad : 0);
+  }
+
+  template <unsigned kVariant, class T>
+  LOCKSTEP_INLINE void update(Element<T>& e) const {
+    T& mean = e.state[0];
+    T& square = e.state[1];
+    T g = terms.sign * e.gradient;
+    if constexpr ((kVariant & kHasL2) != 0) g = plus(g, terms.l2_coefficient, e.parameter);
+    mean = towards(mean, g, take1);
+    square = plus_square(beta2 * square, take2, g);
+    T divisor = square;
+    if constexpr ((kVariant & kIsAmsgrad) != 0) divisor = e.state[2] = maximum(e.state[2], square);
+    const T denominator = sqrt(divisor) / root_correction + eps;
+    e.parameter = minus_quotient(terms.decay_factor * e.parameter, step_size, mean, denominator);
+  }
 };
 
-template <class T>
-AdamCoefficients<T> rounded(const AdamCoefficients<double>& c) {
-  return {.sign = static_cast<T>(c.sign),
-          .l2_coefficient = static_cast<T>(c.l2_coefficient),
-          .decay_factor = static_cast<T>(c.decay_factor),
-          .step_size = static_cast<T>(c.step_size),
-          .take1 = static_cast<T>(c.take1),
-          .beta2 = static_cast<T>(c.beta2),
-          .take2 = static_cast<T>(c.take2),
-          .root_correction = static_cast<T>(c.root_correction),
-          .eps = static_cast<T>(c.eps),
-          .is_amsgrad = c.is_amsgrad};
-}
-
-/// @tparam kHasL2  Adam with weight decay; else the gradient is taken as it is
-template <bool kHasL2, bool kIsAmsgrad, class T>
-LOCKSTEP_INLINE void update_elements(T* __restrict parameter, const T* __restrict gradient, T* __restrict mean,
-                                     T* __restrict square, T* __restrict max_square, std::int64_t count,
-                                     AdamCoefficients<T> c) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    T g = c.sign * gradient[i];
-    if constexpr (kHasL2) g += c.l2_coefficient * parameter[i];
-    mean[i] += c.take1 * (g - mean[i]);
-    square[i] = c.beta2 * square[i] + c.take2 * g * g;
-    T divisor = square[i];
-    if constexpr (kIsAmsgrad) {
-      max_square[i] = max_square[i] < square[i] ? square[i] : max_square[i];
-      divisor = max_square[i];
-    }
-    const T denominator = std::sqrt(divisor) / c.root_correction + c.eps;
-    parameter[i] = c.decay_factor * parameter[i] - c.step_size * (mean[i] / denominator);
-  }
-}
-
 template <bool kIsDecoupled>
-AdamCoefficients<double> coefficients(const Options& options, std::int64_t step) {
-  const GradientTerms terms = gradient_terms(options, kIsDecoupled);
-  return {.sign = terms.sign,
-          .l2_coefficient = terms.l2_coefficient,
-          .decay_factor = terms.decay_factor,
-          .step_size = options.at("lr") / bias_correction(options.at("beta1"), step),
+Adam adam(const Options& options, std::int64_t step) {
+  return {.terms = gradient_terms(options, kIsDecoupled),
+          .step_size = changing(options.at("lr") / bias_correction(options.at("beta1"), step)),
           .take1 = 1 - options.at("beta1"),
           .beta2 = options.at("beta2"),
           .take2 = 1 - options.at("beta2"),
-          .root_correction = std::sqrt(bias_correction(options.at("beta2"), step)),
+          .root_correction = changing(std::sqrt(bias_correction(options.at("beta2"), step))),
           .eps = options.at("eps"),
-          .is_amsgrad = options.at("amsgrad") != 0};
+          .is_amsgrad = options.at("amsgrad")};
 }
 
-template <class T>
-void update(const AdamCoefficients<double>& c, const ElementRange<T>& range) {
-  T* const* state = range.state;
-  const auto run = [&](auto* elements) {
-    elements(range.parameter, range.gradient, state[0], state[1], c.is_amsgrad ? state[2] : nullptr, range.count,
-             rounded<T>(c));
-  };
-  if (c.l2_coefficient != 0) {
-    run(c.is_amsgrad ? at_level<update_elements<true, true, T>> : at_level<update_elements<true, false, T>>);
-  } else {
-    run(c.is_amsgrad ? at_level<update_elements<false, true, T>> : at_level<update_elements<false, false, T>>);
-  }
-}
+KeySpecs adam_keys() { return {betas_key(), eps_key(), amsgrad_key()}; }
 
-Options read(const Section& optim) {
-  Options options;
-  read_betas(optim, options);
-  read_numbers(optim, options, {"eps"});
-  read_flags(optim, options, {"amsgrad"});
-  return options;
-}
-
-std::vector<std::string> state_names(const Options& options) {
+std::vector<std::string> adam_states(const Options& options) {
   if (options.at("amsgrad") == 0) return {"exp_avg", "exp_avg_sq"};
   return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
 }
-
-KeySpecs keys() { return {betas_key(), eps_key(), amsgrad_key()}; }
 
 }  // namespace
 
 Rule adam_rule() {
   return {.name = "adam",
           .help = "Adam",
-          .keys = keys(),
-          .read = read,
-          .state_names = state_names,
-          .kind = ElementRule{.coefficients = erased<coefficients<false>>,
-                              .update32 = erased<update<float>>,
-                              .update64 = erased<update<double>>,
-                              .update_tensors = update_adam_tensors}};
+          .keys = adam_keys(),
+          .read = read_keys<adam_keys>,
+          .state_names = adam_states,
+          .kind = element_rule<adam<false>>(update_adam_tensors)};
 }
 
 Rule adamw_rule() {
   return {.name = "adamw",
           .help = "Adam with decoupled weight decay",
-          .keys = keys(),
-          .read = read,
-          .state_names = state_names,
-          .kind = ElementRule{.coefficients = erased<coefficients<true>>,
-                              .update32 = erased<update<float>>,
-                              .update64 = erased<update<double>>,
-                              .update_tensors = update_adamw_tensors}};
+          .keys = adam_keys(),
+          .read = read_keys<adam_keys>,
+          .state_names = adam_states,
+          .kind = element_rule<adam<true>>(update_adamw_tensors)};
 }
 
 }  // namespace lockstep::optim

@@ -1,145 +1,123 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/keys.hpp>
 
-#include <algorithm>
-#include <array>
-#include <cmath>
-
-#include "core/numbers/at_level.hpp"
-#include "kernels/sums.hpp"
-#include "optim/rules/coefficients.hpp"
+#include "optim/rules/element_rule.hpp"
 #include "optim/rules/options.hpp"
-#include "optim/rules/piece_sums.hpp"
 #include "optim/rules/rules.hpp"
 
 namespace lockstep::optim {
 
 namespace {
 
-template <class T>
-LOCKSTEP_INLINE void update_moments(T* __restrict mean, T* __restrict square, const T* __restrict gradient,
-                                    std::int64_t count, const LambCoefficients& c) {
-  const auto scale = static_cast<T>(c.gradient_scale);
-  const auto beta1 = static_cast<T>(c.beta1);
-  const auto take1 = static_cast<T>(c.gradient_share);
-  const auto beta2 = static_cast<T>(c.beta2);
-  const auto take2 = static_cast<T>(1 - c.beta2);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const T g = scale * gradient[i];
-    mean[i] = beta1 * mean[i] + take1 * g;
-    square[i] = beta2 * square[i] + take2 * g * g;
+struct Lamb {
+  GradientTerms terms;
+  Coefficient gradient_scale;  ///< sign of the gradient, times what scales all gradients down to max_grad_norm
+  Coefficient beta1;
+  Coefficient gradient_share;  ///< share of the gradient that enters the mean
+  Coefficient beta2;
+  Coefficient take2;             ///< 1 - beta2
+  Coefficient correction1;       ///< 1 - beta1^step
+  Coefficient root_correction2;  ///< sqrt(1 - beta2^step)
+  Coefficient eps;
+  Coefficient decay_size;  ///< magnitude of terms.decay_factor
+  Coefficient step_size;
+  Coefficient is_clipped;  ///< 1: the ratio never lengthens a step
+  Coefficient max_grad_norm;
+  Coefficient was_measured = 0;  ///< 1: measuring has updated the moments
+
+  static constexpr unsigned kVariants = 2;
+  static constexpr std::size_t states(unsigned) { return 2; }
+  unsigned variant() const { return was_measured.value != 0 ? 1 : 0; }
+
+  template <class T>
+  T norm_divisor(const T& gradient_norm) const {
+    return clamp_min(T(gradient_norm / max_grad_norm), 1);
   }
-}
 
-/// The step that would be subtracted if lr were 1 and nothing adapted.
-template <class T>
-LOCKSTEP_INLINE void direction(T* __restrict target, const T* __restrict parameter, const T* __restrict mean,
-                               const T* __restrict square, std::int64_t count, const LambCoefficients& c) {
-  const auto correction1 = static_cast<T>(c.correction1);
-  const auto root_correction2 = static_cast<T>(c.root_correction2);
-  const auto eps = static_cast<T>(c.eps);
-  const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const T denominator = std::sqrt(square[i]) / root_correction2 + eps;
-    target[i] = mean[i] / correction1 / denominator + l2_coefficient * parameter[i];
+  /// The step that would be subtracted if lr were 1 and nothing adapted.
+  template <unsigned kWasMeasured, class T>
+  LOCKSTEP_INLINE T direction(Element<T>& e) const {
+    T& mean = e.state[0];
+    T& square = e.state[1];
+    if constexpr (kWasMeasured == 0) {
+      const T g = gradient_scale * e.gradient;
+      mean = plus(beta1 * mean, gradient_share, g);
+      square = plus_square(beta2 * square, take2, g);
+    }
+    const T denominator = sqrt(square) / root_correction2 + eps;
+    return plus(mean / correction1 / denominator, terms.l2_coefficient, e.parameter);
   }
+
+  template <class T>
+  LOCKSTEP_INLINE T measured(const Element<T>&, const T& direction) const {
+    return direction;
+  }
+
+  template <class T>
+  T factor(const T& parameter_norm, const T& step_norm) const {
+    const T decayed_norm = decay_size * parameter_norm;
+    const T ratio = where_positive(T(decayed_norm / step_norm), decayed_norm, step_norm);
+    return is_clipped.value != 0 ? clamp_max(ratio, 1) : ratio;
+  }
+
+  template <unsigned, class T>
+  LOCKSTEP_INLINE void apply(Element<T>& e, const T& direction, const T&) const {
+    e.parameter = minus(terms.decay_factor * e.parameter, step_size, direction);
+  }
+
+  static constexpr auto kScaled = &Lamb::gradient_scale;
+  static constexpr auto kAdapted = &Lamb::step_size;
+  static constexpr bool kCounts = false;
+  static bool adapts(std::size_t) { return true; }
+};
+
+Lamb lamb(const Options& options, std::int64_t step) {
+  const GradientTerms terms = gradient_terms(options, options.at("decoupled_weight_decay") != 0);
+  Coefficient decay_size = terms.decay_factor;
+  decay_size.value = std::abs(decay_size.value);
+  const bool is_corrected = options.at("bias_correction") != 0;
+  const auto correction = [&](const char* beta) { return is_corrected ? bias_correction(options.at(beta), step) : 1; };
+  return {.terms = terms,
+          .gradient_scale = terms.sign,
+          .beta1 = options.at("beta1"),
+          .gradient_share = options.at("grad_averaging") != 0 ? 1 - options.at("beta1") : 1,
+          .beta2 = options.at("beta2"),
+          .take2 = 1 - options.at("beta2"),
+          .correction1 = changing(correction("beta1")),
+          .root_correction2 = changing(std::sqrt(correction("beta2"))),
+          .eps = options.at("eps"),
+          .decay_size = decay_size,
+          .step_size = changing(options.at("lr")),
+          .is_clipped = options.at("trust_clip"),
+          .max_grad_norm = options.at("max_grad_norm")};
 }
 
-template <class T>
-LOCKSTEP_INLINE void apply(T* __restrict parameter, const T* __restrict direction, std::int64_t count, T decay_factor,
-                           T step_size) {
-  for (std::int64_t i = 0; i < count; ++i) parameter[i] = decay_factor * parameter[i] - step_size * direction[i];
+KeySpecs lamb_keys() {
+  return {
+      betas_key(),
+      eps_key(),
+      decoupled_weight_decay_key(),
+      trust_clip_key(),
+      always_adapt_key(),
+      keys::real("optim.max_grad_norm", "1", "lamb: maximum 2-norm of all gradients. 0 = unlimited", 0),
+      keys::boolean("optim.bias_correction", "true", "lamb: use bias correction"),
+      keys::boolean("optim.grad_averaging", "true", "lamb: multiply the gradient by 1 - beta1 in the first moment")};
 }
 
-/// The squares of the parameter and of the direction.
-template <class T>
-Sums measure(const LambCoefficients& c, const ElementRange<T>& range) {
-  T* const* state = range.state;
-  at_level<update_moments<T>>(state[0], state[1], range.gradient, range.count, c);
-  std::array<T, kPieceElements> step;  // uninitialized: filled as far as it is used
-  at_level<direction<T>>(step.data(), range.parameter, state[0], state[1], range.count, c);
-  return {kernels::sum_of_squares(range.parameter, range.count), kernels::sum_of_squares(step.data(), range.count)};
-}
-
-template <class T>
-void update(const LambCoefficients& c, const ElementRange<T>& range) {
-  T* const* state = range.state;
-  if (!c.was_measured) at_level<update_moments<T>>(state[0], state[1], range.gradient, range.count, c);
-  std::array<T, kPieceElements> step;  // uninitialized: filled as far as it is used
-  at_level<direction<T>>(step.data(), range.parameter, state[0], state[1], range.count, c);
-  at_level<apply<T>>(range.parameter, step.data(), range.count, static_cast<T>(c.decay_factor),
-                     static_cast<T>(c.step_size));
-}
-
-void adapt_to_norm(LambCoefficients& c, const Options& options, double gradient_norm) {
-  c.gradient_scale /= std::max(1.0, gradient_norm / options.at("max_grad_norm"));
-}
-
-void adapt(LambCoefficients& c, const Options& options, const Sums& sums, const Segment&) {
-  c.was_measured = true;
-  const double parameter_norm = std::abs(c.decay_factor) * std::sqrt(sums[0]);
-  const double step_norm = std::sqrt(sums[1]);
-  double ratio = parameter_norm > 0 && step_norm > 0 ? parameter_norm / step_norm : 1;
-  if (options.at("trust_clip") != 0) ratio = std::min(ratio, 1.0);
-  c.step_size *= ratio;
-}
-
-Needs needs(const Options& options) {
+Needs needs_of_lamb(const Options& options) {
   return {.gradient_norm = options.at("max_grad_norm") != 0,
           .sums = options.at("weight_decay") != 0 || options.at("always_adapt") != 0};
 }
 
 }  // namespace
 
-LambCoefficients lamb_coefficients(const Options& options, std::int64_t step) {
-  const GradientTerms terms = gradient_terms(options, options.at("decoupled_weight_decay") != 0);
-  const bool is_corrected = options.at("bias_correction") != 0;
-  return {.gradient_scale = terms.sign,
-          .beta1 = options.at("beta1"),
-          .gradient_share = options.at("grad_averaging") != 0 ? 1 - options.at("beta1") : 1,
-          .beta2 = options.at("beta2"),
-          .correction1 = is_corrected ? bias_correction(options.at("beta1"), step) : 1,
-          .root_correction2 = is_corrected ? std::sqrt(bias_correction(options.at("beta2"), step)) : 1,
-          .eps = options.at("eps"),
-          .l2_coefficient = terms.l2_coefficient,
-          .decay_factor = terms.decay_factor,
-          .step_size = options.at("lr")};
-}
-
-namespace {
-
-Options read(const Section& optim) {
-  Options options;
-  read_betas(optim, options);
-  read_numbers(optim, options, {"eps", "max_grad_norm"});
-  read_flags(optim, options,
-             {"bias_correction", "grad_averaging", "trust_clip", "always_adapt", "decoupled_weight_decay"});
-  return options;
-}
-
-std::vector<std::string> state_names(const Options&) { return {"exp_avg", "exp_avg_sq"}; }
-
-}  // namespace
-
 Rule lamb_rule() {
   return {.name = "lamb",
           .help = "LAMB: Adam with a trust ratio per parameter, for large batches",
-          .keys = {betas_key(), eps_key(), decoupled_weight_decay_key(), trust_clip_key(), always_adapt_key(),
-                   keys::real("optim.max_grad_norm", "1", "lamb: maximum 2-norm of all gradients. 0 = unlimited", 0),
-                   keys::boolean("optim.bias_correction", "true", "lamb: use bias correction"),
-                   keys::boolean("optim.grad_averaging", "true",
-                                 "lamb: multiply the gradient by 1 - beta1 in the first moment")},
-          .read = read,
-          .state_names = state_names,
-          .kind = TensorRule{.elements = {.coefficients = erased<lamb_coefficients>,
-                                          .update32 = erased<update<float>>,
-                                          .update64 = erased<update<double>>,
-                                          .update_tensors = update_lamb_tensors},
-                             .needs = needs,
-                             .adapt_to_norm = erased<adapt_to_norm>,
-                             .measure32 = erased<measure<float>>,
-                             .measure64 = erased<measure<double>>,
-                             .adapt = erased<adapt>},
+          .keys = lamb_keys(),
+          .read = read_keys<lamb_keys>,
+          .state_names = moment_states,
+          .kind = tensor_rule<lamb>(needs_of_lamb),
           .counts_every_step = true};
 }
 

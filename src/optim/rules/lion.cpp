@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/keys.hpp>
 
-#include <algorithm>
-
-#include "core/numbers/at_level.hpp"
-#include "optim/rules/coefficients.hpp"
+#include "optim/rules/element_rule.hpp"
 #include "optim/rules/options.hpp"
 #include "optim/rules/rules.hpp"
 
@@ -12,78 +9,63 @@ namespace lockstep::optim {
 
 namespace {
 
-/// @tparam kIsCautious  elements whose update opposes the gradient stay; the others move further in their place
-template <bool kIsCautious, class T>
-LOCKSTEP_INLINE void update_elements(const LionCoefficients& c, const ElementRange<T>& range) {
-  const auto sign = static_cast<T>(c.sign);
-  const auto decay_factor = static_cast<T>(c.decay_factor);
-  const auto lr = static_cast<T>(c.lr);
-  const auto beta1 = static_cast<T>(c.beta1);
-  const auto take1 = static_cast<T>(1 - c.beta1);
-  const auto take2 = static_cast<T>(1 - c.beta2);
-  const auto caution = static_cast<T>(c.caution);
-  T* __restrict parameter = range.parameter;
-  const T* __restrict gradient = range.gradient;
-  T* __restrict mean = range.state[0];
-  const std::int64_t count = range.count;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const T g = sign * gradient[i];
-    const T blend = beta1 * mean[i] + take1 * g;
-    T direction = blend > 0 ? T{1} : blend < 0 ? T{-1} : blend;
-    if constexpr (kIsCautious) direction *= direction * g > 0 ? caution : T{0};
-    parameter[i] = decay_factor * parameter[i] - lr * direction;
-    mean[i] += take2 * (g - mean[i]);
+struct Lion {
+  GradientTerms terms;
+  Coefficient lr;
+  Coefficient beta1;
+  Coefficient take1;    ///< 1 - beta1
+  Coefficient take2;    ///< 1 - beta2
+  Coefficient caution;  ///< multiplies what moves along with its gradient; 0 = everything moves
+
+  static constexpr unsigned kVariants = 2;
+  static constexpr std::size_t states(unsigned) { return 1; }
+  unsigned variant() const { return caution.value != 0 ? 1 : 0; }
+
+  template <unsigned, class T>
+  LOCKSTEP_INLINE T direction(Element<T>& e) const {
+    e.gradient = terms.sign * e.gradient;
+    return sign(mixed(beta1, e.state[0], take1, e.gradient));
   }
-}
 
-template <class T>
-void update(const LionCoefficients& c, const ElementRange<T>& range) {
-  c.caution != 0 ? at_level<update_elements<true, T>>(c, range) : at_level<update_elements<false, T>>(c, range);
-}
-
-/// How many elements would move along with the gradient.
-template <class T>
-LOCKSTEP_INLINE Sums measure(const LionCoefficients& c, const ElementRange<T>& range) {
-  const auto sign = static_cast<T>(c.sign);
-  const auto beta1 = static_cast<T>(c.beta1);
-  const auto take1 = static_cast<T>(1 - c.beta1);
-  std::int64_t agreeing = 0;
-  for (std::int64_t i = 0; i < range.count; ++i) {
-    const T g = sign * range.gradient[i];
-    const T blend = beta1 * range.state[0][i] + take1 * g;
-    agreeing += (blend > 0 && g > 0) || (blend < 0 && g < 0) ? 1 : 0;
+  /// Whether the element would move along with the gradient.
+  template <class T>
+  LOCKSTEP_INLINE T measured(const Element<T>& e, const T& direction) const {
+    return agreement(direction, e.gradient);
   }
-  return {static_cast<double>(agreeing)};
-}
 
-void adapt(LionCoefficients& c, const Options&, const Sums& sums, const Segment& segment) {
-  c.caution = 1 / std::max(sums[0] / static_cast<double>(segment.count), 1e-3);
-}
+  template <class T>
+  T factor(const T&, const T& agreeing_share) const {
+    return reciprocal(clamp_min(agreeing_share, 1e-3));
+  }
 
-Needs needs(const Options& options) { return {.sums = options.at("caution") != 0}; }
+  /// Elements whose update opposes the gradient stay; the others move further in their place.
+  template <unsigned kIsCautious, class T>
+  LOCKSTEP_INLINE void apply(Element<T>& e, const T& direction, const T& agrees) const {
+    const T decayed = terms.decay_factor * e.parameter;
+    if constexpr (kIsCautious != 0) e.parameter = minus(decayed, lr, caution, T(direction * agrees));
+    if constexpr (kIsCautious == 0) e.parameter = minus(decayed, lr, direction);
+    e.state[0] = towards(e.state[0], e.gradient, take2);
+  }
 
-}  // namespace
+  static constexpr auto kAdapted = &Lion::caution;
+  static constexpr bool kCounts = true;
+  static bool adapts(std::size_t) { return true; }
+};
 
-LionCoefficients lion_coefficients(const Options& options, std::int64_t) {
-  const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/true);
-  return {.sign = terms.sign,
-          .decay_factor = terms.decay_factor,
-          .lr = options.at("lr"),
+Lion lion(const Options& options, std::int64_t) {
+  return {.terms = gradient_terms(options, /*is_decoupled=*/true),
+          .lr = changing(options.at("lr")),
           .beta1 = options.at("beta1"),
-          .beta2 = options.at("beta2"),
+          .take1 = 1 - options.at("beta1"),
+          .take2 = 1 - options.at("beta2"),
           .caution = options.at("caution")};
 }
 
-namespace {
-
-Options read(const Section& optim) {
-  Options options;
-  read_betas(optim, options);
-  read_flags(optim, options, {"caution"});
-  return options;
+KeySpecs lion_keys() {
+  return {betas_key(), keys::boolean("optim.caution", "false",
+                                     "lion: cautious updates, which skip elements that would move against their "
+                                     "gradient")};
 }
-
-std::vector<std::string> state_names(const Options&) { return {"exp_avg"}; }
 
 }  // namespace
 
@@ -92,19 +74,10 @@ Rule lion_rule() {
           .help =
               "Lion: steps along the sign of the momentum, with decoupled weight decay; usually with a third of the lr "
               "of adamw",
-          .keys = {betas_key(),
-                   keys::boolean("optim.caution", "false",
-                                 "lion: cautious updates, which skip elements that would move against their gradient")},
-          .read = read,
-          .state_names = state_names,
-          .kind = TensorRule{.elements = {.coefficients = erased<lion_coefficients>,
-                                          .update32 = erased<update<float>>,
-                                          .update64 = erased<update<double>>,
-                                          .update_tensors = update_lion_tensors},
-                             .needs = needs,
-                             .measure32 = erased<at_level<measure<float>>>,
-                             .measure64 = erased<at_level<measure<double>>>,
-                             .adapt = erased<adapt>}};
+          .keys = lion_keys(),
+          .read = read_keys<lion_keys>,
+          .state_names = [](const Options&) -> std::vector<std::string> { return {"exp_avg"}; },
+          .kind = tensor_rule<lion>([](const Options& options) { return Needs{.sums = options.at("caution") != 0}; })};
 }
 
 }  // namespace lockstep::optim

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/keys.hpp>
 
-#include <cmath>
-
-#include "core/numbers/at_level.hpp"
-#include "optim/rules/coefficients.hpp"
+#include "optim/rules/element_rule.hpp"
 #include "optim/rules/options.hpp"
 #include "optim/rules/rules.hpp"
 
@@ -12,32 +9,30 @@ namespace lockstep::optim {
 
 namespace {
 
-template <class T>
-LOCKSTEP_INLINE void update(const NadamCoefficients& c, const ElementRange<T>& range) {
-  const auto sign = static_cast<T>(c.sign);
-  const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
-  const auto decay_factor = static_cast<T>(c.decay_factor);
-  const auto take1 = static_cast<T>(1 - c.beta1);
-  const auto beta2 = static_cast<T>(c.beta2);
-  const auto take2 = static_cast<T>(1 - c.beta2);
-  const auto correction2 = static_cast<T>(c.correction2);
-  const auto eps = static_cast<T>(c.eps);
-  const auto gradient_step = static_cast<T>(c.gradient_step);
-  const auto mean_step = static_cast<T>(c.mean_step);
-  T* __restrict parameter = range.parameter;
-  const T* __restrict gradient = range.gradient;
-  T* __restrict mean = range.state[0];
-  T* __restrict square = range.state[1];
-  const std::int64_t count = range.count;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const T g = sign * gradient[i] + l2_coefficient * parameter[i];
-    mean[i] += take1 * (g - mean[i]);
-    square[i] = beta2 * square[i] + take2 * g * g;
-    const T denominator = std::sqrt(square[i] / correction2) + eps;
-    parameter[i] =
-        decay_factor * parameter[i] - gradient_step * (g / denominator) - mean_step * (mean[i] / denominator);
+struct Nadam {
+  GradientTerms terms;
+  Coefficient take1;  ///< 1 - beta1
+  Coefficient beta2;
+  Coefficient take2;        ///< 1 - beta2
+  Coefficient correction2;  ///< 1 - beta2^step
+  Coefficient eps;
+  Coefficient gradient_step;  ///< multiplies the gradient over its root mean square
+  Coefficient mean_step;      ///< multiplies the mean over it
+
+  static constexpr std::size_t kStates = 2;
+
+  template <class T>
+  LOCKSTEP_INLINE void update(Element<T>& e) const {
+    T& mean = e.state[0];
+    T& square = e.state[1];
+    const T g = terms.gradient(e);
+    mean = towards(mean, g, take1);
+    square = plus_square(beta2 * square, take2, g);
+    const T denominator = sqrt(square / correction2) + eps;
+    const T moved = minus_quotient(terms.decay_factor * e.parameter, gradient_step, g, denominator);
+    e.parameter = minus_quotient(moved, mean_step, mean, denominator);
   }
-}
+};
 
 /// The momentum of one step: it rises from half of beta1 to beta1.
 double momentum_at(const Options& options, std::int64_t step) {
@@ -54,49 +49,34 @@ double momentum_product(const Options& options, std::int64_t step) {
   return product;
 }
 
-}  // namespace
-
-NadamCoefficients nadam_coefficients(const Options& options, std::int64_t step) {
-  const GradientTerms terms = gradient_terms(options, options.at("decoupled_weight_decay") != 0);
+Nadam nadam(const Options& options, std::int64_t step) {
   const double momentum = momentum_at(options, step);
   const double next_momentum = momentum_at(options, step + 1);
   const double product = momentum_product(options, step);
-  return {.sign = terms.sign,
-          .l2_coefficient = terms.l2_coefficient,
-          .decay_factor = terms.decay_factor,
-          .beta1 = options.at("beta1"),
+  return {.terms = gradient_terms(options, options.at("decoupled_weight_decay") != 0),
+          .take1 = 1 - options.at("beta1"),
           .beta2 = options.at("beta2"),
-          .correction2 = bias_correction(options.at("beta2"), step),
+          .take2 = 1 - options.at("beta2"),
+          .correction2 = changing(bias_correction(options.at("beta2"), step)),
           .eps = options.at("eps"),
-          .gradient_step = options.at("lr") * (1 - momentum) / (1 - product),
-          .mean_step = options.at("lr") * next_momentum / (1 - product * next_momentum)};
+          .gradient_step = changing(options.at("lr") * (1 - momentum) / (1 - product)),
+          .mean_step = changing(options.at("lr") * next_momentum / (1 - product * next_momentum))};
 }
 
-namespace {
-
-Options read(const Section& optim) {
-  Options options;
-  read_betas(optim, options);
-  read_numbers(optim, options, {"eps", "momentum_decay"});
-  read_flags(optim, options, {"decoupled_weight_decay"});
-  return options;
+KeySpecs nadam_keys() {
+  return {betas_key(), eps_key(), decoupled_weight_decay_key(),
+          keys::real("optim.momentum_decay", "0.004", "nadam: momentum decay", 0)};
 }
-
-std::vector<std::string> state_names(const Options&) { return {"exp_avg", "exp_avg_sq"}; }
 
 }  // namespace
 
 Rule nadam_rule() {
   return {.name = "nadam",
           .help = "NAdam: Adam with Nesterov momentum",
-          .keys = {betas_key(), eps_key(), decoupled_weight_decay_key(),
-                   keys::real("optim.momentum_decay", "0.004", "nadam: momentum decay", 0)},
-          .read = read,
-          .state_names = state_names,
-          .kind = ElementRule{.coefficients = erased<nadam_coefficients>,
-                              .update32 = erased<at_level<update<float>>>,
-                              .update64 = erased<at_level<update<double>>>,
-                              .update_tensors = update_nadam_tensors}};
+          .keys = nadam_keys(),
+          .read = read_keys<nadam_keys>,
+          .state_names = moment_states,
+          .kind = element_rule<nadam>()};
 }
 
 }  // namespace lockstep::optim

@@ -5,7 +5,6 @@
 #include <lockstep/core/keys.hpp>
 
 #include <algorithm>
-#include <cmath>
 
 namespace lockstep::optim {
 
@@ -21,8 +20,7 @@ KeySpecs shared_option_keys() {
 }
 
 void read_shared_options(const Section& optim, Options& options) {
-  read_numbers(optim, options, {"lr", "weight_decay"});
-  read_flags(optim, options, {"maximize"});
+  options.merge(read_keys(optim, shared_option_keys()));
 }
 
 KeySpec betas_key() {
@@ -75,11 +73,21 @@ KeySpecs momentum_keys() {
                         "sgd, lars, larc: Nesterov momentum; requires momentum > 0 and dampening = 0")};
 }
 
-void read_momentum(const Section& optim, Options& options) {
-  read_numbers(optim, options, {"momentum", "dampening"});
-  read_flags(optim, options, {"nesterov"});
-  if (options.at("nesterov") == 0 || (options.at("momentum") != 0 && options.at("dampening") == 0)) return;
+Options read_momentum(const Section& optim) {
+  const Options options = read_keys(optim, momentum_keys());
+  if (options.at("nesterov") == 0 || (options.at("momentum") != 0 && options.at("dampening") == 0)) return options;
   throw ConfigError(optim.cite("nesterov") + " requires optim.momentum > 0 and optim.dampening = 0");
+}
+
+Options read_keys(const Section& optim, const KeySpecs& keys) {
+  Options options;
+  for (const KeySpec& key : keys) {
+    const std::string name = key.name.substr(key.name.find('.') + 1);
+    if (key.type == KeyType::real) read_numbers(optim, options, {name});
+    if (key.type == KeyType::boolean) read_flags(optim, options, {name});
+    if (name == "betas") read_betas(optim, options);
+  }
+  return options;
 }
 
 void read_numbers(const Section& optim, Options& options, const std::vector<std::string>& keys) {
@@ -89,6 +97,13 @@ void read_numbers(const Section& optim, Options& options, const std::vector<std:
 void read_flags(const Section& optim, Options& options, const std::vector<std::string>& keys) {
   for (const std::string& key : keys) options[key] = optim.boolean(key) ? 1 : 0;
 }
+
+std::vector<std::string> momentum_states(const Options& options) {
+  if (options.at("momentum") == 0) return {};
+  return {"momentum_buffer"};
+}
+
+std::vector<std::string> moment_states(const Options&) { return {"exp_avg", "exp_avg_sq"}; }
 
 std::optional<double> positive_number(const std::string& text) {
   const KeySpec spec = keys::real_above("number", 0, keys::kUnlimited, "1", "");
@@ -104,14 +119,5 @@ std::string joined(const std::vector<std::string>& names, const std::string& sep
   for (const std::string& name : names) text += (text.empty() || name.empty() ? "" : separator) + name;
   return text;
 }
-
-GradientTerms gradient_terms(const Options& options, bool is_decoupled) {
-  const double weight_decay = options.at("weight_decay");
-  return {.sign = options.at("maximize") != 0 ? -1.0 : 1.0,
-          .l2_coefficient = is_decoupled ? 0 : weight_decay,
-          .decay_factor = is_decoupled ? 1 - options.at("lr") * weight_decay : 1};
-}
-
-double bias_correction(double beta, std::int64_t step) { return 1 - std::pow(beta, static_cast<double>(step)); }
 
 }  // namespace lockstep::optim

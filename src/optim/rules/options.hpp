@@ -28,29 +28,29 @@ KeySpec always_adapt_key();
 
 /// momentum, dampening, nesterov.
 KeySpecs momentum_keys();
-/// Adds "momentum", "dampening" and "nesterov".
 /// @throws ConfigError  nesterov without momentum or with dampening
-void read_momentum(const Section& optim, Options& options);
+Options read_momentum(const Section& optim);
+
+/// The options of these keys: numbers as they are, flags as 0 or 1, and `betas`. Keys of other types are left out.
+Options read_keys(const Section& optim, const KeySpecs& keys);
+template <KeySpecs (*kKeys)()>
+Options read_keys(const Section& optim) {
+  return read_keys(optim, kKeys());
+}
 
 /// Adds the keys that are read as they are: numbers, and flags as 0 or 1.
 void read_numbers(const Section& optim, Options& options, const std::vector<std::string>& keys);
 void read_flags(const Section& optim, Options& options, const std::vector<std::string>& keys);
+
+/// Names of states: "momentum_buffer" if there is momentum.
+std::vector<std::string> momentum_states(const Options& options);
+/// Names of states: "exp_avg", "exp_avg_sq".
+std::vector<std::string> moment_states(const Options& options);
 
 /// None = the text is no number above 0.
 std::optional<double> positive_number(const std::string& text);
 
 /// The names that are not empty, with separators between them.
 std::string joined(const std::vector<std::string>& names, const std::string& separator);
-
-/// The change of a gradient by most rules: sign * gradient + l2_coefficient * parameter.
-struct GradientTerms {
-  double sign = 1;            ///< -1 to maximize
-  double l2_coefficient = 0;  ///< weight decay that is added to the gradient
-  double decay_factor = 1;    ///< decoupled weight decay: multiplies the parameter
-};
-GradientTerms gradient_terms(const Options& options, bool is_decoupled);
-
-/// 1 - beta^step: what corrects a mean that began at zero.
-double bias_correction(double beta, std::int64_t step);
 
 }  // namespace lockstep::optim

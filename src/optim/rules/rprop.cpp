@@ -2,8 +2,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 
-#include "core/numbers/at_level.hpp"
-#include "optim/rules/coefficients.hpp"
+#include "optim/rules/element_rule.hpp"
 #include "optim/rules/options.hpp"
 #include "optim/rules/rules.hpp"
 
@@ -11,38 +10,30 @@ namespace lockstep::optim {
 
 namespace {
 
-template <class T>
-LOCKSTEP_INLINE void update(const RpropCoefficients& c, const ElementRange<T>& range) {
-  const auto sign = static_cast<T>(c.sign);
-  const auto first_size = static_cast<T>(c.first_size);
-  const auto shrink = static_cast<T>(c.shrink);
-  const auto grow = static_cast<T>(c.grow);
-  const auto min_size = static_cast<T>(c.min_size);
-  const auto max_size = static_cast<T>(c.max_size);
-  T* __restrict parameter = range.parameter;
-  const T* __restrict gradient = range.gradient;
-  T* __restrict previous = range.state[0];
-  T* __restrict size = range.state[1];
-  const std::int64_t count = range.count;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const T g = sign * gradient[i];
-    const T agreement = g * previous[i];
-    const T factor = agreement > 0 ? grow : agreement < 0 ? shrink : T{1};
-    T length = (size[i] + first_size) * factor;
-    length = length < min_size ? min_size : length;
-    length = length > max_size ? max_size : length;
-    const T used = agreement < 0 ? T{0} : g;  // a parameter whose gradient changed sign skips one step
-    const T direction = used > 0 ? T{1} : used < 0 ? T{-1} : used;
-    size[i] = length;
-    previous[i] = used;
-    parameter[i] -= direction * length;
+struct Rprop {
+  Coefficient gradient_sign;  ///< multiplies the gradient: 1, or -1 to maximize
+  Coefficient first_size;     ///< added to all step sizes: lr in the first update, in which they are 0
+  Coefficient shrink;
+  Coefficient grow;
+  Coefficient min_size;
+  Coefficient max_size;
+
+  static constexpr std::size_t kStates = 2;
+
+  template <class T>
+  LOCKSTEP_INLINE void update(Element<T>& e) const {
+    T& previous = e.state[0];
+    T& size = e.state[1];
+    const T g = gradient_sign * e.gradient;
+    const T product = g * previous;
+    size = clamped(T(size + first_size) * by_sign(product, grow, shrink), min_size, max_size);
+    previous = zero_where_negative(g, product);  // a parameter whose gradient changed sign skips one step
+    e.parameter = minus_product(e.parameter, sign(previous), size);
   }
-}
+};
 
-}  // namespace
-
-RpropCoefficients rprop_coefficients(const Options& options, std::int64_t step) {
-  return {.sign = options.at("maximize") != 0 ? -1.0 : 1.0,
+Rprop rprop(const Options& options, std::int64_t step) {
+  return {.gradient_sign = options.at("maximize") != 0 ? -1.0 : 1.0,
           .first_size = step == 1 ? options.at("lr") : 0,
           .shrink = options.at("shrink"),
           .grow = options.at("grow"),
@@ -50,9 +41,7 @@ RpropCoefficients rprop_coefficients(const Options& options, std::int64_t step) 
           .max_size = options.at("most")};
 }
 
-namespace {
-
-Options read(const Section& optim) {
+Options read_rprop(const Section& optim) {
   const std::vector<double> etas = optim.reals("etas");
   if (etas.size() != 2 || !(0 < etas[0] && etas[0] < 1 && 1 < etas[1])) {
     throw ConfigError(optim.cite("etas") + " must be two numbers, one in (0, 1) and one above 1, such as 0.5, 1.2");
@@ -67,8 +56,6 @@ Options read(const Section& optim) {
   return {{"shrink", etas[0]}, {"grow", etas[1]}, {"least", sizes[0]}, {"most", sizes[1]}};
 }
 
-std::vector<std::string> state_names(const Options&) { return {"prev", "step_size"}; }
-
 }  // namespace
 
 Rule rprop_rule() {
@@ -79,12 +66,11 @@ Rule rprop_rule() {
                        "rprop: factors on the step size after a change of the sign of the gradient, and otherwise", 0),
                    keys::reals("optim.step_sizes", "1e-6, 50",
                                "rprop: minimum and maximum step size; lr is the initial step size", 0)},
-          .read = read,
-          .state_names = state_names,
-          .kind = ElementRule{.coefficients = erased<rprop_coefficients>,
-                              .update32 = erased<at_level<update<float>>>,
-                              .update64 = erased<at_level<update<double>>>,
-                              .update_tensors = update_rprop_tensors}};
+          .read = read_rprop,
+          .state_names = [](const Options&) -> std::vector<std::string> {
+            return {"prev", "step_size"};
+          },
+          .kind = element_rule<rprop>()};
 }
 
 }  // namespace lockstep::optim

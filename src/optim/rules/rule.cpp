@@ -8,10 +8,9 @@ const ElementRule* Rule::elements() const noexcept {
   return measured != nullptr ? &measured->elements : std::get_if<ElementRule>(&kind);
 }
 
-TensorForm Rule::tensor_form() const noexcept {
-  if (const auto* const whole = std::get_if<WholeRule>(&kind)) return whole->update;
+bool Rule::supports_tensors() const noexcept {
   const ElementRule* const rule = elements();
-  return rule != nullptr ? rule->update_tensors : nullptr;
+  return rule == nullptr || rule->fused != nullptr || rule->rows != nullptr;
 }
 
 StateShape Rule::state_shape() const noexcept {

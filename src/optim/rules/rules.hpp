@@ -3,43 +3,7 @@
 
 #include <lockstep/optim/rule.hpp>
 
-#include <type_traits>
-
 namespace lockstep::optim {
-
-/// A rule's function over its own struct of coefficients, in the form of ElementRule and TensorRule, such as
-/// `erased<update<float>>` or `erased<coefficients>`.
-template <class Function>
-struct Erasure;
-template <auto kFunction>
-inline constexpr auto erased = Erasure<decltype(kFunction)>::template call<kFunction>;
-
-template <class Named>
-struct Erasure<Named (*)(const Options&, std::int64_t)> {
-  template <auto kFunction>
-  static Coefficients call(const Options& options, std::int64_t step) {
-    return Coefficients::of(kFunction(options, step));
-  }
-};
-
-template <class Result, class Named, class... Rest>
-struct Erasure<Result (*)(const Named&, Rest...)> {
-  template <auto kFunction>
-  static Result call(const Coefficients& coefficients, Rest... rest) {
-    return kFunction(coefficients.as<Named>(), rest...);
-  }
-};
-
-/// It changes the coefficients.
-template <class Named, class... Rest>
-requires(!std::is_const_v<Named>) struct Erasure<void (*)(Named&, Rest...)> {
-  template <auto kFunction>
-  static void call(Coefficients& coefficients, Rest... rest) {
-    Named named = coefficients.as<Named>();
-    kFunction(named, rest...);
-    coefficients = Coefficients::of(named);
-  }
-};
 
 // Unless it says otherwise, the source of a rule's order of operations is the class of torch.optim, single-tensor form.
 
@@ -89,23 +53,14 @@ Rule muon_rule();
 /// Nocedal and Wright, Numerical Optimization, algorithms 7.4, 3.5 and 3.6.
 Rule lbfgs_rule();
 
-// The same updates of tensors: sgd, adam, adamw and adagrad by LibTorch's fused kernels (tensor_forms.cpp), the others
-// by its foreach operations (element_forms.cpp).
+// Updates by LibTorch's fused kernels: one launch for all tensors of an update.
 
 void update_sgd_tensors(const TensorUpdate& update);
 void update_adam_tensors(const TensorUpdate& update);
 void update_adamw_tensors(const TensorUpdate& update);
-void update_adadelta_tensors(const TensorUpdate& update);
 void update_adagrad_tensors(const TensorUpdate& update);
-void update_adamax_tensors(const TensorUpdate& update);
-void update_asgd_tensors(const TensorUpdate& update);
-void update_lion_tensors(const TensorUpdate& update);
-void update_nadam_tensors(const TensorUpdate& update);
-void update_radam_tensors(const TensorUpdate& update);
-void update_rmsprop_tensors(const TensorUpdate& update);
-void update_rprop_tensors(const TensorUpdate& update);
-void update_lars_tensors(const TensorUpdate& update);
-void update_larc_tensors(const TensorUpdate& update);
-void update_lamb_tensors(const TensorUpdate& update);
+
+/// @param step  number of the update, from 1
+double adagrad_step_size(const Options& options, std::int64_t step);
 
 }  // namespace lockstep::optim

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/tensor_fwd.hpp>
+#include <lockstep/core/tensor.hpp>
 
 #include <cstdint>
 #include <string_view>

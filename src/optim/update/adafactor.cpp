@@ -11,6 +11,7 @@
 #include <map>
 #include <vector>
 
+#include "optim/rules/options.hpp"
 #include "optim/rules/rules.hpp"
 #include "optim/update/tensor_rules.hpp"
 #include "optim/update/tensor_stack.hpp"
@@ -133,19 +134,11 @@ void update_by_shape(const TensorUpdate& update) {
   for (const auto& [shape, members] : by_shape) {
     TensorList alike;
     for (const std::size_t i : members) alike.push_back(update.parameters[i]);
-    auto next = members.begin();
+    std::size_t first = 0;
     for (const TensorList& part : divided_for_stacks(alike)) {
-      TensorUpdate chunk = update;
-      chunk.parameters = part;
-      chunk.gradients.clear();
-      chunk.states.assign(update.states.size(), {});
-      for (std::size_t k = 0; k < part.size(); ++k, ++next) {
-        chunk.gradients.push_back(update.gradients[*next]);
-        for (std::size_t slot = 0; slot < update.states.size(); ++slot) {
-          chunk.states[slot].push_back(update.states[slot][*next]);
-        }
-      }
-      update_alike(chunk);
+      const auto next = members.begin() + static_cast<std::ptrdiff_t>(first);
+      update_alike(selected(update, {next, next + std::ssize(part)}));
+      first += part.size();
     }
   }
 }
@@ -186,10 +179,15 @@ void update_adafactor(const TensorUpdate& update) {
   }
 }
 
-Options read_adafactor(const Section& optim) {
-  Options options;
-  for (const char* key : {"beta2_decay", "eps1", "eps2", "d"}) options[key] = optim.real(key);
-  return options;
+KeySpecs adafactor_keys() {
+  return {keys::real("optim.beta2_decay", "-0.8",
+                     "adafactor: exponent of the decay of the second moments, step^beta2_decay", -keys::kUnlimited, 0),
+          keys::real(
+              "optim.eps1", "0",
+              "adafactor: minimum root mean square of the gradient. 0 = the machine epsilon of the parameter type", 0),
+          keys::real("optim.eps2", "0.001", "adafactor: minimum parameter size for relative steps", 0),
+          keys::real_above("optim.d", 0, keys::kUnlimited, "1",
+                           "adafactor: clipping threshold for the root mean square of an update")};
 }
 
 std::vector<std::string> adafactor_state_names(const Options&) { return {"row_var", "col_var", "variance"}; }
@@ -204,24 +202,14 @@ std::optional<Shape> adafactor_state_shape(const Options&, std::size_t slot, con
 }  // namespace
 
 Rule adafactor_rule() {
-  return {
-      .name = "adafactor",
-      .help =
-          "Adafactor: factored second moments (means over rows and columns) and steps relative to the size of the "
-          "parameter",
-      .keys = {keys::real("optim.beta2_decay", "-0.8",
-                          "adafactor: exponent of the decay of the second moments, step^beta2_decay", -keys::kUnlimited,
-                          0),
-               keys::real(
-                   "optim.eps1", "0",
-                   "adafactor: minimum root mean square of the gradient. 0 = the machine epsilon of the parameter type",
-                   0),
-               keys::real("optim.eps2", "0.001", "adafactor: minimum parameter size for relative steps", 0),
-               keys::real_above("optim.d", 0, keys::kUnlimited, "1",
-                                "adafactor: clipping threshold for the root mean square of an update")},
-      .read = read_adafactor,
-      .state_names = adafactor_state_names,
-      .kind = WholeRule{.update = update_adafactor, .state_shape = adafactor_state_shape}};
+  return {.name = "adafactor",
+          .help =
+              "Adafactor: factored second moments (means over rows and columns) and steps relative to the size of the "
+              "parameter",
+          .keys = adafactor_keys(),
+          .read = read_keys<adafactor_keys>,
+          .state_names = adafactor_state_names,
+          .kind = WholeRule{.update = update_adafactor, .state_shape = adafactor_state_shape}};
 }
 
 }  // namespace lockstep::optim

@@ -69,9 +69,9 @@ void Optimizer::step_by(const TensorRule& rule, Changes changes) {
   parameters_->finish_gradients();
   count_step();
   compute_coefficients(rule.elements);
-  const Needs needs = needs_of(rule);
-  if (needs.gradient_norm) adapt_to_norm(rule, changes);
-  if (needs.sums) adapt_to_sums(rule, changes);
+  const auto [gradient_norm, sums] = needs();
+  if (gradient_norm) adapt_to_norm(rule, changes);
+  if (sums) adapt_to_sums(rule, changes);
   update_elements(rule.elements, changes);
 }
 
@@ -101,11 +101,12 @@ void Optimizer::update_elements(const ElementRule& rule, Changes changes) {
   });
 }
 
-/// The options that any group needs.
-Needs Optimizer::needs_of(const TensorRule& rule) const {
+/// The needs of all groups together.
+Needs Optimizer::needs() const {
   Needs all;
+  const auto* const rule = std::get_if<TensorRule>(&rule_->kind);
   for (const ParamGroup& group : groups_) {
-    const Needs of_group = rule.needs(group.options);
+    const Needs of_group = rule != nullptr ? rule->needs(group.options) : Needs();
     all.gradient_norm = all.gradient_norm || of_group.gradient_norm;
     all.sums = all.sums || of_group.sums;
   }
@@ -124,7 +125,7 @@ void Optimizer::adapt_to_norm(const TensorRule& rule, Changes changes) {
     for (std::size_t s = 0; s < steps_[b].size(); ++s) {
       const Options& options = options_of(b, s);
       const bool is_adapted = parameters_->has_gradient(b, s) && rule.needs(options).gradient_norm;
-      if (is_adapted) rule.adapt_to_norm(coefficients_[b][s], options, norm);
+      if (is_adapted) rule.adapt_to_norm(coefficients_[b][s], norm);
     }
   }
 }
@@ -146,7 +147,7 @@ void Optimizer::adapt_to_sums(const TensorRule& rule, Changes changes) {
       if (!parameters_->has_gradient(b, s) || !rule.needs(options).sums) continue;
       Sums sums{};
       for (std::size_t k = 0; k < sums.size(); ++k) sums[k] = sum_by_tree(pieces.part(row(k), b, s));
-      rule.adapt(coefficients_[b][s], options, sums, blocks[b].segments[s]);
+      rule.adapt(coefficients_[b][s], sums, blocks[b].segments[s]);
     }
   }
 }

@@ -69,28 +69,6 @@ void add_multiple(const TensorList& list, const TensorList& others, const Number
   for (std::size_t i = 0; i < list.size(); ++i) list[i].addcmul_(others[i], live.expand_as(others[i]));
 }
 
-void add_quotient(const TensorList& list, const TensorList& numerators, const TensorList& denominators,
-                  const Number& factor) {
-  if (!factor.is_live()) return at::_foreach_addcdiv_(list, numerators, denominators, factor.plain());
-  at::_foreach_addcdiv_(list, at::_foreach_mul(numerators, factor.live(list.front().scalar_type())), denominators, 1);
-}
-
-void divide(const TensorList& list, const Number& divisor) {
-  if (!divisor.is_live()) return at::_foreach_div_(list, divisor.plain());
-  at::_foreach_div_(list, divisor.live(list.front().scalar_type()));
-}
-
-void move_towards(const TensorList& list, const TensorList& others, const Number& weight) {
-  if (!weight.is_live()) return at::_foreach_lerp_(list, others, weight.plain());
-  const at::Tensor live = weight.live(list.front().scalar_type());
-  if (!list.front().is_cpu()) {
-    const TensorList ways = at::_foreach_sub(others, list);
-    at::_foreach_mul_(ways, live);
-    return at::_foreach_add_(list, ways);
-  }
-  for (std::size_t i = 0; i < list.size(); ++i) list[i].lerp_(others[i], live);
-}
-
 at::Tensor product(const at::Tensor& tensor, const Number& factor) {
   return factor.is_live() ? tensor.mul(factor.live(tensor.scalar_type())) : tensor.mul(factor.plain());
 }

@@ -95,40 +95,6 @@ class Number {
   at::Tensor live_;  // undefined = plain
 };
 
-/// The coefficients of a rule in an update, whose members are numbers.
-template <class Named>
-class LiveCoefficients {
- public:
-  using Compute = Named (*)(const Options&, std::int64_t);
-
-  LiveCoefficients(const TensorUpdate& update, Compute compute)
-      : update_(&update), compute_(compute), plain_(compute(*update.options, update.step)) {}
-
-  /// A number that does not change, or follows from options other than lr.
-  const Named* operator->() const noexcept { return &plain_; }
-  const Named& operator*() const noexcept { return plain_; }
-  Number number(double Named::*member) const {
-    return {*update_, [compute = compute_, member](const Options& options, std::int64_t step) {
-              return compute(options, step).*member;
-            }};
-  }
-  /// A choice of operations that depends on the count.
-  template <class Choice>
-  auto chosen(const Choice& choice) const {
-    if (update_->live != nullptr) {
-      update_->live->fixed([compute = compute_, choice](const Options& options, std::int64_t step) {
-        return static_cast<double>(choice(compute(options, step)));
-      });
-    }
-    return choice(plain_);
-  }
-
- private:
-  const TensorUpdate* update_;
-  Compute compute_;
-  Named plain_;
-};
-
 using TensorList = std::vector<at::Tensor>;
 
 // Operations with a number on all tensors of a list, which have one type. On a CPU the results are the same, bit for
@@ -137,12 +103,6 @@ using TensorList = std::vector<at::Tensor>;
 void multiply(const TensorList& list, const Number& factor);
 /// list += factor * others
 void add_multiple(const TensorList& list, const TensorList& others, const Number& factor);
-/// list += factor * numerators / denominators
-void add_quotient(const TensorList& list, const TensorList& numerators, const TensorList& denominators,
-                  const Number& factor);
-void divide(const TensorList& list, const Number& divisor);
-/// list += weight * (others - list)
-void move_towards(const TensorList& list, const TensorList& others, const Number& weight);
 
 /// The same for one tensor, in memory of its own.
 at::Tensor product(const at::Tensor& tensor, const Number& factor);

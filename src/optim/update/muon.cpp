@@ -107,39 +107,24 @@ void update_matrices(const TensorUpdate& update) {
   });
 }
 
-/// The same update without its tensors.
-/// @param slots  number of states
-TensorUpdate without_tensors(const TensorUpdate& update, std::size_t slots) {
-  TensorUpdate none = update;
-  none.parameters.clear();
-  none.gradients.clear();
-  none.states.assign(slots, {});
-  return none;
-}
-
 void update_muon(const TensorUpdate& update) {
-  TensorUpdate matrices = without_tensors(update, 1);
-  TensorUpdate others = without_tensors(update, 2);
+  std::vector<std::size_t> matrices;
+  std::vector<std::size_t> others;
   for (std::size_t i = 0; i < update.parameters.size(); ++i) {
     const at::Tensor& parameter = update.parameters[i];
-    const bool is_of_matrices = parameter.dim() == 2;
-    if (is_of_matrices && parameter.numel() == 0) continue;
-    if (is_of_matrices && parameter.is_cpu()) {
+    if (parameter.dim() != 2) {
+      others.push_back(i);
+    } else if (parameter.is_cpu() && parameter.numel() > 0) {
       update_matrix(update, i);
-      continue;
-    }
-    TensorUpdate& changed = is_of_matrices ? matrices : others;
-    changed.parameters.push_back(parameter);
-    changed.gradients.push_back(update.gradients[i]);
-    if (is_of_matrices) {
-      changed.states[0].push_back(update.states[0][i]);
-    } else {
-      changed.states[0].push_back(update.states[1][i]);
-      changed.states[1].push_back(update.states[2][i]);
+    } else if (parameter.numel() > 0) {
+      matrices.push_back(i);
     }
   }
-  if (!matrices.parameters.empty()) update_matrices(matrices);
-  if (!others.parameters.empty()) update_adamw_tensors(others);
+  if (!matrices.empty()) update_matrices(selected(update, matrices));
+  if (others.empty()) return;
+  TensorUpdate by_adamw = selected(update, others);
+  by_adamw.states.erase(by_adamw.states.begin());  // the momentum of matrices
+  update_adamw_tensors(by_adamw);
 }
 
 Options read_muon(const Section& optim) {

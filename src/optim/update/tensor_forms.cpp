@@ -13,7 +13,6 @@
 #include <map>
 #include <optional>
 
-#include "optim/rules/coefficients.hpp"
 #include "optim/rules/rules.hpp"
 #include "optim/update/live_numbers.hpp"
 #include "optim/update/tensor_rules.hpp"
@@ -83,14 +82,12 @@ void update_adam_by(const Fused& fused, const TensorUpdate& update) {
 void descend(const TensorUpdate& update, const TensorList& directions, double weight_decay, bool maximize) {
   const Options& options = *update.options;
   const double momentum = options.at("momentum");
-  if (update.live != nullptr) {
-    update.live->fixed([](const Options&, std::int64_t step) { return step == 1 ? 1 : 0; });
-  }
+  const bool is_first_step = is_first(update);
   const TensorList none;
   const auto run = [&](const auto& lr) {
     at::_fused_sgd_(update.parameters, directions, momentum != 0 ? update.states[0] : none, weight_decay, momentum, lr,
-                    options.at("dampening"), options.at("nesterov") != 0, maximize,
-                    /*is_first_step=*/update.step == 1, {}, optional(update.is_void));
+                    options.at("dampening"), options.at("nesterov") != 0, maximize, is_first_step, {},
+                    optional(update.is_void));
   };
   update.live != nullptr ? run(live_lr(update)) : run(options.at("lr"));
 }
@@ -108,17 +105,19 @@ void update_adamw_tensors(const TensorUpdate& update) {
 }
 
 void update_adagrad_tensors(const TensorUpdate& update) {
-  const LiveCoefficients<AdagradCoefficients> c(update, adagrad_coefficients);
+  const Options& options = *update.options;
   // Also where the first update is void: until it is done, the sums are what they begin with.
-  if (c.chosen([](const auto& coefficients) { return coefficients.sum_factor; }) == 0) {
+  if (is_first(update)) {
+    const double initial = options.at("initial_accumulator_value");
     at::_foreach_zero_(update.states[0]);
-    if (c->initial_sum != 0) at::_foreach_add_(update.states[0], c->initial_sum);
+    if (initial != 0) at::_foreach_add_(update.states[0], initial);
   }
-  const auto run = [&](const auto& step_size) {
-    at::_fused_adagrad_(update.parameters, update.gradients, update.states[0], steps_of(update), step_size,
-                        /*lr_decay=*/0, c->l2_coefficient, c->eps, c->sign < 0, {}, optional(update.is_void));
+  const Number step_size(update, adagrad_step_size);
+  const auto run = [&](const auto& rate) {
+    at::_fused_adagrad_(update.parameters, update.gradients, update.states[0], steps_of(update), rate,
+                        /*lr_decay=*/0, options.at("weight_decay"), options.at("eps"), options.at("maximize") != 0, {},
+                        optional(update.is_void));
   };
-  const Number step_size = c.number(&AdagradCoefficients::step_size);
   update.live != nullptr ? run(live_rate(update, step_size)) : run(step_size.plain());
 }
 

@@ -7,6 +7,9 @@
 
 namespace lockstep::optim {
 
+namespace {
+
+/// The tensors that an update changes: the parameters, then each state that they have.
 TensorList tensors_of(const TensorUpdate& update) {
   TensorList tensors = update.parameters;
   for (const TensorList& slot : update.states) {
@@ -15,6 +18,33 @@ TensorList tensors_of(const TensorUpdate& update) {
     }
   }
   return tensors;
+}
+
+template <class T>
+std::vector<T> selected_from(const std::vector<T>& all, const std::vector<std::size_t>& members) {
+  std::vector<T> some;
+  for (const std::size_t i : members) some.push_back(all[i]);
+  return some;
+}
+
+}  // namespace
+
+TensorUpdate selected(const TensorUpdate& update, const std::vector<std::size_t>& members) {
+  TensorUpdate some = update;
+  some.parameters = selected_from(update.parameters, members);
+  some.gradients = selected_from(update.gradients, members);
+  for (std::size_t slot = 0; slot < update.states.size(); ++slot) {
+    some.states[slot] = selected_from(update.states[slot], members);
+  }
+  if (!update.dims.empty()) some.dims = selected_from(update.dims, members);
+  return some;
+}
+
+bool is_first(const TensorUpdate& update) {
+  if (update.live != nullptr) {
+    update.live->fixed([](const Options&, std::int64_t step) { return step == 1 ? 1 : 0; });
+  }
+  return update.step == 1;
 }
 
 void change_unless_void(const TensorUpdate& update, const std::function<void(const TensorUpdate&)>& body) {

@@ -10,8 +10,16 @@
 
 namespace lockstep::optim {
 
-/// The tensors that an update changes: the parameters, then each state that they have.
-TensorList tensors_of(const TensorUpdate& update);
+/// Updates by a rule that is no ClosureRule: by its kernel of LibTorch, if it has one, else by its template.
+void update_tensors(const Rule& rule, const TensorUpdate& update);
+/// Updates by the template of an element rule.
+void update_by_rows(const Rule& rule, const TensorUpdate& update);
+
+/// The update of some of the parameters.
+TensorUpdate selected(const TensorUpdate& update, const std::vector<std::size_t>& members);
+
+/// Whether this is the first update, which can differ from later ones in its operations.
+bool is_first(const TensorUpdate& update);
 
 /// Runs an update in place: of parameters and states or, where it may be void, of copies that then replace them.
 void change_unless_void(const TensorUpdate& update, const std::function<void(const TensorUpdate&)>& body);

@@ -36,17 +36,18 @@ TensorStack TensorStack::of(const std::vector<at::Tensor>& tensors, at::ScalarTy
   return stack;
 }
 
-std::vector<at::Tensor> TensorStack::parts_of(const at::Tensor& rows) const {
+std::vector<at::Tensor> TensorStack::parts_of(const at::Tensor& rows, std::size_t count) const {
   std::vector<at::Tensor> parts;
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    parts.push_back(rows.as_strided(parts_[i].sizes(), parts_[i].strides(), first_rows_[i] * kRowElements));
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t begin = rows.storage_offset() + first_rows_[i] * kRowElements;
+    parts.push_back(rows.as_strided(parts_[i].sizes(), parts_[i].strides(), begin));
   }
   return parts;
 }
 
 at::Tensor TensorStack::by_row(const std::vector<at::Tensor>& values) const {
   std::vector<at::Tensor> repeated;
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
     std::vector<std::int64_t> sizes = values[i].sizes().vec();
     sizes.push_back(first_rows_[i + 1] - first_rows_[i]);
     repeated.push_back(values[i].unsqueeze(-1).expand(sizes));

@@ -30,10 +30,11 @@ class TensorStack {
   const std::vector<at::Tensor>& parts() const noexcept { return parts_; }
   /// The first row of a part, and where the last part ends.
   std::int64_t first_row(std::size_t part) const { return first_rows_.at(part); }
-  /// The parts of other memory that is laid out like this.
+  /// The first `count` parts of other memory that is laid out like this.
   /// @param rows  [R, kRowElements] of any type
-  std::vector<at::Tensor> parts_of(const at::Tensor& rows) const;
-  /// Repeats a value of each part for its rows, to be combined with `rows`. One launch.
+  std::vector<at::Tensor> parts_of(const at::Tensor& rows, std::size_t count) const;
+  std::vector<at::Tensor> parts_of(const at::Tensor& rows) const { return parts_of(rows, parts_.size()); }
+  /// Repeats a value of each of the first parts for its rows, to be combined with `rows`. One launch.
   /// @param values  a tensor of shape S for each part, of one type
   /// @return        [S..., R, 1]
   at::Tensor by_row(const std::vector<at::Tensor>& values) const;

@@ -16,6 +16,7 @@
 #include "optim/update/live_numbers.hpp"
 #include "optim/update/scalar_type.hpp"
 #include "optim/update/tensor_parameters.hpp"
+#include "optim/update/tensor_rules.hpp"
 #include "optim/update/tensor_stack.hpp"
 
 namespace lockstep::optim {
@@ -169,21 +170,7 @@ void Optimizer::step_by(const WholeRule& rule, Changes changes) {
   });
 }
 
-bool Optimizer::needs_gradient_norm() const {
-  const auto* const rule = std::get_if<TensorRule>(&rule_->kind);
-  return rule != nullptr && std::any_of(groups_.begin(), groups_.end(), [rule](const ParamGroup& group) {
-           return rule->needs(group.options).gradient_norm;
-         });
-}
-
-bool Optimizer::needs_sums() const {
-  const auto* const rule = std::get_if<TensorRule>(&rule_->kind);
-  return rule != nullptr && std::any_of(groups_.begin(), groups_.end(),
-                                        [rule](const ParamGroup& group) { return rule->needs(group.options).sums; });
-}
-
 void Optimizer::step_tensors(const TensorChange& change, LiveNumbers* live) {
-  const TensorForm form = rule_->tensor_form();
   if (live != nullptr && half_.rounds_stochastically) {
     throw std::runtime_error("the random numbers of stochastic rounding are chosen by the CPU");
   }
@@ -217,27 +204,27 @@ void Optimizer::step_tensors(const TensorChange& change, LiveNumbers* live) {
     const GradientView changed = {
         .group_of = [this](std::size_t b, std::size_t s) { return group_of_[b][s]; },
         .change = [&](std::size_t group, std::vector<at::Tensor>& wide) { change_gradients(wide, change, group); }};
-    if (needs_gradient_norm()) common.gradient_norm = gradient_norm_tensor(*parameters_, 2, &changed);
+    if (needs().gradient_norm) common.gradient_norm = gradient_norm_tensor(*parameters_, 2, &changed);
     for (auto& [key, update] : updates) {
       update.is_void = common.is_void;
       update.gradient_norm = common.gradient_norm;
-      apply(form, update, std::get<0>(key), live);
+      apply(update, std::get<0>(key), live);
     }
     for (const auto& [key, segments] : halves) {
       const std::size_t block = std::get<0>(key);
       const std::size_t group = std::get<1>(key);
       step_halves(block, segments, common, [&](TensorUpdate& update) {
         change_gradients(update.gradients, change, group);
-        apply(form, update, block, live);
+        apply(update, block, live);
       });
     }
   });
   if (live != nullptr) recorded_ = was_counted_;
 }
 
-/// @param live  not null: what the rule's form does is recorded, with numbers that later launches read
-void Optimizer::apply(TensorForm form, TensorUpdate& update, std::size_t block, LiveNumbers* live) const {
-  if (live == nullptr) return form(update);
+/// @param live  not null: what the rule does is recorded, with numbers that later launches read
+void Optimizer::apply(TensorUpdate& update, std::size_t block, LiveNumbers* live) const {
+  if (live == nullptr) return update_tensors(*rule_, update);
   std::size_t segment = 0;  // any that has these options and this count
   while (was_counted_[block][segment] == 0 || &options_of(block, segment) != update.options ||
          steps_[block][segment] != update.step) {
@@ -247,7 +234,7 @@ void Optimizer::apply(TensorForm form, TensorUpdate& update, std::size_t block, 
   numbers.fix_options();
   const std::size_t declared = live->size();
   update.live = &numbers;
-  form(update);
+  update_tensors(*rule_, update);
   update.live = nullptr;
   if (live->size() == declared) {
     throw std::runtime_error("the optimizer " + rule_->name + " reads its learning rate from the host");

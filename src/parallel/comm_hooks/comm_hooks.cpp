@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "parallel/comm_hooks/message_pool.hpp"
@@ -52,6 +53,12 @@ CommHook averaging_hook(at::ScalarType type, mpi::Collectives& collectives) {
                        collectives);
 }
 
+CommHookRow rounding_row(const std::string& name, const std::string& help, at::ScalarType type) {
+  return {.name = name, .help = help, .keys = {}, .make = [type](const Section&, mpi::Collectives& all) {
+            return ChosenHook{.hook = averaging_hook(type, all), .rounding = type, .is_recordable = true};
+          }};
+}
+
 }  // namespace
 
 CommHook all_reduce_hook(mpi::Collectives& collectives) { return reducing_hook(collectives, mpi::ReduceOp::average); }
@@ -70,20 +77,8 @@ CommHook noop_hook() {
 
 const std::vector<CommHookRow>& builtin_comm_hooks() {
   static const std::vector<CommHookRow> rows = {
-      {.name = "fp16",
-       .help = "rounded to float16",
-       .keys = {},
-       .make =
-           [](const Section&, mpi::Collectives& all) {
-             return ChosenHook{.hook = fp16_hook(all), .rounding = at::kHalf, .is_recordable = true};
-           }},
-      {.name = "bf16",
-       .help = "rounded to bfloat16",
-       .keys = {},
-       .make =
-           [](const Section&, mpi::Collectives& all) {
-             return ChosenHook{.hook = bf16_hook(all), .rounding = at::kBFloat16, .is_recordable = true};
-           }},
+      rounding_row("fp16", "rounded to float16", at::kHalf),
+      rounding_row("bf16", "rounded to bfloat16", at::kBFloat16),
       {.name = "powersgd",
        .help = "low rank",
        .keys = power_sgd_keys(),

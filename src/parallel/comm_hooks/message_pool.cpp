@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "parallel/store/tensor_collectives.hpp"
+
 namespace lockstep::parallel {
 
 at::Tensor MessagePool::take(std::size_t slot, std::int64_t count, const at::TensorOptions& options) {
@@ -12,8 +14,8 @@ at::Tensor MessagePool::take(std::size_t slot, std::int64_t count, const at::Ten
   mpi::BucketMemory& memory = memory_[slot];
   const std::size_t bytes = static_cast<std::size_t>(count) * options.dtype().itemsize();
   if (memory.bytes.size() < bytes) memory = collectives_->allocate_bucket(bytes);
-  return at::from_blob(
-      memory.bytes.data(), {count}, [owner = memory.owner](void*) {}, options, options.device());
+  return vector_over(memory.bytes.data(), count, c10::typeMetaToScalarType(options.dtype()), options.device(),
+                     memory.owner);
 }
 
 }  // namespace lockstep::parallel

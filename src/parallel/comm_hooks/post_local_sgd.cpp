@@ -19,9 +19,7 @@ std::vector<at::Tensor> pieces_of(const ParameterStore& store) {
   constexpr std::int64_t kBytes = std::int64_t{25} << 20;
   std::vector<at::Tensor> pieces;
   for (const optim::FlatBlock& block : store.blocks()) {
-    const auto options = at::TensorOptions().dtype(scalar_type_of(block.dtype)).device(store.device());
-    const at::Tensor all = at::from_blob(
-        block.parameters, {block.count}, [](void*) {}, options, store.device());
+    const at::Tensor all = vector_over(block.parameters, block.count, scalar_type_of(block.dtype), store.device());
     for (const at::Tensor& piece : all.split(kBytes / static_cast<std::int64_t>(size_of(block.dtype)))) {
       pieces.push_back(piece);
     }

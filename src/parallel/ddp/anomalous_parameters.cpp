@@ -8,10 +8,6 @@
 
 namespace lockstep::parallel {
 
-std::vector<std::string> anomalous_parameters(const at::Tensor& loss, const std::vector<NamedParameter>& parameters) {
-  return anomalous_parameters(std::vector<at::Tensor>{loss}, parameters);
-}
-
 std::vector<std::string> anomalous_parameters(const std::vector<at::Tensor>& losses,
                                               const std::vector<NamedParameter>& parameters) {
   AutogradGraph graph;

@@ -10,16 +10,14 @@
 
 namespace lockstep::parallel {
 
-/// The trained parameters that lie outside the graph of the loss: not used in forward, or used for something that does
-/// not reach the loss. They get no gradient, which a wrapper without find_unused_parameters takes for a mistake.
+/// The trained parameters that lie outside the graphs of all the losses: not used in forward, or used for something
+/// that does not reach a loss. They get no gradient, which a wrapper without find_unused_parameters takes for a
+/// mistake.
 ///
-/// The same before and after backward, as long as `loss` lives. A loss without a history (a constant, a leaf) has no
+/// The same before and after backward, as long as the losses live. A loss without a history (a constant, a leaf) has no
 /// parameter in its graph. Not collective.
 /// @param parameters  frozen ones are never reported
 /// @return            names, in the order of `parameters`
-std::vector<std::string> anomalous_parameters(const at::Tensor& loss, const std::vector<NamedParameter>& parameters);
-
-/// Outside the graphs of all the losses.
 std::vector<std::string> anomalous_parameters(const std::vector<at::Tensor>& losses,
                                               const std::vector<NamedParameter>& parameters);
 

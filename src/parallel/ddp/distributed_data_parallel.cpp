@@ -1,25 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/log/log.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/parallel/sync_batch_norm.hpp>
+#include <lockstep/parallel/synchronization.hpp>
 
 #include <torch/types.h>
 
 #include <algorithm>
-#include <array>
-#include <exception>
-#include <span>
 
 #include "batch/late_values.hpp"
-#include "batch/nvtx_range.hpp"
-#include "core/text/text.hpp"
 #include "models/layers/recompute.hpp"
 #include "mpi/process/topology.hpp"
-#include "parallel/ddp/anomalous_parameters.hpp"
 #include "parallel/ddp/batch_copies.hpp"
 #include "parallel/ddp/model_buffers.hpp"
-#include "parallel/ddp/prepared_batch.hpp"
 #include "parallel/ddp/requirements.hpp"
 #include "parallel/reducers/bucket_reducer.hpp"
 #include "parallel/reducers/lane_reducer.hpp"
@@ -27,6 +19,8 @@
 #include "parallel/reducers/separate_reducer.hpp"
 #include "parallel/sharding/shard_blocks.hpp"
 #include "parallel/sharding/shard_reducer.hpp"
+#include "parallel/store/parameter_store.hpp"
+#include "parallel/store/reducer.hpp"
 #include "parallel/store/shard_ranks.hpp"
 #include "parallel/store/shards.hpp"
 #include "parallel/store/step_recorder.hpp"
@@ -96,12 +90,9 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
   } else {
     replicate(parameters);
   }
+  if (recorder_) store_->record_into(*recorder_);
   if (!reducer_) reducer_ = make_reducer(std::move(parameters));
   if (options_.comm_hook && !divides_gradients) choose_hook();
-  if (recorder_) {
-    store_->record_into(*recorder_);
-    reducer_->record(*recorder_);
-  }
   store_->connect(*reducer_);
 }
 
@@ -165,17 +156,19 @@ void DistributedDataParallel::shard(const std::vector<NamedParameter>& parameter
 /// The reducer of gradients that every rank has whole.
 std::unique_ptr<Reducer> DistributedDataParallel::make_reducer(std::vector<NamedParameter> parameters) {
   const int ranks = collectives_->world_size();
+  const auto follow = [store = store_.get()](const std::vector<Bucket>& buckets) { store->follow_buckets(buckets); };
+  const ReducerObserver observer{.recorder = recorder_.get(), .on_new_buckets = follow};
   if (options_.lanes > 0) {
     world_.all_or_throw([&] { require_lanes(parameters, options_, ranks); });
     return std::make_unique<LaneReducer>(
         std::move(parameters), [this] { return buffers_->all(); }, options_.reducer.limits, *collectives_,
-        mpi::LaneTree::even(options_.lanes, ranks));
+        mpi::LaneTree::even(options_.lanes, ranks), observer);
   }
   if (ranks == 1) return std::make_unique<LocalReducer>();
   if (options_.separates_parts) {
     return std::make_unique<SeparateReducer>(parameters, options_.reducer, *collectives_, world_);
   }
-  return std::make_unique<BucketReducer>(std::move(parameters), options_.reducer, *collectives_, world_);
+  return std::make_unique<BucketReducer>(std::move(parameters), options_.reducer, *collectives_, world_, observer);
 }
 
 void DistributedDataParallel::choose_hook() {
@@ -183,7 +176,7 @@ void DistributedDataParallel::choose_hook() {
   world_.all_or_throw([&] { chosen = options_.comm_hook(*collectives_); });
   hook_memory_ = std::move(chosen.memory);
   has_recordable_hook_ = chosen.is_recordable;
-  reducer_->set_comm_hook(std::move(chosen.hook), chosen.is_silent);
+  set_comm_hook(*reducer_, std::move(chosen.hook), chosen.is_silent);
 }
 
 /// The type where gradients are divided among ranks: the type to which they are rounded.
@@ -218,13 +211,18 @@ std::optional<models::ScopedTap> DistributedDataParallel::tap_of_blocks() {
 void DistributedDataParallel::prepare_gradients() {
   if (before_forward_) before_forward_();
   if (synchronizes_) synchronize_before_forward();
-  const bool is_sliced =
-      may_slice_ && slices_fit_ && !before_forward_ && options_.parts.empty() && reducer_->supports_slices();
+  const bool is_sliced = may_slice_ && slices_fit_ && !before_forward_ && options_.parts.empty() && supports_slices();
   const Synchronization mode = !synchronizes_ ? Synchronization::none
                                : is_sliced    ? Synchronization::sliced
                                               : Synchronization::whole;
-  if (active_part_) return reducer_->prepare_part(*active_part_, mode);
+  auto* const by_part = ability_of<PartwiseReducer>(*reducer_);
+  if (active_part_ && by_part != nullptr) return by_part->prepare_part(*active_part_, mode);
   reducer_->prepare(mode);
+}
+
+bool DistributedDataParallel::supports_slices() const {
+  const auto* const sliced = ability_of<SlicedReducer>(*reducer_);
+  return sliced != nullptr && sliced->supports_slices();
 }
 
 /// Makes the buffers equal on all ranks, if the options request it.
@@ -237,11 +235,12 @@ void DistributedDataParallel::synchronize_before_forward() {
 }
 
 bool DistributedDataParallel::watches_outputs() const {
-  return at::GradMode::is_enabled() && reducer_->watches_outputs();
+  const auto* const adaptive = ability_of<AdaptiveReducer>(*reducer_);
+  return at::GradMode::is_enabled() && adaptive != nullptr && adaptive->watches_outputs();
 }
 
 std::vector<at::Tensor> DistributedDataParallel::watch(std::vector<at::Tensor> outputs) {
-  return reducer_->watch(std::move(outputs));
+  return dynamic_cast<AdaptiveReducer&>(*reducer_).watch(std::move(outputs));
 }
 
 optim::FlatParameters& DistributedDataParallel::parameters() noexcept { return *store_; }
@@ -250,168 +249,11 @@ optim::FlatParameters& DistributedDataParallel::part(std::size_t part) { return 
 
 void DistributedDataParallel::write_parameters(const std::function<void()>& body) { store_->write_whole(body); }
 
-bool DistributedDataParallel::has_buckets() const { return !reducer_->report().buckets.empty(); }
+bool DistributedDataParallel::has_buckets() const { return !report_of(*reducer_).buckets.empty(); }
 
 std::optional<models::ScopedTap> DistributedDataParallel::tap_of_recompute() const {
   if (!recompute_ || !at::GradMode::is_enabled()) return std::nullopt;
   return std::optional<models::ScopedTap>(std::in_place, *recompute_);
-}
-
-batch::Batch DistributedDataParallel::prepare(const batch::Batch& batch, bool is_training) const {
-  require_usable(/*has_losses=*/false);
-  return prepared_batch(*model_, copies_->copy(batch), is_training, device_, dtype_);
-}
-
-batch::Outputs DistributedDataParallel::forward(const batch::Batch& prepared) {
-  const batch::NvtxRange range("forward");
-  return run([&] { return models::run(*model_, prepared); });
-}
-
-at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
-  require_usable(/*has_losses=*/false);
-  const at::ScalarType type = input.is_floating_point() ? dtype_ : input.scalar_type();
-  const at::Tensor here = input.to(device_, type, /*non_blocking=*/true);
-  const batch::NvtxRange range("forward");
-  return run([&] { return models::run(*model_, here); });
-}
-
-StepResult DistributedDataParallel::train_step(const batch::Batch& batch, optim::BaseOptimWrapper& optimizer,
-                                               const std::optional<models::LossWeights>& weights,
-                                               const StepObserver& observer) {
-  require_usable(/*has_losses=*/true);
-  const MicroBatch frame = micro_batch(optimizer, observer.reads_gradients);
-  const models::LossWeights share = weights ? *weights : share_of(batch, optimizer);
-  const batch::Batch prepared = prepare(batch, /*is_training=*/true);
-  models::ParsedLosses losses;
-  {
-    const OptimContext context = optim_context(optimizer);
-    const batch::Outputs outputs = forward(prepared);
-    if (observer.on_forward) observer.on_forward(prepared, outputs);
-    losses = models::parse_losses(models::losses_of(*model_, outputs, prepared), models::LossSum::named, share);
-    if (observer.on_loss) observer.on_loss(losses);
-  }
-  name_anomalous(losses.total);
-  if (losses.is_void) optimizer.skip_update();
-  StepResult result;
-  result.update = optimizer.update_params(losses.total, share.of_total(), [&] {
-    if (observer.reads_gradients) store_->finish_gradients();
-    if (observer.on_backward) observer.on_backward();
-  });
-  read_losses(result, losses, share, observer.reads_late);
-  return result;
-}
-
-/// The host may wait for a GPU here.
-void DistributedDataParallel::read_losses(StepResult& result, const models::ParsedLosses& losses,
-                                          const models::LossWeights& weights, bool is_late) {
-  is_late ? result.queue(losses, weights, *late_places_) : result.read(losses, weights);
-}
-
-void StepResult::read(const models::ParsedLosses& losses, const models::LossWeights& weights) {
-  values = models::host_values(losses);
-  loss = values.front().second;
-  is_void = losses.is_void;
-  values.erase(values.begin());
-  weighted = weights.by_name.empty() ? loss * weights.usual : losses.total.item<double>();
-}
-
-void StepResult::queue(const models::ParsedLosses& losses, const models::LossWeights& weights,
-                       batch::LatePlaces& places) {
-  const auto options = losses.total.options().dtype(at::kDouble).requires_grad(false);
-  std::vector<at::Tensor> numbers;
-  for (const auto& [name, value] : losses.values) {
-    numbers.push_back(value.to(options));
-    values.emplace_back(name, 0);
-  }
-  values.erase(values.begin());  // "loss"
-  if (!weights.by_name.empty()) numbers.push_back(losses.total.detach().to(options));
-  is_void = losses.is_void;
-  late = Late{.numbers = places.queue(at::stack(numbers)), .weight = weights.usual};
-}
-
-void StepResult::finish() {
-  if (!late) return;
-  const at::Tensor numbers = late->numbers->take();
-  const std::span<const double> here(numbers.const_data_ptr<double>(), static_cast<std::size_t>(numbers.numel()));
-  const bool has_total = here.size() == values.size() + 2;
-  loss = here[0];
-  for (std::size_t i = 0; i < values.size(); ++i) values[i].second = here[1 + i];
-  weighted = has_total ? here.back() : loss * late->weight;
-  late.reset();
-}
-
-DistributedDataParallel::MicroBatch::MicroBatch(DistributedDataParallel& wrapper,
-                                                const optim::BaseOptimWrapper& optimizer, bool reads_gradients)
-    : wrapper_(&wrapper), completes_step_(optimizer.completes_step()), exceptions_(std::uncaught_exceptions()) {
-  if (wrapper.recorder_) wrapper.recorder_->micro_batch_begins();
-  wrapper.may_slice_ = !reads_gradients;
-}
-
-DistributedDataParallel::MicroBatch::~MicroBatch() {
-  wrapper_->may_slice_ = false;
-  const bool has_failed = std::uncaught_exceptions() > exceptions_;
-  if (wrapper_->recorder_ && !has_failed) wrapper_->recorder_->micro_batch_ends(completes_step_);
-}
-
-DistributedDataParallel::OptimContext::OptimContext(DistributedDataParallel& wrapper, bool completes_step,
-                                                    const optim::FlatParameters* trained)
-    : wrapper_(&wrapper), part_before_(wrapper.active_part_) {
-  if (!completes_step) only_accumulates_.emplace(wrapper);
-  if (wrapper.options_.autocast) casts_.emplace(wrapper.device_.type(), *wrapper.options_.autocast);
-  const auto* const part = dynamic_cast<const PartParameters*>(trained);
-  if (part == nullptr) return;
-  wrapper.active_part_ = part->part();
-  for (std::size_t i = 0; i < wrapper.store_->size(); ++i) {
-    const NamedParameter& parameter = wrapper.store_->parameter(i);
-    if (parameter.part == part->part() || !parameter.tensor.requires_grad()) continue;
-    resting_.push_back(parameter.tensor);
-    resting_.back().set_requires_grad(false);
-  }
-}
-
-DistributedDataParallel::OptimContext::~OptimContext() {
-  for (const at::Tensor& parameter : resting_) parameter.set_requires_grad(true);
-  wrapper_->active_part_ = part_before_;
-}
-
-void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
-  if (options_.anomaly_check == AnomalyCheck::off) return;
-  if (options_.anomaly_check == AnomalyCheck::once && std::exchange(has_named_anomalous_, true)) return;
-  std::vector<NamedParameter> trained;
-  for (std::size_t i = 0; i < store_->size(); ++i) trained.push_back(store_->parameter(i));
-  const std::string names = joined(anomalous_parameters(loss, trained));
-  if (!names.empty())
-    log::warning("these parameters are not part of the graph of the loss and are never trained: " + names);
-}
-
-/// The part of a micro_batch in the step's average when the caller does not say it.
-double DistributedDataParallel::share_of(const batch::Batch& batch, const optim::BaseOptimWrapper& optimizer) {
-  if (reducer_->traits().averages_forwards) return 1;
-  const double part = 1.0 / static_cast<double>(optimizer.micro_batches_in_step());
-  if (!options_.weighs_samples) return part;
-  const auto mine = static_cast<double>(batch.size());
-  double all = mine;
-  collectives_->all_reduce(&all, 1, DType::float64, mpi::ReduceOp::sum);
-  return part * mine * collectives_->world_size() / all;
-}
-
-ValidationResult DistributedDataParallel::val_step(const batch::Batch& batch, const StepObserver& observer) {
-  require_usable(/*has_losses=*/true);
-  const torch::NoGradGuard no_grad;
-  ValidationResult result{.batch = prepare(batch, /*is_training=*/false), .outputs = {}, .losses = {}};
-  const OptimContext context(*this, /*completes_step=*/true);
-  result.outputs = forward(result.batch);
-  if (observer.on_forward) observer.on_forward(result.batch, result.outputs);
-  result.losses = models::parse_losses(models::losses_of(*model_, result.outputs, result.batch));
-  if (observer.on_loss) observer.on_loss(result.losses);
-  return result;
-}
-
-models::Predictions DistributedDataParallel::test_step(const batch::Batch& batch) {
-  const torch::NoGradGuard no_grad;
-  const batch::Batch prepared = prepare(batch, /*is_training=*/false);
-  const OptimContext context(*this, /*completes_step=*/true);
-  return model_->predictions_of(forward(prepared), prepared);
 }
 
 void DistributedDataParallel::synchronize_buffers() {
@@ -440,7 +282,7 @@ DdpReport DistributedDataParallel::report() const {
 }
 
 void DistributedDataParallel::check_last_step() {
-  reducer_->check_last_step();
+  if (auto* const adaptive = ability_of<AdaptiveReducer>(*reducer_)) adaptive->check_last_step();
   if (options_.synchronizes_batch_norm) check_last_batch(*model_);
 }
 

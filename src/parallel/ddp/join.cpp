@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "parallel/reducers/uneven_ranks.hpp"
 #include "parallel/store/parameter_store.hpp"
 #include "parallel/store/reducer.hpp"
 

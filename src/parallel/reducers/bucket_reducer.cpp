@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "batch/nvtx_range.hpp"
+#include "mpi/shared/device_collectives.hpp"
 #include "parallel/reducers/missing_gradients.hpp"
 #include "parallel/reducers/output_watch.hpp"
 #include "parallel/store/step_recorder.hpp"
@@ -37,16 +38,18 @@ std::vector<ParameterSpec> agreed_specs(const std::vector<NamedParameter>& param
 }  // namespace
 
 BucketReducer::BucketReducer(std::vector<NamedParameter> parameters, const ReducerOptions& options,
-                             mpi::Collectives& collectives, const mpi::Communicator& world)
+                             mpi::Collectives& collectives, const mpi::Communicator& world, ReducerObserver observer)
     : options_(options),
       collectives_(collectives),
       world_(world),
       gradients_(parameters, agreed_specs(parameters, world)),
       unused_(parameters.size()),
       graph_(parameters.size()),
+      visits_(collectives, parameters.size()),
+      observer_(std::move(observer)),
+      recorder_(observer_.recorder),
       divisor_(collectives.world_size()),
-      is_ready_(parameters.size()),
-      is_kept_(parameters.size()) {
+      is_ready_(parameters.size()) {
   if (options_.finds_unused && options_.has_static_graph) {
     log::warning("ddp.find_unused_parameters has no effect with ddp.static_graph: the graph is recorded once");
     options_.finds_unused = false;
@@ -62,7 +65,7 @@ void BucketReducer::build(std::vector<Bucket> plan) {
   pending_.resize(buckets().size());
   tickets_.resize(buckets().size());
   tail_.assign(tail_count(), 0);
-  if (listener_) listener_(buckets().plan());
+  if (observer_.on_new_buckets) observer_.on_new_buckets(buckets().plan());
   begin_step();
 }
 
@@ -75,11 +78,6 @@ void BucketReducer::rebuild_by_arrival() {
   const std::vector<std::size_t> agreed(order.begin(), order.end());
   build(plan_buckets(gradients_.specs(), options_.limits, agreed));
   is_rebuilt_ = true;
-}
-
-void BucketReducer::on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) {
-  listener_ = std::move(listener);
-  listener_(buckets().plan());
 }
 
 BucketLayout BucketReducer::learned_layout() const {
@@ -103,7 +101,7 @@ bool BucketReducer::supports_slices() const noexcept {
     const ParameterSpec& spec = gradients_.specs()[i];
     if (spec.is_sparse || scalar_type_of(spec.dtype) != parameter.scalar_type()) return false;
   }
-  return !hook_.has_hook() && !collectives_.has_device_buckets();
+  return !hook_.has_hook() && !mpi::has_device_buckets(collectives_);
 }
 
 BucketReport BucketReducer::report() const {
@@ -118,6 +116,10 @@ BucketReport BucketReducer::report() const {
 
 void BucketReducer::set_comm_hook(CommHook hook, bool is_silent) {
   hook_.set(std::move(hook), is_silent, finished_steps_ > 0);
+}
+
+void set_comm_hook(Reducer& reducer, CommHook hook, bool is_silent) {
+  if (auto* const buckets = ability_of<BucketReducer>(reducer)) buckets->set_comm_hook(std::move(hook), is_silent);
 }
 
 // ---- Before a forward
@@ -143,7 +145,7 @@ void BucketReducer::begin_step() {
   started_ = 0;
   if (finished_steps_ == 0) arrival_.clear();  // remains of a first step that was not finished
   std::fill(is_ready_.begin(), is_ready_.end(), char{0});
-  std::fill(is_kept_.begin(), is_kept_.end(), char{0});
+  visits_.begin_step();
   gradients_.begin_step();
   unused_.clear();
   graph_.begin_step();
@@ -311,24 +313,20 @@ void BucketReducer::complete() {
 }
 
 void BucketReducer::complete_sliced() {
-  if (recorder_ != nullptr) await_ranges();
-  const std::size_t element = buckets().element_bytes(buckets().size() - 1);
-  const mpi::Slice slice = buckets().tail_slice();
-  std::vector<std::byte> tail(slice.count * element);
-  collectives_.reduce_range(tickets_.back(), slice, [&](std::size_t begin, const std::byte* values, std::size_t count) {
-    std::memcpy(tail.data() + (begin - slice.begin) * element, values, count * element);
-  });
-  tail_ = buckets().read_tail(tail.data());
-  is_sliced_ = true;
-}
-
-/// Waits bucket by bucket, so that each wait can be recorded; otherwise the first range waits for all.
-void BucketReducer::await_ranges() {
-  for (std::size_t b = 0; b < buckets().size(); ++b) {
+  // Waits bucket by bucket, so that each wait can be recorded; otherwise the first range waits for all.
+  for (std::size_t b = 0; recorder_ != nullptr && b < buckets().size(); ++b) {
     recorder_->wait_begins(b);
-    collectives_.reduce_range(tickets_[b], {}, [](std::size_t, const std::byte*, std::size_t) {});
+    visits_.meet(tickets_[b]);
     recorder_->wait_ends(b);
   }
+  const mpi::Slice slice = buckets().tail_slice();
+  const at::Tensor tail = at::empty_like(buckets().tail());
+  const std::span<std::byte> bytes = bytes_of(tail);
+  collectives_.reduce_range(tickets_.back(), slice, [&](std::size_t begin, const std::byte* values, std::size_t count) {
+    std::memcpy(bytes.data() + (begin - slice.begin) * tail.element_size(), values, count * tail.element_size());
+  });
+  tail_ = numbers_in(tail);
+  is_sliced_ = true;
 }
 
 void BucketReducer::complete_whole() {
@@ -357,25 +355,23 @@ void BucketReducer::read_tail() {
     std::fill(tail_.begin(), tail_.end(), 1.0);
     tail_[0] = 0;
   } else {
-    tail_ = buckets().read_tail();
+    tail_ = numbers_in(buckets().tail());
   }
 }
 
 /// Reading what a GPU has reduced makes the host wait for it. Where every parameter must be used on every rank, the
 /// tail is copied when the next step begins, and read when the step after that begins: only a mistake is reported
 /// later.
-bool BucketReducer::reads_tail_late() const { return collectives_.has_device_buckets() && !watches_outputs(); }
+bool BucketReducer::reads_tail_late() const { return mpi::has_device_buckets(collectives_) && !watches_outputs(); }
 
 void BucketReducer::check_late_tail() {
   if (!queued_tail_.are_pending()) return;
-  const at::Tensor tail = queued_tail_.take();
-  const std::vector<double> values = buckets().read_tail(static_cast<const std::byte*>(tail.const_data_ptr()));
-  if (values[0] != 0) fail(std::exchange(queued_missing_, {}));
+  if (numbers_in(queued_tail_.take())[0] != 0) fail(std::exchange(queued_missing_, {}));
 }
 
 void BucketReducer::queue_late_tail() {
   if (!std::exchange(has_late_tail_, false)) return;
-  queued_tail_.queue(buckets().device_tail());
+  queued_tail_.queue(buckets().tail());
   queued_missing_ = std::exchange(late_missing_, {});
 }
 
@@ -392,7 +388,8 @@ void BucketReducer::assign_averages() {
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
     if (gradients_.is_sparse(i)) {
       const StepRecorder::Meeting meeting(recorder_);
-      if (!hook_.is_silent() && has_gradient(i)) average_sparse(gradients_.parameters()[i].tensor, world_, divisor_);
+      if (!hook_.is_silent() && has_gradient(i))
+        average_sparse(gradients_.parameters()[i].tensor, collectives_, divisor_);
     } else if (!buckets().view(i).defined()) {
       continue;
     } else if (has_gradient(i)) {
@@ -404,24 +401,14 @@ void BucketReducer::assign_averages() {
 }
 
 void BucketReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) {
-  if (begin == end) return;
   const std::size_t b = buckets().bucket_of(parameter);
   const std::int64_t offset = buckets().offset_of(parameter);
   const std::size_t element_bytes = buckets().element_bytes(b);
-  std::byte* const slot = buckets().memory(b) + static_cast<std::size_t>(offset) * element_bytes;
-  if (is_kept_[parameter] != 0) {
-    return visit(begin, end - begin, slot + static_cast<std::size_t>(begin) * element_bytes);
-  }
-  const mpi::Slice range{.begin = static_cast<std::size_t>(offset + begin),
-                         .count = static_cast<std::size_t>(end - begin)};
-  collectives_.reduce_range(tickets_[b], range, [&](std::size_t first, const std::byte* values, std::size_t count) {
-    const std::int64_t position = static_cast<std::int64_t>(first) - offset;
-    visit(position, static_cast<std::int64_t>(count), values);
-    // Only this rank reads its own part of its own bucket.
-    std::byte* const place = slot + static_cast<std::size_t>(position) * element_bytes;
-    if (keeps && place != values) std::memcpy(place, values, count * element_bytes);
-  });
-  if (keeps) is_kept_[parameter] = 1;
+  visits_.visit({.ticket = tickets_[b],
+                 .begin = buckets().memory(b) + static_cast<std::size_t>(offset) * element_bytes,
+                 .offset = offset,
+                 .element_bytes = element_bytes},
+                parameter, begin, end, visit, keeps);
 }
 
 /// Ranks may have come to different buckets: all start what any of them has started, and take it to its end.

@@ -6,7 +6,6 @@
 #include <lockstep/parallel/ddp_options.hpp>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,8 +15,8 @@
 #include "parallel/reducers/accumulator_hooks.hpp"
 #include "parallel/reducers/bucketed_gradients.hpp"
 #include "parallel/reducers/hook_slot.hpp"
+#include "parallel/reducers/slice_visits.hpp"
 #include "parallel/reducers/static_graph.hpp"
-#include "parallel/reducers/uneven_ranks.hpp"
 #include "parallel/reducers/unused_parameters.hpp"
 #include "parallel/store/named_parameter.hpp"
 #include "parallel/store/reducer.hpp"
@@ -36,14 +35,18 @@ namespace lockstep::parallel {
 ///
 /// An undefined gradient differs from zero: a parameter that no rank used in a step keeps its previous `.grad`. A
 /// parameter that some rank used receives the average on all ranks, where ranks without it count as zero.
-class BucketReducer : public Reducer, public UnevenRanks, private AccumulatorListener {
+class BucketReducer : public Reducer,
+                      public SlicedReducer,
+                      public AdaptiveReducer,
+                      public UnevenRanks,
+                      private AccumulatorListener {
  public:
   /// Allocates the buckets. Collective.
   /// @param parameters   in registration order; each has requires_grad
   /// @param collectives  of several ranks; outlives the reducer
   /// @param world        the same ranks; for rare agreements and for explaining failures; outlives the reducer
   BucketReducer(std::vector<NamedParameter> parameters, const ReducerOptions& options, mpi::Collectives& collectives,
-                const mpi::Communicator& world);
+                const mpi::Communicator& world, ReducerObserver observer = {});
 
   void prepare(Synchronization mode) override;
   bool watches_outputs() const noexcept override { return options_.finds_unused || options_.has_static_graph; }
@@ -55,15 +58,18 @@ class BucketReducer : public Reducer, public UnevenRanks, private AccumulatorLis
   void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) override;
   void release() noexcept override { is_sliced_ = false; }
   void reset(GivenUp what) override;
-  void record(StepRecorder& recorder) override { recorder_ = &recorder; }
   bool supports_slices() const noexcept override;
-  void on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) override;
   BucketReport report() const override;
   BucketLayout learned_layout() const override;
   bool restore_layout(const BucketLayout& layout) override;
-  void set_comm_hook(CommHook hook, bool is_silent) override;
   void contribute_zeros() override;
   void set_divisor(int ranks) override { divisor_ = ranks; }
+
+  /// Replaces the average of dense gradients. Before the first step, and only once. Not collective.
+  /// @param is_silent  the hook sends nothing, and the reducer does not either: sparse gradients, use counts and
+  ///                   errors about missing gradients then concern each rank alone
+  /// @throws ConfigError  there is a hook already, or a step was run
+  void set_comm_hook(CommHook hook, bool is_silent);
 
  private:
   void on_accumulated(std::size_t parameter, bool has_gradient) override;
@@ -92,7 +98,6 @@ class BucketReducer : public Reducer, public UnevenRanks, private AccumulatorLis
   void complete_sliced();
   void complete_whole();
   void await_buckets();
-  void await_ranges();
   void read_tail();
   void assign_averages();
   bool reads_tail_late() const;
@@ -108,14 +113,14 @@ class BucketReducer : public Reducer, public UnevenRanks, private AccumulatorLis
   UnusedParameters unused_;
   StaticGraph graph_;
   HookSlot hook_;
-  std::function<void(const std::vector<Bucket>&)> listener_;
-  StepRecorder* recorder_ = nullptr;
+  SliceVisits visits_;
+  ReducerObserver observer_;
+  StepRecorder* recorder_;
   int divisor_;
 
   std::vector<std::size_t> pending_;  // number of gradients still to come, for each bucket
   std::vector<mpi::Ticket> tickets_;  // ticket of each bucket
   std::vector<char> is_ready_;        // flags of the parameters whose contribution to this step is in the bucket
-  std::vector<char> is_kept_;         // flags of the parameters whose own part is averaged in place
   std::vector<double> tail_;  // average over ranks: the number of missing gradients, then for each parameter its uses
   std::vector<std::size_t> arrival_;  // parameters in the order in which their gradients came in the first step
   bool has_late_tail_ = false;        // tail_ is what is expected; the true one is still to be read
@@ -138,5 +143,9 @@ class BucketReducer : public Reducer, public UnevenRanks, private AccumulatorLis
   double missing_count_ = 0;
   std::int64_t finished_steps_ = 0;
 };
+
+/// Sets the hook of any reducer. One rank alone communicates nothing, so its reducer has no hook.
+/// @throws ConfigError  as BucketReducer::set_comm_hook
+void set_comm_hook(Reducer& reducer, CommHook hook, bool is_silent = false);
 
 }  // namespace lockstep::parallel

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "models/layers/gradient_sink.hpp"
+#include "mpi/shared/device_collectives.hpp"
 #include "parallel/store/tensor_collectives.hpp"
 #include "parallel/sync/sparse_gradients.hpp"
 
@@ -41,7 +42,7 @@ void BucketedGradients::build(std::vector<Bucket> plan, std::size_t tail_count, 
   buckets_ = {};  // freed before the new ones are allocated
   buckets_ = GradientBuckets(std::move(plan), parameters_, tail_count, collectives);
   attach_sinks();
-  is_on_host_ = !collectives.has_device_buckets();
+  is_on_host_ = !mpi::has_device_buckets(collectives);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!kept[i].defined()) continue;
     copy_values(buckets_.view(i), kept[i], is_on_host_);

@@ -8,6 +8,23 @@
 
 namespace lockstep::parallel {
 
+NodeRow::NodeRow(DType dtype, std::int64_t count, int nodes, mpi::Collectives& collectives)
+    : dtype_(dtype), count_(static_cast<std::size_t>(count)) {
+  const std::size_t line = 64 / size_of(dtype);
+  stride_ = (count_ + line - 1) / line * line;
+  memory_ = collectives.allocate_bucket(stride_ * static_cast<std::size_t>(nodes) * size_of(dtype));
+}
+
+void NodeRow::fold(mpi::LaneTree::Step step) const {
+  mpi::fold_lane(step, memory_.bytes.data(), count_, stride_, dtype_);
+}
+
+mpi::Ticket NodeRow::start(mpi::Collectives& collectives, const mpi::LaneTree& tree, bool by_ranges) const {
+  void* const nodes = memory_.bytes.data();
+  const auto start = by_ranges ? mpi::start_lane_ranges : mpi::start_lane_reduce;
+  return start(collectives, nodes, count_, stride_, dtype_, mpi::ReduceOp::average, tree);
+}
+
 namespace {
 
 bool is_averaged(const at::Tensor& buffer) {

@@ -4,7 +4,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -32,9 +31,12 @@ std::vector<NodeRow> rows_of(const std::vector<Bucket>& plan, int nodes, mpi::Co
 }  // namespace
 
 LaneReducer::LaneReducer(std::vector<NamedParameter> parameters, std::function<std::vector<at::Tensor>()> buffers,
-                         const BucketLimits& limits, mpi::Collectives& collectives, mpi::LaneTree tree)
-    : parameters_(std::move(parameters)),
+                         const BucketLimits& limits, mpi::Collectives& collectives, mpi::LaneTree tree,
+                         const ReducerObserver& observer)
+    : Reducer(ReducerTraits{.averages_forwards = true, .averages_buffers = true}),
+      parameters_(std::move(parameters)),
       collectives_(collectives),
+      recorder_(observer.recorder),
       tree_(std::move(tree)),
       steps_(tree_.steps_of(collectives.rank())),
       plan_(plan_buckets(specs_of(parameters_), limits)),
@@ -43,7 +45,7 @@ LaneReducer::LaneReducer(std::vector<NamedParameter> parameters, std::function<s
       used_(DType::float32, static_cast<std::int64_t>(parameters_.size()), max_nodes(tree_), collectives),
       buffers_(std::move(buffers), max_nodes(tree_), collectives),
       tickets_(rows_.size()),
-      is_kept_(parameters_.size()) {
+      visits_(collectives, parameters_.size()) {
   for (std::size_t b = 0; b < plan_.size(); ++b) {
     for (const Slot& slot : plan_[b].slots) positions_[slot.parameter] = {b, slot.offset};
   }
@@ -54,6 +56,7 @@ LaneReducer::LaneReducer(std::vector<NamedParameter> parameters, std::function<s
       views.push_back(view_of(row.at(node, positions_[i].offset), parameters_[i].tensor, row.owner()));
     }
   }
+  if (observer.on_new_buckets) observer.on_new_buckets(plan_);
 }
 
 LaneReducer::~LaneReducer() {
@@ -124,7 +127,7 @@ void LaneReducer::finish() {
     collectives_.wait(buffers);
   }
   buffers_.assign();
-  std::fill(is_kept_.begin(), is_kept_.end(), char{0});
+  visits_.begin_step();
   is_sliced_ = wants_slices_;
   if (recorder_ != nullptr || !is_sliced_) await_buckets();
   if (is_sliced_) return;
@@ -137,7 +140,7 @@ void LaneReducer::await_buckets() {
   for (std::size_t b = 0; b < tickets_.size(); ++b) {
     if (recorder_ != nullptr) recorder_->wait_begins(b);
     if (is_sliced_) {
-      collectives_.reduce_range(tickets_[b], {}, [](std::size_t, const std::byte*, std::size_t) {});
+      visits_.meet(tickets_[b]);
     } else {
       collectives_.wait(tickets_[b]);
     }
@@ -150,19 +153,11 @@ bool LaneReducer::has_gradient(std::size_t parameter) const {
 }
 
 void LaneReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) {
-  if (begin == end) return;
   const auto [b, offset] = positions_[parameter];
   const NodeRow& row = rows_[b];
-  if (is_kept_[parameter] != 0) return visit(begin, end - begin, row.at(0, offset + begin));
-  const mpi::Slice range{.begin = static_cast<std::size_t>(offset + begin),
-                         .count = static_cast<std::size_t>(end - begin)};
-  const auto consume = [&, offset = offset](std::size_t first, const std::byte* values, std::size_t count) {
-    visit(static_cast<std::int64_t>(first) - offset, static_cast<std::int64_t>(count), values);
-    std::byte* const place = row.at(0, static_cast<std::int64_t>(first));
-    if (keeps && place != values) std::memcpy(place, values, count * size_of(row.dtype()));
-  };
-  collectives_.reduce_range(tickets_[b], range, consume);
-  if (keeps) is_kept_[parameter] = 1;
+  visits_.visit(
+      {.ticket = tickets_[b], .begin = row.at(0, offset), .offset = offset, .element_bytes = size_of(row.dtype())},
+      parameter, begin, end, visit, keeps);
 }
 
 void LaneReducer::reset(GivenUp /*what*/) {

@@ -12,7 +12,7 @@
 
 #include "mpi/shared/lane_tree.hpp"
 #include "parallel/reducers/lane_buffers.hpp"
-#include "parallel/reducers/node_row.hpp"
+#include "parallel/reducers/slice_visits.hpp"
 #include "parallel/store/bucket_plan.hpp"
 #include "parallel/store/named_parameter.hpp"
 #include "parallel/store/reducer.hpp"
@@ -25,7 +25,7 @@ namespace lockstep::parallel {
 /// A lane is one forward and one backward, so prepare begins a lane. Its gradients go into a bucket of their own.
 /// Neighbors in the tree that one rank holds are added there; the others are added where all ranks' buckets are
 /// reduced. A parameter that no lane used has no gradient. The model's buffers are treated by LaneBuffers.
-class LaneReducer : public Reducer {
+class LaneReducer : public Reducer, public SlicedReducer {
  public:
   /// Allocates the buckets. Collective.
   /// @param parameters   in registration order, with dense gradients of their own type
@@ -33,12 +33,12 @@ class LaneReducer : public Reducer {
   /// @param collectives  outlives the reducer
   /// @param tree         for the ranks of `collectives`
   LaneReducer(std::vector<NamedParameter> parameters, std::function<std::vector<at::Tensor>()> buffers,
-              const BucketLimits& limits, mpi::Collectives& collectives, mpi::LaneTree tree);
+              const BucketLimits& limits, mpi::Collectives& collectives, mpi::LaneTree tree,
+              const ReducerObserver& observer = {});
   ~LaneReducer() override;
   LaneReducer(const LaneReducer&) = delete;
   LaneReducer& operator=(const LaneReducer&) = delete;
 
-  ReducerTraits traits() const noexcept override { return {.averages_forwards = true, .averages_buffers = true}; }
   /// Begins this rank's next lane. A lane ends when the next one begins, or with finish. The mode of a step is that of
   /// its last lane.
   void prepare(Synchronization mode) override;
@@ -50,9 +50,7 @@ class LaneReducer : public Reducer {
   void release() noexcept override { is_sliced_ = false; }
   /// The step must not have been finished on any rank.
   void reset(GivenUp what) override;
-  void record(StepRecorder& recorder) override { recorder_ = &recorder; }
   bool supports_slices() const noexcept override { return true; }
-  void on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) override { listener(plan_); }
 
  private:
   struct LanePosition {
@@ -66,7 +64,7 @@ class LaneReducer : public Reducer {
 
   std::vector<NamedParameter> parameters_;
   mpi::Collectives& collectives_;
-  StepRecorder* recorder_ = nullptr;
+  StepRecorder* recorder_;
   mpi::LaneTree tree_;
   std::span<const mpi::LaneTree::Step> steps_;  // steps of this rank's lanes
   std::vector<Bucket> plan_;
@@ -76,9 +74,9 @@ class LaneReducer : public Reducer {
   LaneBuffers buffers_;                         // buffers of the model
   std::vector<std::vector<at::Tensor>> views_;  // [node][parameter]
   std::vector<mpi::Ticket> tickets_;            // ticket of each bucket
-  std::vector<char> is_kept_;                   // flags of the parameters whose own part is averaged in place
-  std::size_t lane_ = 0;                        // number of the current lane of this rank
-  bool is_open_ = false;                        // true between the beginning and the end of a lane
+  SliceVisits visits_;
+  std::size_t lane_ = 0;  // number of the current lane of this rank
+  bool is_open_ = false;  // true between the beginning and the end of a lane
   bool wants_slices_ = false;
   bool is_sliced_ = false;
 };

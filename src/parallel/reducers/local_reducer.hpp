@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "parallel/reducers/uneven_ranks.hpp"
 #include "parallel/store/reducer.hpp"
 
 namespace lockstep::parallel {
@@ -11,10 +10,6 @@ class LocalReducer : public Reducer, public UnevenRanks {
  public:
   void prepare(Synchronization) override {}
   void finish() override {}
-  bool is_sliced() const noexcept override { return false; }
-  bool has_gradient(std::size_t) const override { return false; }
-  void visit(std::size_t, std::int64_t, std::int64_t, const Visit&, bool) override {}
-  void release() noexcept override {}
   void reset(GivenUp /*what*/) override {}
   void contribute_zeros() override {}
   void set_divisor(int /*ranks*/) override {}

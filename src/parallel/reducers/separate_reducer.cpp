@@ -42,9 +42,8 @@ std::vector<at::Tensor> SeparateReducer::watch(std::vector<at::Tensor> outputs) 
   return outputs;
 }
 
-bool SeparateReducer::has_gradient(std::size_t parameter) const {
-  const auto [part, place] = positions_[parameter];
-  return parts_[part].reducer->has_gradient(place);
+void SeparateReducer::check_last_step() {
+  for (const ChildReducer& part : parts_) part.reducer->check_last_step();
 }
 
 BucketReport SeparateReducer::report() const {

@@ -16,7 +16,7 @@ namespace lockstep::parallel {
 
 /// A BucketReducer for each part of the parameters, so that the parts can have backward passes of their own. Each has
 /// collectives of its own, because a backward pass can mix the buckets of parts.
-class SeparateReducer : public Reducer {
+class SeparateReducer : public Reducer, public PartwiseReducer, public AdaptiveReducer {
  public:
   /// Allocates the buckets. Collective.
   /// @param parameters   in registration order, with their parts
@@ -31,10 +31,7 @@ class SeparateReducer : public Reducer {
   void finish_part(std::size_t part) override { parts_.at(part).reducer->finish(); }
   bool watches_outputs() const noexcept override { return parts_.front().reducer->watches_outputs(); }
   std::vector<at::Tensor> watch(std::vector<at::Tensor> outputs) override;
-  bool is_sliced() const noexcept override { return false; }
-  bool has_gradient(std::size_t parameter) const override;
-  void visit(std::size_t, std::int64_t, std::int64_t, const Visit&, bool) override {}
-  void release() noexcept override {}
+  void check_last_step() override;
   void reset(GivenUp what) override;
   BucketReport report() const override;
   BucketLayout learned_layout() const override;

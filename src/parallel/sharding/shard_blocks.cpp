@@ -69,30 +69,36 @@ std::vector<ShardGroup> shard_groups(const models::Model& model, const std::vect
   return groups;
 }
 
-UnitMembers members_by_type(const std::vector<ShardGroup>& groups, const std::vector<NamedParameter>& parameters) {
-  UnitMembers result;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    std::map<at::ScalarType, std::vector<std::size_t>> by_type;
-    for (const std::size_t i : groups[g].members) by_type[parameters[i].tensor.scalar_type()].push_back(i);
-    for (auto& [type, members] : by_type) {
-      result.members.push_back(std::move(members));
-      result.group_of.push_back(g);
-    }
-  }
-  return result;
-}
+namespace {
 
-UnitMembers divided_by_part(const UnitMembers& units, const std::vector<NamedParameter>& parameters) {
+/// The same units, each divided so that its parameters have one key.
+template <class KeyOf>
+UnitMembers divided_by(const UnitMembers& units, const KeyOf& key_of) {
   UnitMembers result;
   for (std::size_t u = 0; u < units.members.size(); ++u) {
-    std::map<std::size_t, std::vector<std::size_t>> by_part;
-    for (const std::size_t i : units.members[u]) by_part[parameters[i].part].push_back(i);
-    for (auto& [part, members] : by_part) {
+    std::map<decltype(key_of(std::size_t{})), std::vector<std::size_t>> by_key;
+    for (const std::size_t i : units.members[u]) by_key[key_of(i)].push_back(i);
+    for (auto& [key, members] : by_key) {
       result.members.push_back(std::move(members));
       result.group_of.push_back(units.group_of[u]);
     }
   }
   return result;
+}
+
+}  // namespace
+
+UnitMembers members_by_type(const std::vector<ShardGroup>& groups, const std::vector<NamedParameter>& parameters) {
+  UnitMembers whole;
+  for (const ShardGroup& group : groups) {
+    whole.group_of.push_back(whole.members.size());
+    whole.members.push_back(group.members);
+  }
+  return divided_by(whole, [&](std::size_t i) { return parameters[i].tensor.scalar_type(); });
+}
+
+UnitMembers divided_by_part(const UnitMembers& units, const std::vector<NamedParameter>& parameters) {
+  return divided_by(units, [&](std::size_t i) { return parameters[i].part; });
 }
 
 BlockGathering::BlockGathering(Shards& shards, const std::vector<ShardGroup>& groups,

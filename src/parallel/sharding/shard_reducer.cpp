@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "mpi/shared/device_collectives.hpp"
 #include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
@@ -23,8 +24,7 @@ ShardReducer::ShardReducer(std::vector<NamedParameter> parameters, std::vector<U
       is_used_(parameters_.size()),
       awaited_(units_.size()),
       contributions_(units_.size()),
-      has_crossed_(units_.size()),
-      is_sent_(units_.size()) {
+      has_crossed_(units_.size()) {
   std::size_t max_bytes = 0;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const Unit& unit = units_[u];
@@ -34,7 +34,7 @@ ShardReducer::ShardReducer(std::vector<NamedParameter> parameters, std::vector<U
     max_bytes = std::max(max_bytes, static_cast<std::size_t>(unit.count()) * c10::elementSize(type_in_transit(u)));
   }
   // If nothing waits for a reduction, the next unit is packed meanwhile.
-  stagings_.resize(collectives_.has_device_buckets() ? 2 : 1);
+  stagings_.resize(mpi::has_device_buckets(collectives_) ? 2 : 1);
   for (Staging& staging : stagings_) staging.memory = allocate(max_bytes);
   begin_round();
   hooks_ = std::make_unique<AccumulatorHooks>(parameters_, static_cast<AccumulatorListener&>(*this));
@@ -42,7 +42,7 @@ ShardReducer::ShardReducer(std::vector<NamedParameter> parameters, std::vector<U
 
 mpi::BucketMemory ShardReducer::allocate(std::size_t bytes) const {
   const at::Device device = slices_.front().device();
-  if (device.is_cpu() || collectives_.has_device_buckets()) return collectives_.allocate_bucket(bytes);
+  if (device.is_cpu() || mpi::has_device_buckets(collectives_)) return collectives_.allocate_bucket(bytes);
   const auto memory = std::make_shared<at::Tensor>(
       at::zeros({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte).device(device)));
   return {.bytes = bytes_of(*memory), .owner = memory};
@@ -96,14 +96,13 @@ void ShardReducer::reduce(std::size_t unit) {
 void ShardReducer::start(Staging& staging) {
   const Unit& unit = units_[staging.unit];
   const at::Tensor& slice = slices_[staging.unit];
-  const at::TensorOptions options = slice.options().dtype(type_in_transit(staging.unit));
-  const at::Tensor all = at::from_blob(
-      staging.memory.bytes.data(), {unit.count()}, [](void*) {}, options, slice.device());
-  if (!unit.is_even()) {
+  const at::Tensor all =
+      vector_over(staging.memory.bytes.data(), unit.count(), type_in_transit(staging.unit), slice.device());
+  if (!are_even(unit.borders)) {
     staging.result = all.narrow(0, unit.begin(collectives_.rank()), slice.numel());
     staging.ticket = start_all_reduce(all, collectives_, op());
   } else {
-    staging.result = staging.is_added || rounding_ ? at::empty(slice.sizes(), options) : slice;
+    staging.result = staging.is_added || rounding_ ? at::empty_like(slice, type_in_transit(staging.unit)) : slice;
     begin_change(staging.unit);
     staging.ticket = start_reduce_scatter(all, staging.result, collectives_, op());
   }
@@ -150,7 +149,7 @@ void ShardReducer::settle(Staging& staging) {
   }
   if (!staging.is_last) return;
   cross(staging.unit);
-  if (sendings_ && ranks_.copies() == 1) send_to_host(staging.unit);
+  if (ranks_.copies() == 1) send_to_host(staging.unit);
 }
 
 void ShardReducer::settle_all() {
@@ -194,25 +193,22 @@ std::int64_t ShardReducer::in_slice(std::size_t parameter, std::int64_t element)
 }
 
 void ShardReducer::begin_change(std::size_t unit) {
-  is_sent_[unit] = 0;
-  if (sendings_) sendings_->follow(unit);
+  if (host_slices_) host_slices_->forget(unit);
 }
 
 void ShardReducer::send_to_host(std::size_t unit) {
-  if (std::exchange(is_sent_[unit], char{1}) == 0) sendings_->start(unit, host_slices_[unit], slices_[unit]);
+  if (host_slices_ && host_slices_->begin(unit)) host_slices_->start(unit, 0, slices_[unit]);
 }
 
 const at::Tensor& ShardReducer::on_host(std::size_t unit) {
   if (slices_[unit].is_cpu()) return slices_[unit];
-  if (!sendings_) {
-    for (const at::Tensor& slice : slices_) {
-      host_slices_.push_back(at::empty(slice.sizes(), slice.options().device(at::kCPU).pinned_memory(true)));
-    }
-    sendings_ = std::make_unique<Transfers>(slices_.front().device(), slices_.size());
+  if (!host_slices_) {
+    std::vector<at::Tensor> memory;
+    for (const at::Tensor& slice : slices_) memory.push_back(page_locked(slice.numel(), slice.scalar_type()));
+    host_slices_ = std::make_unique<HostCopies>(slices_.front().device(), std::move(memory));
   }
   for (std::size_t u = 0; u < units_.size(); ++u) send_to_host(u);
-  sendings_->await(unit);
-  return host_slices_[unit];
+  return host_slices_->get(unit);
 }
 
 void ShardReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit,
@@ -233,7 +229,7 @@ void ShardReducer::release() noexcept {
   std::fill(is_used_.begin(), is_used_.end(), std::uint8_t{0});
   std::fill(contributions_.begin(), contributions_.end(), 0);
   std::fill(has_crossed_.begin(), has_crossed_.end(), char{0});
-  std::fill(is_sent_.begin(), is_sent_.end(), char{0});
+  if (host_slices_) host_slices_->forget_all();
 }
 
 void ShardReducer::reset(GivenUp /*what*/) {

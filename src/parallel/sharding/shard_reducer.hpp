@@ -37,7 +37,7 @@ namespace lockstep::parallel {
 ///
 /// Nothing on GPUs waits for a reduction before the gradients are needed, or their memory is needed again. Gradients
 /// that the host visits are copied to page-locked memory while backward goes on, from the second step on.
-class ShardReducer : public Reducer, private AccumulatorListener {
+class ShardReducer : public Reducer, public SlicedReducer, public TensorSlices, private AccumulatorListener {
  public:
   /// Allocates memory for the largest unit. Collective.
   /// @param parameters  in registration order, with dense gradients of their own type
@@ -52,6 +52,7 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   /// Reduces what the previous backward left. The slices are the same in every mode.
   void prepare(Synchronization mode) override;
   void finish() override;
+  bool supports_slices() const noexcept override { return false; }
   bool is_sliced() const noexcept override { return is_sliced_; }
   bool has_gradient(std::size_t parameter) const override { return is_used_[parameter] != 0; }
   void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) override;
@@ -99,7 +100,8 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   void end_crossings();
   /// Must be called before later work of the device changes a unit's slice.
   void begin_change(std::size_t unit);
-  /// Starts to copy a unit's slice to the host, unless that was started since the slice was changed.
+  /// Starts to copy a unit's slice to the host, unless that was started since the slice was changed. Does nothing
+  /// before the first visit.
   void send_to_host(std::size_t unit);
   /// A unit's slice in the host's memory.
   const at::Tensor& on_host(std::size_t unit);
@@ -123,9 +125,7 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   std::vector<std::int64_t> contributions_;  // number of contributions to each unit in this step
   std::vector<Crossing> crossings_;          // the order is that in which they were started
   std::vector<char> has_crossed_;            // units whose average over the copies was started in this step
-  std::vector<at::Tensor> host_slices_;      // each unit's page-locked copy of slices_; empty until they are visited
-  std::vector<char> is_sent_;                // each unit: the copy is started, and slices_ has not changed since
-  std::unique_ptr<Transfers> sendings_;      // one for each unit; null = nothing was visited on a GPU
+  std::unique_ptr<HostCopies> host_slices_;  // copies of slices_; null = nothing was visited on a GPU
   bool is_last_micro_batch_ = true;          // the mode of prepare synchronizes
   std::size_t next_ = 0;                     // units from here on are reduced
   bool is_open_ = false;                     // true between prepare and finish

@@ -139,29 +139,4 @@ std::vector<Bucket> buckets_of(const std::vector<ParameterSpec>& parameters, con
   return buckets;
 }
 
-std::vector<OwnedRange> divide_ownership(const std::vector<ParameterSpec>& parameters,
-                                         const std::vector<Bucket>& buckets, int node_rank, int node_ranks,
-                                         std::int64_t piece) {
-  std::vector<OwnedRange> owned(parameters.size());
-  for (const Bucket& bucket : buckets) {
-    if (bucket.is_sparse) {  // whole to one
-      const std::size_t parameter = bucket.slots.front().parameter;
-      if (node_rank == static_cast<int>(parameter) % node_ranks) owned[parameter] = {0, parameters[parameter].count()};
-      continue;
-    }
-    const double share = static_cast<double>(bucket.count) / node_ranks;
-    const auto low = static_cast<std::int64_t>(share * node_rank);
-    const auto high = node_rank + 1 == node_ranks ? bucket.count : static_cast<std::int64_t>(share * (node_rank + 1));
-    for (const Slot& slot : bucket.slots) {
-      const std::int64_t count = parameters[slot.parameter].count();
-      const auto border = [&](std::int64_t position) {
-        const std::int64_t inside = std::clamp<std::int64_t>(position - slot.offset, 0, count);
-        return inside == count ? count : std::min(count, (inside + piece / 2) / piece * piece);
-      };
-      owned[slot.parameter] = {border(low), border(high)};
-    }
-  }
-  return owned;
-}
-
 }  // namespace lockstep::parallel

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/dtype.hpp>
+#include <lockstep/core/tensor.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
 
 #include <cstddef>
@@ -71,17 +71,5 @@ BucketLayout layout_of(const std::vector<Bucket>& buckets);
 /// The buckets of a given layout; none where it does not fit: each parameter must be in one bucket, a bucket must be of
 /// one dtype, and a sparse gradient alone in its own.
 std::vector<Bucket> buckets_of(const std::vector<ParameterSpec>& parameters, const BucketLayout& layout);
-
-/// The part of each parameter that one of `sharers` updates, as elements [begin, end), by parameter.
-struct OwnedRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-
-/// Divides the elements of every bucket evenly among sharers, with borders on whole pieces of `piece` elements of a
-/// parameter. Pure.
-std::vector<OwnedRange> divide_ownership(const std::vector<ParameterSpec>& parameters,
-                                         const std::vector<Bucket>& buckets, int node_rank, int node_ranks,
-                                         std::int64_t piece);
 
 }  // namespace lockstep::parallel

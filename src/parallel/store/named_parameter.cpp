@@ -7,6 +7,7 @@
 #include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
+#include <set>
 
 #include "batch/libtorch_versions.hpp"
 #include "parallel/store/tensor_collectives.hpp"
@@ -45,7 +46,28 @@ void require_trainable(const NamedParameter& parameter) {
   }
 }
 
+/// All claimed parameters.
+std::set<const c10::TensorImpl*>& claimed() {
+  static std::set<const c10::TensorImpl*> tensors;
+  return tensors;
+}
+
 }  // namespace
+
+void require_unwrapped(const std::vector<NamedParameter>& parameters) {
+  for (const NamedParameter& parameter : parameters) {
+    if (!claimed().contains(parameter.tensor.unsafeGetTensorImpl())) continue;
+    throw ConfigError("ddp: parameter '" + parameter.name +
+                      "' belongs to another wrapper; destroy it before wrapping the model again");
+  }
+}
+
+std::shared_ptr<void> claim(const std::vector<NamedParameter>& parameters) {
+  for (const NamedParameter& parameter : parameters) claimed().insert(parameter.tensor.unsafeGetTensorImpl());
+  return {nullptr, [parameters](void*) {
+            for (const NamedParameter& each : parameters) claimed().erase(each.tensor.unsafeGetTensorImpl());
+          }};
+}
 
 std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
                                                const std::vector<std::string>& ignored) {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,14 @@ struct NamedParameter {
 /// @throws ConfigError  there is none, or one has gaps, has no values (device meta) or is not of a floating-point type
 std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
                                                const std::vector<std::string>& ignored = {});
+
+/// A parameter serves one wrapper: with two, one would update memory that the model does not use any more, and
+/// gradients would be divided twice.
+/// @throws ConfigError  one is claimed
+void require_unwrapped(const std::vector<NamedParameter>& parameters);
+/// Marks parameters as wrapped.
+/// @return  releases them when it is destroyed
+std::shared_ptr<void> claim(const std::vector<NamedParameter>& parameters);
 
 /// The facts that bucket assignment needs to know.
 std::vector<ParameterSpec> specs_of(const std::vector<NamedParameter>& parameters);

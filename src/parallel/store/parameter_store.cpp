@@ -6,12 +6,12 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "core/system/memory.hpp"
 #include "models/layers/initial_values.hpp"
 #include "mpi/host/shared_region.hpp"
+#include "parallel/store/ownership.hpp"
 #include "parallel/store/shard_ranks.hpp"
 #include "parallel/store/shards.hpp"
 #include "parallel/store/step_recorder.hpp"
@@ -63,29 +63,7 @@ std::vector<BlockKind> kinds_of(const std::vector<NamedParameter>& parameters) {
   return kinds;
 }
 
-/// The parameters of all living stores.
-std::set<const c10::TensorImpl*>& claimed() {
-  static std::set<const c10::TensorImpl*> tensors;
-  return tensors;
-}
-
-/// @return  gives the parameters free again when it is destroyed
-std::shared_ptr<void> claim(const std::vector<NamedParameter>& parameters) {
-  for (const NamedParameter& parameter : parameters) claimed().insert(parameter.tensor.unsafeGetTensorImpl());
-  return {nullptr, [parameters](void*) {
-            for (const NamedParameter& each : parameters) claimed().erase(each.tensor.unsafeGetTensorImpl());
-          }};
-}
-
 }  // namespace
-
-void require_unwrapped(const std::vector<NamedParameter>& parameters) {
-  for (const NamedParameter& parameter : parameters) {
-    if (!claimed().contains(parameter.tensor.unsafeGetTensorImpl())) continue;
-    throw ConfigError("ddp: parameter '" + parameter.name +
-                      "' belongs to another wrapper; destroy it before wrapping the model again");
-  }
-}
 
 ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world,
                                mpi::Collectives& collectives, mpi::Communicator node_ranks, bool checks_writes,
@@ -214,23 +192,22 @@ void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& memb
 
 void ParameterStore::connect(Reducer& reducer) {
   reducer_ = &reducer;
-  reducer.on_new_buckets([this](const std::vector<Bucket>& buckets) {
-    divide(buckets);
-    if (recorder_ != nullptr) recorder_->set_buckets(buckets);
-  });
+  slices_ = ability_of<SlicedReducer>(reducer);
 }
 
-/// Gives every sharer its parts. Without buckets the whole is divided as if it were one.
+bool ParameterStore::is_sliced() const noexcept { return slices_ != nullptr && slices_->is_sliced(); }
+
+void ParameterStore::follow_buckets(const std::vector<Bucket>& buckets) {
+  divide(buckets);
+  if (recorder_ != nullptr) recorder_->set_buckets(buckets);
+}
+
 void ParameterStore::divide(const std::vector<Bucket>& buckets) {
   if (!is_shared()) return;
-  if (owns_whole_) return divide_whole();
-  const std::vector<OwnedRange> owned = divide_ownership(specs_, buckets.empty() ? plan_buckets(specs_, {}) : buckets,
-                                                         host_.rank(), host_.size(), optim::kPieceElements);
-  for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    for (std::size_t s = 0; s < blocks_[b].segments.size(); ++s) {
-      blocks_[b].segments[s].own_begin = owned[index_[b][s]].begin;
-      blocks_[b].segments[s].own_end = owned[index_[b][s]].end;
-    }
+  if (owns_whole_) {
+    own_whole(blocks_, host_.rank(), host_.size());
+  } else {
+    own_by_buckets(blocks_, index_, specs_, buckets, host_.rank(), host_.size());
   }
   for (const auto& part : parts_) part->update_ownership();
 }
@@ -243,29 +220,7 @@ void ParameterStore::own_whole_parameters() {
         "Sharding::owns_whole_parameters, or use another optimizer or strategy.name=ddp");
   }
   owns_whole_ = true;
-  if (is_shared()) divide_whole();
-}
-
-/// The largest first, each to who has least.
-void ParameterStore::divide_whole() {
-  std::vector<optim::Segment*> segments;
-  for (optim::FlatBlock& block : blocks_) {
-    for (optim::Segment& segment : block.segments) segments.push_back(&segment);
-  }
-  std::stable_sort(segments.begin(), segments.end(), [](auto* a, auto* b) { return a->count > b->count; });
-  std::vector<std::int64_t> owned(static_cast<std::size_t>(host_.size()));
-  for (optim::Segment* segment : segments) {
-    const auto min = std::min_element(owned.begin(), owned.end());
-    segment->own_begin = 0;
-    segment->own_end = min - owned.begin() == host_.rank() ? segment->count : 0;
-    *min += segment->count;
-  }
-  for (const auto& part : parts_) part->update_ownership();
-}
-
-std::shared_ptr<std::byte> ParameterStore::allocate_state(std::size_t block) {
-  const optim::FlatBlock& flat_block = blocks_.at(block);
-  return allocate(static_cast<std::size_t>(flat_block.count) * size_of(flat_block.dtype));
+  divide({});
 }
 
 void ParameterStore::finish_gradients() {
@@ -273,13 +228,15 @@ void ParameterStore::finish_gradients() {
 }
 
 void ParameterStore::finish_gradients_of(std::size_t part) {
-  if (reducer_ != nullptr) reducer_->finish_part(part);
+  if (reducer_ == nullptr) return;
+  auto* const by_part = ability_of<PartwiseReducer>(*reducer_);
+  by_part != nullptr ? by_part->finish_part(part) : reducer_->finish();
 }
 
 bool ParameterStore::has_gradient(std::size_t block, std::size_t segment) const {
   const std::size_t i = index_[block][segment];
   if (is_held(i)) return false;
-  if (reducer_ != nullptr && reducer_->is_sliced()) return reducer_->has_gradient(i);
+  if (is_sliced()) return slices_->has_gradient(i);
   return parameters_[i].tensor.grad().defined();
 }
 
@@ -296,24 +253,22 @@ void ParameterStore::visit_gradients(const std::function<void(const optim::Gradi
 }
 
 void ParameterStore::visit_all(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) {
-  const bool is_sliced = reducer_ != nullptr && reducer_->is_sliced();
-  for (std::size_t b = 0; !is_sliced && b < blocks_.size(); ++b) send_gradients(b);
+  for (std::size_t b = 0; !is_sliced() && b < blocks_.size(); ++b) send_gradients(b);
   for (std::size_t b = 0; b < blocks_.size(); ++b) visit_block(b, visit, is_last);
-  if (is_sliced && is_last) reducer_->release();
+  if (is_sliced() && is_last) slices_->release();
 }
 
 void ParameterStore::visit_block(std::size_t block, const std::function<void(const optim::GradientPiece&)>& visit,
                                  bool is_last) {
-  const bool is_sliced = reducer_ != nullptr && reducer_->is_sliced();
-  if (!is_sliced) send_gradients(block);
+  if (!is_sliced()) send_gradients(block);
   for (std::size_t s = 0; s < blocks_[block].segments.size(); ++s) {
     if (!has_gradient(block, s)) continue;
-    if (!is_sliced) {
+    if (!is_sliced()) {
       visit_whole(block, s, visit);
       continue;
     }
     const optim::Segment& segment = blocks_[block].segments[s];
-    reducer_->visit(
+    slices_->visit(
         index_[block][s], segment.own_begin, segment.own_end,
         [&](std::int64_t begin, std::int64_t count, const std::byte* values) {
           visit({.block = block, .segment = s, .begin = begin, .count = count, .values = values});
@@ -325,28 +280,21 @@ void ParameterStore::visit_block(std::size_t block, const std::function<void(con
 
 void ParameterStore::send_gradients(std::size_t block) {
   if (!has_gradients_elsewhere()) return;
-  if (!sendings_) {
-    for (const optim::FlatBlock& each : blocks_) {
-      const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(each.dtype)).pinned_memory(true);
-      host_gradients_.push_back(at::empty({each.count}, options));
-    }
-    sendings_ = std::make_unique<Transfers>(parameters_.front().tensor.device(), blocks_.size());
-    are_gradients_sent_.resize(blocks_.size());
+  if (!host_gradients_) {
+    std::vector<at::Tensor> memory;
+    for (const optim::FlatBlock& each : blocks_) memory.push_back(page_locked(each.count, scalar_type_of(each.dtype)));
+    host_gradients_ = std::make_unique<HostCopies>(parameters_.front().tensor.device(), std::move(memory));
   }
-  if (std::exchange(are_gradients_sent_[block], char{1}) != 0) return;
+  if (!host_gradients_->begin(block)) return;
   for (std::size_t s = 0; s < blocks_[block].segments.size(); ++s) {
     const optim::Segment& part = blocks_[block].segments[s];
     if (part.own_begin == part.own_end || !has_gradient(block, s)) continue;
-    sendings_->start(block,
-                     host_gradients_[block].narrow(0, part.offset + part.own_begin, part.own_end - part.own_begin),
-                     own_part(aligned_gradient(block, s).detach(), part));
+    host_gradients_->start(block, part.offset + part.own_begin, own_part(aligned_gradient(block, s).detach(), part));
   }
 }
 
 void ParameterStore::forget_sent_gradients(std::size_t block) {
-  if (!sendings_) return;
-  sendings_->follow(block);  // their memory may be used again
-  are_gradients_sent_[block] = 0;
+  if (host_gradients_) host_gradients_->forget(block);  // their memory may be used again
 }
 
 void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
@@ -354,9 +302,8 @@ void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
   const optim::Segment& part = blocks_[block].segments[segment];
   if (part.own_begin == part.own_end) return;
   at::Tensor own;
-  if (sendings_) {
-    sendings_->await(block);
-    own = host_gradients_[block].narrow(0, part.offset + part.own_begin, part.own_end - part.own_begin);
+  if (host_gradients_) {
+    own = host_gradients_->get(block).narrow(0, part.offset + part.own_begin, part.own_end - part.own_begin);
   } else {
     own = own_part(aligned_gradient(block, segment).detach(), part).cpu();
   }
@@ -387,40 +334,29 @@ at::Tensor ParameterStore::flat_parameter(std::size_t block, std::size_t segment
 
 at::Tensor ParameterStore::flat_gradient(std::size_t block, std::size_t segment) {
   const optim::Segment& part = blocks_[block].segments[segment];
-  if (reducer_ != nullptr && reducer_->is_sliced()) {
-    return reducer_->part_of(index_[block][segment], part.own_begin, part.own_end);
+  if (is_sliced()) {
+    return dynamic_cast<const TensorSlices&>(*reducer_).part_of(index_[block][segment], part.own_begin, part.own_end);
   }
   return own_part(aligned_gradient(block, segment).detach(), part);
 }
 
 int ParameterStore::copies() const noexcept { return shard_ranks_ != nullptr ? shard_ranks_->copies() : 1; }
 
-bool ParameterStore::counts_in_sums() const noexcept {
-  return shard_ranks_ == nullptr || shard_ranks_->is_in_first_copy();
-}
-
-// Sums of each copy on its own could be rounded in different orders, and copies would drift apart.
 void ParameterStore::sum_over_ranks(const at::Tensor& values) {
-  if (!is_divided()) return;
-  if (!counts_in_sums()) values.zero_();
-  all_reduce(values, shard_ranks_->all(), mpi::ReduceOp::sum);
+  if (is_divided()) shard_ranks_->sum(values);
 }
 
 void ParameterStore::maximum_over_ranks(const at::Tensor& values) {
   if (is_divided()) all_reduce(values, shard_ranks_->all(), mpi::ReduceOp::max);
 }
 
-void ParameterStore::drop_gradients() {
-  if (reducer_ != nullptr) reducer_->release();
-  for (std::size_t b = 0; b < blocks_.size(); ++b) forget_sent_gradients(b);
-  for (const NamedParameter& parameter : parameters_) parameter.tensor.mutable_grad().reset();
-}
+void ParameterStore::drop_gradients() { drop_gradients_of(std::nullopt); }
 
-void ParameterStore::drop_gradients_of(std::size_t part) {
-  if (reducer_ != nullptr) reducer_->release();
+void ParameterStore::drop_gradients_of(std::optional<std::size_t> part) {
+  if (slices_ != nullptr) slices_->release();
   for (std::size_t b = 0; b < blocks_.size(); ++b) forget_sent_gradients(b);
   for (const NamedParameter& parameter : parameters_) {
-    if (parameter.part == part) parameter.tensor.mutable_grad().reset();
+    if (!part || parameter.part == *part) parameter.tensor.mutable_grad().reset();
   }
 }
 
@@ -431,7 +367,7 @@ void ParameterStore::write(const std::function<void()>& body) {
     return;
   }
   // Nobody must still read what is about to change. Where slices wait to be visited all have finished their backward.
-  if (reducer_ == nullptr || !reducer_->is_sliced()) meet();
+  if (!is_sliced()) meet();
   write_alone(body);
   meet();  // nobody reads before all have written
 }
@@ -478,9 +414,7 @@ std::span<std::byte> ParameterStore::bytes_of_block(std::size_t block) const {
 
 std::vector<at::Tensor> ParameterStore::segments_of(std::size_t block, std::span<std::byte> of_block, DType dtype) {
   const optim::FlatBlock& flat_block = blocks_.at(block);
-  const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(dtype)).device(device_);
-  at::Tensor all = at::from_blob(
-      of_block.data(), {flat_block.count}, [](void*) {}, options, device_);
+  at::Tensor all = vector_over(of_block.data(), flat_block.count, scalar_type_of(dtype), device_);
   std::int64_t first = 0;
   if (shards_) {
     all = shards_->whole(block, all);
@@ -508,9 +442,8 @@ void ParameterStore::meet() const {
 void ParameterStore::sum_over_owners(std::span<double> values) const {
   if (!is_shared() && !shards_) return;
   const StepRecorder::Meeting meeting(recorder_);
-  if (!counts_in_sums()) std::fill(values.begin(), values.end(), 0.0);
-  mpi::Collectives& ranks = shards_ ? shard_ranks_->all() : *node_ranks_;
-  ranks.all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
+  if (shards_) return shard_ranks_->sum(values);
+  node_ranks_->all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
 }
 
 }  // namespace lockstep::parallel

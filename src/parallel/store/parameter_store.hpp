@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,16 +23,11 @@
 
 namespace lockstep::parallel {
 
+class HostCopies;
 class ShardRanks;
 class Shards;
 class StepRecorder;
-class Transfers;
 class WriteGuard;
-
-/// A parameter serves one wrapper: with two, one would update memory that the model does not use any more, and
-/// gradients would be divided twice.
-/// @throws ConfigError  one belongs to a living ParameterStore
-void require_unwrapped(const std::vector<NamedParameter>& parameters);
 
 /// Owns the values of all trained parameters, in one flat block per dtype and part, and is the only one to write them.
 /// The blocks lie on the device of the parameters.
@@ -44,7 +40,7 @@ void require_unwrapped(const std::vector<NamedParameter>& parameters);
 /// The parameters are whole on every rank, or with stage 3 only between gather and release. Blocks and states lie on
 /// the device of the parameters, or in the host's memory if they are offloaded. All ranks divide one copy of the state,
 /// or the ranks of each host divide one: copies are equal, and one of them counts in sums over the ranks.
-class ParameterStore : public optim::FlatParameters, private optim::TensorParameters {
+class ParameterStore : public optim::FlatParameters, public optim::LoneWriter, private optim::TensorParameters {
  public:
   /// Moves the parameters into blocks and gives all ranks the values of rank 0. Collective.
   ///
@@ -76,14 +72,15 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
 
   /// The gradients come from here, for the same parameters; it outlives the store's use.
   void connect(Reducer& reducer);
-  /// States `recorder` from now on what visits and meetings take; it outlives the store. Call before connect.
+  /// Gives each rank that shares a copy its parts of new buckets.
+  void follow_buckets(const std::vector<Bucket>& buckets);
+  /// States `recorder` from now on what visits and meetings take; it outlives the store. Call before follow_buckets.
   void record_into(StepRecorder& recorder) { recorder_ = &recorder; }
 
   /// The parameters of one part, see DdpOptions::parts.
   PartParameters& part(std::size_t part) { return *parts_.at(part); }
 
   std::span<const optim::FlatBlock> blocks() const override { return blocks_; }
-  std::shared_ptr<std::byte> allocate_state(std::size_t block) override;
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   void own_whole_parameters() override;
   bool is_divided() const noexcept override { return shards_ != nullptr && node_ranks_->world_size() > 1; }
@@ -100,7 +97,8 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   // The same for one part or one block. With sliced gradients, the parts are updated before any of them drops its own.
   void finish_gradients_of(std::size_t part);
   void visit_block(std::size_t block, const std::function<void(const optim::GradientPiece&)>& visit, bool is_last);
-  void drop_gradients_of(std::size_t part);
+  /// @param part  none = all parts
+  void drop_gradients_of(std::optional<std::size_t> part);
 
   /// Like write, but one rank of each copy runs `body`, which may write any parameter whole. Collective.
   void write_whole(const std::function<void()>& body);
@@ -111,7 +109,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   std::span<std::byte> bytes_of_block(std::size_t block) const;  ///< its parameters
   /// Values that lie like the segments of a block, each of its parameter's shape. Where blocks are slices those of all
   /// ranks are put together, in memory of their own: collective; else they are views.
-  /// @param of_block  as allocate_state gave it, or bytes_of_block, or a state of the optimizer
+  /// @param of_block  as allocate gave it, or bytes_of_block, or a state of the optimizer
   /// @param dtype     of its elements
   std::vector<at::Tensor> segments_of(std::size_t block, std::span<std::byte> of_block, DType dtype);
   /// If parameters are divided among ranks: gives all ranks the values that the owner of a segment has.
@@ -134,6 +132,8 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
 
  private:
   bool is_on_gpu() const noexcept { return device_.is_cuda(); }
+  /// Whether gradients wait to be visited in slices.
+  bool is_sliced() const noexcept;
   at::Tensor flat_parameter(std::size_t block, std::size_t segment) override;
   at::Tensor flat_gradient(std::size_t block, std::size_t segment) override;
   void sum_over_ranks(const at::Tensor& values) override;
@@ -141,8 +141,8 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   void add_block(DType dtype, const std::vector<std::size_t>& members);
   /// The gradient, of the dtype and strides of its parameter.
   at::Tensor aligned_gradient(std::size_t block, std::size_t segment) const;
+  /// Gives every rank that shares a copy its parts.
   void divide(const std::vector<Bucket>& buckets);
-  void divide_whole();
   void make_parts();
   void visit_all(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last);
   void visit_whole(std::size_t block, std::size_t segment,
@@ -154,8 +154,6 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// The gradients of a block no longer need to be kept.
   void forget_sent_gradients(std::size_t block);
   void meet() const;
-  /// Whether a sum over the ranks counts what this one has: copies have the same.
-  bool counts_in_sums() const noexcept;
   /// Writes what this rank holds, where parameters are sharded. The device may still wait for what is offloaded.
   void write_slices(const std::function<void()>& body);
 
@@ -177,10 +175,9 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   mpi::Collectives* node_ranks_;                      // the same ranks as host_; where sharded, those of this copy
   std::unique_ptr<mpi::Collectives> own_node_ranks_;  // null = those of the gradients
   std::unique_ptr<Shards> shards_;                    // null = parameters are not sharded; blocks are their slices
-  std::vector<at::Tensor> host_gradients_;            // each block's, page-locked; empty unless they are elsewhere
-  std::unique_ptr<Transfers> sendings_;               // one for each block
-  std::vector<char> are_gradients_sent_;              // one for each block
+  std::unique_ptr<HostCopies> host_gradients_;        // each block's; null unless they are elsewhere
   Reducer* reducer_ = nullptr;
+  SlicedReducer* slices_ = nullptr;  // the same object; null = its gradients are always whole
   StepRecorder* recorder_ = nullptr;
 };
 

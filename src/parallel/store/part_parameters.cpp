@@ -24,10 +24,6 @@ void PartParameters::update_ownership() {
   }
 }
 
-std::shared_ptr<std::byte> PartParameters::allocate_state(std::size_t block) {
-  return store_->allocate_state(in_store(block));
-}
-
 std::shared_ptr<std::byte> PartParameters::allocate(std::size_t bytes) { return store_->allocate(bytes); }
 
 void PartParameters::own_whole_parameters() { store_->own_whole_parameters(); }

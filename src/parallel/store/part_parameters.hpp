@@ -16,7 +16,7 @@ namespace lockstep::parallel {
 class ParameterStore;
 
 /// A part of the parameters of a store, for an optimizer of its own: some of the store's blocks.
-class PartParameters : public optim::FlatParameters, private optim::TensorParameters {
+class PartParameters : public optim::FlatParameters, public optim::LoneWriter, private optim::TensorParameters {
  public:
   /// @param store   outlives this
   /// @param part    see DdpOptions::parts
@@ -30,10 +30,8 @@ class PartParameters : public optim::FlatParameters, private optim::TensorParame
   void update_ownership();
 
   std::span<const optim::FlatBlock> blocks() const override { return blocks_; }
-  std::shared_ptr<std::byte> allocate_state(std::size_t block) override;
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   void own_whole_parameters() override;
-  bool is_divided() const noexcept override;
   void finish_gradients() override;
   bool has_gradient(std::size_t block, std::size_t segment) const override;
   void visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) override;
@@ -44,6 +42,7 @@ class PartParameters : public optim::FlatParameters, private optim::TensorParame
   void sum_over_owners(std::span<double> values) const override;
 
  private:
+  bool is_divided() const noexcept override;
   at::Tensor flat_parameter(std::size_t block, std::size_t segment) override;
   at::Tensor flat_gradient(std::size_t block, std::size_t segment) override;
   void sum_over_ranks(const at::Tensor& values) override;

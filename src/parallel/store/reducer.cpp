@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "parallel/store/reducer.hpp"
 
-#include <stdexcept>
-
 namespace lockstep::parallel {
 
-at::Tensor Reducer::part_of(std::size_t, std::int64_t, std::int64_t) const {
-  throw std::logic_error("the slices of this reducer are not tensors");
+BucketReport report_of(const Reducer& reducer) {
+  const auto* const adaptive = ability_of<AdaptiveReducer>(reducer);
+  return adaptive != nullptr ? adaptive->report() : BucketReport();
+}
+
+BucketLayout learned_layout_of(const Reducer& reducer) {
+  const auto* const adaptive = ability_of<AdaptiveReducer>(reducer);
+  return adaptive != nullptr ? adaptive->learned_layout() : BucketLayout();
 }
 
 }  // namespace lockstep::parallel

@@ -2,8 +2,9 @@
 #include "parallel/store/shard_plan.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
+
+#include "parallel/store/ownership.hpp"
 
 namespace lockstep::parallel {
 
@@ -37,22 +38,6 @@ std::vector<std::int64_t> even_borders(std::int64_t slice, int ranks) {
   return borders;
 }
 
-/// The owner of every parameter: the largest first, each to the rank with the fewest bytes.
-std::vector<int> owners_of(const std::vector<ParameterSpec>& parameters, int ranks) {
-  std::vector<std::size_t> order(parameters.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return parameters[a].bytes() > parameters[b].bytes(); });
-  std::vector<std::int64_t> bytes(static_cast<std::size_t>(ranks));
-  std::vector<int> owners(parameters.size());
-  for (const std::size_t parameter : order) {
-    const auto fewest = std::min_element(bytes.begin(), bytes.end());
-    *fewest += parameters[parameter].bytes();
-    owners[parameter] = static_cast<int>(fewest - bytes.begin());
-  }
-  return owners;
-}
-
 Unit owned_unit(const std::vector<ParameterSpec>& parameters, std::vector<std::size_t> members,
                 const std::vector<int>& owners, int ranks) {
   std::stable_sort(members.begin(), members.end(), [&](std::size_t a, std::size_t b) { return owners[a] < owners[b]; });
@@ -71,8 +56,6 @@ Unit owned_unit(const std::vector<ParameterSpec>& parameters, std::vector<std::s
 }
 
 }  // namespace
-
-bool Unit::is_even() const { return borders == even_borders(slice(0), static_cast<int>(borders.size()) - 1); }
 
 int Unit::owner_of(const Slot& slot) const {
   const auto next = std::upper_bound(borders.begin() + 1, borders.end() - 1, slot.offset);
@@ -100,7 +83,9 @@ std::vector<Unit> plan_units(const std::vector<ParameterSpec>& parameters,
 
 std::vector<Unit> plan_owned_units(const std::vector<ParameterSpec>& parameters,
                                    const std::vector<std::vector<std::size_t>>& members, int ranks) {
-  const std::vector<int> owners = owners_of(parameters, ranks);
+  std::vector<std::int64_t> bytes;
+  for (const ParameterSpec& parameter : parameters) bytes.push_back(parameter.bytes());
+  const std::vector<int> owners = balanced_owners(bytes, ranks);
   std::vector<Unit> units;
   for (const std::vector<std::size_t>& of_unit : members) {
     units.push_back(owned_unit(parameters, of_unit, owners, ranks));
@@ -109,7 +94,8 @@ std::vector<Unit> plan_owned_units(const std::vector<ParameterSpec>& parameters,
 }
 
 optim::FlatBlock block_of(const Unit& unit, const std::vector<ParameterSpec>& parameters, int rank) {
-  optim::FlatBlock block{.dtype = unit.dtype, .parameters = nullptr, .count = unit.slice(rank), .segments = {}};
+  optim::FlatBlock block{
+      .dtype = unit.dtype, .parameters = nullptr, .count = unit.slice(rank), .segments = {}, .is_slice = true};
   const std::int64_t first = unit.begin(rank);
   for (const Slot& slot : unit.slots) {
     const ParameterSpec& spec = parameters[slot.parameter];

@@ -20,7 +20,6 @@ struct Unit {
   std::int64_t begin(int rank) const { return borders[static_cast<std::size_t>(rank)]; }
   std::int64_t slice(int rank) const { return begin(rank + 1) - begin(rank); }
   std::int64_t count() const { return borders.back(); }  ///< elements of all ranks, padding included
-  bool is_even() const;                                  ///< every rank has as many elements
   int owner_of(const Slot& slot) const;                  ///< the rank that has the first element of a parameter
 };
 

@@ -3,7 +3,10 @@
 
 #include <lockstep/mpi/collectives.hpp>
 
+#include <ATen/core/Tensor.h>
+
 #include <memory>
+#include <span>
 
 #include "mpi/process/topology.hpp"
 
@@ -23,9 +26,15 @@ class ShardRanks {
   mpi::Collectives& inside() const noexcept { return inside_ ? *inside_ : *all_; }  ///< the ranks of this rank's copy
   mpi::Collectives* across() const noexcept { return across_.get(); }  ///< one rank of each copy; null = one copy
   int copies() const noexcept { return across_ ? across_->world_size() : 1; }
-  bool is_in_first_copy() const noexcept { return !across_ || across_->rank() == 0; }
+
+  // Sums over all ranks. Copies are equal, so the first one counts. Sums of each copy on its own could be rounded in
+  // different orders, and copies would drift apart. Collective over all ranks.
+  void sum(std::span<double> values) const;
+  void sum(const at::Tensor& values) const;
 
  private:
+  bool is_in_first_copy() const noexcept { return !across_ || across_->rank() == 0; }
+
   mpi::Collectives* all_;
   std::unique_ptr<mpi::Collectives> inside_;  // null = all ranks
   std::unique_ptr<mpi::Collectives> across_;

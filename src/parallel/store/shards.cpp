@@ -5,19 +5,24 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "mpi/shared/device_collectives.hpp"
 #include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 
-class Worker::Impl {
+/// Does work one piece after the other on a thread of its own.
+class Shards::Worker {
  public:
-  Impl() : thread_([this] { run(); }) {}
+  Worker() : thread_([this] { run(); }) {}
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
 
-  ~Impl() {
+  ~Worker() {
     {
       const std::lock_guard lock(mutex_);
       is_over_ = true;
@@ -57,10 +62,6 @@ class Worker::Impl {
   std::thread thread_;  // last: it uses the others
 };
 
-Worker::Worker() : impl_(std::make_unique<Impl>()) {}
-Worker::~Worker() = default;
-std::future<void> Worker::start(std::function<void()> work) { return impl_->start(std::move(work)); }
-
 Shards::Shards(std::vector<NamedParameter> parameters, std::vector<Unit> units, mpi::Collectives& collectives,
                const ShardsOptions& options)
     : parameters_(std::move(parameters)),
@@ -91,7 +92,7 @@ Shards::Shards(std::vector<NamedParameter> parameters, std::vector<Unit> units, 
   offload();
   // One object is used by one thread at a time: concurrent gathering uses its own object.
   const bool is_aside = options_.frees && options_.prefetches && collectives.world_size() > 1;
-  if (!is_aside || collectives.has_device_buckets()) return;
+  if (!is_aside || mpi::has_device_buckets(collectives)) return;
   own_collectives_ = collectives.split(0);
   worker_ = std::make_unique<Worker>();
 }
@@ -114,28 +115,18 @@ void Shards::request(std::size_t unit) {
   follow_brought_back(unit);
   coming_[unit] = at::empty({0}, wholes_[unit].options());
   coming_[unit].storage().set_data_ptr_noswap(take_memory(unit));
-  const at::Tensor all = at::from_blob(
-      coming_[unit].storage().mutable_data(), wholes_[unit].sizes(), [](void*) {}, wholes_[unit].options(),
-      wholes_[unit].device());
-  if (worker_ && !units_[unit].is_even()) {
+  const at::Tensor all = vector_over(coming_[unit].storage().mutable_data(), units_[unit].count(),
+                                     wholes_[unit].scalar_type(), wholes_[unit].device());
+  const std::span<const std::int64_t> borders = units_[unit].borders;
+  if (worker_) {
     arrivals_[unit] = worker_->start(
-        [this, unit, mine = slices_[unit], all] { all_gather(mine, all, units_[unit].borders, *own_collectives_); });
-  } else if (worker_) {
-    arrivals_[unit] = worker_->start(
-        [this, mine = bytes_of(slices_[unit]), all = bytes_of(all)] { own_collectives_->all_gather(mine, all); });
-  } else if (!units_[unit].is_even() && !collectives_->has_device_buckets()) {
-    all_gather(slices_[unit], all, units_[unit].borders, *collectives_);
+        [this, borders, mine = slices_[unit], all] { all_gather(mine, all, borders, *own_collectives_); });
+  } else if (!are_even(borders) && !mpi::has_device_buckets(*collectives_)) {
+    all_gather(slices_[unit], all, borders, *collectives_);
   } else {
-    tickets_[unit] = units_[unit].is_even() ? start_all_gather(slices_[unit], all, *collectives_)
-                                            : start_all_gather(slices_[unit], all, units_[unit].borders, *collectives_);
+    tickets_[unit] = start_all_gather(slices_[unit], all, borders, *collectives_);
     if (!options_.prefetches) collectives_->wait(*std::exchange(tickets_[unit], std::nullopt));
   }
-}
-
-/// Returns when they are gathered.
-void Shards::gather_slices(std::size_t unit, const at::Tensor& mine, const at::Tensor& all) {
-  if (units_[unit].is_even()) return collectives_->wait(start_all_gather(mine, all, *collectives_));
-  all_gather(mine, all, units_[unit].borders, *collectives_);
 }
 
 void Shards::gather(std::size_t unit) {
@@ -192,11 +183,9 @@ void Shards::follow_brought_back(std::size_t unit) const {
 void Shards::publish() {
   for (std::size_t u = 0; u < units_.size(); ++u) {
     follow_brought_back(u);  // while the units behind it are still on their way
-    if (units_[u].is_even()) {
-      gather_slices(u, slices_[u].clone(), wholes_[u]);  // a slice lies inside of what is gathered
-    } else {
-      gather_slices(u, slices_[u], wholes_[u]);
-    }
+    // A slice is inside of the whole, which an even gathering does not allow.
+    const at::Tensor mine = are_even(units_[u].borders) ? slices_[u].clone() : slices_[u];
+    all_gather(mine, wholes_[u], units_[u].borders, *collectives_);
   }
 }
 
@@ -211,7 +200,7 @@ void Shards::take_slices() {
 
 at::Tensor Shards::whole(std::size_t unit, const at::Tensor& mine) {
   const at::Tensor all = at::empty({units_[unit].count()}, mine.options());
-  gather_slices(unit, mine, all);
+  all_gather(mine, all, units_[unit].borders, *collectives_);
   return all;
 }
 

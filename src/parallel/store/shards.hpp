@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
-#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -18,20 +17,6 @@
 #include "parallel/store/transfers.hpp"
 
 namespace lockstep::parallel {
-
-/// Does work one piece after the other on a thread of its own.
-class Worker {
- public:
-  Worker();
-  ~Worker();
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
-  std::future<void> start(std::function<void()> work);
-
- private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
-};
 
 /// The values of parameters that are divided among ranks: each has a slice of every unit, and makes units whole.
 ///
@@ -83,10 +68,10 @@ class Shards {
   at::Tensor whole(std::size_t unit, const at::Tensor& mine);
 
  private:
+  class Worker;
   enum class UnitState { released, requested, gathered };
 
   at::DataPtr take_memory(std::size_t unit);
-  void gather_slices(std::size_t unit, const at::Tensor& mine, const at::Tensor& all);
   void offload();
   void follow_brought_back(std::size_t unit) const;
 

@@ -2,9 +2,11 @@
 #include "parallel/store/step_recorder.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace lockstep::parallel {
@@ -14,40 +16,29 @@ namespace {
 constexpr std::size_t kWarmUpSteps = 3;
 constexpr std::size_t kMaxKept = 256;
 constexpr std::size_t kMaxPending = 16;
-constexpr std::size_t kNumbersOfStep = 6;
-constexpr std::size_t kNumbersOfBucket = 8;
+using StepNumbers = std::array<double, 6>;
 
-/// A timeline as numbers, and back. All ranks have as many buckets.
+static_assert(std::is_trivially_copyable_v<BucketTimes>);
+
+/// A timeline as text, and back. All ranks have as many buckets.
 std::string pack(const StepTimeline& step) {
-  std::vector<double> numbers = {step.backward_end, step.meeting_begin, step.meeting_end,
-                                 step.end,          step.meetings,      step.undivided_update};
-  for (const BucketTimes& b : step.buckets) {
-    numbers.insert(numbers.end(),
-                   {b.ready, b.launched, b.wait_begin, b.wait_end, b.visit_begin, b.visit_end, b.transfer, b.update});
-  }
-  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)};
+  const StepNumbers numbers = {step.backward_end, step.meeting_begin, step.meeting_end,
+                               step.end,          step.meetings,      step.undivided_update};
+  std::string text(reinterpret_cast<const char*>(numbers.data()), sizeof(numbers));
+  return text.append(reinterpret_cast<const char*>(step.buckets.data()), step.buckets.size() * sizeof(BucketTimes));
 }
 
 StepTimeline unpack(const std::string& text) {
-  std::vector<double> numbers(text.size() / sizeof(double));
-  std::memcpy(numbers.data(), text.data(), text.size());
+  StepNumbers numbers{};
+  std::memcpy(numbers.data(), text.data(), sizeof(numbers));
   StepTimeline step{.backward_end = numbers[0],
                     .meeting_begin = numbers[1],
                     .meeting_end = numbers[2],
                     .end = numbers[3],
                     .meetings = numbers[4],
                     .undivided_update = numbers[5],
-                    .buckets = {}};
-  for (std::size_t i = kNumbersOfStep; i < numbers.size(); i += kNumbersOfBucket) {
-    step.buckets.push_back({.ready = numbers[i],
-                            .launched = numbers[i + 1],
-                            .wait_begin = numbers[i + 2],
-                            .wait_end = numbers[i + 3],
-                            .visit_begin = numbers[i + 4],
-                            .visit_end = numbers[i + 5],
-                            .transfer = numbers[i + 6],
-                            .update = numbers[i + 7]});
-  }
+                    .buckets = std::vector<BucketTimes>((text.size() - sizeof(numbers)) / sizeof(BucketTimes))};
+  std::memcpy(step.buckets.data(), text.data() + sizeof(numbers), text.size() - sizeof(numbers));
   return step;
 }
 
@@ -110,11 +101,12 @@ void StepRecorder::set_buckets(const std::vector<Bucket>& buckets) {
       bucket_of_[slot.parameter] = b;
     }
   }
-  current_.buckets.assign(buckets.size(), {});
+  visits_.assign(buckets.size(), {});
   kept_.clear();
   oldest_ = 0;
   kept_.reserve(kMaxKept);
   pending_.clear();
+  points_.clear();
   marked_.clear();
   has_all_marks_ = false;  // the step at hand, if there is one, is not reported
 }
@@ -122,16 +114,15 @@ void StepRecorder::set_buckets(const std::vector<Bucket>& buckets) {
 void StepRecorder::micro_batch_begins() {
   const SteadyClock::time_point begin = SteadyClock::now();
   if (is_open_) {
-    begin_ += begin - paused_;
+    pauses_ += begin - paused_;
     return note(StepPoint::begin);
   }
   if (device_) collect();
   is_open_ = true;
   begin_ = begin;
-  std::vector<BucketTimes> buckets = std::move(current_.buckets);
-  std::fill(buckets.begin(), buckets.end(), BucketTimes{});
-  current_ = {};
-  current_.buckets = std::move(buckets);
+  pauses_ = {};
+  std::fill(visits_.begin(), visits_.end(), VisitTimes{});
+  points_.clear();
   marked_.clear();
   has_all_marks_ = true;
   note(StepPoint::begin);
@@ -142,10 +133,24 @@ void StepRecorder::micro_batch_ends(bool completes_step) {
   paused_ = SteadyClock::now();
   if (!completes_step) return;
   is_open_ = false;
-  current_.end = std::chrono::duration<double>(paused_ - begin_).count();
   if (++steps_ <= kWarmUpSteps) return;
   if (device_) return await_device();
-  keep(current_);
+  if (has_all_marks_) keep(host_timeline());
+}
+
+/// The update is divided by the visits of buckets.
+StepTimeline StepRecorder::host_timeline() const {
+  StepTimeline step = timeline_of(points_, visits_.size());
+  step.undivided_update = 0;
+  for (std::size_t b = 0; b < visits_.size(); ++b) {
+    const VisitTimes& visit = visits_[b];
+    if (visit.end == 0) continue;
+    step.buckets[b].visit_begin = visit.begin;
+    step.buckets[b].visit_end = visit.end;
+    step.buckets[b].transfer = visit.transfer;
+    step.buckets[b].update = visit.update;
+  }
+  return step;
 }
 
 void StepRecorder::keep(const StepTimeline& step) {
@@ -155,9 +160,13 @@ void StepRecorder::keep(const StepTimeline& step) {
 }
 
 void StepRecorder::note(StepPoint point, std::size_t bucket) noexcept {
-  if (!device_ || !is_open_) return;
+  if (!is_open_) return;
   try {
-    marked_.push_back({point, bucket, device_->mark()});
+    if (device_) {
+      marked_.push_back({point, bucket, device_->mark()});
+    } else {
+      points_.push_back({point, bucket, std::chrono::duration<double>(SteadyClock::now() - begin_).count()});
+    }
   } catch (const std::exception&) {
     has_all_marks_ = false;
   }
@@ -181,64 +190,21 @@ StepTimeline StepRecorder::read(const MarkedStep& step) const {
   for (const MarkedPoint& each : step) {
     points.push_back({each.point, each.bucket, device_->seconds_between(step.front().mark, each.mark)});
   }
-  return timeline_of(points, current_.buckets.size());
-}
-
-void StepRecorder::bucket_ready(std::size_t b) {
-  current_.buckets[b].ready = now();
-  note(StepPoint::ready, b);
-}
-
-void StepRecorder::bucket_launched(std::size_t b) {
-  BucketTimes& times = current_.buckets[b];
-  times.launched = now();
-  if (times.ready == 0) times.ready = times.launched;  // nothing was waited for: it holds no gradients
-  note(StepPoint::launched, b);
-}
-
-void StepRecorder::backward_ends() {
-  current_.backward_end = now();
-  note(StepPoint::backward_end);
-}
-
-void StepRecorder::wait_begins(std::size_t b) {
-  current_.buckets[b].wait_begin = now();
-  note(StepPoint::wait_begin, b);
-}
-
-void StepRecorder::wait_ends(std::size_t b) {
-  note(StepPoint::wait_end, b);
-  BucketTimes& times = current_.buckets[b];
-  times.wait_end = now();
-  times.visit_begin = times.wait_end;
-  times.visit_end = times.wait_end;
+  return timeline_of(points, visits_.size());
 }
 
 void StepRecorder::piece_begins(std::size_t parameter) {
-  visited_ = &current_.buckets[bucket_of_[parameter]];
-  if (visited_->visit_end == visited_->wait_end) visited_->visit_begin = last_;
+  visited_ = &visits_[bucket_of_[parameter]];
+  if (visited_->end == 0) visited_->begin = last_;
   const double begin = now();
   visited_->transfer += begin - last_;
   last_ = begin;
 }
 
 void StepRecorder::piece_ends() {
-  const double end = now();
-  visited_->update += end - last_;
-  visited_->visit_end = end;
-  last_ = end;
-}
-
-double StepRecorder::begin_meeting() {
-  note(StepPoint::meeting_begin);
-  return now();
-}
-
-void StepRecorder::end_meeting(double begin) {
-  note(StepPoint::meeting_end);
-  current_.meeting_begin = begin;
-  current_.meeting_end = now();
-  current_.meetings += current_.meeting_end - begin;
+  visited_->end = now();
+  visited_->update += visited_->end - last_;
+  last_ = visited_->end;
 }
 
 StepTimeline StepRecorder::median_step() const {

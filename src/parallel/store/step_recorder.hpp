@@ -46,11 +46,11 @@ class StepRecorder {
   void micro_batch_ends(bool completes_step);
   void drop_step() { is_open_ = false; }
 
-  void bucket_ready(std::size_t b);
-  void bucket_launched(std::size_t b);
-  void backward_ends();
-  void wait_begins(std::size_t b);
-  void wait_ends(std::size_t b);
+  void bucket_ready(std::size_t b) { note(StepPoint::ready, b); }
+  void bucket_launched(std::size_t b) { note(StepPoint::launched, b); }
+  void backward_ends() { note(StepPoint::backward_end); }
+  void wait_begins(std::size_t b) { note(StepPoint::wait_begin, b); }
+  void wait_ends(std::size_t b) { note(StepPoint::wait_end, b); }
 
   /// Pieces of parameters follow, each reduced before it begins.
   void visits_begin() { last_ = now(); }
@@ -61,25 +61,31 @@ class StepRecorder {
   class Meeting {
    public:
     explicit Meeting(StepRecorder* recorder) : recorder_(recorder) {
-      if (recorder_ != nullptr) begin_ = recorder_->begin_meeting();
+      if (recorder_ != nullptr) recorder_->note(StepPoint::meeting_begin);
     }
     ~Meeting() {
-      if (recorder_ != nullptr) recorder_->end_meeting(begin_);
+      if (recorder_ != nullptr) recorder_->note(StepPoint::meeting_end);
     }
     Meeting(const Meeting&) = delete;
     Meeting& operator=(const Meeting&) = delete;
 
    private:
     StepRecorder* recorder_;
-    double begin_ = 0;
   };
 
   /// Collective: gathers what every rank has kept.
   DdpReport report(const mpi::Communicator& world);
 
  private:
-  /// Seconds since the step began.
-  double now() const { return std::chrono::duration<double>(SteadyClock::now() - begin_).count(); }
+  /// Seconds since the step began, without the pauses between its micro_batches.
+  double now() const { return std::chrono::duration<double>(SteadyClock::now() - begin_ - pauses_).count(); }
+  /// The visits of one bucket, see BucketTimes.
+  struct VisitTimes {
+    double begin = 0;
+    double end = 0;
+    double transfer = 0;
+    double update = 0;
+  };
   struct MarkedPoint {
     StepPoint point;
     std::size_t bucket;
@@ -87,22 +93,23 @@ class StepRecorder {
   };
   using MarkedStep = std::vector<MarkedPoint>;
 
-  double begin_meeting();
-  void end_meeting(double begin);
-  /// Marks a point of the step of a GPU. A mark that fails is a failure of the GPU, which its next operation reports.
+  /// Notes a point of the step. A mark that fails is a failure of the GPU, which its next operation reports.
   void note(StepPoint point, std::size_t bucket = 0) noexcept;
   void keep(const StepTimeline& step);
   void await_device();
   void collect();
   StepTimeline read(const MarkedStep& step) const;
+  StepTimeline host_timeline() const;
   StepTimeline median_step() const;
 
   std::vector<std::size_t> bucket_of_;  // bucket of each parameter
-  StepTimeline current_;
-  BucketTimes* visited_ = nullptr;  // the bucket of the piece at hand
-  double last_ = 0;                 // moment when the last piece ended
-  bool is_open_ = false;            // true between the first micro_batch of a step and its last
-  SteadyClock::time_point begin_;   // start of the step, plus the time spent between its micro_batches
+  std::vector<VisitTimes> visits_;      // visits of each bucket
+  VisitTimes* visited_ = nullptr;       // those of the bucket of the piece at hand
+  double last_ = 0;                     // moment when the last piece ended
+  bool is_open_ = false;                // true between the first micro_batch of a step and its last
+  std::vector<TimedPoint> points_;      // points of the step at hand, if it is of the host
+  SteadyClock::time_point begin_;       // start of the step
+  SteadyClock::duration pauses_{};      // time spent between its micro_batches
   SteadyClock::time_point paused_;
   std::vector<StepTimeline> kept_;  // the latest
   std::size_t oldest_ = 0;          // index of the oldest one, once kept_ is full

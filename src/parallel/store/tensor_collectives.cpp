@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <array>
 
+#include "mpi/shared/device_collectives.hpp"
+
 namespace lockstep::parallel {
 
 namespace {
@@ -58,6 +60,13 @@ at::Tensor view_of(std::byte* data, const at::Tensor& like, at::ScalarType type,
   const at::Device device = like.device();  // said, since CUDA does not know whose a place without elements is
   if (!is_flat(like)) return at::from_blob(data, like.sizes(), keep, options, device);
   return at::from_blob(data, like.sizes(), like.strides(), keep, options, device);
+}
+
+at::Tensor vector_over(void* data, std::int64_t count, at::ScalarType type, at::Device device,
+                       const std::shared_ptr<void>& owner) {
+  const at::TensorOptions options = at::TensorOptions().dtype(type).device(device);
+  return at::from_blob(
+      data, {count}, [owner](void*) {}, options, device);
 }
 
 bool is_flat(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense(); }
@@ -132,8 +141,16 @@ void gather_padded(const at::Tensor& mine, const at::Tensor& all, std::span<cons
 
 }  // namespace
 
+bool are_even(std::span<const std::int64_t> borders) {
+  for (std::size_t rank = 1; rank < borders.size(); ++rank) {
+    if (borders[rank] - borders[rank - 1] != borders[1] - borders[0]) return false;
+  }
+  return true;
+}
+
 mpi::Ticket start_all_gather(const at::Tensor& mine, const at::Tensor& all, std::span<const std::int64_t> borders,
                              mpi::Collectives& collectives) {
+  if (are_even(borders)) return start_all_gather(mine, all, collectives);
   const torch::NoGradGuard no_grad;
   const std::int64_t begin = begin_of(borders, collectives.rank());
   const std::int64_t end = begin_of(borders, collectives.rank() + 1);
@@ -148,9 +165,10 @@ mpi::Ticket start_all_gather(const at::Tensor& mine, const at::Tensor& all, std:
 
 void all_gather(const at::Tensor& mine, const at::Tensor& all, std::span<const std::int64_t> borders,
                 mpi::Collectives& collectives) {
+  if (are_even(borders)) return collectives.wait(start_all_gather(mine, all, collectives));
   const torch::NoGradGuard no_grad;
   const int ranks = collectives.world_size();
-  if (collectives.has_device_buckets()) {
+  if (mpi::has_device_buckets(collectives)) {
     std::int64_t longest = 0;
     for (int rank = 0; rank < ranks; ++rank) {
       longest = std::max(longest, begin_of(borders, rank + 1) - begin_of(borders, rank));

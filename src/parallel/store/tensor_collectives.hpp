@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/dtype.hpp>
+#include <lockstep/core/tensor.hpp>
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
@@ -28,6 +28,10 @@ at::ScalarType scalar_type_of(DType dtype);
 at::Tensor view_of(std::byte* data, const at::Tensor& like, const std::shared_ptr<void>& owner);
 at::Tensor view_of(std::byte* data, const at::Tensor& like, at::ScalarType type, const std::shared_ptr<void>& owner);
 
+/// [count] A vector over memory of a device, which `owner` keeps alive.
+at::Tensor vector_over(void* data, std::int64_t count, at::ScalarType type, at::Device device,
+                       const std::shared_ptr<void>& owner = nullptr);
+
 /// Whether every element of the tensor's memory belongs to exactly one index: a flat range can stand for it.
 bool is_flat(const at::Tensor& tensor);
 
@@ -44,15 +48,19 @@ void broadcast(const at::Tensor& tensor, mpi::Collectives& collectives, int root
 /// @param all   [world_size * count] of the same type
 mpi::Ticket start_all_gather(const at::Tensor& mine, const at::Tensor& all, mpi::Collectives& collectives);
 
-/// The same for slices of any sizes: rank r has the elements [borders[r], borders[r + 1]) of `all`. Adds their bits as
-/// integers to zeros, which is one operation for any number of ranks. Collective.
-/// @param mine  may lie at its place in `all`
+/// The same for slices of any sizes: rank r has the elements [borders[r], borders[r + 1]) of `all`. If sizes differ, it
+/// adds the bits of slices as integers to zeros, which is one operation for any number of ranks. Collective.
+/// @param mine  can be at its place in `all` if sizes differ
 mpi::Ticket start_all_gather(const at::Tensor& mine, const at::Tensor& all, std::span<const std::int64_t> borders,
                              mpi::Collectives& collectives);
 
-/// Returns when `all` can be used. On GPUs one operation, else a broadcast from each rank. Collective.
+/// Returns when `all` can be used. If sizes are equal or on GPUs one operation, else a broadcast from each rank.
+/// Collective.
 void all_gather(const at::Tensor& mine, const at::Tensor& all, std::span<const std::int64_t> borders,
                 mpi::Collectives& collectives);
+
+/// Whether every rank has as many elements.
+bool are_even(std::span<const std::int64_t> borders);
 
 /// Gives each rank its slice of the result: see Collectives::start_reduce_scatter. A rank alone copies. Collective.
 /// @param values  [world_size * count] on the device of `slice`

@@ -52,4 +52,22 @@ void Transfers::await(std::size_t number) const {
   if (ends_.at(number)) ends_[number]->synchronize();
 }
 
+at::Tensor page_locked(std::int64_t count, at::ScalarType type) {
+  return at::empty({count}, at::TensorOptions().dtype(type).pinned_memory(true));
+}
+
+void HostCopies::start(std::size_t number, std::int64_t first, const at::Tensor& from) {
+  transfers_.start(number, memory_.at(number).narrow(0, first, from.numel()), from);
+}
+
+const at::Tensor& HostCopies::get(std::size_t number) const {
+  transfers_.await(number);
+  return memory_.at(number);
+}
+
+void HostCopies::forget(std::size_t number) {
+  is_started_.at(number) = 0;
+  transfers_.follow(number);
+}
+
 }  // namespace lockstep::parallel

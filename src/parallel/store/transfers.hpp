@@ -5,8 +5,11 @@
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace lockstep::parallel {
@@ -38,6 +41,35 @@ class Transfers {
   std::optional<c10::Stream> stream_;  // none = the CPU
   std::optional<c10::Event> begun_;    // the work that the next copy follows
   std::vector<std::optional<c10::Event>> ends_;
+};
+
+/// [count] Memory of the host that a GPU can copy to and from beside its computation.
+at::Tensor page_locked(std::int64_t count, at::ScalarType type);
+
+/// Copies in the host's memory of vectors on a GPU, each with a number, which are started once until what they read
+/// changes.
+class HostCopies {
+ public:
+  /// @param device  of what is copied
+  /// @param memory  of each copy, page-locked
+  HostCopies(at::Device device, std::vector<at::Tensor> memory)
+      : transfers_(device, memory.size()), memory_(std::move(memory)), is_started_(memory_.size()) {}
+
+  /// Whether a copy has to be started. From here on it counts as started.
+  bool begin(std::size_t number) { return std::exchange(is_started_.at(number), char{1}) == 0; }
+  /// Starts to copy `from` to the elements from `first` on.
+  void start(std::size_t number, std::int64_t first, const at::Tensor& from);
+  /// A copy, for which the host waits.
+  const at::Tensor& get(std::size_t number) const;
+  /// Must be called before later work of the device changes what a copy has read.
+  void forget(std::size_t number);
+  /// The same, if such work follows every copy anyway.
+  void forget_all() noexcept { std::fill(is_started_.begin(), is_started_.end(), char{0}); }
+
+ private:
+  Transfers transfers_;
+  std::vector<at::Tensor> memory_;
+  std::vector<char> is_started_;
 };
 
 }  // namespace lockstep::parallel

@@ -41,27 +41,23 @@ class GradientBuckets {
   std::size_t reduced_count(std::size_t b) const;
   mpi::Slice tail_slice() const;
   void write_tail(std::span<const double> values);
-  /// The tail where buckets lie on a GPU; undefined elsewhere.
-  const at::Tensor& device_tail() const noexcept { return device_tail_; }
-  /// Returns the tail after its reduction was waited for. Where buckets lie on a GPU, the host waits for it here.
-  std::vector<double> read_tail() const;
-  /// @param memory  of a tail in host memory, wherever it was reduced to
-  std::vector<double> read_tail(const std::byte* memory) const;
+  /// The tail, where its bucket is.
+  const at::Tensor& tail() const noexcept { return tail_; }
 
   /// The bucket as a communication hook sees it.
   GradBucket as_hook_sees(std::size_t b, const std::vector<NamedParameter>& parameters) const;
 
  private:
-  const std::byte* tail_memory() const;
-  void encode_tail(std::span<const double> values, std::byte* place) const;
-
   std::vector<Bucket> buckets_;
   std::size_t tail_count_ = 0;
-  at::Tensor device_tail_;                 // defined where buckets lie on a GPU
+  at::Tensor tail_;
   std::vector<mpi::BucketMemory> memory_;  // memory of each bucket
   std::vector<std::size_t> bucket_of_;     // bucket of each parameter
   std::vector<std::int64_t> offset_of_;    // offset of each parameter in its bucket
   std::vector<at::Tensor> views_;          // view of each parameter's gradient
 };
+
+/// The numbers of a tail, wherever it was reduced to. If it is on a GPU, the host waits for it here.
+std::vector<double> numbers_in(const at::Tensor& tail);
 
 }  // namespace lockstep::parallel

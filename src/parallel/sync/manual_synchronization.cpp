@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/parallel/manual_synchronization.hpp>
+#include <lockstep/parallel/synchronization.hpp>
 
 #include <torch/nn/module.h>
 #include <torch/types.h>
@@ -98,7 +98,7 @@ void ManualReducer::all_reduce() {
                                                      mpi::ReduceOp::average));
   }
   for (const mpi::Ticket ticket : tickets) collectives_->wait(ticket);
-  const std::vector<double> part_with = buckets_->read_tail();
+  const std::vector<double> part_with = numbers_in(buckets_->tail());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& parameter = parameters_[i].tensor;
     if (part_with[i] == 0) continue;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/mpi/communicator.hpp>
 
 #include <ATen/core/Tensor.h>
 
@@ -15,7 +14,6 @@ void require_sparse(const at::Tensor& gradient, const std::string& parameter);
 
 /// Replaces the parameter's sparse gradient by the sum over ranks, divided by `divisor`: all ranks' indices and values
 /// are gathered, and coalesced in rank order. Stays undefined where no rank has one. Collective.
-void average_sparse(const at::Tensor& parameter, const mpi::Communicator& world, int divisor);
 void average_sparse(const at::Tensor& parameter, mpi::Collectives& collectives, int divisor);
 
 }  // namespace lockstep::parallel

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
-#include <lockstep/parallel/sync_batch_norm.hpp>
+#include <lockstep/parallel/synchronization.hpp>
 
 #include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
@@ -21,6 +21,8 @@
 
 #include "batch/late_values.hpp"
 #include "models/script/script_layers.hpp"
+#include "mpi/shared/device_collectives.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 #include "parallel/sync/sync_batch_norm_kernels.hpp"
 
 // N samples, C channels, W ranks.
@@ -32,10 +34,6 @@ using models::BatchNorm;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-std::span<std::byte> memory_of(const at::Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
-}
-
 // The exchange, of float64 where the tensors are.
 
 /// @param mine  [K]
@@ -43,15 +41,8 @@ std::span<std::byte> memory_of(const at::Tensor& tensor) {
 at::Tensor gather(const at::Tensor& mine, mpi::Collectives& collectives) {
   const at::Tensor dense = mine.contiguous();
   const at::Tensor all = at::empty({collectives.world_size(), dense.numel()}, dense.options());
-  collectives.all_gather(memory_of(dense), memory_of(all));
+  collectives.all_gather(bytes_of(dense), bytes_of(all));
   return all;
-}
-
-/// @param mine  [K], of which nobody else has the memory
-at::Tensor sum_over_ranks(const at::Tensor& mine, mpi::Collectives& collectives) {
-  collectives.all_reduce(mine.mutable_data_ptr(), static_cast<std::size_t>(mine.numel()), DType::float64,
-                         mpi::ReduceOp::sum);
-  return mine;
 }
 
 /// The statistics of a batch, over all dimensions but the channels. Tensors are float64 on the device of the batch.
@@ -98,7 +89,8 @@ struct NormExchange {
   at::Tensor recorded_facts = {};  ///< those of a forward that was captured: every launch computes the same
 
   void check(const at::Tensor& now, const BatchNorm& layer) {
-    if (collectives->is_capturing()) {
+    const mpi::DeviceCollectives* const device = mpi::on_device(*collectives);
+    if (device != nullptr && device->is_capturing()) {
       recorded_facts = now;
     } else if (now.is_cpu()) {
       check_facts(now, layer, collectives->world_size());
@@ -283,8 +275,8 @@ class SyncBatchNormBackward : public torch::autograd::Node {
   /// dx = weight invstd (dy - mean(dy) - x^ mean(dy x^)) with x^ = (x - mean) invstd, and means over all ranks
   at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight,
                             const Sums& mine) const {
-    const at::Tensor both = at::cat({mine.gradient, mine.gradient_times_normalized}).to(at::kDouble);
-    const at::Tensor sums = sum_over_ranks(both, *collectives_);
+    const at::Tensor sums = at::cat({mine.gradient, mine.gradient_times_normalized}).to(at::kDouble);
+    all_reduce(sums, *collectives_, mpi::ReduceOp::sum);
     if (input.numel() == 0) return at::zeros_like(input);
     const std::int64_t channels = input.size(1);
     const at::Tensor divisor = batch_.count.clamp_min(1);

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "core/text/parse_value.hpp"
-#include "core/text/text_stream.hpp"
+#include "core/text/text.hpp"
 #include "report/files/text_file.hpp"
 
 namespace lockstep::report {
@@ -17,9 +17,8 @@ namespace lockstep::report {
 std::vector<std::pair<std::int64_t, double>> read_series(const std::string& path, const std::string& key) {
   const std::optional<std::string> text = read_text(path);
   if (!text) throw ConfigError(path + " cannot be read: No such file or directory");
-  TextReader lines(*text);
   std::vector<std::pair<std::int64_t, double>> series;
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_in(*text)) {
     const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object() || !object.contains(key) || !object.contains("step")) continue;
     const auto& value = object[key];

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/text/text_stream.hpp"
+#include "core/text/text.hpp"
 #include "report/files/metrics.hpp"
 #include "report/files/run_files.hpp"
 #include "report/files/text_file.hpp"
@@ -56,9 +56,8 @@ void MetricsWriter::write(const Record& record) {
 }
 
 void MetricsWriter::truncate_after_step(std::int64_t step) {
-  TextReader lines(read_text(path_).value_or(""));
   std::string kept;
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_in(read_text(path_).value_or(""))) {
     const std::optional<std::int64_t> of_line = step_of(line);
     if (!of_line || *of_line <= step) kept += line + "\n";
   }

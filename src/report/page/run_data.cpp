@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "core/text/text_stream.hpp"
+#include "core/text/text.hpp"
 #include "report/files/text_file.hpp"
 
 namespace lockstep::report {
@@ -39,9 +39,8 @@ std::vector<plot::Series> read_curves(const std::string& path) {
   const std::optional<std::string> text = read_text(path);
   if (!text) throw ConfigError(path + " is missing: a report needs the folder of a training run");
   std::vector<plot::Series> curves;
-  TextReader lines(whole_lines(*text));
   std::int64_t line_number = 0;
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_in(whole_lines(*text))) {
     ++line_number;
     const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object())
@@ -90,13 +89,6 @@ std::vector<Setting> read_configuration(const std::string& path) {
   return settings;
 }
 
-std::vector<std::string> read_lines(const std::string& path) {
-  std::vector<std::string> lines;
-  TextReader text(read_text(path).value_or(""));
-  for (std::string line; std::getline(text, line);) lines.push_back(line);
-  return lines;
-}
-
 }  // namespace
 
 const plot::Series* PageData::curve(const std::string& key) const {
@@ -117,7 +109,7 @@ PageData read_run(const std::string& folder) {
   run.configuration = read_configuration(folder + "/config.resolved.json");
   run.command = read_text(folder + "/argv.txt").value_or("");
   run.command.erase(run.command.find_last_not_of('\n') + 1);
-  run.replaced = read_lines(folder + "/bad_samples.txt");
+  run.replaced = lines_in(read_text(folder + "/bad_samples.txt").value_or(""));
   run.step_times = read_step_times(folder);
   run.artifacts = read_artifacts(folder);
   return run;

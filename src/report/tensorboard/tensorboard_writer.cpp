@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/system/process.hpp"
 #include "core/text/text.hpp"
 #include "report/tensorboard/event_frame.hpp"
 #include "report/tensorboard/wire.hpp"
@@ -46,11 +46,6 @@ constexpr unsigned kSessionStatus = 1;
 constexpr std::int64_t kSessionStart = 1;
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "host";
-}
 
 /// A new file; TensorBoard reads the files of a folder in the order of their names.
 std::pair<std::string, std::FILE*> make_file(const std::string& folder, double seconds) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/text/text.hpp"
+#include "data/stores/with_place.hpp"
 #include "report/files/image.hpp"
 #include "report/page/html.hpp"
 
@@ -87,7 +88,7 @@ Picture picture_of_draw(const data::Pipeline& pipeline, const data::StoredImage&
   const data::Image& pixels = workspace.patch.image;
   const std::size_t plane = pixels.pixels.size() / static_cast<std::size_t>(pixels.channels);
   std::vector<float> values(pixels.pixels.size());
-  pipeline.run_crop(stored, draw, values, workspace, crop);
+  pipeline.run(stored, draw, values, workspace, crop);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto& table = pipeline.conversion()[i / plane];
     values[i] = (values[i] - table[0]) / (table[255] - table[0]);
@@ -101,25 +102,16 @@ data::Pipeline pipeline_of(data::PipelineOptions options, std::vector<std::strin
   return data::Pipeline(options, rows);
 }
 
-template <class Call>
-void with_place(const data::ImageStore& store, std::int64_t index, const Call& call) {
-  try {
-    call();
-  } catch (const DataError& error) {
-    throw DataError(store.place(index), error.what());
-  }
-}
-
 std::string target_of(const data::ImageStore& store, std::int64_t index, const std::vector<std::string>& names) {
-  switch (store.target_kind()) {
+  switch (store.facts().targets) {
     case data::TargetKind::numbers:
-      return number_text(store.number(index));
+      return number_text(store.target(index).number);
     case data::TargetKind::none:
     case data::TargetKind::masks:
       return "";
     default: {
       std::string text;
-      for (const std::int64_t label : store.labels(index)) {
+      for (const std::int64_t label : store.target(index).classes) {
         const auto c = static_cast<std::size_t>(label);
         text += (text.empty() ? "" : ", ") + (c < names.size() ? names[c] : std::to_string(label));
       }
@@ -181,21 +173,22 @@ ContactSheet sheet_of_samples(const data::ImageStore& store, const data::Pipelin
   data::ReadBuffer buffer;
   data::ReadBuffer mask_buffer;
   data::Workspace workspace;
-  const bool has_masks = store.target_kind() == data::TargetKind::masks;
+  const auto& masks = store.facts().masks;
+  const bool has_masks = masks != nullptr;
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t index = row * store.size() / rows;
     const data::StoredImage stored = store.read(index, buffer);
-    const data::StoredImage mask = has_masks ? store.read_mask(index, mask_buffer) : data::StoredImage{};
+    const data::StoredImage mask = has_masks ? masks->read(index, mask_buffer) : data::StoredImage{};
     const auto add_mask = [&](const data::Pipeline& mover) {
       if (!has_masks) return;
       try {
         mover.run_mask(mask, 0, workspace);
       } catch (const DataError& error) {
-        throw DataError("its mask " + store.mask_place(index) + ": " + error.what());
+        throw DataError("its mask " + masks->place(index) + ": " + error.what());
       }
       sheet.cells.push_back({mask_picture_in(workspace), classes_in(workspace.mask, class_names)});
     };
-    with_place(store, index, [&] {
+    data::with_place(store, index, [&] {
       plain.run_pixels(stored, {.index = index}, workspace);
       Picture original = picture_in(workspace);
       const std::string caption = (has_masks ? "" : target_of(store, index, class_names) + ", ") + size_text(original) +
@@ -221,7 +214,7 @@ ContactSheet sheet_of_transforms(const data::ImageStore& store, std::int64_t ind
   data::ReadBuffer buffer;
   data::Workspace workspace;
   const data::StoredImage stored = store.read(index, buffer);
-  with_place(store, index, [&] {
+  data::with_place(store, index, [&] {
     pipeline_of(how, {"to_float"}, rows).run_pixels(stored, {}, workspace);
     const Picture original = picture_in(workspace);
     sheet.cells.push_back({original, "original"});

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <lockstep/core/measurements.hpp>
-#include <lockstep/data/image_store.hpp>
+#include <lockstep/data/image.hpp>
 #include <lockstep/data/transform.hpp>
 
 #include <string>

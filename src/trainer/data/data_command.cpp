@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/data/dataset.hpp>
+#include <lockstep/data/source.hpp>
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/log/log.hpp>
 
@@ -88,7 +88,7 @@ class DataCommand {
   ChosenImages open_images() const {
     ChosenImages images{.stores = data::open_images(data_, registry_.sources), .datasets = {}, .how = {}};
     images.how = data::pipeline_options(data_, *images.stores.train, 0, false);
-    images.class_names = images.stores.train->class_names();
+    images.class_names = images.stores.train->facts().class_names;
     if (!has("sheet") && !has("speed")) return images;
     images.datasets =
         data::with_pipelines(images.stores, data_, engine::open_options(sections_, registry_), source_.normalise);

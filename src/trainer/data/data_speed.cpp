@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <exception>
 #include <functional>
-#include <mutex>
-#include <thread>
 
+#include "core/system/clock.hpp"
+#include "core/system/in_threads.hpp"
 #include "core/system/processors.hpp"
 
 namespace lockstep::trainer {
@@ -20,14 +18,11 @@ namespace {
 constexpr std::int64_t kMaxImages = 256;  // maximum number of images in memory, to time decoding and transforms alone
 constexpr int kStages = 4;
 
-using Clock = std::chrono::steady_clock;
-
 /// Memory of one thread.
 struct Tools {
   data::ReadBuffer buffer;
   data::Workspace workspace;
   std::vector<std::vector<float>> values;
-  std::vector<std::span<float>> out;
 };
 
 /// An image in memory.
@@ -45,28 +40,14 @@ struct KeptImage {
 /// Calls work(i, tools) with i = 0, 1, ... in some threads, and returns the calls per second.
 double rate_of(int threads, double seconds, const std::function<void(std::int64_t, Tools&)>& work) {
   std::atomic<std::int64_t> next = 0;
-  std::exception_ptr failure;
-  std::mutex mutex;
-  const auto start = Clock::now();
-  const auto end = start + std::chrono::duration<double>(seconds);
-  {
-    std::vector<std::jthread> workers;
-    for (int t = 0; t < threads; ++t) {
-      workers.emplace_back([&] {
-        Tools tools;
-        try {
-          do {
-            work(next++, tools);
-          } while (Clock::now() < end);
-        } catch (...) {
-          const std::scoped_lock lock(mutex);
-          failure = std::current_exception();
-        }
-      });
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
-  return static_cast<double>(next) / std::chrono::duration<double>(Clock::now() - start).count();
+  const auto start = SteadyClock::now();
+  in_threads(threads, [&](int) {
+    Tools tools;
+    do {
+      work(next++, tools);
+    } while (seconds_since(start) < seconds);
+  });
+  return static_cast<double>(next) / seconds_since(start);
 }
 
 KeptImage kept(const data::ImageStore& store, std::int64_t index, const data::Pipeline& decoder, Tools& tools) {
@@ -84,14 +65,15 @@ KeptImage kept(const data::ImageStore& store, std::int64_t index, const data::Pi
 
 void convert(const data::Pipeline& pipeline, const data::StoredImage& stored, std::int64_t i, Tools& tools) {
   const batch::Draw draw{.index = i, .epoch = 0, .position = i};
-  if (tools.values.empty()) {
-    for (int crop = 0; crop < pipeline.crops(); ++crop) {
+  tools.values.resize(static_cast<std::size_t>(pipeline.crops()));
+  for (int crop = 0; crop < pipeline.crops(); ++crop) {
+    std::vector<float>& values = tools.values[static_cast<std::size_t>(crop)];
+    if (values.empty()) {
       pipeline.run_pixels(stored, draw, tools.workspace, crop);
-      tools.values.emplace_back(tools.workspace.patch.image.pixels.size());
+      values.resize(tools.workspace.patch.image.pixels.size());
     }
-    for (std::vector<float>& values : tools.values) tools.out.emplace_back(values);
+    pipeline.run(stored, draw, values, tools.workspace, crop);
   }
-  pipeline.run(stored, draw, tools.out, tools.workspace);
 }
 
 }  // namespace

@@ -154,7 +154,7 @@ std::vector<std::int64_t> class_counts(const data::Dataset& dataset) {
   if (dataset.task().is_text) return {};
   std::vector<std::int64_t> counts(static_cast<std::size_t>(dataset.task().classes));
   try {
-    for (const std::int64_t label : dataset.labels()) {
+    for (const std::int64_t label : data::labels_of(dataset)) {
       if (label >= 0) ++counts.at(static_cast<std::size_t>(label));
     }
   } catch (const DataError&) {

@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
-#include <mutex>
-#include <thread>
 #include <unordered_map>
 
+#include "core/system/in_threads.hpp"
 #include "core/system/processors.hpp"
 #include "data/codecs/decode.hpp"
 #include "data/source/hash.hpp"
+#include "data/stores/with_place.hpp"
 #include "log/progress.hpp"
 
 namespace lockstep::trainer {
@@ -47,12 +46,8 @@ Facts facts_of(const data::ImageStore& store, std::int64_t index, const data::Pi
       facts.header.channels = stored.shape.channels;
     }
     if (decodes) pipeline.run_pixels(stored, {.index = index}, workspace);
-    if (decodes && store.target_kind() == data::TargetKind::masks) {
-      try {
-        pipeline.run_mask(store.read_mask(index, buffer), 0, workspace);
-      } catch (const DataError& error) {
-        throw DataError(store.mask_place(index), error.what());
-      }
+    if (const auto& masks = store.facts().masks; decodes && masks) {
+      data::with_place(*masks, index, [&] { pipeline.run_mask(masks->read(index, buffer), 0, workspace); });
     }
   } catch (const DataError& error) {
     facts.fault = error.what();
@@ -89,43 +84,29 @@ ImageSurvey survey_images(const data::ImageStore& store, const std::string& spli
   const std::int64_t size = store.size();
   std::vector<Facts> all(static_cast<std::size_t>(size));
   std::atomic<std::int64_t> next = 0;
-  std::exception_ptr failure;
-  std::mutex mutex;
   log::ProgressLine progress;
-  {
-    std::vector<std::jthread> threads;
-    for (int t = 0, count = usable_processors(); t < count; ++t) {
-      threads.emplace_back([&, is_first = t == 0] {
-        data::ReadBuffer buffer;
-        data::Workspace workspace;
-        try {
-          for (std::int64_t i = next++; i < size; i = next++) {
-            all[static_cast<std::size_t>(i)] =
-                facts_of(store, i, pipeline, decodes, options.max_bytes, buffer, workspace);
-            if (is_first && i % 64 < 8) {
-              progress.show("reading " + split + ": " + std::to_string(i) + " of " + std::to_string(size));
-            }
-          }
-        } catch (...) {
-          const std::scoped_lock lock(mutex);
-          failure = std::current_exception();
-          next = size;
-        }
-      });
+  in_threads(usable_processors(), [&](int thread) {
+    data::ReadBuffer buffer;
+    data::Workspace workspace;
+    for (std::int64_t i = next++; i < size; i = next++) {
+      all[static_cast<std::size_t>(i)] = facts_of(store, i, pipeline, decodes, options.max_bytes, buffer, workspace);
+      if (thread == 0 && i % 64 < 8) {
+        progress.show("reading " + split + ": " + std::to_string(i) + " of " + std::to_string(size));
+      }
     }
-  }
-  if (failure) std::rethrow_exception(failure);
+  });
 
   ImageSurvey survey{.split = split, .images = size};
-  if (store.target_kind() == data::TargetKind::classes || store.target_kind() == data::TargetKind::label_sets) {
-    survey.images_of_class.resize(static_cast<std::size_t>(store.classes()));
+  const data::StoreFacts& known = store.facts();
+  if (known.targets == data::TargetKind::classes || known.targets == data::TargetKind::label_sets) {
+    survey.images_of_class.resize(static_cast<std::size_t>(known.classes));
   }
   std::vector<int> heights;
   std::vector<int> widths;
   std::vector<double> aspects;
   for (std::int64_t i = 0; i < size; ++i) {
     if (!survey.images_of_class.empty()) {
-      for (const std::int64_t label : store.labels(i)) {
+      for (const std::int64_t label : store.target(i).classes) {
         if (label >= 0) ++survey.images_of_class.at(static_cast<std::size_t>(label));
       }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/image_store.hpp>
+#include <lockstep/data/image.hpp>
 
 #include <cstdint>
 #include <map>

@@ -54,12 +54,12 @@ ExitCode evaluate(const CommandJob& job, const config::Invocation& invocation) {
     require_writable(job.world, predict);
   }
   engine::LoadedModel loaded = engine::load_model(job.world, sections, job.registry, request.checkpoint);
-  const engine::Evaluation result = engine::evaluate_loaded(job.world, loaded, sections, job.registry);
+  const engine::Evaluation result = engine::evaluate_loaded(loaded, sections, job.registry);
   const engine::EvalSettings eval = engine::EvalSettings::from(sections.at("eval"));
   print_result(job.world, is_json ? result_json(result, loaded, eval.split.value) : result_line(result, loaded));
   if (wanted == invocation.options.end()) return ExitCode::done;
   engine::EvaluationLimits limits = eval.limits;
-  limits.loader_threads = loaded.strategy->loader_threads();
+  limits.loader_threads = loaded.resources.loader_threads;
   write_predictions(job.world, loaded, engine::split_of(loaded.splits, eval.split), limits, predict);
   return ExitCode::done;
 }

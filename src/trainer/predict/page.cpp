@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "core/text/text.hpp"
+#include "engine/evaluation/class_numbers.hpp"
 #include "engine/evaluation/sample_pictures.hpp"
 #include "report/files/image.hpp"
 #include "report/page/html.hpp"
@@ -18,6 +19,8 @@
 namespace lockstep::trainer {
 
 namespace {
+
+using engine::class_name;
 
 constexpr std::int64_t kShownClasses = 3;
 constexpr std::int64_t kShownValues = 4;
@@ -61,15 +64,10 @@ bool PageSamples::is_before(const Sample& a, const Sample& b) {
   return a.rank != b.rank ? a.rank > b.rank : a.index < b.index;
 }
 
-std::string PageSamples::name_of(std::int64_t c) const {
-  const bool has_name = c >= 0 && c < std::ssize(task_.class_names);
-  return has_name ? task_.class_names[static_cast<std::size_t>(c)] : std::to_string(c);
-}
-
 PageSamples::Score PageSamples::score_of(const engine::BatchPredictions& predictions, std::int64_t i) const {
   Score score;
-  const bool has_target = predictions.target.defined();
-  const at::Tensor target = has_target ? predictions.target[i] : at::Tensor();
+  const at::Tensor target = predictions.target_of(i);
+  const bool has_target = target.defined();
   if (predictions.probabilities.defined() && task_.kind == TaskKind::multilabel) {
     const at::Tensor row = predictions.probabilities[i];
     score.uncertainty = 1 - 2 * (row - settings_.threshold).abs().min().item<double>();
@@ -116,21 +114,21 @@ double PageSamples::rank_of(const Score& score, std::int64_t index) const {
 
 std::string PageSamples::caption_of(const engine::BatchPredictions& predictions, std::int64_t i) const {
   const std::int64_t index = predictions.indices[static_cast<std::size_t>(i)];
-  const std::string id = utf8_text(dataset_->sample_name(index));
+  const std::string id = utf8_text(data::sample_name_of(*dataset_, index));
   std::vector<std::string> words = {id.empty() ? "sample " + std::to_string(index) : id};
-  const bool has_target = predictions.target.defined();
+  const at::Tensor target = predictions.target_of(i);
+  const bool has_target = target.defined();
   if (predictions.probabilities.defined()) {
-    const at::Tensor target = has_target ? predictions.target[i] : at::Tensor();
     if (has_target && target.dim() == 0 && target.item<double>() >= 0) {
-      words.push_back("target " + name_of(target.item<std::int64_t>()));
+      words.push_back("target " + class_name(task_.class_names, target.item<std::int64_t>()));
     }
     const auto row = row_of(predictions.probabilities, i);
     for (const std::int64_t c : top_indices(row, std::min(kShownClasses, settings_.top_k))) {
-      words.push_back(name_of(c) + " " + percent(row[static_cast<std::size_t>(c)]));
+      words.push_back(class_name(task_.class_names, c) + " " + percent(row[static_cast<std::size_t>(c)]));
     }
   } else if (predictions.values.defined()) {
     words.push_back("predicted " + values_text(predictions.values[i]));
-    if (has_target) words.push_back("target " + values_text(predictions.target[i]));
+    if (has_target) words.push_back("target " + values_text(target));
   } else if (predictions.log_probabilities.defined()) {
     words.push_back("log-probability " + number_text(predictions.log_probabilities[i].item<double>(), 4));
   } else if (predictions.masks.defined() && score_of(predictions, i).error >= 0) {
@@ -154,8 +152,7 @@ void PageSamples::add(const engine::BatchPredictions& predictions, const batch::
     sample.caption = caption_of(predictions, i);
     if (has_images) {
       const at::Tensor mask = predictions.masks.defined() ? predictions.masks[i] : at::Tensor();
-      const bool has_target_mask = mask.defined() && has_masks_as_target;
-      const at::Tensor target = has_target_mask ? predictions.target[i] : at::Tensor();
+      const at::Tensor target = mask.defined() && has_masks_as_target ? predictions.target_of(i) : at::Tensor();
       const Picture image = engine::picture_of_sample(given.input()[i], {target, mask});
       sample.height = image.height;
       sample.width = image.width;

@@ -50,7 +50,6 @@ class PageSamples {
   Score score_of(const engine::BatchPredictions& predictions, std::int64_t i) const;
   double rank_of(const Score& score, std::int64_t index) const;
   std::string caption_of(const engine::BatchPredictions& predictions, std::int64_t i) const;
-  std::string name_of(std::int64_t c) const;
   static bool is_before(const Sample& a, const Sample& b);
 
   PredictSettings settings_;

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <filesystem>
 #include <system_error>
 #include <unistd.h>
@@ -27,81 +26,44 @@ ConfigError write_error(const std::string& path, int reason) {
   return ConfigError(path + " cannot be written: " + std::strerror(reason));
 }
 
-/// @return  0, or the reason of the failure
-int write_all(int file, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return 0;
+OpenFile open_file(const std::string& path, const char* mode) {
+  OpenFile file(std::fopen(path.c_str(), mode), std::fclose);
+  if (file) std::setvbuf(file.get(), nullptr, _IOFBF, kBufferBytes);
+  return file;
 }
 
-/// Closes a file descriptor at the end of a scope.
-struct OpenFile {
-  explicit OpenFile(int opened) : file(opened) {}
-  ~OpenFile() {
-    if (file >= 0) ::close(file);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  int file;
-};
-
 /// Appends a whole file to another one.
-void append(const std::string& path, const std::string& part, std::int64_t size, int out) {
-  const OpenFile in(::open(part.c_str(), O_RDONLY | O_CLOEXEC));
+void append(const std::string& path, const std::string& part, std::int64_t size, std::FILE* out) {
+  const OpenFile in = open_file(part, "re");
   std::string block(kBufferBytes, '\0');
   std::int64_t copied = 0;
-  ssize_t got = in.file < 0 ? -1 : 1;
-  while (got > 0) {
-    got = ::read(in.file, block.data(), block.size());
-    if (got < 0 && errno == EINTR) {
-      got = 1;
-      continue;
-    }
-    if (got <= 0) break;
-    copied += got;
-    const int reason = write_all(out, {block.data(), static_cast<std::size_t>(got)});
-    if (reason != 0) throw write_error(path, reason);
+  while (const std::size_t got = in ? std::fread(block.data(), 1, block.size(), in.get()) : 0) {
+    copied += static_cast<std::int64_t>(got);
+    if (std::fwrite(block.data(), 1, got, out) != got) throw write_error(path, errno);
   }
-  if (got == 0 && copied == size) return;
-  throw ConfigError(
-      part +
-      (got < 0 ? std::string(" cannot be read: ") + std::strerror(errno) : std::string(" is incomplete on rank 0")) +
-      "; the folder of the output must be shared by all ranks");
+  const bool is_read = in && std::ferror(in.get()) == 0;
+  if (is_read && copied == size) return;
+  throw ConfigError(part +
+                    (is_read ? " is incomplete on rank 0" : std::string(" cannot be read: ") + std::strerror(errno)) +
+                    "; the folder of the output must be shared by all ranks");
 }
 
 }  // namespace
 
 PartFile::PartFile(const std::string& path, int rank)
-    : path_(path),
-      part_(part_of(path, rank)),
-      file_(::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-  if (file_ < 0) throw write_error(path_, errno);
+    : path_(path), part_(part_of(path, rank)), file_(open_file(part_, "we")) {
+  if (!file_) throw write_error(path_, errno);
 }
 
-PartFile::~PartFile() {
-  if (file_ >= 0) ::close(file_);
-  ::unlink(part_.c_str());
-}
+PartFile::~PartFile() { ::unlink(part_.c_str()); }
 
 void PartFile::write(std::string_view bytes) {
-  buffer_ += bytes;
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) throw write_error(path_, errno);
   size_ += static_cast<std::int64_t>(bytes.size());
-  if (buffer_.size() >= kBufferBytes) flush();
-}
-
-void PartFile::flush() {
-  const int reason = write_all(file_, buffer_);
-  if (reason != 0) throw write_error(path_, reason);
-  buffer_.clear();
 }
 
 std::int64_t PartFile::close() {
-  flush();
-  if (::close(std::exchange(file_, -1)) != 0) throw write_error(path_, errno);
+  if (std::fclose(file_.release()) != 0) throw write_error(path_, errno);
   return size_;
 }
 
@@ -120,12 +82,12 @@ void remove_parts(const std::string& path) {
 }
 
 void join_parts(const std::string& path, const std::vector<std::int64_t>& sizes) {
-  const OpenFile out(::open(part_of(path, 0).c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-  if (out.file < 0) throw write_error(path, errno);
+  const OpenFile out = open_file(part_of(path, 0), "ae");
+  if (!out) throw write_error(path, errno);
   for (std::size_t rank = 1; rank < sizes.size(); ++rank) {
-    append(path, part_of(path, static_cast<int>(rank)), sizes[rank], out.file);
+    append(path, part_of(path, static_cast<int>(rank)), sizes[rank], out.get());
   }
-  if (::fsync(out.file) != 0) throw write_error(path, errno);
+  if (std::fflush(out.get()) != 0 || ::fsync(::fileno(out.get())) != 0) throw write_error(path, errno);
 }
 
 void publish_parts(const std::string& path) {

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
+#include <cstdio>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 // A file that all ranks write together: each rank writes a part next to it, and the root joins the parts.
 namespace lockstep::trainer {
+
+using OpenFile = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
 /// The part of one rank: <path>.part-00002. It is deleted with the object, unless the root has joined it.
 class PartFile {
@@ -24,14 +29,10 @@ class PartFile {
   std::int64_t close();
 
  private:
-  void flush();
-  [[noreturn]] void fail(int reason);
-
   std::string path_;  // path of the joined file, for messages
   std::string part_;
-  std::string buffer_;
+  OpenFile file_;
   std::int64_t size_ = 0;
-  int file_ = -1;
 };
 
 /// Deletes the parts that an earlier run left. On the root, before the parts are created.

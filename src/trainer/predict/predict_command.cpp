@@ -51,12 +51,12 @@ ExitCode predict(const CommandJob& job, const config::Invocation& invocation) {
     split = request.config.section("predict").text("split");
   });
   require_writable(job.world, settings);
-  const Sections sections = engine::without_training(request.config.sections(), job.registry, job.world.size());
-  engine::LoadedModel loaded =
-      engine::load_model(job.world, sections, job.registry, request.checkpoint, split == "auto" ? "" : split);
+  const Sections& sections = request.config.sections();
+  engine::LoadedModel loaded = engine::load_model(job.world, sections, job.registry, request.checkpoint,
+                                                  engine::Purpose::prediction, split == "auto" ? "" : split);
   const data::Dataset* dataset = nullptr;
   job.world.all_or_throw([&] { dataset = &predicted_split(loaded.splits, sections.at("predict"), eval.split); });
-  eval.limits.loader_threads = loaded.strategy->loader_threads();
+  eval.limits.loader_threads = loaded.resources.loader_threads;
   const std::int64_t count = write_predictions(job.world, loaded, *dataset, eval.limits, settings);
   print_result(job.world, settings.out.value + ": " + std::to_string(count) +
                               (count == 1 ? " sample, " : " samples, ") + weights_text(loaded));

@@ -9,9 +9,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <memory>
+#include <optional>
 #include <system_error>
 
+#include "engine/evaluation/batch_loop.hpp"
 #include "engine/evaluation/predictions.hpp"
 #include "report/files/run_files.hpp"
 #include "trainer/predict/array_rows.hpp"
@@ -47,24 +48,23 @@ class Writer {
          std::int64_t count)
       : settings_(&settings),
         form_(form_of(settings.out)),
-        wrapper_(&loaded.strategy->model()),
-        task_(loaded.task),
+        loaded_(&loaded),
         dataset_(&dataset),
         count_(count),
-        is_root_(loaded.strategy->world().is_root()),
-        part_(settings.out.value, loaded.strategy->world().rank()),
+        part_(settings.out.value, loaded.resources.world.rank()),
         text_(settings, form_, loaded.task, dataset) {
-    if (!settings.page.value.empty()) page_ = std::make_unique<PageSamples>(settings, loaded.task, dataset);
+    if (!settings.page.value.empty()) page_.emplace(settings, loaded.task, dataset);
   }
 
   void write(const batch::Batch& given) {
-    if (settings_->wants_features) return write_rows(engine::features_of_batch(*wrapper_, given));
-    const engine::BatchPredictions predictions = engine::predict_batch(*wrapper_, given, task_, *dataset_);
-    require_masks(predictions, *settings_, task_.classes);
+    if (settings_->wants_features) return write_rows(engine::features_of_batch(*loaded_->model.wrapper, given));
+    const Task& task = loaded_->task;
+    const engine::BatchPredictions predictions = engine::predict_batch(*loaded_->model.wrapper, given, task, *dataset_);
+    require_masks(predictions, *settings_, task.classes);
     if (form_ == PredictionForm::npy) {
-      write_rows(array_rows(predictions, task_.classes));
+      write_rows(array_rows(predictions, task.classes));
     } else {
-      if (is_root_ && !has_begun_) part_.write(text_.header(predictions, given));
+      if (begins_file()) part_.write(text_.header(predictions, given));
       part_.write(text_.lines(predictions, given));
       has_begun_ = true;
     }
@@ -73,11 +73,13 @@ class Writer {
   }
 
   std::int64_t close() { return part_.close(); }
-  const PageSamples* page() const { return page_.get(); }
+  const std::optional<PageSamples>& page() const { return page_; }
 
  private:
+  bool begins_file() const { return !has_begun_ && loaded_->resources.world.is_root(); }
+
   void write_rows(const at::Tensor& rows) {
-    if (is_root_ && !has_begun_) part_.write(npy_header(rows, count_));
+    if (begins_file()) part_.write(npy_header(rows, count_));
     const std::vector<std::int64_t> shape = rows.sizes().slice(1).vec();
     if (has_begun_ && shape != shape_) {
       throw DataError(
@@ -98,14 +100,12 @@ class Writer {
 
   const PredictSettings* settings_;
   PredictionForm form_;
-  parallel::DistributedDataParallel* wrapper_;
-  Task task_;
+  const engine::LoadedModel* loaded_;
   const data::Dataset* dataset_;
   std::int64_t count_;
-  bool is_root_;
   PartFile part_;
   SampleText text_;
-  std::unique_ptr<PageSamples> page_;
+  std::optional<PageSamples> page_;
   bool has_begun_ = false;
   std::vector<std::int64_t> shape_;
 };
@@ -201,20 +201,19 @@ std::int64_t write_predictions(const mpi::Communicator& world, engine::LoadedMod
   const std::int64_t count = std::min(dataset.size(), engine::batches_of(dataset, limits) * limits.batch_size);
   const std::string& out = settings.out.value;
   MaskFolder masks(world, settings.masks);
-  std::unique_ptr<Writer> writer;
+  std::optional<Writer> writer;
   world.all_or_throw([&] {
     if (world.is_root()) remove_parts(out);
   });
-  world.all_or_throw([&] { writer = std::make_unique<Writer>(settings, loaded, dataset, count); });
-  engine::for_each_batch(
-      world, loaded.strategy->model(), dataset, limits, [&](const batch::Batch& given) { writer->write(given); },
-      [&](const batch::Batch& given) { loaded.strategy->model().test_step(given); });
+  world.all_or_throw([&] { writer.emplace(settings, loaded, dataset, count); });
+  engine::for_each_batch(world, *loaded.model.wrapper, dataset, limits, "predictions",
+                         [&](std::int64_t, const batch::Batch& given) { writer->write(given); });
   std::int64_t size = 0;
   world.all_or_throw([&] { size = writer->close(); });
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(world.size()));
   world.all_gather(std::span<const std::int64_t>(&size, 1), std::span(sizes));
   std::string page;
-  if (writer->page() != nullptr) page = writer->page()->page(world, facts_of(loaded, count));
+  if (writer->page()) page = writer->page()->page(world, facts_of(loaded, count));
   world.all_or_throw([&] {
     if (!world.is_root()) return;
     join_parts(out, sizes);

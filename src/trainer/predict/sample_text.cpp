@@ -16,6 +16,7 @@
 #include "core/text/csv.hpp"
 #include "core/text/parse_value.hpp"
 #include "core/text/text.hpp"
+#include "engine/evaluation/class_numbers.hpp"
 #include "trainer/predict/ranking.hpp"
 
 namespace lockstep::trainer {
@@ -24,6 +25,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using engine::BatchPredictions;
+using engine::class_name;
 
 constexpr std::int64_t kMaxColumns = 4096;  // maximum number of columns of one value in a table
 constexpr int kProbabilityDigits = 6;
@@ -140,21 +142,16 @@ std::string mask_name(std::int64_t index) { return fmt::format("{:08}.png", inde
 SampleText::SampleText(const PredictSettings& settings, PredictionForm form, Task task, const data::Dataset& dataset)
     : settings_(settings), form_(form), task_(std::move(task)), dataset_(&dataset) {}
 
-std::string SampleText::name_of(std::int64_t c) const {
-  const bool has_name = c >= 0 && c < std::ssize(task_.class_names);
-  return has_name ? task_.class_names[static_cast<std::size_t>(c)] : std::to_string(c);
-}
-
 std::string SampleText::json_line(const BatchPredictions& predictions, const batch::Batch& given,
                                   std::int64_t i) const {
   const std::int64_t index = predictions.indices[static_cast<std::size_t>(i)];
   Json line{{"index", index}};
-  if (const std::string id = dataset_->sample_name(index); !id.empty()) line["id"] = utf8_text(id);
+  if (const std::string id = data::sample_name_of(*dataset_, index); !id.empty()) line["id"] = utf8_text(id);
   const auto list_of = [&](std::span<const double> probabilities, const std::vector<std::int64_t>& classes) {
     Json list = Json::array();
     for (const std::int64_t c : classes) {
       Json entry = Json::object();
-      if (!task_.class_names.empty()) entry["class"] = name_of(c);
+      if (!task_.class_names.empty()) entry["class"] = class_name(task_.class_names, c);
       entry["index"] = c;
       entry["probability"] = rounded(probabilities[static_cast<std::size_t>(c)]);
       list.push_back(std::move(entry));
@@ -203,7 +200,8 @@ std::string SampleText::json_line(const BatchPredictions& predictions, const bat
 std::vector<SampleText::Cell> SampleText::cells(const BatchPredictions& predictions, const batch::Batch& given,
                                                 std::int64_t i) const {
   const std::int64_t index = predictions.indices[static_cast<std::size_t>(i)];
-  std::vector<Cell> cells = {{"index", std::to_string(index)}, {"id", utf8_text(dataset_->sample_name(index))}};
+  std::vector<Cell> cells = {{"index", std::to_string(index)},
+                             {"id", utf8_text(data::sample_name_of(*dataset_, index))}};
   const auto add_tensor = [&cells](const std::string& name, const at::Tensor& tensor) {
     if (tensor.numel() > kMaxColumns) {
       throw ConfigError("predict.out: '" + name + "' has " + std::to_string(tensor.numel()) +
@@ -216,16 +214,17 @@ std::vector<SampleText::Cell> SampleText::cells(const BatchPredictions& predicti
   };
   const auto names_of = [this](const std::vector<std::int64_t>& classes) {
     std::vector<std::string> names;
-    for (const std::int64_t c : classes) names.push_back(name_of(c));
+    for (const std::int64_t c : classes) names.push_back(class_name(task_.class_names, c));
     return csv_list(names);
   };
   const bool has_scores = predictions.probabilities.defined();
   const bool is_multilabel = task_.kind == TaskKind::multilabel;
   if (has_scores) {
-    const bool has_target = predictions.target.defined();
-    const at::Tensor target = has_target ? predictions.target[i] : at::Tensor();
+    const at::Tensor target = predictions.target_of(i);
+    const bool has_target = target.defined();
     std::string text;  // text of the target; empty where there is none
-    if (has_target && target.dim() == 0 && target.item<double>() >= 0) text = name_of(target.item<std::int64_t>());
+    if (has_target && target.dim() == 0 && target.item<double>() >= 0)
+      text = class_name(task_.class_names, target.item<std::int64_t>());
     if (has_target && target.dim() == 1) text = names_of(numbers_of_labels(target));
     cells.push_back({"target", text});
     const auto row = row_of(predictions.probabilities, i);
@@ -233,12 +232,13 @@ std::vector<SampleText::Cell> SampleText::cells(const BatchPredictions& predicti
     int place = 1;
     for (const std::int64_t c : top_indices(row, settings_.top_k)) {
       const std::string number = place == 1 ? "" : "_" + std::to_string(place);
-      cells.push_back({"class" + number, name_of(c)});
+      cells.push_back({"class" + number, class_name(task_.class_names, c)});
       cells.push_back({"probability" + number, probability_text(row[static_cast<std::size_t>(c)])});
       ++place;
     }
     for (std::size_t c = 0; settings_.has_probabilities && c < row.size(); ++c) {
-      cells.push_back({"probability of " + name_of(static_cast<std::int64_t>(c)), probability_text(row[c])});
+      cells.push_back(
+          {"probability of " + class_name(task_.class_names, static_cast<std::int64_t>(c)), probability_text(row[c])});
     }
   }
   if (predictions.values.defined()) {
@@ -248,7 +248,8 @@ std::vector<SampleText::Cell> SampleText::cells(const BatchPredictions& predicti
   if (predictions.masks.defined()) {
     const std::vector<std::int64_t> counts = pixel_counts(predictions.masks[i], task_.classes);
     for (std::size_t c = 0; c < counts.size(); ++c) {
-      cells.push_back({"pixels of " + name_of(static_cast<std::int64_t>(c)), std::to_string(counts[c])});
+      cells.push_back(
+          {"pixels of " + class_name(task_.class_names, static_cast<std::int64_t>(c)), std::to_string(counts[c])});
     }
     if (!settings_.masks.value.empty()) cells.push_back({"mask", mask_name(index)});
   }

@@ -36,7 +36,6 @@ class SampleText {
     std::string text;
   };
   std::vector<Cell> cells(const engine::BatchPredictions& predictions, const batch::Batch& given, std::int64_t i) const;
-  std::string name_of(std::int64_t c) const;
 
   PredictSettings settings_;
   PredictionForm form_;

@@ -20,13 +20,13 @@ at::DataPtr zero_bytes(const c10::Storage& storage);
 /// because kernels refuse some arguments that overlap.
 class Aliases {
  public:
-  using Bytes = at::DataPtr (*)(const c10::Storage&);
+  using BytesOf = at::DataPtr (*)(const c10::Storage&);
 
-  explicit Aliases(Bytes bytes) : bytes_(bytes) {}
+  explicit Aliases(BytesOf bytes) : bytes_(bytes) {}
   at::Tensor of(const at::Tensor& tensor);
 
  private:
-  Bytes bytes_;
+  BytesOf bytes_;
   std::unordered_map<const c10::StorageImpl*, c10::Storage> storages_ = {};
 };
 

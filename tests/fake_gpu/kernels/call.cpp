@@ -16,7 +16,7 @@ bool is_written(const ArgumentFacts& facts, const Stack& arguments) {
   return facts.is_written || (facts.is_written_if && arguments[*facts.is_written_if].toBool());
 }
 
-std::optional<Draw> draw_for(const Facts& facts, const Stack& arguments) {
+std::optional<RandomDraw> draw_for(const Facts& facts, const Stack& arguments) {
   if (!facts.is_random) return std::nullopt;
   return next_draw(facts.generator ? arguments[*facts.generator].toOptional<at::Generator>() : std::nullopt);
 }
@@ -53,7 +53,7 @@ PreparedCall prepare(const Facts& facts, const Stack& arguments, const std::vect
   return made;
 }
 
-Stack compute(const Call& call) {
+Stack compute(const KernelCall& call) {
   use_threads(call.threads);
   Stack stack = call.arguments;
   std::optional<at::Generator> generator;
@@ -62,7 +62,7 @@ Stack compute(const Call& call) {
   return stack;
 }
 
-void run(const Call& call) {
+void run(const KernelCall& call) {
   const Stack stack = compute(call);
   const CpuScope scope;
   auto next = call.results.begin();

@@ -28,7 +28,7 @@ Stack popped(Stack& stack, std::size_t count) {
   return arguments;
 }
 
-at::Tensor empty_on(at::Device device, const Layout& layout) {
+at::Tensor empty_on(at::Device device, const TensorLayout& layout) {
   if (!layout.is_defined) return {};
   return at::Tensor(at::detail::empty_strided_cuda(layout.sizes, layout.strides, layout.type, device));
 }
@@ -40,7 +40,7 @@ void resize(const at::Tensor& output, at::IntArrayRef sizes, at::IntArrayRef str
   if (output.strides() != strides) output.as_strided_(sizes, strides);
 }
 
-void resize_outputs(const Facts& facts, const Stack& arguments, const Outcome& outcome) {
+void resize_outputs(const Facts& facts, const Stack& arguments, const TensorOutcome& outcome) {
   auto layouts = outcome.outputs.begin();
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (!facts.arguments[i].is_output) continue;
@@ -60,7 +60,7 @@ Stack compute_now(const Facts& facts, const Stack& arguments, const c10::cuda::C
   };
   const auto found = std::make_shared<Found>();
   PreparedCall prepared = prepare(facts, arguments, {});
-  const auto call = std::make_shared<const Call>(std::move(prepared.call));
+  const auto call = std::make_shared<const KernelCall>(std::move(prepared.call));
   launch(stream, facts.name.c_str(), std::move(prepared.ranges), [call, found] {
     try {
       found->results = compute(*call);
@@ -130,7 +130,7 @@ Stack Operator::call(Stack arguments) {
 }
 
 Stack Operator::queue(const Stack& arguments, at::Device device) {
-  const std::shared_ptr<const Outcome> outcome = outcomes_.of(facts_, arguments);
+  const std::shared_ptr<const TensorOutcome> outcome = outcomes_.of(facts_, arguments);
   resize_outputs(facts_, arguments, *outcome);
   Stack results;
   std::vector<at::Tensor> made;
@@ -141,12 +141,12 @@ Stack Operator::queue(const Stack& arguments, at::Device device) {
       continue;
     }
     c10::List<at::Tensor> list;
-    for (const Layout& layout : *layouts++) list.push_back(made.emplace_back(empty_on(device, layout)));
+    for (const TensorLayout& layout : *layouts++) list.push_back(made.emplace_back(empty_on(device, layout)));
     const bool is_list = facts_.handle.schema().returns()[i].type()->kind() == c10::TypeKind::ListType;
     results.push_back(is_list ? IValue(list) : IValue(made.back()));
   }
   PreparedCall prepared = prepare(facts_, arguments, made);
-  const auto call = std::make_shared<const Call>(std::move(prepared.call));
+  const auto call = std::make_shared<const KernelCall>(std::move(prepared.call));
   launch(c10::cuda::getCurrentCUDAStream(), facts_.name.c_str(), std::move(prepared.ranges), [call] { run(*call); });
   return results;
 }

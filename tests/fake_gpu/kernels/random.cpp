@@ -26,7 +26,7 @@ const std::int64_t* bytes_of(const std::int64_t* memory) { return static_cast<co
 
 }  // namespace
 
-Draw next_draw(const std::optional<at::Generator>& generator) {
+RandomDraw next_draw(const std::optional<at::Generator>& generator) {
   auto* const taken =
       at::get_generator_or_default<at::CUDAGeneratorImpl>(generator, at::cuda::detail::getDefaultCUDAGenerator());
   const std::lock_guard hold(taken->mutex_);
@@ -39,7 +39,7 @@ Draw next_draw(const std::optional<at::Generator>& generator) {
                      {.begin = state.offset_.ptr, .bytes = sizeof(*state.offset_.ptr)}}};
 }
 
-at::Generator cpu_generator(const Draw& draw) {
+at::Generator cpu_generator(const RandomDraw& draw) {
   const std::uint64_t seed = draw.seed_at == nullptr ? draw.seed : static_cast<std::uint64_t>(*draw.seed_at);
   const std::uint64_t first = draw.offset_at == nullptr ? 0 : static_cast<std::uint64_t>(*draw.offset_at);
   return at::detail::createCPUGenerator(mixed(seed, first + draw.offset));

@@ -79,7 +79,7 @@ std::vector<std::int64_t> strides_of(const at::Tensor& tensor) {
   return {strides.begin(), strides.end()};
 }
 
-Layout layout_of(const Facts& facts, const at::Tensor& tensor) {
+TensorLayout layout_of(const Facts& facts, const at::Tensor& tensor) {
   TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_nested(),
                               "fake GPU: ", facts.name, " returns a tensor that is sparse, quantized or nested, which ",
                               "the kernels in tests/fake_gpu/kernels cannot store");
@@ -87,9 +87,9 @@ Layout layout_of(const Facts& facts, const at::Tensor& tensor) {
       .is_defined = true, .sizes = tensor.sizes().vec(), .strides = strides_of(tensor), .type = tensor.scalar_type()};
 }
 
-std::vector<Layout> layouts_of(const Facts& facts, const IValue& value) {
-  if (value.isTensor() && !value.toTensor().defined()) return {Layout{}};
-  std::vector<Layout> layouts;
+std::vector<TensorLayout> layouts_of(const Facts& facts, const IValue& value) {
+  if (value.isTensor() && !value.toTensor().defined()) return {TensorLayout{}};
+  std::vector<TensorLayout> layouts;
   visit_tensors(value, [&](const at::Tensor& tensor) { layouts.push_back(layout_of(facts, tensor)); });
   return layouts;
 }
@@ -112,13 +112,13 @@ Stack zeros_for(const Facts& facts, const Stack& arguments) {
   return stack;
 }
 
-Outcome try_on_zeros(const Facts& facts, const Stack& arguments) {
+TensorOutcome try_on_zeros(const Facts& facts, const Stack& arguments) {
   const Stack zeros = zeros_for(facts, arguments);
   Stack stack = zeros;
   std::optional<at::Generator> generator;
   if (facts.is_random) generator = at::detail::createCPUGenerator(0);
   compute(facts, stack, generator);
-  Outcome outcome;
+  TensorOutcome outcome;
   for (std::size_t i = 0; i < facts.returns.size(); ++i) {
     if (!facts.returns[i]) outcome.results.push_back(layouts_of(facts, stack[i]));
   }
@@ -130,14 +130,14 @@ Outcome try_on_zeros(const Facts& facts, const Stack& arguments) {
 
 }  // namespace
 
-std::shared_ptr<const Outcome> Outcomes::of(const Facts& facts, const Stack& arguments) {
+std::shared_ptr<const TensorOutcome> Outcomes::of(const Facts& facts, const Stack& arguments) {
   std::string key = key_of(facts, arguments);
   {
     const std::lock_guard hold(mutex_);
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
   }
-  auto outcome = std::make_shared<const Outcome>(try_on_zeros(facts, arguments));
+  auto outcome = std::make_shared<const TensorOutcome>(try_on_zeros(facts, arguments));
   const std::lock_guard hold(mutex_);
   return known_.try_emplace(std::move(key), std::move(outcome)).first->second;
 }

@@ -14,7 +14,7 @@
 namespace lockstep::fake_gpu {
 
 /// Size, strides and type of a tensor.
-struct Layout {
+struct TensorLayout {
   bool is_defined = false;
   std::vector<std::int64_t> sizes = {};
   std::vector<std::int64_t> strides = {};
@@ -22,9 +22,9 @@ struct Layout {
 };
 
 /// The result that a call returns, before its values are known.
-struct Outcome {
-  std::vector<std::vector<Layout>> results = {};  ///< layouts of each new result; several for a list
-  std::vector<std::vector<Layout>> outputs = {};  ///< layouts of each `out=` argument
+struct TensorOutcome {
+  std::vector<std::vector<TensorLayout>> results = {};  ///< layouts of each new result; several for a list
+  std::vector<std::vector<TensorLayout>> outputs = {};  ///< layouts of each `out=` argument
 };
 
 /// Outcomes of one operator. The first call with arguments of some sizes, strides, types and options runs its kernel
@@ -32,11 +32,11 @@ struct Outcome {
 /// operator, about its arguments.
 class Outcomes {
  public:
-  std::shared_ptr<const Outcome> of(const Facts& facts, const Stack& arguments);
+  std::shared_ptr<const TensorOutcome> of(const Facts& facts, const Stack& arguments);
 
  private:
   std::mutex mutex_ = {};
-  std::unordered_map<std::string, std::shared_ptr<const Outcome>> known_ = {};
+  std::unordered_map<std::string, std::shared_ptr<const TensorOutcome>> known_ = {};
 };
 
 }  // namespace lockstep::fake_gpu

@@ -12,9 +12,9 @@ namespace lockstep::fake_gpu::nccl {
 
 namespace {
 
-ncclResult_t call(ncclComm_t comm, const Operation& operation) {
+ncclResult_t call(ncclComm_t comm, const NcclOperation& operation) {
   return grouped([&] {
-    const std::shared_ptr<Communicator> communicator = find(comm);
+    const std::shared_ptr<FakeCommunicator> communicator = find(comm);
     communicator->require_ready();
     const Position position = communicator->member().position();
     require_valid(operation.call, position.size);
@@ -33,7 +33,7 @@ using lockstep::fake_gpu::nccl::CallSite;
 using lockstep::fake_gpu::nccl::Group;
 using lockstep::fake_gpu::nccl::grouped;
 using lockstep::fake_gpu::nccl::guarded;
-using lockstep::fake_gpu::nccl::Kind;
+using lockstep::fake_gpu::nccl::NcclCallKind;
 
 ncclResult_t ncclGroupStart() {
   Group::of_this_thread().start();
@@ -46,25 +46,25 @@ ncclResult_t ncclGroupEnd() {
 
 ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, {{Kind::all_reduce, type, op, 0, count}, send, recv, stream, CallSite::here()});
+  return call(comm, {{NcclCallKind::all_reduce, type, op, 0, count}, send, recv, stream, CallSite::here()});
 }
 
 ncclResult_t ncclReduce(const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
                         ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, {{Kind::reduce, type, op, root, count}, send, recv, stream, CallSite::here()});
+  return call(comm, {{NcclCallKind::reduce, type, op, root, count}, send, recv, stream, CallSite::here()});
 }
 
 ncclResult_t ncclBroadcast(const void* send, void* recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                            cudaStream_t stream) {
-  return call(comm, {{Kind::broadcast, type, ncclSum, root, count}, send, recv, stream, CallSite::here()});
+  return call(comm, {{NcclCallKind::broadcast, type, ncclSum, root, count}, send, recv, stream, CallSite::here()});
 }
 
 ncclResult_t ncclAllGather(const void* send, void* recv, size_t count, ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {
-  return call(comm, {{Kind::all_gather, type, ncclSum, 0, count}, send, recv, stream, CallSite::here()});
+  return call(comm, {{NcclCallKind::all_gather, type, ncclSum, 0, count}, send, recv, stream, CallSite::here()});
 }
 
 ncclResult_t ncclReduceScatter(const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, {{Kind::reduce_scatter, type, op, 0, count}, send, recv, stream, CallSite::here()});
+  return call(comm, {{NcclCallKind::reduce_scatter, type, op, 0, count}, send, recv, stream, CallSite::here()});
 }

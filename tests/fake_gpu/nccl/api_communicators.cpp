@@ -27,12 +27,12 @@ Place place_of(const ncclUniqueId& id) {
 }
 
 /// @param inherited  where the configuration does not say
-Communicator::Options options_of(const ncclConfig_t* config, const Communicator::Options& inherited) {
+FakeCommunicator::CommOptions options_of(const ncclConfig_t* config, const FakeCommunicator::CommOptions& inherited) {
   if (config == nullptr) return inherited;
   if (config->magic != kConfigMagic) {
     throw Refusal(ncclInvalidArgument, "The configuration was not initialized by NCCL_CONFIG_INITIALIZER.");
   }
-  Communicator::Options options = inherited;
+  FakeCommunicator::CommOptions options = inherited;
   if (config->blocking != NCCL_CONFIG_UNDEF_INT) options.is_blocking = config->blocking != 0;
   return options;
 }
@@ -56,9 +56,9 @@ ncclResult_t open_communicator(ncclComm_t* comm, Position position, const ncclUn
                                            std::to_string(position.size) + " ranks is not possible; the maximum is " +
                                            std::to_string(kMaxRanks) + " ranks.");
   }
-  const Communicator::Options options = options_of(config, {.device = current_device(), .is_blocking = true});
+  const FakeCommunicator::CommOptions options = options_of(config, {.device = current_device(), .is_blocking = true});
   const auto joining = std::make_shared<Joining>(place_of(id), position, options.device);
-  const auto communicator = std::make_shared<Communicator>(joining->member(), options);
+  const auto communicator = std::make_shared<FakeCommunicator>(joining->member(), options);
   const ncclResult_t result = Group::of_this_thread().begin(communicator, [joining] { return joining->is_complete(); });
   *comm = handle_of(communicator);
   return result;
@@ -107,7 +107,7 @@ const char* ncclGetLastError(ncclComm_t) { return last_error(); }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return guarded([&] {
     require_not_null(id, "id");
-    const Place place = make_place(sizeof(SharedRegion));
+    const Place place = make_place(sizeof(MeetingRegion));
     *id = {};
     std::memcpy(id->internal, &place, sizeof place);
     return ncclSuccess;
@@ -125,20 +125,20 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part, ncclConfig_t* config) {
   return grouped([&] {
     require_not_null(part, "newcomm");
-    const std::shared_ptr<Communicator> parent = find(comm);
+    const std::shared_ptr<FakeCommunicator> parent = find(comm);
     parent->require_ready();
-    const Communicator::Options options = options_of(config, parent->options());
+    const FakeCommunicator::CommOptions options = options_of(config, parent->options());
     return Group::of_this_thread().begin(parent, splitting(*parent, color, key, part, options));
   });
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  return with(comm, [](Communicator& communicator) { return communicator.finalize(); });
+  return with(comm, [](FakeCommunicator& communicator) { return communicator.finalize(); });
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (comm == NCCL_COMM_NULL) return ncclSuccess;
-  return with(comm, [comm](Communicator& communicator) {
+  return with(comm, [comm](FakeCommunicator& communicator) {
     communicator.destroy();
     forget(comm);
     return ncclSuccess;
@@ -147,7 +147,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm == NCCL_COMM_NULL) return ncclSuccess;
-  return with(comm, [comm](Communicator& communicator) {
+  return with(comm, [comm](FakeCommunicator& communicator) {
     communicator.abort();
     forget(comm);
     return ncclSuccess;
@@ -163,14 +163,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
 }
 
 ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
-  return with(comm, [count](Communicator& communicator) {
+  return with(comm, [count](FakeCommunicator& communicator) {
     *count = communicator.member().position().size;
     return ncclSuccess;
   });
 }
 
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
-  return with(comm, [rank](Communicator& communicator) {
+  return with(comm, [rank](FakeCommunicator& communicator) {
     *rank = communicator.member().position().rank;
     return ncclSuccess;
   });

@@ -7,7 +7,7 @@
 
 namespace lockstep::fake_gpu::nccl {
 
-CaptureState capture_state(cudaStream_t stream) {
+CommCapture capture_state(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long id = 0;
   cudaGraph_t graph = nullptr;
@@ -22,8 +22,8 @@ CaptureState capture_state(cudaStream_t stream) {
   return {.id = id, .nodes = nodes, .last = {last, last + last_count}};
 }
 
-void require_unchanged(const CaptureState& called, const Operation& operation) {
-  const CaptureState now = capture_state(operation.stream);
+void require_unchanged(const CommCapture& called, const NcclOperation& operation) {
+  const CommCapture now = capture_state(operation.stream);
   if (now == called || now.is_invalidated || called.is_invalidated) return;
   const std::string what = now.id == called.id ? "more was recorded into its graph"
                            : called.id == 0    ? "a capture of its stream began"

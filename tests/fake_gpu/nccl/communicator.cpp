@@ -20,11 +20,11 @@ using namespace std::chrono_literals;
 constexpr auto kPause = 200us;
 
 std::mutex handles_mutex;
-std::map<ncclComm_t, std::shared_ptr<Communicator>> handles;
+std::map<ncclComm_t, std::shared_ptr<FakeCommunicator>> handles;
 
-std::vector<cudaStream_t> streams_of(const std::vector<Operation>& group) {
+std::vector<cudaStream_t> streams_of(const std::vector<NcclOperation>& group) {
   std::vector<cudaStream_t> streams;
-  for (const Operation& operation : group) {
+  for (const NcclOperation& operation : group) {
     if (std::find(streams.begin(), streams.end(), operation.stream) == streams.end()) {
       streams.push_back(operation.stream);
     }
@@ -32,10 +32,10 @@ std::vector<cudaStream_t> streams_of(const std::vector<Operation>& group) {
   return streams;
 }
 
-std::vector<CaptureState> capture_states(const std::vector<Operation>& group) {
-  std::vector<CaptureState> states;
-  for (const Operation& operation : group) states.push_back(capture_state(operation.stream));
-  const auto is_elsewhere = [&states](const CaptureState& state) { return state.id != states.front().id; };
+std::vector<CommCapture> capture_states(const std::vector<NcclOperation>& group) {
+  std::vector<CommCapture> states;
+  for (const NcclOperation& operation : group) states.push_back(capture_state(operation.stream));
+  const auto is_elsewhere = [&states](const CommCapture& state) { return state.id != states.front().id; };
   if (std::any_of(states.begin(), states.end(), is_elsewhere)) {
     throw Refusal(ncclInvalidUsage,
                   "The streams of one group must all be captured by the same graph, or not be captured.");
@@ -60,14 +60,14 @@ class DeviceGuard {
 
 }  // namespace
 
-ncclComm_t handle_of(std::shared_ptr<Communicator> communicator) {
+ncclComm_t handle_of(std::shared_ptr<FakeCommunicator> communicator) {
   auto* const handle = reinterpret_cast<ncclComm_t>(communicator.get());
   const std::lock_guard<std::mutex> hold(handles_mutex);
   handles[handle] = std::move(communicator);
   return handle;
 }
 
-std::shared_ptr<Communicator> find(ncclComm_t handle) {
+std::shared_ptr<FakeCommunicator> find(ncclComm_t handle) {
   const std::lock_guard<std::mutex> hold(handles_mutex);
   const auto found = handles.find(handle);
   if (found == handles.end()) {
@@ -81,16 +81,16 @@ void forget(ncclComm_t handle) {
   handles.erase(handle);
 }
 
-Communicator::Communicator(std::shared_ptr<Member> member, const Options& options)
+FakeCommunicator::FakeCommunicator(std::shared_ptr<Member> member, const CommOptions& options)
     : member_(std::move(member)), options_(options) {}
 
-void Communicator::require_ready() {
+void FakeCommunicator::require_ready() {
   require_settled();
   const std::lock_guard<std::mutex> hold(mutex_);
   if (is_finalized_) throw Refusal(ncclInvalidUsage, "The communicator is finalized, and can only be destroyed.");
 }
 
-void Communicator::require_settled() {
+void FakeCommunicator::require_settled() {
   const std::lock_guard<std::mutex> hold(mutex_);
   if (under_way_ != nullptr) {
     throw Refusal(ncclInvalidUsage,
@@ -101,7 +101,7 @@ void Communicator::require_settled() {
   if (error != ncclSuccess) throw Refusal(error, "The communicator failed before, and can only be aborted.");
 }
 
-ncclResult_t Communicator::begin(Progress progress) {
+ncclResult_t FakeCommunicator::begin(ProgressTest progress) {
   if (options_.is_blocking) {
     while (!progress()) {
       if (member_->is_aborted()) throw Refusal(ncclInternalError, "The communicator was aborted by another thread.");
@@ -111,14 +111,14 @@ ncclResult_t Communicator::begin(Progress progress) {
   }
   {
     const std::lock_guard<std::mutex> hold(mutex_);
-    under_way_ = std::make_shared<const Progress>(std::move(progress));
+    under_way_ = std::make_shared<const ProgressTest>(std::move(progress));
     polls_left_ = polls_in_progress();
     if (polls_left_ > 0) return ncclInProgress;
   }
   return state();
 }
 
-ncclResult_t Communicator::state() {
+ncclResult_t FakeCommunicator::state() {
   std::unique_lock<std::mutex> lock(mutex_);
   if (member_->error() != ncclSuccess) return member_->error();
   if (under_way_ == nullptr) return state_;
@@ -128,7 +128,7 @@ ncclResult_t Communicator::state() {
   }
   if (is_advancing_) return ncclInProgress;  // another thread is advancing it
   is_advancing_ = true;
-  const std::shared_ptr<const Progress> progress = under_way_;
+  const std::shared_ptr<const ProgressTest> progress = under_way_;
   lock.unlock();
   bool is_complete = false;
   const ncclResult_t result = guarded([&] {
@@ -143,13 +143,13 @@ ncclResult_t Communicator::state() {
   return state_;
 }
 
-ncclResult_t Communicator::launch(const std::vector<Operation>& group) {
+ncclResult_t FakeCommunicator::launch(const std::vector<NcclOperation>& group) {
   const DeviceGuard device(options_.device);
   require_separate_buffers(group, member_->position());
   return begin([this, group, called = capture_states(group)] { return queue(group, called); });
 }
 
-bool Communicator::queue(const std::vector<Operation>& group, const std::vector<CaptureState>& called) {
+bool FakeCommunicator::queue(const std::vector<NcclOperation>& group, const std::vector<CommCapture>& called) {
   const DeviceGuard device(options_.device);
   std::vector<Range> ranges;
   for (std::size_t i = 0; i < group.size(); ++i) {
@@ -168,9 +168,9 @@ bool Communicator::queue(const std::vector<Operation>& group, const std::vector<
   return true;
 }
 
-bool Communicator::is_quiet() { return order_.is_complete() && member_->is_idle(); }
+bool FakeCommunicator::is_quiet() { return order_.is_complete() && member_->is_idle(); }
 
-ncclResult_t Communicator::finalize() {
+ncclResult_t FakeCommunicator::finalize() {
   require_ready();
   {
     const std::lock_guard<std::mutex> hold(mutex_);
@@ -180,7 +180,7 @@ ncclResult_t Communicator::finalize() {
 }
 
 /// Who destroys in a destructor does not look at a refusal, after which NCCL's threads and memory stay.
-void Communicator::require_end_of_finalize() {
+void FakeCommunicator::require_end_of_finalize() {
   const std::lock_guard<std::mutex> hold(mutex_);
   if (!is_finalized_ || under_way_ == nullptr) return;
   break_rule(
@@ -189,13 +189,13 @@ void Communicator::require_end_of_finalize() {
       CallSite::here());
 }
 
-void Communicator::destroy() {
+void FakeCommunicator::destroy() {
   require_end_of_finalize();
   require_settled();
   while (!is_quiet()) std::this_thread::sleep_for(kPause);
 }
 
-void Communicator::abort() {
+void FakeCommunicator::abort() {
   member_->abort();
   for (;;) {
     {

@@ -15,34 +15,34 @@
 namespace lockstep::fake_gpu::nccl {
 
 /// The object that the handle of a communicator stands for.
-class Communicator {
+class FakeCommunicator {
  public:
   /// A step of a call; returns whether the call is complete.
-  using Progress = std::function<bool()>;
+  using ProgressTest = std::function<bool()>;
 
-  struct Options {
+  struct CommOptions {
     int device = 0;
     bool is_blocking = true;
   };
 
-  Communicator(std::shared_ptr<Member> member, const Options& options);
+  FakeCommunicator(std::shared_ptr<Member> member, const CommOptions& options);
 
   Member& member() { return *member_; }
-  const Options& options() const { return options_; }
+  const CommOptions& options() const { return options_; }
 
   /// @throws Refusal  the communicator takes no call now
   void require_ready();
 
   /// Completes a call: here if the communicator is blocking, else by and by when its state is read.
   /// @return ncclSuccess or ncclInProgress
-  ncclResult_t begin(Progress progress);
+  ncclResult_t begin(ProgressTest progress);
 
   /// The answer of ncclCommGetAsyncError. It says "in progress" for the first polls, and the last call takes effect
   /// only then: a program that does not wait for it finds its collective missing.
   ncclResult_t state();
 
   /// Queues a group of collectives.
-  ncclResult_t launch(const std::vector<Operation>& group);
+  ncclResult_t launch(const std::vector<NcclOperation>& group);
 
   ncclResult_t finalize();
   /// Returns when the communicator can be freed. As in NCCL, that is not before the last graph with one of its
@@ -55,16 +55,16 @@ class Communicator {
   /// @throws Refusal  a call is in progress, or one failed
   void require_settled();
   void require_end_of_finalize();
-  bool queue(const std::vector<Operation>& group, const std::vector<CaptureState>& called);
+  bool queue(const std::vector<NcclOperation>& group, const std::vector<CommCapture>& called);
   /// Whether all that was queued is complete, and no graph is left.
   bool is_quiet();
 
   std::shared_ptr<Member> member_;
-  Options options_;
+  CommOptions options_;
   LaunchOrder order_;
 
   std::mutex mutex_;  ///< protects the rest; not held while work is queued, which may take long
-  std::shared_ptr<const Progress> under_way_;
+  std::shared_ptr<const ProgressTest> under_way_;
   bool is_advancing_ = false;
   int polls_left_ = 0;
   bool is_finalized_ = false;
@@ -72,9 +72,9 @@ class Communicator {
 };
 
 /// Makes a handle, which keeps the communicator alive until `forget`.
-ncclComm_t handle_of(std::shared_ptr<Communicator> communicator);
+ncclComm_t handle_of(std::shared_ptr<FakeCommunicator> communicator);
 /// @throws Refusal  there is no such communicator
-std::shared_ptr<Communicator> find(ncclComm_t handle);
+std::shared_ptr<FakeCommunicator> find(ncclComm_t handle);
 void forget(ncclComm_t handle);
 
 }  // namespace lockstep::fake_gpu::nccl

@@ -17,7 +17,7 @@ void Group::note(ncclResult_t result) {
   error_ = result;
 }
 
-ncclResult_t Group::add(const std::shared_ptr<Communicator>& communicator, const Operation& operation) {
+ncclResult_t Group::add(const std::shared_ptr<FakeCommunicator>& communicator, const NcclOperation& operation) {
   if (!is_open()) return communicator->launch({operation});
   auto launch = std::find_if(launches_.begin(), launches_.end(),
                              [&](const Launch& kept) { return kept.communicator == communicator; });
@@ -26,7 +26,8 @@ ncclResult_t Group::add(const std::shared_ptr<Communicator>& communicator, const
   return ncclSuccess;
 }
 
-ncclResult_t Group::begin(const std::shared_ptr<Communicator>& communicator, Communicator::Progress progress) {
+ncclResult_t Group::begin(const std::shared_ptr<FakeCommunicator>& communicator,
+                          FakeCommunicator::ProgressTest progress) {
   if (!is_open() || !communicator->options().is_blocking) return communicator->begin(std::move(progress));
   begun_.push_back(std::move(progress));
   return ncclSuccess;
@@ -60,7 +61,7 @@ ncclResult_t Group::run() {
 
 void Group::complete_begun() {
   while (!begun_.empty()) {
-    std::erase_if(begun_, [](const Communicator::Progress& progress) { return progress(); });
+    std::erase_if(begun_, [](const FakeCommunicator::ProgressTest& progress) { return progress(); });
     if (!begun_.empty()) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }

@@ -24,15 +24,15 @@ class Group {
   /// A call that fails makes the whole group fail.
   void note(ncclResult_t result);
   /// Launches a collective, or keeps it until the group ends.
-  ncclResult_t add(const std::shared_ptr<Communicator>& communicator, const Operation& operation);
+  ncclResult_t add(const std::shared_ptr<FakeCommunicator>& communicator, const NcclOperation& operation);
   /// Begins a call of a communicator. If it is blocking, it is completed when the group ends: its peers may be called
   /// by this thread, too.
-  ncclResult_t begin(const std::shared_ptr<Communicator>& communicator, Communicator::Progress progress);
+  ncclResult_t begin(const std::shared_ptr<FakeCommunicator>& communicator, FakeCommunicator::ProgressTest progress);
 
  private:
   struct Launch {
-    std::shared_ptr<Communicator> communicator;
-    std::vector<Operation> operations;
+    std::shared_ptr<FakeCommunicator> communicator;
+    std::vector<NcclOperation> operations;
   };
 
   void require_one_mode() const;
@@ -42,7 +42,7 @@ class Group {
   int depth_ = 0;
   ncclResult_t error_ = ncclSuccess;
   std::vector<Launch> launches_;
-  std::vector<Communicator::Progress> begun_;
+  std::vector<FakeCommunicator::ProgressTest> begun_;
 };
 
 /// Like `guarded`; a failure is noted in the group of this thread.

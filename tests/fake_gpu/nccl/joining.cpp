@@ -49,7 +49,7 @@ void require_compatible(const std::vector<Introduction>& ranks) {
 }
 
 template <class Note>
-std::vector<Note> all_notes(Meeting& meeting) {
+std::vector<Note> all_notes(NcclMeeting& meeting) {
   std::vector<Note> notes;
   for (int rank = 0; rank < meeting.position().size; ++rank) notes.push_back(meeting.posted_by<Note>(rank));
   return notes;
@@ -85,16 +85,16 @@ Joining::Joining(const Place& place, Position position, int device)
 }
 
 bool Joining::is_complete() {
-  Meeting& meeting = member_->meeting();
+  NcclMeeting& meeting = member_->meeting();
   if (!meeting.host_gate().is_complete()) return false;
   require_compatible(all_notes<Introduction>(meeting));
   return true;
 }
 
-Communicator::Progress splitting(Communicator& parent, int color, int key, ncclComm_t* part,
-                                 const Communicator::Options& options) {
-  Meeting& meeting = parent.member().meeting();
-  const Wish mine = {color, key, meeting.position().rank, make_place(sizeof(SharedRegion))};
+FakeCommunicator::ProgressTest splitting(FakeCommunicator& parent, int color, int key, ncclComm_t* part,
+                                         const FakeCommunicator::CommOptions& options) {
+  NcclMeeting& meeting = parent.member().meeting();
+  const Wish mine = {color, key, meeting.position().rank, make_place(sizeof(MeetingRegion))};
   meeting.post(mine);
   *part = NCCL_COMM_NULL;
   return [&meeting, mine, part, options, joining = std::shared_ptr<Joining>()]() mutable {
@@ -107,7 +107,7 @@ Communicator::Progress splitting(Communicator& parent, int color, int key, ncclC
       joining = std::make_shared<Joining>(members.front().place, position, options.device);
     }
     if (!joining->is_complete()) return false;
-    *part = handle_of(std::make_shared<Communicator>(joining->member(), options));
+    *part = handle_of(std::make_shared<FakeCommunicator>(joining->member(), options));
     return true;
   };
 }

@@ -35,7 +35,7 @@ class Joining {
 /// @param key      orders them; equal ones by their rank in the parent
 /// @param part     receives the new communicator with the last step
 /// @param options  of the new communicator
-Communicator::Progress splitting(Communicator& parent, int color, int key, ncclComm_t* part,
-                                 const Communicator::Options& options);
+FakeCommunicator::ProgressTest splitting(FakeCommunicator& parent, int color, int key, ncclComm_t* part,
+                                         const FakeCommunicator::CommOptions& options);
 
 }  // namespace lockstep::fake_gpu::nccl

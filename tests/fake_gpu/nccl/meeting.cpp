@@ -25,9 +25,9 @@ long futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
   return syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), operation, value, limit, nullptr, 0);
 }
 
-std::shared_ptr<SharedRegion> open_region(const Place& place) {
-  auto* const region = static_cast<SharedRegion*>(open_place(place, sizeof(SharedRegion)));
-  return {region, [](SharedRegion* mapped) { munmap(mapped, sizeof(SharedRegion)); }};
+std::shared_ptr<MeetingRegion> open_region(const Place& place) {
+  auto* const region = static_cast<MeetingRegion*>(open_place(place, sizeof(MeetingRegion)));
+  return {region, [](MeetingRegion* mapped) { munmap(mapped, sizeof(MeetingRegion)); }};
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ bool Gate::wait(const std::atomic<bool>& stop) const {
   return true;
 }
 
-Meeting::Meeting(const Place& place, Position position)
+NcclMeeting::NcclMeeting(const Place& place, Position position)
     : position_(position),
       region_(open_region(place)),
       host_gate_(region_->at_host_gate, position),

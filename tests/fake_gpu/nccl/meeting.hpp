@@ -45,7 +45,7 @@ class Gate {
 };
 
 /// All that the ranks of one communicator share. Pages that nobody touches take no memory.
-struct SharedRegion {
+struct MeetingRegion {
   template <class T>
   using Sides = std::array<std::array<T, kMaxRanks>, 2>;
 
@@ -53,18 +53,18 @@ struct SharedRegion {
   Arrivals at_host_gate;
   Arrivals at_device_gate;
   Sides<std::array<std::byte, kNoteBytes>> notes;    ///< notes of host threads
-  Sides<Call> calls;                                 ///< calls of streams, with the first piece of a collective
+  Sides<NcclCall> calls;                             ///< calls of streams, with the first piece of a collective
   Sides<std::array<std::byte, kPieceBytes>> pieces;  ///< pieces of streams
 };
 
 /// One rank among those that share a region. Two gates, because host threads and streams meet independently.
-class Meeting {
+class NcclMeeting {
  public:
   /// @throws Refusal  the place is gone, or the rank is taken
-  Meeting(const Place& place, Position position);
+  NcclMeeting(const Place& place, Position position);
 
   Position position() const { return position_; }
-  SharedRegion& region() { return *region_; }
+  MeetingRegion& region() { return *region_; }
   Gate& host_gate() { return host_gate_; }
   Gate& device_gate() { return device_gate_; }
 
@@ -87,7 +87,7 @@ class Meeting {
   std::byte* note_of(std::size_t side, int rank) { return region_->notes[side][static_cast<std::size_t>(rank)].data(); }
 
   Position position_;
-  std::shared_ptr<SharedRegion> region_;
+  std::shared_ptr<MeetingRegion> region_;
   Gate host_gate_;
   Gate device_gate_;
 };

@@ -28,19 +28,19 @@ std::shared_ptr<const void> Member::hold_for_graph(std::shared_ptr<Member> membe
   return {held, [member = std::move(member)](const Member*) { --member->graphs_; }};
 }
 
-void Member::run(const std::vector<Operation>& operations) {
+void Member::run(const std::vector<NcclOperation>& operations) {
   ++running_;
   {
     const std::lock_guard<std::mutex> hold(run_mutex_);
-    for (const Operation& operation : operations) run_one(operation);
+    for (const NcclOperation& operation : operations) run_one(operation);
   }
   --running_;
 }
 
 /// One piece at a time: every rank lays its values down, and all take what they need once all have come.
-void Member::run_one(const Operation& operation) {
+void Member::run_one(const NcclOperation& operation) {
   if (!survives_faults()) return;
-  const Call& call = operation.call;
+  const NcclCall& call = operation.call;
   const std::size_t total = sent_values(call, position().size);
   const std::size_t piece = kPieceBytes / size_of(call.type);
   // Memory may move between the recording of a graph and its launch.
@@ -60,16 +60,16 @@ void Member::run_one(const Operation& operation) {
 bool Member::survives_faults() {
   if (is_aborted_) return false;
   double seconds = 0;
-  if (is_due(Fault::nccl_exit)) _exit(kFaultExit);
-  if (is_due(Fault::nccl_late, &seconds)) sleep(seconds);
-  if (is_due(Fault::nccl_error)) {
+  if (is_due(PlannedFault::nccl_exit)) _exit(kFaultExit);
+  if (is_due(PlannedFault::nccl_late, &seconds)) sleep(seconds);
+  if (is_due(PlannedFault::nccl_error)) {
     error_ = ncclRemoteError;
     sleep(std::numeric_limits<double>::infinity());  // NCCL documents it so: it never completes, until it is aborted
   }
   return !is_aborted_;
 }
 
-void Member::lay_down(const Operation& operation, const std::byte* send, std::size_t first, std::size_t count) {
+void Member::lay_down(const NcclOperation& operation, const std::byte* send, std::size_t first, std::size_t count) {
   const std::size_t side = meeting_.device_gate().next_side();
   const auto mine = static_cast<std::size_t>(position().rank);
   const std::size_t value_bytes = size_of(operation.call.type);
@@ -79,10 +79,10 @@ void Member::lay_down(const Operation& operation, const std::byte* send, std::si
 }
 
 /// Real NCCL does not compare calls: it hangs, or mixes up values.
-void Member::require_same_call(const Operation& operation) {
+void Member::require_same_call(const NcclOperation& operation) {
   const auto& calls = meeting_.region().calls[meeting_.device_gate().side()];
   for (int rank = 0; rank < position().size; ++rank) {
-    const Call& other = calls[static_cast<std::size_t>(rank)];
+    const NcclCall& other = calls[static_cast<std::size_t>(rank)];
     if (other == operation.call) continue;
     break_rule("The ranks of a communicator made different calls: rank " + std::to_string(position().rank) + " made " +
                    describe(operation.call) + ", rank " + std::to_string(rank) + " made " + describe(other) +
@@ -91,24 +91,24 @@ void Member::require_same_call(const Operation& operation) {
   }
 }
 
-void Member::take_up(const Operation& operation, std::byte* recv, std::size_t first, std::size_t count) {
-  const Call& call = operation.call;
+void Member::take_up(const NcclOperation& operation, std::byte* recv, std::size_t first, std::size_t count) {
+  const NcclCall& call = operation.call;
   if (!is_receiver(call, position().rank)) return;
   const std::size_t value_bytes = size_of(call.type);
   const auto& pieces = meeting_.region().pieces[meeting_.device_gate().side()];
   switch (call.kind) {
-    case Kind::all_reduce:
-    case Kind::reduce:
+    case NcclCallKind::all_reduce:
+    case NcclCallKind::reduce:
       return take_reduced(call, recv + first * value_bytes, 0, count);
-    case Kind::broadcast:
+    case NcclCallKind::broadcast:
       std::memcpy(recv + first * value_bytes, pieces[static_cast<std::size_t>(call.root)].data(), count * value_bytes);
       return;
-    case Kind::all_gather:
+    case NcclCallKind::all_gather:
       for (std::size_t rank = 0; rank < static_cast<std::size_t>(position().size); ++rank) {
         std::memcpy(recv + (rank * call.count + first) * value_bytes, pieces[rank].data(), count * value_bytes);
       }
       return;
-    case Kind::reduce_scatter: {  // the part of this piece that belongs to this rank
+    case NcclCallKind::reduce_scatter: {  // the part of this piece that belongs to this rank
       const std::size_t mine = static_cast<std::size_t>(position().rank) * call.count;
       const std::size_t begin = std::max(first, mine);
       const std::size_t end = std::min(first + count, mine + call.count);
@@ -119,7 +119,7 @@ void Member::take_up(const Operation& operation, std::byte* recv, std::size_t fi
 }
 
 /// Combines the values [first, first + count) of the ranks' pieces.
-void Member::take_reduced(const Call& call, std::byte* target, std::size_t first, std::size_t count) {
+void Member::take_reduced(const NcclCall& call, std::byte* target, std::size_t first, std::size_t count) {
   const auto& pieces = meeting_.region().pieces[meeting_.device_gate().side()];
   std::array<const std::byte*, kMaxRanks> sources{};
   const auto ranks = static_cast<std::size_t>(position().size);

@@ -20,10 +20,10 @@ class Member {
   Member(const Place& place, Position position) : meeting_(place, position) {}
 
   Position position() const { return meeting_.position(); }
-  Meeting& meeting() { return meeting_; }
+  NcclMeeting& meeting() { return meeting_; }
 
   /// Runs collectives on the thread of a stream, one after the other. Returns early once aborted.
-  void run(const std::vector<Operation>& operations);
+  void run(const std::vector<NcclOperation>& operations);
 
   /// Ends all waits, now and later.
   void abort() { is_aborted_ = true; }
@@ -39,16 +39,16 @@ class Member {
   ncclResult_t error() const { return error_; }
 
  private:
-  void run_one(const Operation& operation);
+  void run_one(const NcclOperation& operation);
   /// Whether a collective may begin: not once aborted, and not before the faults that were planned for it.
   bool survives_faults();
-  void lay_down(const Operation& operation, const std::byte* send, std::size_t first, std::size_t count);
-  void require_same_call(const Operation& operation);
-  void take_up(const Operation& operation, std::byte* recv, std::size_t first, std::size_t count);
-  void take_reduced(const Call& call, std::byte* target, std::size_t first, std::size_t count);
+  void lay_down(const NcclOperation& operation, const std::byte* send, std::size_t first, std::size_t count);
+  void require_same_call(const NcclOperation& operation);
+  void take_up(const NcclOperation& operation, std::byte* recv, std::size_t first, std::size_t count);
+  void take_reduced(const NcclCall& call, std::byte* target, std::size_t first, std::size_t count);
   void sleep(double seconds) const;
 
-  Meeting meeting_;
+  NcclMeeting meeting_;
   std::mutex run_mutex_;  ///< NCCL runs one collective of a communicator at a time
   std::atomic<bool> is_aborted_ = false;
   std::atomic<ncclResult_t> error_ = ncclSuccess;

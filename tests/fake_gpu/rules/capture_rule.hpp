@@ -10,7 +10,7 @@ namespace lockstep::fake_gpu {
 
 /// A rule of stream capture. A prohibited call fails with its own error, and invalidates the capture: what is recorded
 /// afterwards, and its end, fail too.
-class CaptureRule : public Rule {
+class CaptureRule : public FakeGpuRule {
  protected:
   void begin(cudaStream_t stream, cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal) {
     EXPECT_EQ(cudaStreamBeginCapture(stream, mode), cudaSuccess);
@@ -54,8 +54,8 @@ class CaptureRule : public Rule {
 
   void TearDown() override { cudaGetLastError(); }
 
-  const Stream stream_;
-  const Stream other_;
+  const TestStream stream_;
+  const TestStream other_;
 };
 
 }  // namespace lockstep::fake_gpu

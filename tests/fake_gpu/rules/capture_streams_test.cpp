@@ -11,22 +11,22 @@ class CaptureStreams : public CaptureRule {};
 // ---- the legacy stream
 
 TEST_F(CaptureStreams, NoWorkInTheLegacyStreamWhileABlockingStreamIsCaptured) {
-  const Stream blocking(cudaStreamDefault);
+  const TestStream blocking(cudaStreamDefault);
   begin(blocking);
   EXPECT_EQ(enqueue(cudaStreamLegacy, "legacy", {}, [] {}), cudaErrorStreamCaptureImplicit);
   expect_invalidated(blocking);
 }
 
 TEST_F(CaptureStreams, NoEventInTheLegacyStreamWhileABlockingStreamIsCaptured) {
-  const Stream blocking(cudaStreamDefault);
-  const Event event;
+  const TestStream blocking(cudaStreamDefault);
+  const TestEvent event;
   begin(blocking);
   EXPECT_EQ(cudaEventRecord(event, cudaStreamLegacy), cudaErrorStreamCaptureImplicit);
   expect_invalidated(blocking);
 }
 
 TEST_F(CaptureStreams, TheLegacyStreamHasNoStatusWhileABlockingStreamIsCaptured) {
-  const Stream blocking(cudaStreamDefault);
+  const TestStream blocking(cudaStreamDefault);
   begin(blocking);
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   EXPECT_EQ(cudaStreamIsCapturing(cudaStreamLegacy, &status), cudaErrorStreamCaptureImplicit);
@@ -47,7 +47,7 @@ TEST_F(CaptureStreams, NoCaptureOfTheLegacyStream) {
 // ---- events from other places
 
 TEST_F(CaptureStreams, NoWaitForAnEventFromBefore) {
-  const Event event;
+  const TestEvent event;
   EXPECT_EQ(cudaEventRecord(event, other_), cudaSuccess);
   begin(stream_);
   EXPECT_EQ(cudaStreamWaitEvent(stream_, event, 0), cudaErrorStreamCaptureIsolation);
@@ -55,7 +55,7 @@ TEST_F(CaptureStreams, NoWaitForAnEventFromBefore) {
 }
 
 TEST_F(CaptureStreams, NoWaitForAnEventOfAnotherCapture) {
-  const Event event;
+  const TestEvent event;
   begin(stream_);
   begin(other_);
   EXPECT_EQ(cudaEventRecord(event, other_), cudaSuccess);
@@ -65,7 +65,7 @@ TEST_F(CaptureStreams, NoWaitForAnEventOfAnotherCapture) {
 }
 
 TEST_F(CaptureStreams, NoUseOfACapturedEventAfterTheCapture) {
-  const Event event;
+  const TestEvent event;
   begin(stream_);
   EXPECT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
   EXPECT_EQ(end(stream_), cudaSuccess);

@@ -42,7 +42,7 @@ TEST_F(CaptureRule, NoQueryOfACapturedStream) {
 }
 
 TEST_F(CaptureRule, NoWaitForACapturedEvent) {
-  const Event event;
+  const TestEvent event;
   begin(stream_);
   EXPECT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
   EXPECT_EQ(cudaEventSynchronize(event), cudaErrorCapturedEvent);
@@ -50,7 +50,7 @@ TEST_F(CaptureRule, NoWaitForACapturedEvent) {
 }
 
 TEST_F(CaptureRule, NoQueryOfACapturedEvent) {
-  const Event event;
+  const TestEvent event;
   begin(stream_);
   EXPECT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
   EXPECT_EQ(cudaEventQuery(event), cudaErrorCapturedEvent);
@@ -58,7 +58,7 @@ TEST_F(CaptureRule, NoQueryOfACapturedEvent) {
 }
 
 TEST_F(CaptureRule, NoQueryOfACapturedEventInARelaxedThread) {
-  const Event event;
+  const TestEvent event;
   begin(stream_, cudaStreamCaptureModeRelaxed);
   EXPECT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
   EXPECT_EQ(cudaEventQuery(event), cudaErrorCapturedEvent);
@@ -104,7 +104,7 @@ TEST_F(CaptureRule, NoAllocationOfPinnedMemoryInTheThreadOfACapture) {
 }
 
 TEST_F(CaptureRule, NoQueryOfAnotherEventInTheThreadOfACapture) {
-  const Event event;
+  const TestEvent event;
   EXPECT_EQ(cudaEventRecord(event, other_), cudaSuccess);
   begin(stream_);
   EXPECT_EQ(cudaEventQuery(event), cudaErrorStreamCaptureUnsupported);

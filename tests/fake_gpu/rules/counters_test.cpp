@@ -30,14 +30,14 @@ Counters cost(const std::function<void()>& body) {
   return counters() - before;
 }
 
-class Counter : public Rule {
+class Counter : public FakeGpuRule {
  protected:
   Counter() {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     begin_step();
   }
 
-  const Stream stream_;
+  const TestStream stream_;
   const Floats values_;
   const Floats others_;
 };
@@ -76,8 +76,8 @@ TEST_F(Counter, CopiesAndSetsAreNoLaunches) {
 }
 
 TEST_F(Counter, EventsAreFree) {
-  const Event event;
-  const Stream other;
+  const TestEvent event;
+  const TestStream other;
   EXPECT_EQ(cost([&] {
               EXPECT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
               EXPECT_EQ(cudaStreamWaitEvent(other, event, 0), cudaSuccess);
@@ -93,7 +93,7 @@ TEST_F(Counter, AWaitForWorkOfTheStepIsASynchronization) {
 }
 
 TEST_F(Counter, AWaitForAnEventIsASynchronization) {
-  const Event event;
+  const TestEvent event;
   fill(stream_, values_, 1);
   EXPECT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
   EXPECT_EQ(cost([&] { EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess); }), Counters{.synchronizations = 1});
@@ -106,7 +106,7 @@ TEST_F(Counter, AWaitForTheDeviceIsASynchronization) {
 
 // The number must not depend on time.
 TEST_F(Counter, AWaitForWorkThatIsOverCountsToo) {
-  const Event event;
+  const TestEvent event;
   fill(stream_, values_, 1);
   EXPECT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
   EXPECT_TRUE(comes_true([&] { return cudaEventQuery(event) == cudaSuccess; }));
@@ -121,7 +121,7 @@ TEST_F(Counter, ASecondWaitForTheSameWorkIsFree) {
 }
 
 TEST_F(Counter, AWaitForWorkOfAnEarlierStepIsALateWait) {
-  const Event event;
+  const TestEvent event;
   fill(stream_, values_, 1);
   EXPECT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
   begin_step();

@@ -13,7 +13,7 @@ void __cudaRegisterFunction(void** handle, const char* host, char* device, const
 namespace lockstep::fake_gpu {
 namespace faults_test {
 
-class FaultOnRequest : public Rule {
+class FaultOnRequest : public FakeGpuRule {
  protected:
   /// Whether an allocation of `bytes` succeeds.
   static bool allocates(std::size_t bytes) {
@@ -31,7 +31,7 @@ class FaultOnRequest : public Rule {
 // LibTorch's allocator frees its blocks and tries again.
 TEST_F(FaultOnRequest, AnAllocationFailsAndSoDoesTheOneThatRepeatsIt) {
   expect_passes({}, [] {
-    plan_fault({.fault = Fault::out_of_memory, .occurrence = 2});
+    plan_fault({.fault = PlannedFault::out_of_memory, .occurrence = 2});
     EXPECT_TRUE(allocates(16));
     EXPECT_FALSE(allocates(64));
     EXPECT_FALSE(allocates(64));
@@ -41,7 +41,7 @@ TEST_F(FaultOnRequest, AnAllocationFailsAndSoDoesTheOneThatRepeatsIt) {
 
 TEST_F(FaultOnRequest, PageLockedMemoryIsRefusedOnce) {
   expect_passes({}, [] {
-    plan_fault({.fault = Fault::host_memory, .occurrence = 1});
+    plan_fault({.fault = PlannedFault::host_memory, .occurrence = 1});
     void* memory = nullptr;
     EXPECT_EQ(cudaHostAlloc(&memory, 16, cudaHostAllocDefault), cudaErrorMemoryAllocation);
     EXPECT_EQ(memory, nullptr);
@@ -69,8 +69,8 @@ TEST_F(FaultOnRequest, AFaultThatCannotBeReadEndsTheProcess) {
 
 TEST_F(FaultOnRequest, ALaunchFailsForGood) {
   expect_passes({}, [] {
-    const Stream stream;
-    plan_fault({.fault = Fault::sticky, .occurrence = 2});
+    const TestStream stream;
+    plan_fault({.fault = PlannedFault::sticky, .occurrence = 2});
     EXPECT_EQ(launch(stream), cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     launch(stream);
@@ -85,7 +85,7 @@ TEST_F(FaultOnRequest, ALaunchFailsForGood) {
 
 TEST_F(FaultOnRequest, WorkThatThrowsIsADeviceError) {
   expect_passes({}, [] {
-    const Stream stream;
+    const TestStream stream;
     enqueue(stream, "assertion", {}, [] { throw std::runtime_error("index out of range"); });
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorAssert);
     EXPECT_EQ(launch(stream), cudaErrorAssert);
@@ -96,13 +96,13 @@ TEST_F(FaultOnRequest, WorkThatThrowsIsADeviceError) {
 TEST_F(FaultOnRequest, EventsOfAKindAreCounted) {
   expect_passes({}, [] {
     double seconds = 0;
-    plan_fault({.fault = Fault::nccl_late, .occurrence = 3, .seconds = 1.5});
-    EXPECT_FALSE(is_due(Fault::nccl_late, &seconds));
-    EXPECT_FALSE(is_due(Fault::nccl_exit));  // another kind does not count
-    EXPECT_FALSE(is_due(Fault::nccl_late, &seconds));
-    EXPECT_TRUE(is_due(Fault::nccl_late, &seconds));
+    plan_fault({.fault = PlannedFault::nccl_late, .occurrence = 3, .seconds = 1.5});
+    EXPECT_FALSE(is_due(PlannedFault::nccl_late, &seconds));
+    EXPECT_FALSE(is_due(PlannedFault::nccl_exit));  // another kind does not count
+    EXPECT_FALSE(is_due(PlannedFault::nccl_late, &seconds));
+    EXPECT_TRUE(is_due(PlannedFault::nccl_late, &seconds));
     EXPECT_EQ(seconds, 1.5);
-    EXPECT_FALSE(is_due(Fault::nccl_late, &seconds));  // once
+    EXPECT_FALSE(is_due(PlannedFault::nccl_late, &seconds));  // once
   });
 }
 

@@ -5,7 +5,7 @@
 namespace lockstep::fake_gpu {
 namespace graph_test {
 
-class Graph : public Rule {
+class Graph : public FakeGpuRule {
  protected:
   cudaGraph_t capture(const std::function<void()>& body) {
     cudaGraph_t graph = nullptr;
@@ -26,8 +26,8 @@ class Graph : public Rule {
     return exec;
   }
 
-  const Stream stream_;
-  const Stream side_;
+  const TestStream stream_;
+  const TestStream side_;
 };
 
 TEST_F(Graph, RecordedWorkRunsAtEachLaunch) {

@@ -10,7 +10,7 @@
 namespace lockstep::fake_gpu {
 namespace memory_test {
 
-class Memory : public Rule {};
+class Memory : public FakeGpuRule {};
 
 cudaMemoryType type_of(const void* memory) {
   cudaPointerAttributes attributes{};
@@ -49,7 +49,7 @@ TEST_F(Memory, TheHostCannotWriteDeviceMemory) {
 
 TEST_F(Memory, WorkCannotUseFreedMemory) {
   expect_broken("'look' reads .*not allocated", [] {
-    const Stream stream;
+    const TestStream stream;
     float* freed = nullptr;
     EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&freed), 16), cudaSuccess);
     EXPECT_EQ(cudaFree(freed), cudaSuccess);
@@ -59,7 +59,7 @@ TEST_F(Memory, WorkCannotUseFreedMemory) {
 
 TEST_F(Memory, WorkCannotUseMemoryBeyondTheEnd) {
   expect_broken("'look' reads .*not allocated", [] {
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     const std::size_t page_bytes = 4096;
     enqueue(stream, "look", {{values.begin(), values.bytes() + page_bytes, false}}, [] {});
@@ -103,8 +103,8 @@ TEST_F(Memory, MemoryOfTheHostIsNotLimited) {
 // Works as an allocator does that keeps blocks, and does not know of the second stream (record_stream).
 TEST_F(Memory, MemoryIsNotUsedAgainOnAnotherStreamTooEarly) {
   expect_broken("'new owner' writes .*'old owner' (reads|writes)", [] {
-    const Stream old_stream;
-    const Stream new_stream;
+    const TestStream old_stream;
+    const TestStream new_stream;
     const Floats block;
     fill(old_stream, block, 1, "old owner");
     fill(new_stream, block, 2, "new owner");
@@ -112,8 +112,8 @@ TEST_F(Memory, MemoryIsNotUsedAgainOnAnotherStreamTooEarly) {
 }
 
 TEST_F(Memory, MemoryThatWasFreedIsNewForAllStreams) {
-  const Stream first;
-  const Stream second;
+  const TestStream first;
+  const TestStream second;
   for (int round = 0; round < 4; ++round) {  // the address may be the same each time
     const Floats block;
     fill(round % 2 == 0 ? first : second, block, 1);
@@ -122,7 +122,7 @@ TEST_F(Memory, MemoryThatWasFreedIsNewForAllStreams) {
 }
 
 TEST_F(Memory, FreeingWaitsForWork) {
-  const Stream stream;
+  const TestStream stream;
   std::atomic<bool> is_done = false;
   {
     const Floats block;
@@ -136,7 +136,7 @@ TEST_F(Memory, FreeingWaitsForWork) {
 }
 
 TEST_F(Memory, CopiesGoToTheDeviceAndBack) {
-  const Stream stream;
+  const TestStream stream;
   const Floats values;
   const PinnedFloats target;
   const PinnedFloats from;
@@ -150,7 +150,7 @@ TEST_F(Memory, CopiesGoToTheDeviceAndBack) {
 }
 
 TEST_F(Memory, CopiesOnTheDeviceAndSets) {
-  const Stream stream;
+  const TestStream stream;
   const Floats from;
   const Floats target;
   fill_slowly(stream, from, 3);
@@ -160,7 +160,7 @@ TEST_F(Memory, CopiesOnTheDeviceAndSets) {
 }
 
 TEST_F(Memory, TheSourceOfAPageableCopyMayChangeAtOnce) {
-  const Stream stream;
+  const TestStream stream;
   const Floats values;
   std::vector<float> source = all(5);
   EXPECT_EQ(cudaMemcpyAsync(values.begin(), source.data(), 16, cudaMemcpyHostToDevice, stream), cudaSuccess);
@@ -169,7 +169,7 @@ TEST_F(Memory, TheSourceOfAPageableCopyMayChangeAtOnce) {
 }
 
 TEST_F(Memory, APageableCopyToTheHostIsCompleteWhenItReturns) {
-  const Stream stream;
+  const TestStream stream;
   const Floats values;
   std::vector<float> target = all(0);
   fill_slowly(stream, values, 5);
@@ -179,7 +179,7 @@ TEST_F(Memory, APageableCopyToTheHostIsCompleteWhenItReturns) {
 
 TEST_F(Memory, TheSourceOfAPinnedCopyMustStay) {
   expect_broken("'refill' writes .*cop", [] {
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     const PinnedFloats source;
     EXPECT_EQ(cudaMemcpyAsync(values.begin(), source.begin(), source.bytes(), cudaMemcpyHostToDevice, stream),
@@ -190,7 +190,7 @@ TEST_F(Memory, TheSourceOfAPinnedCopyMustStay) {
 
 TEST_F(Memory, TheTargetOfAPinnedCopyIsReadAfterAWait) {
   expect_broken("'print' reads .*cop", [] {
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     const PinnedFloats target;
     fill(stream, values, 1);
@@ -202,7 +202,7 @@ TEST_F(Memory, TheTargetOfAPinnedCopyIsReadAfterAWait) {
 
 TEST_F(Memory, PinnedMemoryIsFreedAfterAWait) {
   expect_broken("'cudaFreeHost' writes .*cop", [] {
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     const PinnedFloats source;
     EXPECT_EQ(cudaMemcpyAsync(values.begin(), source.begin(), source.bytes(), cudaMemcpyHostToDevice, stream),
@@ -211,7 +211,7 @@ TEST_F(Memory, PinnedMemoryIsFreedAfterAWait) {
 }
 
 TEST_F(Memory, PinnedMemoryIsTheHostsAfterAWait) {
-  const Stream stream;
+  const TestStream stream;
   const Floats values;
   const PinnedFloats target;
   fill_slowly(stream, values, 1);
@@ -223,7 +223,7 @@ TEST_F(Memory, PinnedMemoryIsTheHostsAfterAWait) {
 }
 
 TEST_F(Memory, TheDirectionOfACopyMustFitItsMemory) {
-  const Stream stream;
+  const TestStream stream;
   const Floats values;
   std::vector<float> host = all(0);
   EXPECT_EQ(cudaMemcpyAsync(host.data(), host.data(), 8, cudaMemcpyHostToDevice, stream), cudaErrorInvalidValue);

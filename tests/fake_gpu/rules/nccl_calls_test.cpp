@@ -25,7 +25,7 @@ TEST_P(NcclCalls, CommunicatorsBeginAndEndAgain) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm first(rank);
     for (int round = 0; round < 3; ++round) {
-      const Stream stream;
+      const TestStream stream;
       const Floats values;
       ncclComm_t comm = NCCL_COMM_NULL;
       EXPECT_EQ(ncclCommSplit(first, 0, rank.rank, &comm, nullptr), ncclSuccess);
@@ -42,7 +42,7 @@ TEST_P(NcclCalls, DestroyingWaitsForCollectives) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Floats values;
     write(values, all(static_cast<float>(rank.rank + 1)));
-    const Stream stream;
+    const TestStream stream;
     {
       const Comm comm(rank);
       EXPECT_EQ(sum(values, comm, stream), ncclSuccess);
@@ -74,7 +74,7 @@ TEST_P(NcclCalls, ANonBlockingCommunicatorIsInProgressAtFirst) {
 TEST_P(NcclCalls, ANonBlockingCollectiveIsQueuedByAPoll) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank, /*is_blocking=*/false);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     write(values, all(static_cast<float>(rank.rank + 1)));
     const std::int64_t before = counters().nccl_calls;
@@ -96,7 +96,7 @@ TEST_P(NcclCalls, WithoutPollsACollectiveIsQueuedByItsCall) {
   expect_pass(GetParam(), [](const Rank& rank) {
     setenv("FAKE_GPU_NCCL_POLLS", "0", 1);
     const Comm comm(rank, /*is_blocking=*/false);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     write(values, all(static_cast<float>(rank.rank + 1)));
     EXPECT_EQ(sum(values, comm, stream), ncclSuccess);
@@ -107,7 +107,7 @@ TEST_P(NcclCalls, WithoutPollsACollectiveIsQueuedByItsCall) {
 TEST_P(NcclCalls, NoCallWhileOneIsInProgress) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank, /*is_blocking=*/false);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     write(values, all(1));
     EXPECT_EQ(sum(values, comm, stream), ncclInProgress);
@@ -125,7 +125,7 @@ TEST_P(NcclCalls, NoCallWhileOneIsInProgress) {
 TEST_P(NcclCalls, RegisteringIsACallThatMayBeInProgress) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank, /*is_blocking=*/false);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     void* first = nullptr;
     void* second = nullptr;
@@ -141,10 +141,10 @@ TEST_P(NcclCalls, RegisteringIsACallThatMayBeInProgress) {
 TEST(NcclRules, AnEventBeforeTheLaunchIsTooEarly) {
   expect_all_broken(2, "race: 'look' reads", [](const Rank& rank) {
     const Comm comm(rank, /*is_blocking=*/false);
-    const Stream stream;
-    const Stream reader;
+    const TestStream stream;
+    const TestStream reader;
     const Floats values;
-    const Event event;
+    const TestEvent event;
     write(values, all(1));
     EXPECT_EQ(sum(values, comm, stream), ncclInProgress);
     EXPECT_EQ(cudaEventRecord(event, stream), cudaSuccess);

@@ -23,7 +23,7 @@ TEST(NcclFailures, AnAbortEndsACollectiveThatWaits) {
   expect_pass(2, [](const Rank& rank) {
     ncclComm_t comm = NCCL_COMM_NULL;
     EXPECT_EQ(init(rank, true, &comm), ncclSuccess);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     const Floats later;
     if (rank.rank == 0) {  // the other rank stays away
@@ -62,7 +62,7 @@ TEST(NcclFailures, AnAbortForgetsWhatIsNotLaunched) {
   expect_pass(1, [](const Rank& rank) {
     ncclComm_t comm = NCCL_COMM_NULL;
     EXPECT_EQ(init(rank, false, &comm), ncclSuccess);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     const std::int64_t before = counters().nccl_calls;
     EXPECT_EQ(sum(values, comm, stream), ncclInProgress);
@@ -76,9 +76,9 @@ TEST(NcclFailures, AnErrorOfTheNetwork) {
   expect_pass(2, [](const Rank& rank) {
     ncclComm_t comm = NCCL_COMM_NULL;
     EXPECT_EQ(init(rank, true, &comm), ncclSuccess);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
-    if (rank.rank == 0) plan_fault({.fault = Fault::nccl_error, .occurrence = 2});
+    if (rank.rank == 0) plan_fault({.fault = PlannedFault::nccl_error, .occurrence = 2});
     {
       const Beside watch([&rank, comm] {
         ncclResult_t state = ncclSuccess;
@@ -103,9 +103,9 @@ TEST(NcclFailures, ACommunicatorThatFailedTakesNoCall) {
   expect_pass(1, [](const Rank& rank) {
     ncclComm_t comm = NCCL_COMM_NULL;
     EXPECT_EQ(init(rank, true, &comm), ncclSuccess);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
-    plan_fault({.fault = Fault::nccl_error, .occurrence = 1});
+    plan_fault({.fault = PlannedFault::nccl_error, .occurrence = 1});
     {
       const Beside watch([&] {
         ncclResult_t state = ncclSuccess;
@@ -123,10 +123,10 @@ TEST(NcclFailures, ACommunicatorThatFailedTakesNoCall) {
 TEST(NcclFailures, ALateRank) {
   expect_pass(2, [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     write(values, all(1));
-    if (rank.rank == 1) plan_fault({.fault = Fault::nccl_late, .occurrence = 1, .seconds = 0.3});
+    if (rank.rank == 1) plan_fault({.fault = PlannedFault::nccl_late, .occurrence = 1, .seconds = 0.3});
     rank.meet();
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_EQ(sum(values, comm, stream), ncclSuccess);
@@ -139,9 +139,9 @@ TEST(NcclFailures, ARankThatEnds) {
   const std::vector<Ended> ended = run_ranks(2, [](const Rank& rank) {
     ncclComm_t comm = NCCL_COMM_NULL;
     EXPECT_EQ(init(rank, true, &comm), ncclSuccess);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
-    if (rank.rank == 1) plan_fault({.fault = Fault::nccl_exit, .occurrence = 2});
+    if (rank.rank == 1) plan_fault({.fault = PlannedFault::nccl_exit, .occurrence = 2});
     EXPECT_EQ(sum(values, comm, stream), ncclSuccess);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     const Beside watch([&rank, comm] {

@@ -13,7 +13,7 @@ TEST_P(NcclGraphs, CollectivesRunAtEachLaunch) {
   for (const bool is_blocking : {true, false}) {
     expect_pass(GetParam(), [is_blocking](const Rank& rank) {
       const Comm comm(rank, is_blocking);
-      const Stream stream;
+      const TestStream stream;
       const Floats values;
       write(values, all(1));
       begin(stream);
@@ -39,7 +39,7 @@ TEST_P(NcclGraphs, CollectivesRunAtEachLaunch) {
 TEST_P(NcclGraphs, EagerCollectivesBetweenLaunches) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     write(values, all(1));
     begin(stream);
@@ -59,8 +59,8 @@ TEST_P(NcclGraphs, EagerCollectivesBetweenLaunches) {
 TEST_P(NcclGraphs, AStreamOfItsOwnThatJoins) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
-    const Stream side;
+    const TestStream stream;
+    const TestStream side;
     const Floats values;
     write(values, all(1));
     begin(stream);
@@ -79,8 +79,8 @@ TEST_P(NcclGraphs, AStreamOfItsOwnThatJoins) {
 TEST_P(NcclGraphs, SeveralGraphs) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
-    const Stream side;
+    const TestStream stream;
+    const TestStream side;
     const Floats values;
     write(values, all(1));
     cudaGraphExec_t graphs[2] = {};
@@ -103,14 +103,14 @@ TEST_P(NcclGraphs, SeveralGraphs) {
 TEST(NcclGraphRules, OneCollectiveOfACommunicatorRunsAtATime) {
   expect_pass(1, [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
-    const Stream other;
+    const TestStream stream;
+    const TestStream other;
     const Floats a;
     const Floats b;
     begin(other);
     EXPECT_EQ(sum(b, comm, other), ncclSuccess);
     cudaGraphExec_t exec = end(other);
-    plan_fault({.fault = Fault::nccl_late, .occurrence = 1, .seconds = 0.2});
+    plan_fault({.fault = PlannedFault::nccl_late, .occurrence = 1, .seconds = 0.2});
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(sum(a, comm, stream), ncclSuccess);
     EXPECT_EQ(cudaGraphLaunch(exec, other), cudaSuccess);
@@ -123,8 +123,8 @@ TEST(NcclGraphRules, OneCollectiveOfACommunicatorRunsAtATime) {
 TEST(NcclGraphRules, ACollectiveThatIsNotJoinedInvalidatesTheCapture) {
   expect_pass(1, [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
-    const Stream side;
+    const TestStream stream;
+    const TestStream side;
     const Floats values;
     begin(stream);
     follow(side, stream);
@@ -140,8 +140,8 @@ TEST(NcclGraphRules, CollectivesOfTwoCommunicatorsHaveAnOrder) {
     const Comm one(rank);
     ncclComm_t other = NCCL_COMM_NULL;
     EXPECT_EQ(ncclCommSplit(one, 0, 0, &other, nullptr), ncclSuccess);
-    const Stream stream;
-    const Stream side;
+    const TestStream stream;
+    const TestStream side;
     const Floats a;
     const Floats b;
     begin(stream);
@@ -163,7 +163,7 @@ TEST(NcclGraphRules, CollectivesOfTwoCommunicatorsHaveAnOrder) {
 TEST(NcclGraphRules, NothingIsRecordedBeforeNcclHasLaunched) {
   expect_all_broken(1, "was not launched yet when more was recorded", [](const Rank& rank) {
     const Comm comm(rank, /*is_blocking=*/false);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     const Floats others;
     begin(stream);
@@ -177,8 +177,8 @@ TEST(NcclGraphRules, NothingIsRecordedBeforeNcclHasLaunched) {
 TEST(NcclGraphRules, NothingIsRecordedInAnotherStreamEither) {
   expect_all_broken(1, "was not launched yet when more was recorded", [](const Rank& rank) {
     const Comm comm(rank, /*is_blocking=*/false);
-    const Stream stream;
-    const Stream side;
+    const TestStream stream;
+    const TestStream side;
     const Floats values;
     const Floats others;
     begin(stream);
@@ -192,8 +192,8 @@ TEST(NcclGraphRules, NothingIsRecordedInAnotherStreamEither) {
 TEST(NcclGraphRules, NoWaitIsRecordedBeforeNcclHasLaunched) {
   expect_all_broken(1, "was not launched yet when more was recorded", [](const Rank& rank) {
     const Comm comm(rank, /*is_blocking=*/false);
-    const Stream stream;
-    const Stream side;
+    const TestStream stream;
+    const TestStream side;
     const Floats values;
     const Floats others;
     begin(stream);
@@ -208,7 +208,7 @@ TEST(NcclGraphRules, NoWaitIsRecordedBeforeNcclHasLaunched) {
 TEST(NcclGraphRules, ACaptureEndsAfterNcclHasLaunched) {
   expect_all_broken(1, "was not launched yet when the capture of its stream ended", [](const Rank& rank) {
     const Comm comm(rank, /*is_blocking=*/false);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     begin(stream);
     EXPECT_EQ(sum(values, comm, stream), ncclInProgress);
@@ -220,7 +220,7 @@ TEST(NcclGraphRules, ACaptureEndsAfterNcclHasLaunched) {
 TEST(NcclGraphRules, ACaptureBeginsAfterNcclHasLaunched) {
   expect_all_broken(1, "was not launched yet when a capture of its stream began", [](const Rank& rank) {
     const Comm comm(rank, /*is_blocking=*/false);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     EXPECT_EQ(sum(values, comm, stream), ncclInProgress);
     begin(stream);
@@ -233,7 +233,7 @@ TEST(NcclGraphRules, ACaptureThatIsInvalidRefusesTheLaunch) {
   expect_pass(1, [](const Rank& rank) {
     ncclComm_t comm = NCCL_COMM_NULL;
     EXPECT_EQ(ncclCommInitRank(&comm, 1, rank.id, 0), ncclSuccess);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     begin(stream);
     EXPECT_EQ(cudaStreamQuery(stream), cudaErrorStreamCaptureUnsupported);
@@ -247,8 +247,8 @@ TEST(NcclGraphRules, ACaptureThatIsInvalidRefusesTheLaunch) {
 TEST(NcclGraphRules, StreamsOfAGroupBelongToOneGraph) {
   expect_pass(1, [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
-    const Stream other;
+    const TestStream stream;
+    const TestStream other;
     const Floats a;
     const Floats b;
     begin(stream);

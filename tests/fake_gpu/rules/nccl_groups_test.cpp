@@ -15,7 +15,7 @@ TEST_P(NcclGroups, AGroupIsOneCall) {
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.blocking = is_blocking ? 1 : 0;
       EXPECT_EQ(ncclCommSplit(whole, 0, 0, &comm, &config), ncclSuccess);
-      const Stream stream;
+      const TestStream stream;
       const Floats a;
       const Floats b;
       write(a, all(static_cast<float>(rank.rank + 1)));
@@ -42,8 +42,8 @@ TEST_P(NcclGroups, AGroupOfSeveralCommunicators) {
     const Comm whole(rank);
     ncclComm_t alone = NCCL_COMM_NULL;
     EXPECT_EQ(ncclCommSplit(whole, rank.rank, 0, &alone, nullptr), ncclSuccess);
-    const Stream stream;
-    const Stream other;
+    const TestStream stream;
+    const TestStream other;
     const Floats a;
     const Floats b;
     write(a, all(1));
@@ -62,8 +62,8 @@ TEST_P(NcclGroups, AGroupOfSeveralCommunicators) {
 TEST_P(NcclGroups, StreamsOfAGroupWaitForEachOther) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream first;
-    const Stream second;
+    const TestStream first;
+    const TestStream second;
     const Floats a;
     const Floats b;
     fill_slowly(second, a, 1);
@@ -82,8 +82,8 @@ TEST_P(NcclGroups, StreamsOfAGroupWaitForEachOther) {
 TEST_P(NcclGroups, CollectivesOnTwoStreamsKeepTheirOrder) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream first;
-    const Stream second;
+    const TestStream first;
+    const TestStream second;
     const Floats a;
     const Floats b(8);
     for (int round = 0; round < 20; ++round) {
@@ -110,10 +110,10 @@ TEST(NcclGroupRules, OneThreadHasSeveralRanks) {
       EXPECT_EQ(ncclCommInitRank(&comms[device], 2, rank.id, device), ncclSuccess);
     }
     EXPECT_EQ(ncclGroupEnd(), ncclSuccess);
-    const Stream second;
+    const TestStream second;
     const Floats on_second;
     EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
-    const Stream first;
+    const TestStream first;
     const Floats on_first;
     write(on_first, all(1));
     EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
@@ -150,7 +150,7 @@ TEST(NcclGroupRules, AGroupEndsOnce) {
 TEST(NcclGroupRules, AFailureInAGroupIsThatOfTheGroup) {
   expect_pass(1, [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     const std::int64_t before = counters().nccl_calls;
     EXPECT_EQ(ncclGroupStart(), ncclSuccess);
@@ -169,7 +169,7 @@ TEST(NcclGroupRules, AGroupIsBlockingOrNot) {
     config.blocking = 0;
     ncclComm_t other = NCCL_COMM_NULL;
     EXPECT_EQ(ncclCommSplit(blocking, 0, 0, &other, &config), ncclSuccess);
-    const Stream stream;
+    const TestStream stream;
     const Floats a;
     const Floats b;
     EXPECT_EQ(ncclGroupStart(), ncclSuccess);
@@ -182,7 +182,7 @@ TEST(NcclGroupRules, AGroupIsBlockingOrNot) {
 TEST(NcclGroupRules, CollectivesOfAGroupUseOtherMemory) {
   expect_all_broken(1, "are in one group, use the same memory", [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     EXPECT_EQ(ncclGroupStart(), ncclSuccess);
     EXPECT_EQ(sum(values, comm, stream), ncclSuccess);

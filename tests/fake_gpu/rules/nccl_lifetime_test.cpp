@@ -18,7 +18,7 @@ void expect_waits_for_graph(const std::function<void(ncclComm_t)>& finish) {
   expect_pass(1, [&finish](const Rank& rank) {
     ncclComm_t comm = NCCL_COMM_NULL;
     EXPECT_EQ(ncclCommInitRank(&comm, 1, rank.id, 0), ncclSuccess);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     cudaGraphExec_t exec = graph_of(comm, values, stream);
     std::atomic<bool> has_returned = false;
@@ -48,7 +48,7 @@ TEST(NcclLifetime, FinalizingIsInProgressUntilTheGraphIsDestroyed) {
     config.blocking = 0;
     EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, rank.id, 0, &config), ncclInProgress);
     EXPECT_EQ(settled(comm), ncclSuccess);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     begin(stream);
     EXPECT_EQ(sum(values, comm, stream), ncclInProgress);
@@ -79,7 +79,7 @@ TEST(NcclLifetime, ALaunchDuringAnAbortEndsAtOnce) {
   expect_pass(2, [](const Rank& rank) {
     ncclComm_t comm = NCCL_COMM_NULL;
     EXPECT_EQ(ncclCommInitRank(&comm, 2, rank.id, rank.rank), ncclSuccess);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     cudaGraphExec_t exec = graph_of(comm, values, stream);
     std::thread aborting([comm] { EXPECT_EQ(ncclCommAbort(comm), ncclSuccess); });

@@ -28,7 +28,7 @@ TEST(NcclMismatches, TwoGpusOfOneHost) {
     setenv("NCCL_HOSTID", "one", 1);
     EXPECT_EQ(cudaSetDevice(rank.rank), cudaSuccess);
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     write(values, all(1));
     EXPECT_EQ(sum(values, comm, stream), ncclSuccess);
@@ -86,7 +86,7 @@ TEST(NcclMismatches, ArgumentsThatDoNotExist) {
     ncclConfig_t config = {};  // not by NCCL_CONFIG_INITIALIZER
     EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, rank.id, 0, &config), ncclInvalidArgument);
     const Comm whole(rank);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     float* const begin = values.begin();
     const auto no_type = static_cast<ncclDataType_t>(12);
@@ -104,7 +104,7 @@ TEST(NcclMismatches, ACommunicatorIsDestroyedOnce) {
     ncclComm_t comm = NCCL_COMM_NULL;
     EXPECT_EQ(init(rank, true, &comm), ncclSuccess);
     EXPECT_EQ(ncclCommFinalize(comm), ncclSuccess);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     EXPECT_EQ(sum(values, comm, stream), ncclInvalidUsage);
     EXPECT_EQ(ncclCommFinalize(comm), ncclInvalidUsage);
@@ -164,7 +164,7 @@ TEST_P(NcclDifferences, EndTheProcesses) {
   const Difference& difference = GetParam();
   const std::vector<Ended> ended = run_ranks(2, [&difference](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     difference.call(rank, values, comm, stream);
     cudaStreamSynchronize(stream);
@@ -186,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(Of, NcclDifferences, ::testing::ValuesIn(kDifferences),
 TEST(NcclMismatches, MemoryOfTheHostThatIsNotPinned) {
   expect_all_broken(1, "has a receive buffer that the GPU cannot access", [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     const Floats send;
     std::vector<float> recv = all(0);
     ncclAllReduce(send.begin(), recv.data(), 4, ncclFloat32, ncclSum, comm, stream);
@@ -196,7 +196,7 @@ TEST(NcclMismatches, MemoryOfTheHostThatIsNotPinned) {
 TEST(NcclMismatches, BuffersThatOverlap) {
   expect_all_broken(1, "has buffers that overlap", [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     const Floats values(8);
     ncclAllReduce(values.begin(), values.begin() + 1, 4, ncclFloat32, ncclSum, comm, stream);
   });
@@ -205,7 +205,7 @@ TEST(NcclMismatches, BuffersThatOverlap) {
 TEST(NcclMismatches, MemoryThatWasFreed) {
   expect_all_broken(1, "not allocated", [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     void* freed = nullptr;
     EXPECT_EQ(ncclMemAlloc(&freed, 16), ncclSuccess);
     EXPECT_EQ(ncclMemFree(freed), ncclSuccess);
@@ -216,7 +216,7 @@ TEST(NcclMismatches, MemoryThatWasFreed) {
 
 TEST(NcclMismatches, MemoryOfNcclIsFreedAfterTheWorkThatUsesIt) {
   const auto use_and_free = [](bool waits) {
-    const Stream stream;
+    const TestStream stream;
     void* memory = nullptr;
     EXPECT_EQ(ncclMemAlloc(&memory, 16), ncclSuccess);
     EXPECT_EQ(cudaMemsetAsync(memory, 0, 16, stream), cudaSuccess);
@@ -232,8 +232,8 @@ TEST(NcclMismatches, MemoryOfNcclIsFreedAfterTheWorkThatUsesIt) {
 TEST(NcclMismatches, CollectivesTakePartInRaces) {
   expect_all_broken(2, "race: 'look' reads 16 bytes", [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
-    const Stream other;
+    const TestStream stream;
+    const TestStream other;
     const Floats values;
     write(values, all(1));
     EXPECT_EQ(sum(values, comm, stream), ncclSuccess);

@@ -25,7 +25,7 @@ int size_of(ncclComm_t comm) {
 
 /// The sum of `value` over the ranks of a communicator.
 float total(float value, ncclComm_t comm) {
-  const Stream stream;
+  const TestStream stream;
   const Floats values(1);
   write(values, {value});
   EXPECT_EQ(sum(values, comm, stream), ncclSuccess);
@@ -104,7 +104,7 @@ TEST_P(NcclSplit, ANonBlockingSplit) {
     EXPECT_EQ(ncclCommSplit(parent, 0, 0, &part, nullptr), ncclInvalidUsage);
     EXPECT_EQ(settled(parent), ncclSuccess);
     ASSERT_NE(part, nullptr);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     write(values, all(1));
     EXPECT_EQ(sum(values, part, stream), ncclInProgress);  // behaves as its parent

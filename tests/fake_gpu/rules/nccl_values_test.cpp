@@ -122,7 +122,7 @@ class NcclValues : public ::testing::TestWithParam<int> {};
 TEST_P(NcclValues, AllReduceOfEachTypeByEachOperation) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     for (const Type& type : kTypes) {
       for (const ncclRedOp_t op : kOps) {
         const std::size_t count = 11;
@@ -138,7 +138,7 @@ TEST_P(NcclValues, AllReduceOfEachTypeByEachOperation) {
 TEST_P(NcclValues, ReduceOfEachTypeToEachRank) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     for (const Type& type : kTypes) {
       for (int root = 0; root < rank.size; ++root) {
         const Values send(type, contributions(rank.rank, 0, 5));
@@ -155,7 +155,7 @@ TEST_P(NcclValues, ReduceOfEachTypeToEachRank) {
 TEST_P(NcclValues, BroadcastOfEachTypeFromEachRank) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     for (const Type& type : kTypes) {
       for (int root = 0; root < rank.size; ++root) {
         const Values values(type, contributions(rank.rank, 0, 5));
@@ -169,7 +169,7 @@ TEST_P(NcclValues, BroadcastOfEachTypeFromEachRank) {
 TEST_P(NcclValues, AllGatherOfEachType) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     for (const Type& type : kTypes) {
       const Values send(type, contributions(rank.rank, 0, 5));
       const Values recv(type, std::vector<double>(5 * static_cast<std::size_t>(rank.size), 0));
@@ -187,7 +187,7 @@ TEST_P(NcclValues, AllGatherOfEachType) {
 TEST_P(NcclValues, ReduceScatterOfEachTypeByEachOperation) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     for (const Type& type : kTypes) {
       for (const ncclRedOp_t op : kOps) {
         const std::size_t count = 5;
@@ -205,7 +205,7 @@ TEST_P(NcclValues, ReduceScatterOfEachTypeByEachOperation) {
 TEST_P(NcclValues, SizesAroundThoseOfAPiece) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     const auto mine = static_cast<std::size_t>(rank.rank);
     const auto ranks = static_cast<std::size_t>(rank.size);
     for (const std::size_t count : {1, 65535, 65536, 65537, 200000}) {
@@ -228,7 +228,7 @@ TEST_P(NcclValues, SizesAroundThoseOfAPiece) {
 TEST_P(NcclValues, ManyInARow) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     write(values, all(1));
     for (int round = 0; round < 10; ++round) EXPECT_EQ(sum(values, comm, stream), ncclSuccess);
@@ -241,7 +241,7 @@ TEST_P(NcclValues, ManyInARow) {
 TEST_P(NcclValues, NothingIsQueuedForNoValues) {
   expect_pass(GetParam(), [](const Rank& rank) {
     const Comm comm(rank);
-    const Stream stream;
+    const TestStream stream;
     const std::int64_t before = counters().nccl_calls;
     if (rank.rank == 0) {  // the others need not call
       EXPECT_EQ(ncclAllReduce(nullptr, nullptr, 0, ncclFloat32, ncclSum, comm, stream), ncclSuccess);
@@ -256,7 +256,7 @@ double of_two(const Rank& rank, ncclDataType_t dtype, ncclRedOp_t op, double min
   const auto* const type =
       std::find_if(std::begin(kTypes), std::end(kTypes), [=](const Type& row) { return row.type == dtype; });
   const Comm comm(rank);
-  const Stream stream;
+  const TestStream stream;
   const Values values(*type, {rank.rank == 0 ? mine : other});
   EXPECT_EQ(ncclAllReduce(values.begin(), values.begin(), 1, dtype, op, comm, stream), ncclSuccess);
   return values.read().front();

@@ -5,10 +5,10 @@
 namespace lockstep::fake_gpu {
 namespace order_test {
 
-class Order : public Rule {};
+class Order : public FakeGpuRule {};
 
 TEST_F(Order, WorkOfOneStreamRunsInTheOrderOfTheCalls) {
-  const Stream stream;
+  const TestStream stream;
   const Floats sum;
   const Floats one;
   fill_slowly(stream, sum, 1);
@@ -20,8 +20,8 @@ TEST_F(Order, WorkOfOneStreamRunsInTheOrderOfTheCalls) {
 }
 
 TEST_F(Order, AStreamWaitsForAnEvent) {
-  const Stream first;
-  const Stream second;
+  const TestStream first;
+  const TestStream second;
   const Floats sum;
   const Floats other;
   fill_slowly(first, sum, 1);
@@ -32,10 +32,10 @@ TEST_F(Order, AStreamWaitsForAnEvent) {
 }
 
 TEST_F(Order, AWaitIsForTheLastRecordBeforeIt) {
-  const Stream first;
-  const Stream second;
+  const TestStream first;
+  const TestStream second;
   const Floats values;
-  const Event event;
+  const TestEvent event;
   EXPECT_EQ(cudaEventRecord(event, first), cudaSuccess);
   fill_slowly(first, values, 1);
   EXPECT_EQ(cudaEventRecord(event, first), cudaSuccess);
@@ -46,8 +46,8 @@ TEST_F(Order, AWaitIsForTheLastRecordBeforeIt) {
 }
 
 TEST_F(Order, AnEventThatWasNeverRecordedIsComplete) {
-  const Stream stream;
-  const Event event;
+  const TestStream stream;
+  const TestEvent event;
   EXPECT_EQ(cudaEventQuery(event), cudaSuccess);
   EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess);
   EXPECT_EQ(cudaStreamWaitEvent(stream, event, 0), cudaSuccess);
@@ -55,8 +55,8 @@ TEST_F(Order, AnEventThatWasNeverRecordedIsComplete) {
 }
 
 TEST_F(Order, TheHostWaitsForAStream) {
-  const Stream stream;
-  const Stream reader;
+  const TestStream stream;
+  const TestStream reader;
   const Floats values;
   fill_slowly(stream, values, 1);
   EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
@@ -66,10 +66,10 @@ TEST_F(Order, TheHostWaitsForAStream) {
 }
 
 TEST_F(Order, TheHostWaitsForAnEvent) {
-  const Stream stream;
-  const Stream reader;
+  const TestStream stream;
+  const TestStream reader;
   const Floats values;
-  const Event event;
+  const TestEvent event;
   fill_slowly(stream, values, 1);
   EXPECT_EQ(cudaEventRecord(event, stream), cudaSuccess);
   EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess);
@@ -79,9 +79,9 @@ TEST_F(Order, TheHostWaitsForAnEvent) {
 }
 
 TEST_F(Order, TheHostWaitsForTheDevice) {
-  const Stream first;
-  const Stream second;
-  const Stream reader;
+  const TestStream first;
+  const TestStream second;
+  const TestStream reader;
   const Floats a;
   const Floats b;
   fill_slowly(first, a, 1);
@@ -94,8 +94,8 @@ TEST_F(Order, TheHostWaitsForTheDevice) {
 TEST_F(Order, AQueryIsNotReadyWhileWorkIsUnderWay) {
   if (is_schedule("eager")) GTEST_SKIP() << "no work is under way when a call returns";
   Barrier barrier;
-  const Stream stream;
-  const Event event;
+  const TestStream stream;
+  const TestEvent event;
   barrier.queue(stream);
   EXPECT_EQ(cudaEventRecord(event, stream), cudaSuccess);
   EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
@@ -108,10 +108,10 @@ TEST_F(Order, AQueryIsNotReadyWhileWorkIsUnderWay) {
 }
 
 TEST_F(Order, AQueryThatSucceedsIsAWait) {
-  const Stream stream;
-  const Stream reader;
+  const TestStream stream;
+  const TestStream reader;
   const Floats values;
-  const Event event;
+  const TestEvent event;
   fill_slowly(stream, values, 1);
   EXPECT_EQ(cudaEventRecord(event, stream), cudaSuccess);
   ASSERT_TRUE(comes_true([&] { return cudaEventQuery(event) == cudaSuccess; }));
@@ -124,10 +124,10 @@ TEST_F(Order, AQueryThatIsNotReadyIsNone) {
   if (is_schedule("eager")) GTEST_SKIP() << "no work is under way when a call returns";
   expect_broken("'look' reads .*'fill' writes", [] {
     Barrier barrier;
-    const Stream stream;
-    const Stream reader;
+    const TestStream stream;
+    const TestStream reader;
     const Floats values;
-    const Event event;
+    const TestEvent event;
     barrier.queue(stream);
     fill(stream, values, 1);
     EXPECT_EQ(cudaEventRecord(event, stream), cudaSuccess);
@@ -137,7 +137,7 @@ TEST_F(Order, AQueryThatIsNotReadyIsNone) {
 }
 
 TEST_F(Order, BlockingStreamsWaitForTheLegacyStream) {
-  const Stream blocking(cudaStreamDefault);
+  const TestStream blocking(cudaStreamDefault);
   const Floats values;
   fill_slowly(cudaStreamLegacy, values, 1);
   add(blocking, values, values);
@@ -145,8 +145,8 @@ TEST_F(Order, BlockingStreamsWaitForTheLegacyStream) {
 }
 
 TEST_F(Order, TheLegacyStreamWaitsForBlockingStreams) {
-  const Stream first(cudaStreamDefault);
-  const Stream second(cudaStreamDefault);
+  const TestStream first(cudaStreamDefault);
+  const TestStream second(cudaStreamDefault);
   const Floats a;
   const Floats b;
   fill_slowly(first, a, 1);
@@ -157,8 +157,8 @@ TEST_F(Order, TheLegacyStreamWaitsForBlockingStreams) {
 
 // Work of two blocking streams with work of the legacy stream in between is ordered by it.
 TEST_F(Order, TheLegacyStreamOrdersBlockingStreams) {
-  const Stream first(cudaStreamDefault);
-  const Stream second(cudaStreamDefault);
+  const TestStream first(cudaStreamDefault);
+  const TestStream second(cudaStreamDefault);
   const Floats values;
   const Floats other;
   fill_slowly(first, values, 1);
@@ -169,8 +169,8 @@ TEST_F(Order, TheLegacyStreamOrdersBlockingStreams) {
 
 TEST_F(Order, BlockingStreamsDoNotWaitForEachOther) {
   expect_broken("'look' reads .*'fill' writes", [] {
-    const Stream first(cudaStreamDefault);
-    const Stream second(cudaStreamDefault);
+    const TestStream first(cudaStreamDefault);
+    const TestStream second(cudaStreamDefault);
     const Floats values;
     fill(first, values, 1);
     look(second, values);
@@ -179,7 +179,7 @@ TEST_F(Order, BlockingStreamsDoNotWaitForEachOther) {
 
 TEST_F(Order, NonBlockingStreamsDoNotWaitForTheLegacyStream) {
   expect_broken("'look' reads .*'fill' writes", [] {
-    const Stream stream(cudaStreamNonBlocking);
+    const TestStream stream(cudaStreamNonBlocking);
     const Floats values;
     fill(cudaStreamLegacy, values, 1);
     look(stream, values);
@@ -188,7 +188,7 @@ TEST_F(Order, NonBlockingStreamsDoNotWaitForTheLegacyStream) {
 
 TEST_F(Order, TheLegacyStreamDoesNotWaitForNonBlockingStreams) {
   expect_broken("'look' reads .*'fill' writes", [] {
-    const Stream stream(cudaStreamNonBlocking);
+    const TestStream stream(cudaStreamNonBlocking);
     const Floats values;
     fill(stream, values, 1);
     look(cudaStreamLegacy, values);
@@ -198,14 +198,14 @@ TEST_F(Order, TheLegacyStreamDoesNotWaitForNonBlockingStreams) {
 TEST_F(Order, WorkOfADestroyedStreamStillRuns) {
   const Floats values;
   {
-    const Stream stream(cudaStreamDefault);
+    const TestStream stream(cudaStreamDefault);
     fill_slowly(stream, values, 1);
   }
   EXPECT_TRUE(comes_true([&] { return *static_cast<const volatile float*>(address(values.begin())) == 1; }));
 }
 
 TEST_F(Order, FunctionsOfTheHostRunInTheOrderOfTheStream) {
-  const Stream stream;
+  const TestStream stream;
   const Floats values;
   float seen = 0;
   struct Look {
@@ -223,10 +223,10 @@ TEST_F(Order, FunctionsOfTheHostRunInTheOrderOfTheStream) {
 }
 
 TEST_F(Order, TimeBetweenEventsIsThatOfTheWorkBetween) {
-  const Stream stream;
+  const TestStream stream;
   const Floats values;
-  const Event begin(cudaEventDefault);
-  const Event end(cudaEventDefault);
+  const TestEvent begin(cudaEventDefault);
+  const TestEvent end(cudaEventDefault);
   float milliseconds = 0;
   EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin, end), cudaErrorInvalidResourceHandle);  // never recorded
   EXPECT_EQ(cudaEventRecord(begin, stream), cudaSuccess);
@@ -235,7 +235,7 @@ TEST_F(Order, TimeBetweenEventsIsThatOfTheWorkBetween) {
   EXPECT_EQ(cudaEventSynchronize(end), cudaSuccess);
   EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin, end), cudaSuccess);
   EXPECT_GE(milliseconds, 19);
-  const Event without_time;
+  const TestEvent without_time;
   EXPECT_EQ(cudaEventRecord(without_time, stream), cudaSuccess);
   EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin, without_time), cudaErrorInvalidResourceHandle);
   cudaGetLastError();

@@ -6,12 +6,12 @@
 namespace lockstep::fake_gpu {
 namespace race_test {
 
-class Race : public Rule {};
+class Race : public FakeGpuRule {};
 
 TEST_F(Race, TwoWrites) {
   expect_broken("race: 'second' writes 16 bytes at 0x.* that 'first' writes", [] {
-    const Stream one;
-    const Stream other;
+    const TestStream one;
+    const TestStream other;
     const Floats values;
     fill(one, values, 1, "first");
     fill(other, values, 2, "second");
@@ -20,8 +20,8 @@ TEST_F(Race, TwoWrites) {
 
 TEST_F(Race, AReadAfterAWrite) {
   expect_broken("race: 'second' reads 16 bytes at 0x.* that 'first' writes", [] {
-    const Stream one;
-    const Stream other;
+    const TestStream one;
+    const TestStream other;
     const Floats values;
     fill(one, values, 1, "first");
     look(other, values, "second");
@@ -30,8 +30,8 @@ TEST_F(Race, AReadAfterAWrite) {
 
 TEST_F(Race, AWriteAfterARead) {
   expect_broken("race: 'second' writes 16 bytes at 0x.* that 'first' reads", [] {
-    const Stream one;
-    const Stream other;
+    const TestStream one;
+    const TestStream other;
     const Floats values;
     look(one, values, "first");
     fill(other, values, 2, "second");
@@ -40,8 +40,8 @@ TEST_F(Race, AWriteAfterARead) {
 
 TEST_F(Race, AWriteAfterOneOfSeveralReads) {
   expect_broken("race: 'third' writes 16 bytes at 0x.* that 'first' reads", [] {
-    const Stream one;
-    const Stream other;
+    const TestStream one;
+    const TestStream other;
     const Floats values;
     look(one, values, "first");
     look(other, values, "second");
@@ -50,8 +50,8 @@ TEST_F(Race, AWriteAfterOneOfSeveralReads) {
 }
 
 TEST_F(Race, ReadsNeedNoOrder) {
-  const Stream one;
-  const Stream other;
+  const TestStream one;
+  const TestStream other;
   const Floats values;
   look(one, values);
   look(other, values);
@@ -60,8 +60,8 @@ TEST_F(Race, ReadsNeedNoOrder) {
 }
 
 TEST_F(Race, OtherMemoryNeedsNoOrder) {
-  const Stream one;
-  const Stream other;
+  const TestStream one;
+  const TestStream other;
   const Floats values(8);
   EXPECT_EQ(cudaMemsetAsync(values.begin(), 0, 16, one), cudaSuccess);
   EXPECT_EQ(cudaMemsetAsync(values.begin() + 4, 0, 16, other), cudaSuccess);
@@ -70,8 +70,8 @@ TEST_F(Race, OtherMemoryNeedsNoOrder) {
 
 TEST_F(Race, OneByteInCommonIsEnough) {
   expect_broken("race: .*1 bytes? at", [] {
-    const Stream one;
-    const Stream other;
+    const TestStream one;
+    const TestStream other;
     const Floats values(8);
     auto* const bytes = reinterpret_cast<char*>(values.begin());
     EXPECT_EQ(cudaMemsetAsync(bytes, 0, 17, one), cudaSuccess);
@@ -80,9 +80,9 @@ TEST_F(Race, OneByteInCommonIsEnough) {
 }
 
 TEST_F(Race, TheSecondReadOfAChain) {
-  const Stream one;
-  const Stream between;
-  const Stream other;
+  const TestStream one;
+  const TestStream between;
+  const TestStream other;
   const Floats values;
   fill_slowly(one, values, 1);
   follow(between, one);
@@ -93,10 +93,10 @@ TEST_F(Race, TheSecondReadOfAChain) {
 
 TEST_F(Race, AnEventFromBeforeTheWriteOrdersNothing) {
   expect_broken("race: 'look' reads", [] {
-    const Stream one;
-    const Stream other;
+    const TestStream one;
+    const TestStream other;
     const Floats values;
-    const Event event;
+    const TestEvent event;
     EXPECT_EQ(cudaEventRecord(event, one), cudaSuccess);
     fill(one, values, 1);
     EXPECT_EQ(cudaStreamWaitEvent(other, event, 0), cudaSuccess);
@@ -106,9 +106,9 @@ TEST_F(Race, AnEventFromBeforeTheWriteOrdersNothing) {
 
 TEST_F(Race, AWaitOfTheWrongStreamOrdersNothing) {
   expect_broken("race: 'look' reads", [] {
-    const Stream one;
-    const Stream other;
-    const Stream third;
+    const TestStream one;
+    const TestStream other;
+    const TestStream third;
     const Floats values;
     fill(one, values, 1);
     follow(third, one);
@@ -118,10 +118,10 @@ TEST_F(Race, AWaitOfTheWrongStreamOrdersNothing) {
 
 TEST_F(Race, AWaitComesBeforeTheWorkThatNeedsIt) {
   expect_broken("race: 'look' reads", [] {
-    const Stream one;
-    const Stream other;
+    const TestStream one;
+    const TestStream other;
     const Floats values;
-    const Event event;
+    const TestEvent event;
     fill(one, values, 1);
     EXPECT_EQ(cudaEventRecord(event, one), cudaSuccess);
     look(other, values);
@@ -131,8 +131,8 @@ TEST_F(Race, AWaitComesBeforeTheWorkThatNeedsIt) {
 
 TEST_F(Race, CopiesTakePart) {
   expect_broken("race: .*cop.* reads .*'fill' writes", [] {
-    const Stream one;
-    const Stream other;
+    const TestStream one;
+    const TestStream other;
     const Floats from;
     const Floats target;
     fill(one, from, 1);
@@ -142,8 +142,8 @@ TEST_F(Race, CopiesTakePart) {
 
 TEST_F(Race, TheTargetOfACopyTakesPart) {
   expect_broken("race: 'look' reads .*cop.* writes", [] {
-    const Stream one;
-    const Stream other;
+    const TestStream one;
+    const TestStream other;
     const Floats from;
     const Floats target;
     EXPECT_EQ(cudaMemcpyAsync(target.begin(), from.begin(), 16, cudaMemcpyDeviceToDevice, one), cudaSuccess);
@@ -153,7 +153,7 @@ TEST_F(Race, TheTargetOfACopyTakesPart) {
 
 TEST_F(Race, ASynchronousCopyDoesNotWaitForNonBlockingStreams) {
   expect_broken("race: .*cop.* reads .*'fill' writes", [] {
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     std::vector<float> host = all(0);
     fill(stream, values, 1);
@@ -163,7 +163,7 @@ TEST_F(Race, ASynchronousCopyDoesNotWaitForNonBlockingStreams) {
 
 TEST_F(Race, AMemsetIsNotCompleteWhenItReturns) {
   expect_broken("race: 'look' reads .*set.* writes", [] {
-    const Stream stream;
+    const TestStream stream;
     const Floats values;
     EXPECT_EQ(cudaMemset(values.begin(), 0, 16), cudaSuccess);
     look(stream, values);
@@ -173,8 +173,8 @@ TEST_F(Race, AMemsetIsNotCompleteWhenItReturns) {
 // Both are found where the second one is queued, whatever has run by then.
 TEST_F(Race, AWriteThatIsLongOverButNobodyWaitedFor) {
   expect_broken("race: 'look' reads", [] {
-    const Stream one;
-    const Stream other;
+    const TestStream one;
+    const TestStream other;
     const Floats values;
     fill(one, values, 1);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -184,8 +184,8 @@ TEST_F(Race, AWriteThatIsLongOverButNobodyWaitedFor) {
 
 TEST_F(Race, TheReportNamesBothCallers) {
   expect_broken("race: (.|\n)*'first' was queued by(.|\n)*'second' was queued by", [] {
-    const Stream one;
-    const Stream other;
+    const TestStream one;
+    const TestStream other;
     const Floats values;
     fill(one, values, 1, "first");
     fill(other, values, 2, "second");
@@ -207,8 +207,8 @@ cudaGraphExec_t captured(cudaStream_t stream, const std::function<void()>& body)
 
 TEST_F(Race, TwoBranchesOfAGraph) {
   expect_broken("race: '(left|right)' writes .*'(left|right)' writes", [] {
-    const Stream left;
-    const Stream right;
+    const TestStream left;
+    const TestStream right;
     const Floats values;
     cudaGraphExec_t exec = captured(left, [&] {
       follow(right, left);
@@ -221,8 +221,8 @@ TEST_F(Race, TwoBranchesOfAGraph) {
 }
 
 TEST_F(Race, BranchesThatAreJoinedHaveAnOrder) {
-  const Stream left;
-  const Stream right;
+  const TestStream left;
+  const TestStream right;
   const Floats values;
   const Floats other;
   cudaGraphExec_t exec = captured(left, [&] {
@@ -239,8 +239,8 @@ TEST_F(Race, BranchesThatAreJoinedHaveAnOrder) {
 
 TEST_F(Race, AGraphAndAnotherStream) {
   expect_broken("race: 'look' reads .*'recorded' writes", [] {
-    const Stream stream;
-    const Stream other;
+    const TestStream stream;
+    const TestStream other;
     const Floats values;
     cudaGraphExec_t exec = captured(stream, [&] { fill(stream, values, 1, "recorded"); });
     EXPECT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
@@ -250,8 +250,8 @@ TEST_F(Race, AGraphAndAnotherStream) {
 
 TEST_F(Race, AnotherStreamAndAGraph) {
   expect_broken("race: 'recorded' writes .*'look' reads", [] {
-    const Stream stream;
-    const Stream other;
+    const TestStream stream;
+    const TestStream other;
     const Floats values;
     cudaGraphExec_t exec = captured(stream, [&] { fill(stream, values, 1, "recorded"); });
     look(other, values);
@@ -261,8 +261,8 @@ TEST_F(Race, AnotherStreamAndAGraph) {
 
 TEST_F(Race, TwoGraphs) {
   expect_broken("race: 'recorded' writes .*'recorded' writes", [] {
-    const Stream stream;
-    const Stream other;
+    const TestStream stream;
+    const TestStream other;
     const Floats values;
     const auto record = [&] { fill(stream, values, 1, "recorded"); };
     cudaGraphExec_t first = captured(stream, record);
@@ -274,8 +274,8 @@ TEST_F(Race, TwoGraphs) {
 
 // Work that is recorded has not happened: only its launch counts.
 TEST_F(Race, RecordingIsNoAccess) {
-  const Stream stream;
-  const Stream other;
+  const TestStream stream;
+  const TestStream other;
   const Floats values;
   fill(other, values, 1);
   cudaGraphExec_t exec = captured(stream, [&] { fill(stream, values, 2); });
@@ -286,8 +286,8 @@ TEST_F(Race, RecordingIsNoAccess) {
 }
 
 TEST_F(Race, LaunchesOfOneGraphFollowEachOther) {
-  const Stream stream;
-  const Stream other;
+  const TestStream stream;
+  const TestStream other;
   const Floats values;
   fill(stream, values, 1);
   EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);

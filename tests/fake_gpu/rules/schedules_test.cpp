@@ -7,7 +7,7 @@ namespace schedules_test {
 
 constexpr auto kMoment = std::chrono::milliseconds(100);
 
-class Schedules : public Rule {
+class Schedules : public FakeGpuRule {
  protected:
   void queue(cudaStream_t stream, std::atomic<bool>& has_run) {
     EXPECT_EQ(enqueue(stream, "work", {}, [&has_run] { has_run = true; }), cudaSuccess);
@@ -15,8 +15,8 @@ class Schedules : public Rule {
 
   std::atomic<bool> has_run_ = false;
   std::atomic<bool> has_run_elsewhere_ = false;
-  const Stream stream_;
-  const Stream other_;
+  const TestStream stream_;
+  const TestStream other_;
 };
 
 TEST_F(Schedules, ThreadsRunWorkWithoutBeingAsked) {
@@ -81,8 +81,8 @@ TEST_F(Schedules, LazyWorkRunsInTheEnd) {
 
 TEST_F(Schedules, DelaysKeepTheOrder) {
   expect_passes({{"FAKE_GPU_DELAY_US", "2000"}, {"FAKE_GPU_SEED", "7"}}, [] {
-    const Stream first;
-    const Stream second;
+    const TestStream first;
+    const TestStream second;
     const Floats values;
     fill(first, values, 1);
     for (int round = 0; round < 10; ++round) {

@@ -31,9 +31,9 @@ inline bool is_schedule(const std::string& name) {
 }
 
 /// A rule of CUDA. Expectations about ends of processes run in a process of their own, which begins anew.
-class Rule : public ::testing::Test {
+class FakeGpuRule : public ::testing::Test {
  protected:
-  Rule() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  FakeGpuRule() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 
   /// Expects that the fake GPU ends the process and prints `sentence` (a regular expression).
   static void expect_broken(const std::string& sentence, const std::function<void()>& body) {
@@ -62,14 +62,14 @@ class Rule : public ::testing::Test {
   }
 };
 
-class Stream {
+class TestStream {
  public:
-  explicit Stream(unsigned flags = cudaStreamNonBlocking) {
+  explicit TestStream(unsigned flags = cudaStreamNonBlocking) {
     EXPECT_EQ(cudaStreamCreateWithPriority(&handle_, flags, 0), cudaSuccess);
   }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  ~Stream() { cudaStreamDestroy(handle_); }
+  TestStream(const TestStream&) = delete;
+  TestStream& operator=(const TestStream&) = delete;
+  ~TestStream() { cudaStreamDestroy(handle_); }
 
   operator cudaStream_t() const { return handle_; }  // NOLINT: used as one
 
@@ -77,14 +77,14 @@ class Stream {
   cudaStream_t handle_ = nullptr;
 };
 
-class Event {
+class TestEvent {
  public:
-  explicit Event(unsigned flags = cudaEventDisableTiming) {
+  explicit TestEvent(unsigned flags = cudaEventDisableTiming) {
     EXPECT_EQ(cudaEventCreateWithFlags(&handle_, flags), cudaSuccess);
   }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  ~Event() { cudaEventDestroy(handle_); }
+  TestEvent(const TestEvent&) = delete;
+  TestEvent& operator=(const TestEvent&) = delete;
+  ~TestEvent() { cudaEventDestroy(handle_); }
 
   operator cudaEvent_t() const { return handle_; }  // NOLINT: used as one
 
@@ -176,7 +176,7 @@ inline void look(cudaStream_t stream, const Floats& floats, const char* name = "
 
 /// Has `later` wait for what `earlier` has now.
 inline void follow(cudaStream_t later, cudaStream_t earlier) {
-  const Event event;
+  const TestEvent event;
   EXPECT_EQ(cudaEventRecord(event, earlier), cudaSuccess);
   EXPECT_EQ(cudaStreamWaitEvent(later, event, 0), cudaSuccess);
 }

@@ -16,7 +16,7 @@ bool are_same(const std::vector<Access>& some, const std::vector<Access>& others
 
 }  // namespace
 
-std::optional<Conflict> Accesses::add(const Range& range, const Access& access, const Clock& clock) {
+std::optional<Conflict> Accesses::add(const Range& range, const Access& access, const VectorClock& clock) {
   if (range.bytes == 0) return std::nullopt;
   const auto begin = reinterpret_cast<std::uintptr_t>(range.begin);
   const std::uintptr_t end = begin + range.bytes;
@@ -48,7 +48,7 @@ void Accesses::forget(const void* begin, std::size_t bytes) {
   cells_.erase(cells_.lower_bound(first), cells_.lower_bound(first + bytes));
 }
 
-std::optional<Conflict> Accesses::conflict(const Cells::value_type& cell, bool is_write, const Clock& clock) {
+std::optional<Conflict> Accesses::conflict(const Cells::value_type& cell, bool is_write, const VectorClock& clock) {
   const auto& [begin, last] = cell;
   if (!is_before(last.write.stamp, clock)) return Conflict{last.write, true, begin, last.end};
   if (!is_write) return std::nullopt;
@@ -72,7 +72,7 @@ void Accesses::fill(std::uintptr_t begin, std::uintptr_t end) {
   for (auto next = cells_.lower_bound(begin); begin < end; ++next) {
     if (next == cells_.end() || next->first > begin) {
       const std::uintptr_t stop = next == cells_.end() ? end : std::min(end, next->first);
-      next = cells_.emplace(begin, Cell{.end = stop, .write = {}, .reads = {}}).first;
+      next = cells_.emplace(begin, AccessCell{.end = stop, .write = {}, .reads = {}}).first;
     }
     begin = next->second.end;
   }

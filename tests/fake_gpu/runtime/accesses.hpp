@@ -16,7 +16,7 @@ namespace lockstep::fake_gpu {
 struct Access {
   Stamp stamp;
   const char* name = nullptr;
-  CallSite site = nullptr;
+  CallFrames site = nullptr;
 };
 
 /// An earlier access to the same bytes, of which at least one is a write and which nothing orders.
@@ -33,22 +33,22 @@ class Accesses {
  public:
   /// Adds an access.
   /// @param clock  what is before it, itself included
-  std::optional<Conflict> add(const Range& range, const Access& access, const Clock& clock);
+  std::optional<Conflict> add(const Range& range, const Access& access, const VectorClock& clock);
   void forget(const void* begin, std::size_t bytes);
   [[nodiscard]] std::size_t size() const { return cells_.size(); }
 
  private:
-  struct Cell {
+  struct AccessCell {
     std::uintptr_t end = 0;
     Access write;
     std::vector<Access> reads;
   };
-  using Cells = std::map<std::uintptr_t, Cell>;  // cells by their first byte
+  using Cells = std::map<std::uintptr_t, AccessCell>;  // cells by their first byte
 
   void split(std::uintptr_t position);
   void fill(std::uintptr_t begin, std::uintptr_t end);
   void merge(Cells::iterator first, Cells::iterator last);
-  static std::optional<Conflict> conflict(const Cells::value_type& cell, bool is_write, const Clock& clock);
+  static std::optional<Conflict> conflict(const Cells::value_type& cell, bool is_write, const VectorClock& clock);
 
   Cells cells_;
 };

@@ -48,7 +48,7 @@ std::string prefix_of_fakes() {
 
 }  // namespace
 
-CallSite call_site() {
+CallFrames call_site() {
   static std::mutex& mutex = *new std::mutex;
   static auto& sites = *new std::unordered_set<Frames, Hash>;
   Frames frames;
@@ -57,7 +57,7 @@ CallSite call_site() {
   return &*sites.insert(frames).first;
 }
 
-void print(CallSite site) {
+void print(CallFrames site) {
   const std::string fakes = prefix_of_fakes();
   for (std::size_t i = 0; i < site->count; ++i) {
     const bool is_fake = file_of(site->calls[i]).substr(0, fakes.size()) == fakes;

@@ -6,11 +6,11 @@ namespace lockstep::fake_gpu {
 struct Frames;
 
 /// The calls that led to an operation. Equal ones are stored once, and stay.
-using CallSite = const Frames*;
+using CallFrames = const Frames*;
 
-CallSite call_site();
+CallFrames call_site();
 
 /// Prints the calls outside of the fake GPU to stderr, the innermost first.
-void print(CallSite site);
+void print(CallFrames site);
 
 }  // namespace lockstep::fake_gpu

@@ -9,7 +9,7 @@ namespace lockstep::fake_gpu {
 
 namespace {
 
-using Captures = std::vector<std::shared_ptr<Capture>>;
+using Captures = std::vector<std::shared_ptr<StreamCapture>>;
 
 /// Captures that have not ended.
 Captures& captures() {
@@ -32,29 +32,31 @@ bool invalidate_if(Predicate is_disturbed) {
   return any;
 }
 
-bool is_blocking_capture(const Capture& capture, int device) {
-  return std::any_of(capture.streams.begin(), capture.streams.end(), [device](const Stream* stream) {
+bool is_blocking_capture(const StreamCapture& capture, int device) {
+  return std::any_of(capture.streams.begin(), capture.streams.end(), [device](const FakeStream* stream) {
     return stream->device == device && (stream->flags & cudaStreamNonBlocking) == 0;
   });
 }
 
-bool is_on_device(const Capture& capture, int device) {
+bool is_on_device(const StreamCapture& capture, int device) {
   return std::any_of(capture.streams.begin(), capture.streams.end(),
-                     [device](const Stream* stream) { return stream->device == device; });
+                     [device](const FakeStream* stream) { return stream->device == device; });
 }
 
-cudaError_t refuse_legacy_use(const Stream& stream) {
-  const auto is_disturbed = [&stream](const Capture& capture) { return is_blocking_capture(capture, stream.device); };
+cudaError_t refuse_legacy_use(const FakeStream& stream) {
+  const auto is_disturbed = [&stream](const StreamCapture& capture) {
+    return is_blocking_capture(capture, stream.device);
+  };
   return stream.is_legacy && invalidate_if(is_disturbed) ? cudaErrorStreamCaptureImplicit : cudaSuccess;
 }
 
 /// @return  the error of a call that the capture of `stream` refuses, which invalidates it
-cudaError_t refuse(const Stream& stream, cudaError_t error) {
+cudaError_t refuse(const FakeStream& stream, cudaError_t error) {
   return std::exchange(stream.capture->is_invalid, true) ? cudaErrorStreamCaptureInvalidated : error;
 }
 
 /// Whether all that was recorded comes before the end of the origin.
-bool is_joined(const Capture& capture) {
+bool is_joined(const StreamCapture& capture) {
   std::vector<bool> is_reached(capture.graph->nodes.size());
   for (const std::size_t node : capture.origin->frontier) is_reached[node] = true;
   for (std::size_t node = is_reached.size(); node-- > 0;) {
@@ -64,8 +66,8 @@ bool is_joined(const Capture& capture) {
   return true;
 }
 
-void release_streams(Capture& capture) {
-  for (Stream* const stream : capture.streams) {
+void release_streams(StreamCapture& capture) {
+  for (FakeStream* const stream : capture.streams) {
     stream->capture = nullptr;
     stream->frontier.clear();
   }
@@ -74,12 +76,12 @@ void release_streams(Capture& capture) {
 
 }  // namespace
 
-cudaError_t begin_capture(Stream& stream, cudaStreamCaptureMode mode) {
+cudaError_t begin_capture(FakeStream& stream, cudaStreamCaptureMode mode) {
   if (device_status() != cudaSuccess) return device_status();
   if (stream.is_legacy) return cudaErrorStreamCaptureUnsupported;
   if (stream.capture) return cudaErrorIllegalState;
   static unsigned long long last_id = 0;
-  const auto capture = std::make_shared<Capture>();
+  const auto capture = std::make_shared<StreamCapture>();
   capture->id = ++last_id;
   capture->mode = mode;
   capture->thread = std::this_thread::get_id();
@@ -91,8 +93,8 @@ cudaError_t begin_capture(Stream& stream, cudaStreamCaptureMode mode) {
   return cudaSuccess;
 }
 
-EndedCapture end_capture(Stream& stream) {
-  const std::shared_ptr<Capture> capture = stream.capture;
+EndedCapture end_capture(FakeStream& stream) {
+  const std::shared_ptr<StreamCapture> capture = stream.capture;
   if (!capture) return {.result = cudaErrorIllegalState, .graph = {}, .discarded = {}};
   const bool is_of_thread = capture->thread == std::this_thread::get_id();
   cudaError_t refusal = cudaSuccess;
@@ -112,14 +114,14 @@ EndedCapture end_capture(Stream& stream) {
   return {.result = result, .graph = std::move(graph), .discarded = {}};
 }
 
-cudaStreamCaptureStatus status_of(const Stream& stream) {
+cudaStreamCaptureStatus status_of(const FakeStream& stream) {
   if (!stream.capture) return cudaStreamCaptureStatusNone;
   return stream.capture->is_invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
 }
 
 cudaStreamCaptureMode exchange_capture_mode(cudaStreamCaptureMode mode) { return std::exchange(mode_of_thread, mode); }
 
-void record(Stream& stream, Submission submission) {
+void record(FakeStream& stream, Submission submission) {
   auto& nodes = stream.capture->graph->nodes;
   nodes.push_back({.submission = std::move(submission),
                    .graph = stream.capture->graph.get(),
@@ -128,8 +130,8 @@ void record(Stream& stream, Submission submission) {
                    .branch = stream.timeline});
 }
 
-cudaError_t join(Stream& stream, const Event& event) {
-  const std::shared_ptr<Capture>& capture = event.capture;
+cudaError_t join(FakeStream& stream, const FakeEvent& event) {
+  const std::shared_ptr<StreamCapture>& capture = event.capture;
   if (stream.capture && stream.capture != capture) {
     capture->is_invalid = true;
     return refuse(stream, cudaErrorStreamCaptureMerge);
@@ -149,13 +151,13 @@ cudaError_t join(Stream& stream, const Event& event) {
   return cudaSuccess;
 }
 
-cudaError_t refuse_use(const Stream& stream) {
+cudaError_t refuse_use(const FakeStream& stream) {
   if (device_status() != cudaSuccess) return device_status();
   if (stream.capture && stream.capture->is_invalid) return cudaErrorStreamCaptureInvalidated;
   return refuse_legacy_use(stream);
 }
 
-cudaError_t refuse_status(const Stream& stream) {
+cudaError_t refuse_status(const FakeStream& stream) {
   const bool is_refused =
       stream.is_legacy && std::any_of(captures().begin(), captures().end(), [&](const auto& capture) {
         return is_blocking_capture(*capture, stream.device);
@@ -163,18 +165,20 @@ cudaError_t refuse_status(const Stream& stream) {
   return is_refused ? cudaErrorStreamCaptureImplicit : cudaSuccess;
 }
 
-cudaError_t refuse_event_from_before(const Stream& stream) { return refuse(stream, cudaErrorStreamCaptureIsolation); }
+cudaError_t refuse_event_from_before(const FakeStream& stream) {
+  return refuse(stream, cudaErrorStreamCaptureIsolation);
+}
 
-cudaError_t refuse_call(const Stream& stream) { return refuse(stream, cudaErrorStreamCaptureUnsupported); }
+cudaError_t refuse_call(const FakeStream& stream) { return refuse(stream, cudaErrorStreamCaptureUnsupported); }
 
-cudaError_t refuse_wait(const Stream& stream) {
+cudaError_t refuse_wait(const FakeStream& stream) {
   if (device_status() != cudaSuccess) return device_status();
   if (stream.capture) return refuse_call(stream);
   if (const cudaError_t refusal = refuse_legacy_use(stream); refusal != cudaSuccess) return refusal;
   return refuse_unsafe_call();
 }
 
-cudaError_t refuse_wait(const Event& event) {
+cudaError_t refuse_wait(const FakeEvent& event) {
   if (device_status() != cudaSuccess) return device_status();
   if (event.capture) {
     event.capture->is_invalid = true;
@@ -185,13 +189,13 @@ cudaError_t refuse_wait(const Event& event) {
 
 cudaError_t refuse_wait_for_device(int device) {
   if (device_status() != cudaSuccess) return device_status();
-  const auto is_disturbed = [device](const Capture& capture) { return is_on_device(capture, device); };
+  const auto is_disturbed = [device](const StreamCapture& capture) { return is_on_device(capture, device); };
   return invalidate_if(is_disturbed) ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
 
 cudaError_t refuse_unsafe_call() {
   if (mode_of_thread == cudaStreamCaptureModeRelaxed) return cudaSuccess;
-  const auto is_disturbed = [](const Capture& capture) {
+  const auto is_disturbed = [](const StreamCapture& capture) {
     if (capture.mode == cudaStreamCaptureModeRelaxed) return false;
     const bool is_seen_everywhere =
         capture.mode == cudaStreamCaptureModeGlobal && mode_of_thread == cudaStreamCaptureModeGlobal;

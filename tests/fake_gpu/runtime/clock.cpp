@@ -11,12 +11,12 @@ bool is_of_earlier_timeline(const Stamp& stamp, Timeline timeline) { return stam
 
 }  // namespace
 
-Time Clock::at(Timeline timeline) const {
+Time VectorClock::at(Timeline timeline) const {
   const auto found = std::lower_bound(stamps_.begin(), stamps_.end(), timeline, is_of_earlier_timeline);
   return found != stamps_.end() && found->timeline == timeline ? found->time : 0;
 }
 
-void Clock::raise(const Stamp& stamp) {
+void VectorClock::raise(const Stamp& stamp) {
   const auto found = std::lower_bound(stamps_.begin(), stamps_.end(), stamp.timeline, is_of_earlier_timeline);
   if (found == stamps_.end() || found->timeline != stamp.timeline) {
     stamps_.insert(found, stamp);
@@ -25,7 +25,7 @@ void Clock::raise(const Stamp& stamp) {
   }
 }
 
-void Clock::join(const Clock& other) {
+void VectorClock::join(const VectorClock& other) {
   if (&other == this) return;
   for (const Stamp& stamp : other.stamps_) raise(stamp);
 }

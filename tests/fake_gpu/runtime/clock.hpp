@@ -18,18 +18,18 @@ struct Stamp {
 };
 
 /// How far each timeline has come before something else begins (a vector clock).
-class Clock {
+class VectorClock {
  public:
   [[nodiscard]] Time at(Timeline timeline) const;
   [[nodiscard]] const std::vector<Stamp>& stamps() const { return stamps_; }
   void raise(const Stamp& stamp);
-  void join(const Clock& other);
+  void join(const VectorClock& other);
 
  private:
   std::vector<Stamp> stamps_;  ///< one per timeline, in the order of the timelines
 };
 
-[[nodiscard]] inline bool is_before(const Stamp& stamp, const Clock& clock) {
+[[nodiscard]] inline bool is_before(const Stamp& stamp, const VectorClock& clock) {
   return stamp.time <= clock.at(stamp.timeline);
 }
 

@@ -93,7 +93,7 @@ Work staged(const Copy& copy) {
   };
 }
 
-cudaError_t queue(Stream& stream, const Copy& copy, const Route& route, Lock& lock) {
+cudaError_t queue(FakeStream& stream, const Copy& copy, const Route& route, Lock& lock) {
   const bool is_staged = route.from_pageable && route.to_device;
   const Copy real = with_addresses(copy);
   const bool reads_on_host = route.from_device && !route.to_device;
@@ -107,7 +107,7 @@ cudaError_t queue(Stream& stream, const Copy& copy, const Route& route, Lock& lo
 
 }  // namespace
 
-cudaError_t copy(Stream& stream, const Copy& what, Lock& lock) {
+cudaError_t copy(FakeStream& stream, const Copy& what, Lock& lock) {
   const Route route = route_of(what);
   if (!is_kind(what.kind, route)) return cudaErrorInvalidValue;
   if (what.width == 0 || what.rows == 0) return device_status();
@@ -124,7 +124,7 @@ cudaError_t copy(Stream& stream, const Copy& what, Lock& lock) {
   return device_status();
 }
 
-cudaError_t copy_and_wait(Stream& stream, const Copy& what, Lock& lock) {
+cudaError_t copy_and_wait(FakeStream& stream, const Copy& what, Lock& lock) {
   const Route route = route_of(what);
   if (!is_kind(what.kind, route)) return cudaErrorInvalidValue;
   if (const cudaError_t refusal = refuse_use(stream); refusal != cudaSuccess) return refusal;
@@ -138,7 +138,7 @@ cudaError_t copy_and_wait(Stream& stream, const Copy& what, Lock& lock) {
   return device_status();
 }
 
-cudaError_t set_memory(Stream& stream, void* memory, int byte, std::size_t bytes, bool is_synchronous, Lock& lock) {
+cudaError_t set_memory(FakeStream& stream, void* memory, int byte, std::size_t bytes, bool is_synchronous, Lock& lock) {
   if (bytes == 0) return device_status();
   const bool is_of_device = is_device_memory(memory);
   if (!is_of_device && block_of(memory) == nullptr) return cudaErrorInvalidValue;

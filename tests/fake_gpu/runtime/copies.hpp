@@ -20,12 +20,12 @@ struct Copy {
 };
 
 /// Copies as cudaMemcpyAsync does, with respect to the host as CUDA's "API synchronization behavior" says.
-cudaError_t copy(Stream& stream, const Copy& copy, Lock& lock);
+cudaError_t copy(FakeStream& stream, const Copy& copy, Lock& lock);
 
 /// Copies as cudaMemcpy does.
-cudaError_t copy_and_wait(Stream& stream, const Copy& copy, Lock& lock);
+cudaError_t copy_and_wait(FakeStream& stream, const Copy& copy, Lock& lock);
 
 /// @param is_synchronous  cudaMemset, which waits for page-locked memory alone
-cudaError_t set_memory(Stream& stream, void* memory, int byte, std::size_t bytes, bool is_synchronous, Lock& lock);
+cudaError_t set_memory(FakeStream& stream, void* memory, int byte, std::size_t bytes, bool is_synchronous, Lock& lock);
 
 }  // namespace lockstep::fake_gpu

@@ -19,7 +19,7 @@ thread_local cudaError_t last_of_thread = cudaSuccess;
 
 /// @param needs_device  whether the stream must be one of the current device, as for a kernel
 cudaError_t enqueue(cudaStream_t handle, Submission submission, bool needs_device) {
-  return with_stream(handle, [&](Stream& stream, Lock& lock) {
+  return with_stream(handle, [&](FakeStream& stream, Lock& lock) {
     if (needs_device && stream.device != current_device()) return cudaErrorInvalidResourceHandle;
     return submit(stream, submission, lock);
   });
@@ -55,7 +55,7 @@ void note_host_access(const char* name, const Range& range) {
 
 bool is_capturing(cudaStream_t handle) {
   const Lock lock = hold();
-  const Stream* const stream = find_stream(handle);
+  const FakeStream* const stream = find_stream(handle);
   return stream != nullptr && stream->capture != nullptr;
 }
 

@@ -27,7 +27,7 @@ cudaError_t locked(Call call) {
 template <class Call>
 cudaError_t with_stream(cudaStream_t handle, Call call) {
   return locked([&](Lock& lock) {
-    Stream* const stream = find_stream(handle);
+    FakeStream* const stream = find_stream(handle);
     return stream != nullptr ? call(*stream, lock) : cudaErrorInvalidResourceHandle;
   });
 }
@@ -35,7 +35,7 @@ cudaError_t with_stream(cudaStream_t handle, Call call) {
 template <class Call>
 cudaError_t with_event(cudaEvent_t handle, Call call) {
   return locked([&](Lock& lock) {
-    Event* const event = find_event(handle);
+    FakeEvent* const event = find_event(handle);
     return event != nullptr ? call(*event, lock) : cudaErrorInvalidResourceHandle;
   });
 }

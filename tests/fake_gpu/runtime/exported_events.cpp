@@ -10,17 +10,17 @@ namespace {
 
 template <class Call>
 cudaError_t with_event_and_stream(cudaEvent_t event, cudaStream_t stream, Call call) {
-  return with_event(event, [&](Event& found, Lock& lock) {
-    Stream* const in = find_stream(stream);
+  return with_event(event, [&](FakeEvent& found, Lock& lock) {
+    FakeStream* const in = find_stream(stream);
     return in != nullptr ? call(found, *in, lock) : cudaErrorInvalidResourceHandle;
   });
 }
 
 /// Nodes that record or await an event outside of the graph are not modeled.
-bool is_external_node(const Stream& stream, unsigned flags) { return stream.capture != nullptr && flags != 0; }
+bool is_external_node(const FakeStream& stream, unsigned flags) { return stream.capture != nullptr && flags != 0; }
 
 cudaError_t record(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
-  return with_event_and_stream(event, stream, [flags](Event& found, Stream& in, Lock& lock) {
+  return with_event_and_stream(event, stream, [flags](FakeEvent& found, FakeStream& in, Lock& lock) {
     return is_external_node(in, flags) ? cudaErrorNotSupported : record_event(found, in, lock);
   });
 }
@@ -49,7 +49,7 @@ extern "C" {
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return with_event(event, [](Event& found, Lock&) {
+  return with_event(event, [](FakeEvent& found, Lock&) {
     destroy(found);
     return cudaSuccess;
   });
@@ -65,24 +65,24 @@ extern "C" {
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
-  return with_event_and_stream(event, stream, [flags](const Event& found, Stream& in, Lock& lock) {
+  return with_event_and_stream(event, stream, [flags](const FakeEvent& found, FakeStream& in, Lock& lock) {
     return is_external_node(in, flags) ? cudaErrorNotSupported : wait_in_stream(in, found, lock);
   });
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return with_event(event, [](const Event& found, Lock&) { return query_event(found); });
+  return with_event(event, [](const FakeEvent& found, Lock&) { return query_event(found); });
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  return with_event(event, [](const Event& found, Lock& lock) { return wait_on_host(found, lock); });
+  return with_event(event, [](const FakeEvent& found, Lock& lock) { return wait_on_host(found, lock); });
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin,
                                                                 cudaEvent_t end) {
   return locked([&](Lock&) {
-    const Event* const first = find_event(begin);
-    const Event* const last = find_event(end);
+    const FakeEvent* const first = find_event(begin);
+    const FakeEvent* const last = find_event(end);
     if (first == nullptr || last == nullptr) return cudaErrorInvalidResourceHandle;
     return elapsed_ms(*first, *last, milliseconds);
   });

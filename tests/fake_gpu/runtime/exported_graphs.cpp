@@ -45,7 +45,7 @@ extern "C" {
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  return with_stream(stream, [executable](Stream& found, Lock& lock) {
+  return with_stream(stream, [executable](FakeStream& found, Lock& lock) {
     Executable* const valid = find_executable(executable);
     return valid != nullptr ? launch(*valid, found, lock) : cudaErrorInvalidValue;
   });
@@ -78,7 +78,7 @@ extern "C" {
   if (graph == nullptr || count == nullptr) return noted(cudaErrorInvalidValue);
   return locked([&](Lock&) {
     std::vector<cudaGraphNode_t> nodes;
-    for (Node& node : graph_of(graph)->nodes) nodes.push_back(handle_of<cudaGraphNode_t>(node));
+    for (GraphNode& node : graph_of(graph)->nodes) nodes.push_back(handle_of<cudaGraphNode_t>(node));
     fill(nodes, array, count);
     return cudaSuccess;
   });
@@ -88,7 +88,7 @@ extern "C" {
                                                                         cudaGraphEdgeData* edges, std::size_t* count) {
   if (node == nullptr || count == nullptr) return noted(cudaErrorInvalidValue);
   return locked([&](Lock&) {
-    const auto& found = *reinterpret_cast<const Node*>(node);
+    const auto& found = *reinterpret_cast<const GraphNode*>(node);
     std::vector<cudaGraphNode_t> nodes;
     for (const std::size_t earlier : found.after)
       nodes.push_back(handle_of<cudaGraphNode_t>(found.graph->nodes[earlier]));

@@ -28,7 +28,7 @@ cudaError_t unsafe(Call call) {
 template <class Call>
 cudaError_t unsafe_in_stream(cudaStream_t handle, Call call) {
   return unsafe([&](Lock& lock) {
-    Stream* const stream = find_stream(handle);
+    FakeStream* const stream = find_stream(handle);
     return stream != nullptr ? call(*stream, lock) : cudaErrorInvalidResourceHandle;
   });
 }
@@ -51,7 +51,7 @@ cudaError_t allocate_on_device(void** memory, std::size_t bytes) {
 cudaError_t free_on_device(void* memory) {
   if (memory == nullptr) return locked([](Lock&) { return device_status(); });
   return unsafe([memory](Lock& lock) {
-    const Block* const block = block_of(memory);
+    const MemoryBlock* const block = block_of(memory);
     wait_for(streams_of(block != nullptr ? block->device : current_device()), lock);
     return count_if(release(cudaMemoryTypeDevice, memory), {.device_frees = 1});
   });
@@ -60,7 +60,7 @@ cudaError_t free_on_device(void* memory) {
 cudaError_t allocate_on_host(void** memory, std::size_t bytes) {
   return unsafe([&](Lock&) {
     *memory = nullptr;
-    if (is_due(Fault::host_memory)) return cudaErrorMemoryAllocation;
+    if (is_due(PlannedFault::host_memory)) return cudaErrorMemoryAllocation;
     trace("cudaHostAlloc of " + std::to_string(bytes) + " bytes");
     return count_if(allocate(cudaMemoryTypeHost, bytes, memory), {.host_allocations = 1});
   });
@@ -70,14 +70,15 @@ cudaError_t allocate_on_host(void** memory, std::size_t bytes) {
 cudaError_t free_on_host(void* memory) {
   if (memory == nullptr) return locked([](Lock&) { return device_status(); });
   return unsafe([memory](Lock&) {
-    if (const Block* const block = block_of(memory)) access_from_host("cudaFreeHost", {memory, block->bytes, true});
+    if (const MemoryBlock* const block = block_of(memory))
+      access_from_host("cudaFreeHost", {memory, block->bytes, true});
     return release(cudaMemoryTypeHost, memory);
   });
 }
 
 cudaError_t unlock_pages(void* memory) {
   return unsafe([memory](Lock&) {
-    if (const Block* const block = block_of(memory)) {
+    if (const MemoryBlock* const block = block_of(memory)) {
       access_from_host("cudaHostUnregister", {memory, block->bytes, true});
     }
     return unregister_memory(memory);
@@ -100,12 +101,12 @@ Copy bytes_of(void* target, const void* from, std::size_t bytes, cudaMemcpyKind 
 }
 
 cudaError_t copy_in(cudaStream_t stream, const Copy& what) {
-  return with_stream(stream, [&](Stream& found, Lock& lock) { return copy(found, what, lock); });
+  return with_stream(stream, [&](FakeStream& found, Lock& lock) { return copy(found, what, lock); });
 }
 
 cudaError_t copy_now(const Copy& what) {
   return unsafe_in_stream(cudaStreamLegacy,
-                          [&](Stream& legacy, Lock& lock) { return copy_and_wait(legacy, what, lock); });
+                          [&](FakeStream& legacy, Lock& lock) { return copy_and_wait(legacy, what, lock); });
 }
 
 }  // namespace
@@ -149,7 +150,7 @@ extern "C" {
 [[gnu::visibility("default")]] cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes,
                                                                     const void* memory) {
   return locked([&](Lock&) {
-    const Block* const block = block_of(memory);
+    const MemoryBlock* const block = block_of(memory);
     *attributes = {};
     attributes->type = block != nullptr ? block->type : cudaMemoryTypeUnregistered;
     attributes->device = block != nullptr ? block->device : cudaInvalidDeviceId;
@@ -183,14 +184,14 @@ extern "C" {
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaMemset(void* memory, int byte, std::size_t bytes) {
-  return unsafe_in_stream(cudaStreamLegacy, [&](Stream& legacy, Lock& lock) {
+  return unsafe_in_stream(cudaStreamLegacy, [&](FakeStream& legacy, Lock& lock) {
     return set_memory(legacy, memory, byte, bytes, /*is_synchronous=*/true, lock);
   });
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaMemsetAsync(void* memory, int byte, std::size_t bytes,
                                                            cudaStream_t stream) {
-  return with_stream(stream, [&](Stream& found, Lock& lock) {
+  return with_stream(stream, [&](FakeStream& found, Lock& lock) {
     return set_memory(found, memory, byte, bytes, /*is_synchronous=*/false, lock);
   });
 }

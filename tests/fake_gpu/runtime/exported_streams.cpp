@@ -17,25 +17,25 @@ cudaError_t create_stream(cudaStream_t* handle, unsigned flags, int priority) {
   });
 }
 
-cudaError_t destroy_stream(Stream& stream) {
+cudaError_t destroy_stream(FakeStream& stream) {
   if (stream.is_legacy) return cudaErrorInvalidResourceHandle;
   if (stream.capture) return refuse_call(stream);
   destroy(stream);
   return cudaSuccess;
 }
 
-cudaError_t synchronize(Stream& stream, Lock& lock) {
+cudaError_t synchronize(FakeStream& stream, Lock& lock) {
   if (const cudaError_t refusal = refuse_wait(stream); refusal != cudaSuccess) return refusal;
   wait_for(encompassed_by(stream), lock);
   return device_status();
 }
 
-cudaError_t query(Stream& stream) {
+cudaError_t query(FakeStream& stream) {
   if (const cudaError_t refusal = refuse_wait(stream); refusal != cudaSuccess) return refusal;
   return are_idle(encompassed_by(stream)) ? device_status() : cudaErrorNotReady;
 }
 
-cudaError_t queue_host_function(Stream& stream, Work function, Lock& lock) {
+cudaError_t queue_host_function(FakeStream& stream, Work function, Lock& lock) {
   Submission submission{.name = "host function", .ranges = {}, .work = std::move(function), .cost = {}};
   return submit(stream, submission, lock);
 }
@@ -43,7 +43,7 @@ cudaError_t queue_host_function(Stream& stream, Work function, Lock& lock) {
 cudaError_t end(cudaStream_t handle, cudaGraph_t* graph) {
   EndedCapture ended;
   *graph = nullptr;
-  return with_stream(handle, [&](Stream& stream, Lock&) {
+  return with_stream(handle, [&](FakeStream& stream, Lock&) {
     ended = end_capture(stream);
     if (ended.graph) {
       *graph = handle_of<cudaGraph_t>(*ended.graph);
@@ -75,34 +75,34 @@ extern "C" {
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaStreamDestroy(cudaStream_t handle) {
-  return with_stream(handle, [](Stream& stream, Lock&) { return destroy_stream(stream); });
+  return with_stream(handle, [](FakeStream& stream, Lock&) { return destroy_stream(stream); });
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
-  return with_stream(handle, [&](Stream& stream, Lock&) {
+  return with_stream(handle, [&](FakeStream& stream, Lock&) {
     *priority = stream.priority;
     return cudaSuccess;
   });
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned* flags) {
-  return with_stream(handle, [&](Stream& stream, Lock&) {
+  return with_stream(handle, [&](FakeStream& stream, Lock&) {
     *flags = stream.flags;
     return cudaSuccess;
   });
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
-  return with_stream(handle, [](Stream& stream, Lock& lock) { return synchronize(stream, lock); });
+  return with_stream(handle, [](FakeStream& stream, Lock& lock) { return synchronize(stream, lock); });
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaStreamQuery(cudaStream_t handle) {
-  return with_stream(handle, [](Stream& stream, Lock&) { return query(stream); });
+  return with_stream(handle, [](FakeStream& stream, Lock&) { return query(stream); });
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t function,
                                                                  void* data, unsigned) {
-  return with_stream(handle, [&](Stream& stream, Lock& lock) {
+  return with_stream(handle, [&](FakeStream& stream, Lock& lock) {
     if (stream.capture) return refuse_call(stream);
     return queue_host_function(
         stream, [=] { function(handle, cudaSuccess, data); }, lock);
@@ -110,7 +110,7 @@ extern "C" {
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
-  return with_stream(handle, [&](Stream& stream, Lock& lock) {
+  return with_stream(handle, [&](FakeStream& stream, Lock& lock) {
     return queue_host_function(
         stream, [=] { function(data); }, lock);
   });
@@ -122,7 +122,7 @@ extern "C" {
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
-  return with_stream(handle, [mode](Stream& stream, Lock&) { return begin_capture(stream, mode); });
+  return with_stream(handle, [mode](FakeStream& stream, Lock&) { return begin_capture(stream, mode); });
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
@@ -130,7 +130,7 @@ extern "C" {
 }
 
 [[gnu::visibility("default")]] cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
-  return with_stream(handle, [status](Stream& stream, Lock&) {
+  return with_stream(handle, [status](FakeStream& stream, Lock&) {
     *status = status_of(stream);
     return refuse_status(stream);
   });
@@ -140,7 +140,7 @@ extern "C" {
     cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* id, cudaGraph_t* graph,
     const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges, std::size_t* count) {
   static thread_local std::vector<cudaGraphNode_t> nodes;  // valid until the next call, as CUDA says
-  return with_stream(handle, [&](Stream& stream, Lock&) {
+  return with_stream(handle, [&](FakeStream& stream, Lock&) {
     *status = status_of(stream);
     nodes.clear();
     if (stream.capture) {

@@ -31,7 +31,7 @@ void plan_fault(const FaultPlan& plan) {
   faults().failed_bytes.reset();
 }
 
-bool is_due(Fault fault, double* seconds) {
+bool is_due(PlannedFault fault, double* seconds) {
   const std::lock_guard<std::mutex> hold(faults().mutex);
   FaultPlan& plan = faults().plan;
   if (plan.fault != fault || plan.occurrence <= 0 || --plan.occurrence > 0) return false;
@@ -40,7 +40,7 @@ bool is_due(Fault fault, double* seconds) {
 }
 
 bool must_fail(std::size_t bytes) {
-  const bool is_first = is_due(Fault::out_of_memory);
+  const bool is_first = is_due(PlannedFault::out_of_memory);
   const std::lock_guard<std::mutex> hold(faults().mutex);
   const auto failed_bytes = std::exchange(faults().failed_bytes, std::nullopt);
   if (is_first) faults().failed_bytes = bytes;

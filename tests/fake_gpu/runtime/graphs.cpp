@@ -29,11 +29,11 @@ Graphs& live() {
   return only;
 }
 
-bool is_collective(const Node& node) { return node.submission.cost.nccl_calls > 0; }
+bool is_collective(const GraphNode& node) { return node.submission.cost.nccl_calls > 0; }
 
 /// Ranks that start collectives of two communicators in different orders can wait for each other forever, and a graph
 /// may start nodes in any order that its edges allow.
-void require_order_of_collectives(const std::vector<Node>& nodes) {
+void require_order_of_collectives(const std::vector<GraphNode>& nodes) {
   constexpr std::size_t kNone = 0;  // else one more than the number of a node
   std::vector<std::size_t> behind(nodes.size(), kNone);
   std::size_t last = kNone;
@@ -52,15 +52,15 @@ void require_order_of_collectives(const std::vector<Node>& nodes) {
 }
 
 /// Launches of kernels are the graph's: it is one launch.
-Counters cost_of(const std::vector<Node>& nodes) {
+Counters cost_of(const std::vector<GraphNode>& nodes) {
   Counters cost;
-  for (const Node& node : nodes) add(cost, node.submission.cost);
+  for (const GraphNode& node : nodes) add(cost, node.submission.cost);
   cost.launches = 1;
   return cost;
 }
 
 /// Nodes that must be replayed before each node.
-std::vector<std::vector<std::size_t>> predecessors(const std::vector<Node>& nodes) {
+std::vector<std::vector<std::size_t>> predecessors(const std::vector<GraphNode>& nodes) {
   std::vector<std::vector<std::size_t>> before;
   std::optional<std::size_t> last_collective;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -74,11 +74,11 @@ std::vector<std::vector<std::size_t>> predecessors(const std::vector<Node>& node
 
 /// Each node's accesses are checked with what is before that node in this launch, and before the launch.
 /// @return  what is before the operation after the graph
-Clock check_nodes(Executable& executable, const Clock& begin) {
-  Clock end = begin;
-  std::vector<Clock> clocks;
-  for (const Node& node : *executable.nodes) {
-    Clock clock = begin;
+VectorClock check_nodes(Executable& executable, const VectorClock& begin) {
+  VectorClock end = begin;
+  std::vector<VectorClock> clocks;
+  for (const GraphNode& node : *executable.nodes) {
+    VectorClock clock = begin;
     for (const std::size_t earlier : node.after) clock.join(clocks[earlier]);
     const Access access{next_stamp(executable.timelines.at(node.branch), clock), node.submission.name, node.site};
     check_accesses(node.submission.ranges, access, clock);
@@ -88,7 +88,7 @@ Clock check_nodes(Executable& executable, const Clock& begin) {
   return end;
 }
 
-void replay(const std::vector<Node>& nodes, std::uint64_t seed) {
+void replay(const std::vector<GraphNode>& nodes, std::uint64_t seed) {
   for (const std::size_t index : replay_order(nodes, seed)) {
     const Submission& submission = nodes[index].submission;
     try {
@@ -115,11 +115,11 @@ Executable* find_executable(cudaGraphExec_t handle) {
 
 Executable& instantiate(const Graph& graph) {
   auto* const made = new Executable;
-  made->nodes = std::make_shared<const std::vector<Node>>(graph.nodes.begin(), graph.nodes.end());
+  made->nodes = std::make_shared<const std::vector<GraphNode>>(graph.nodes.begin(), graph.nodes.end());
   require_order_of_collectives(*made->nodes);
   made->cost = cost_of(*made->nodes);
   made->seed = settings().seed + (++live().instantiated << 32);
-  for (const Node& node : *made->nodes) {
+  for (const GraphNode& node : *made->nodes) {
     if (made->timelines.count(node.branch) == 0) made->timelines[node.branch] = new_timeline();
   }
   live().executables.insert(made);
@@ -136,10 +136,10 @@ std::unique_ptr<Executable> take(Executable& executable) {
   return std::unique_ptr<Executable>(&executable);
 }
 
-cudaError_t launch(Executable& executable, Stream& stream, Lock& lock) {
+cudaError_t launch(Executable& executable, FakeStream& stream, Lock& lock) {
   if (const cudaError_t refusal = refuse_use(stream); refusal != cudaSuccess) return refusal;
   if (stream.capture) return refuse_call(stream);
-  std::vector<Point> after = order_next(stream);
+  std::vector<QueuePoint> after = order_next(stream);
   if (executable.last) after.push_back(*executable.last);
   stream.clock.join(executable.clock);
   stream.clock = executable.clock = check_nodes(executable, stream.clock);
@@ -147,14 +147,14 @@ cudaError_t launch(Executable& executable, Stream& stream, Lock& lock) {
   trace("stream " + std::to_string(stream.timeline) + ": graph of " + std::to_string(executable.nodes->size()) +
         " nodes");
   Work work = [nodes = executable.nodes, seed = executable.seed++] { replay(*nodes, seed); };
-  if (is_due(Fault::sticky)) work = fail_by_plan;
-  executable.last = Point{.queue = &stream.queue, .index = stream.queue.queued + 1};
+  if (is_due(PlannedFault::sticky)) work = fail_by_plan;
+  executable.last = QueuePoint{.queue = &stream.queue, .index = stream.queue.queued + 1};
   push(stream.queue, {.name = "graph", .work = std::move(work), .after = std::move(after), .is_over_at = nullptr},
        lock);
   return cudaSuccess;
 }
 
-std::vector<std::size_t> replay_order(const std::vector<Node>& nodes, std::uint64_t seed) {
+std::vector<std::size_t> replay_order(const std::vector<GraphNode>& nodes, std::uint64_t seed) {
   const std::vector<std::vector<std::size_t>> before = predecessors(nodes);
   std::vector<std::vector<std::size_t>> followers(nodes.size());
   std::vector<std::size_t> open(nodes.size());  // predecessors that are not replayed yet

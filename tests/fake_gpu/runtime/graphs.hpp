@@ -17,26 +17,26 @@ namespace lockstep::fake_gpu {
 
 struct Graph;
 
-struct Node {
+struct GraphNode {
   Submission submission;
   Graph* graph = nullptr;
-  CallSite site = nullptr;         ///< site where it was recorded
+  CallFrames site = nullptr;       ///< site where it was recorded
   std::vector<std::size_t> after;  ///< earlier nodes of the graph
   Timeline branch = 0;             ///< the timeline of the stream in which it was recorded
 };
 
 struct Graph {
-  std::deque<Node> nodes;  ///< addresses stay, because they are the handles of nodes
+  std::deque<GraphNode> nodes;  ///< addresses stay, because they are the handles of nodes
 };
 
 /// An instantiated graph. It has timelines of its own, because a captured stream is free for other work when it runs.
 struct Executable {
-  std::shared_ptr<const std::vector<Node>> nodes;
+  std::shared_ptr<const std::vector<GraphNode>> nodes;
   std::map<Timeline, Timeline> timelines;  ///< timelines of the branches
   Counters cost;
-  std::uint64_t seed = 0;     ///< seed of the next launch
-  std::optional<Point> last;  ///< the launch before, which the next one waits for
-  Clock clock;
+  std::uint64_t seed = 0;          ///< seed of the next launch
+  std::optional<QueuePoint> last;  ///< the launch before, which the next one waits for
+  VectorClock clock;
 };
 
 /// A graph that a capture has made.
@@ -52,10 +52,10 @@ Executable& instantiate(const Graph& graph);
 std::unique_ptr<Graph> take(Graph& graph);
 std::unique_ptr<Executable> take(Executable& executable);
 
-cudaError_t launch(Executable& executable, Stream& stream, Lock& lock);
+cudaError_t launch(Executable& executable, FakeStream& stream, Lock& lock);
 
 /// An order of the nodes that respects `after`, random otherwise. Collectives stay in the order in which they were
 /// recorded: each rank must take the same one.
-std::vector<std::size_t> replay_order(const std::vector<Node>& nodes, std::uint64_t seed);
+std::vector<std::size_t> replay_order(const std::vector<GraphNode>& nodes, std::uint64_t seed);
 
 }  // namespace lockstep::fake_gpu

@@ -12,9 +12,9 @@ namespace {
 
 struct Host {
   Timeline timeline = new_timeline();
-  Clock known;       ///< known over
-  Clock waited_for;  ///< work that calls of the host waited for
-  Clock step;        ///< queued before the current step
+  VectorClock known;       ///< known over
+  VectorClock waited_for;  ///< work that calls of the host waited for
+  VectorClock step;        ///< queued before the current step
 };
 
 Host& host() {
@@ -24,11 +24,11 @@ Host& host() {
 
 }  // namespace
 
-const Clock& host_clock() { return host().known; }
+const VectorClock& host_clock() { return host().known; }
 
-void learn(const Clock& clock) { host().known.join(clock); }
+void learn(const VectorClock& clock) { host().known.join(clock); }
 
-void count_wait(const Clock& clock) {
+void count_wait(const VectorClock& clock) {
   bool is_new = false;
   bool is_of_step = false;
   for (const Stamp& stamp : clock.stamps()) {
@@ -40,13 +40,13 @@ void count_wait(const Clock& clock) {
   host().waited_for.join(clock);
 }
 
-void wait_for(const Clock& clock) {
+void wait_for(const VectorClock& clock) {
   count_wait(clock);
   learn(clock);
 }
 
 void access_from_host(const char* name, const Range& range) {
-  Clock& known = host().known;
+  VectorClock& known = host().known;
   check_accesses({range}, {next_stamp(host().timeline, known), name, call_site()}, known);
 }
 

@@ -36,8 +36,8 @@ struct Memory {
   /// Nothing is ever mapped here: these addresses are what the program has, and `kAddresses` further are the bytes.
   Addresses device{.begin = reserve(2 * kAddresses)};
   Addresses host{.begin = reserve(kAddresses)};
-  std::map<std::uintptr_t, Block> blocks;  ///< blocks by their first byte
-  std::map<int, std::size_t> used_bytes;   ///< used bytes by device
+  std::map<std::uintptr_t, MemoryBlock> blocks;  ///< blocks by their first byte
+  std::map<int, std::size_t> used_bytes;         ///< used bytes by device
 };
 
 Memory& memory() {
@@ -84,7 +84,7 @@ MemoryState state_of(const Range& range) {
   return is_ours || is_known ? MemoryState::freed : MemoryState::not_ours;
 }
 
-const Block* block_of(const void* inside) {
+const MemoryBlock* block_of(const void* inside) {
   const auto block = find(inside);
   return block != memory().blocks.end() ? &block->second : nullptr;
 }
@@ -108,7 +108,7 @@ cudaError_t allocate(cudaMemoryType type, std::size_t bytes, void** allocated) {
 cudaError_t release(cudaMemoryType type, void* released) {
   const auto block = memory().blocks.find(reinterpret_cast<std::uintptr_t>(released));
   if (block == memory().blocks.end()) return cudaErrorInvalidValue;
-  const Block known = block->second;
+  const MemoryBlock known = block->second;
   if (known.type != type || known.is_registered) return cudaErrorInvalidValue;
   if (type == cudaMemoryTypeDevice) memory().used_bytes[known.device] -= known.bytes;
   forget_accesses(released, known.bytes);

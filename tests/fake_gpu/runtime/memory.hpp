@@ -11,7 +11,7 @@
 /// noticed.
 namespace lockstep::fake_gpu {
 
-struct Block {
+struct MemoryBlock {
   std::size_t bytes = 0;
   cudaMemoryType type = cudaMemoryTypeUnregistered;
   int device = 0;
@@ -26,7 +26,7 @@ enum class MemoryState {
 MemoryState state_of(const Range& range);
 
 /// @return  null for memory that is not ours
-const Block* block_of(const void* memory);
+const MemoryBlock* block_of(const void* memory);
 
 /// New memory holds NaN in each floating-point type.
 /// @param type  cudaMemoryTypeDevice or cudaMemoryTypeHost

@@ -15,7 +15,7 @@ namespace {
 
 struct Order {
   Timeline timelines = 0;
-  Clock latest;
+  VectorClock latest;
   Accesses accesses;
 };
 
@@ -60,16 +60,16 @@ void print_caller(const Access& access) {
 
 Timeline new_timeline() { return ++order().timelines; }
 
-Stamp next_stamp(Timeline timeline, Clock& clock) {
+Stamp next_stamp(Timeline timeline, VectorClock& clock) {
   const Stamp next{.timeline = timeline, .time = order().latest.at(timeline) + 1};
   order().latest.raise(next);
   clock.raise(next);
   return next;
 }
 
-const Clock& latest_stamps() { return order().latest; }
+const VectorClock& latest_stamps() { return order().latest; }
 
-void check_accesses(const std::vector<Range>& ranges, const Access& access, const Clock& clock) {
+void check_accesses(const std::vector<Range>& ranges, const Access& access, const VectorClock& clock) {
   for (const Range& range : ranges) {
     const MemoryState state = state_of(range);
     if (state == MemoryState::freed) report_freed(range, access);

@@ -15,14 +15,14 @@ namespace lockstep::fake_gpu {
 Timeline new_timeline();
 
 /// The next place of a timeline, which `clock` learns.
-Stamp next_stamp(Timeline timeline, Clock& clock);
+Stamp next_stamp(Timeline timeline, VectorClock& clock);
 
 /// How far each timeline has come.
-const Clock& latest_stamps();
+const VectorClock& latest_stamps();
 
 /// Ends the process if a range is not ordered behind what was done with its memory, or lies in memory that was freed.
 /// @param clock  what is before the access, itself included
-void check_accesses(const std::vector<Range>& ranges, const Access& access, const Clock& clock);
+void check_accesses(const std::vector<Range>& ranges, const Access& access, const VectorClock& clock);
 
 void forget_accesses(const void* begin, std::size_t bytes);
 

@@ -38,12 +38,12 @@ Workers& workers() {
   return only;
 }
 
-bool is_lazy() { return settings().schedule == Schedule::lazy; }
-bool is_eager() { return settings().schedule == Schedule::eager; }
+bool is_lazy() { return settings().schedule == QueueSchedule::lazy; }
+bool is_eager() { return settings().schedule == QueueSchedule::eager; }
 
-bool are_over(const std::vector<Point>& points) { return std::all_of(points.begin(), points.end(), is_over); }
+bool are_over(const std::vector<QueuePoint>& points) { return std::all_of(points.begin(), points.end(), is_over); }
 
-cudaError_t result_of(const Operation& operation) {
+cudaError_t result_of(const QueuedOperation& operation) {
   std::string reason = "an unknown exception";
   try {
     operation.work();
@@ -57,12 +57,12 @@ cudaError_t result_of(const Operation& operation) {
 }
 
 microseconds delay(Queue& queue) {
-  if (settings().max_delay_us <= 0 || settings().schedule != Schedule::threads) return microseconds(0);
+  if (settings().max_delay_us <= 0 || settings().schedule != QueueSchedule::threads) return microseconds(0);
   return microseconds(std::uniform_int_distribution<int>(0, settings().max_delay_us)(queue.random));
 }
 
 /// Everything that the work holds is released without the lock, because that may call the runtime.
-void run(Queue& queue, Operation operation, Lock& lock) {
+void run(Queue& queue, QueuedOperation operation, Lock& lock) {
   queue.is_running = true;
   ++workers().running;
   const bool is_healthy = workers().status == cudaSuccess;
@@ -78,7 +78,7 @@ void run(Queue& queue, Operation operation, Lock& lock) {
 }
 
 void run_next(Queue& queue, Lock& lock) {
-  Operation operation = std::move(queue.operations.front());
+  QueuedOperation operation = std::move(queue.operations.front());
   queue.operations.pop_front();
   const auto is_over_at = operation.is_over_at;
   if (operation.work) run(queue, std::move(operation), lock);
@@ -88,19 +88,19 @@ void run_next(Queue& queue, Lock& lock) {
 }
 
 /// Runs what is before a point in the calling thread.
-void run_until(const Point& point, Lock& lock) {
+void run_until(const QueuePoint& point, Lock& lock) {
   Queue& queue = *point.queue;
   while (!is_over(point)) {
     if (queue.is_running) {  // it runs in another thread
       workers().progress.wait(lock);
       continue;
     }
-    const std::vector<Point>& after = queue.operations.front().after;
+    const std::vector<QueuePoint>& after = queue.operations.front().after;
     const auto open = std::find_if_not(after.begin(), after.end(), is_over);
     if (open == after.end()) {
       run_next(queue, lock);
     } else {
-      run_until(Point(*open), lock);
+      run_until(QueuePoint(*open), lock);
     }
   }
 }
@@ -147,11 +147,11 @@ void prepare(Queue& queue) {
 
 }  // namespace
 
-Point end_of(Queue& queue) { return {.queue = &queue, .index = queue.queued}; }
+QueuePoint end_of(Queue& queue) { return {.queue = &queue, .index = queue.queued}; }
 
-bool is_over(const Point& point) { return point.queue->done >= point.index; }
+bool is_over(const QueuePoint& point) { return point.queue->done >= point.index; }
 
-void push(Queue& queue, Operation operation, Lock& lock) {
+void push(Queue& queue, QueuedOperation operation, Lock& lock) {
   prepare(queue);
   queue.operations.push_back(std::move(operation));
   ++queue.queued;
@@ -162,20 +162,20 @@ void push(Queue& queue, Operation operation, Lock& lock) {
   }
 }
 
-void want(const Point& point) {
+void want(const QueuePoint& point) {
   Queue& queue = *point.queue;
   if (!is_lazy() || queue.wanted >= point.index) return;
   const std::uint64_t begun = queue.queued - queue.operations.size();
   const std::uint64_t first = std::max(begun, queue.wanted);
   queue.wanted = point.index;
   for (std::uint64_t index = first; index < point.index; ++index) {
-    for (const Point& earlier : queue.operations[index - begun].after) want(earlier);
+    for (const QueuePoint& earlier : queue.operations[index - begun].after) want(earlier);
   }
   queue.changed.notify_one();
 }
 
-void await(const std::vector<Point>& points, Lock& lock) {
-  for (const Point& point : points) is_eager() ? run_until(point, lock) : want(point);
+void await(const std::vector<QueuePoint>& points, Lock& lock) {
+  for (const QueuePoint& point : points) is_eager() ? run_until(point, lock) : want(point);
   workers().progress.wait(lock, [&points] { return are_over(points); });
 }
 

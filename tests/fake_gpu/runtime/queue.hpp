@@ -20,22 +20,22 @@ namespace lockstep::fake_gpu {
 struct Queue;
 
 /// A place in a queue, which is over once `index` operations are done. Queues are never destroyed.
-struct Point {
+struct QueuePoint {
   Queue* queue = nullptr;
   std::uint64_t index = 0;
 };
 
 using Instant = std::chrono::steady_clock::time_point;
 
-struct Operation {
+struct QueuedOperation {
   const char* name = nullptr;
   Work work;                            ///< may be empty
-  std::vector<Point> after;             ///< `after` in other queues
+  std::vector<QueuePoint> after;        ///< `after` in other queues
   std::shared_ptr<Instant> is_over_at;  ///< may be null
 };
 
 struct Queue {
-  std::deque<Operation> operations;  ///< that have not begun
+  std::deque<QueuedOperation> operations;  ///< that have not begun
   std::uint64_t queued = 0;
   std::uint64_t done = 0;
   std::uint64_t wanted = 0;  ///< the host needs the operations up to this one (schedule lazy)
@@ -45,14 +45,14 @@ struct Queue {
   std::minstd_rand random;
 };
 
-[[nodiscard]] Point end_of(Queue& queue);
-[[nodiscard]] bool is_over(const Point& point);
+[[nodiscard]] QueuePoint end_of(Queue& queue);
+[[nodiscard]] bool is_over(const QueuePoint& point);
 
-void push(Queue& queue, Operation operation, Lock& lock);
+void push(Queue& queue, QueuedOperation operation, Lock& lock);
 
 /// The host wants to know about a point, which a lazy GPU takes as the moment to begin.
-void want(const Point& point);
-void await(const std::vector<Point>& points, Lock& lock);
+void want(const QueuePoint& point);
+void await(const std::vector<QueuePoint>& points, Lock& lock);
 
 /// No operation is queued any more.
 void close(Queue& queue);

@@ -71,35 +71,36 @@ FaultPlan fault(const std::string& value) {
   if (value.empty() || !is_concerned(text("FAKE_GPU_FAULT_RANK"))) return {};
   const std::vector<std::string> parts = split(value);
   if (parts.size() != 2 && parts.size() != 3) refuse(kName, value);
-  return {.fault = choice<Fault>(kName, parts[0],
-                                 {{"out_of_memory", Fault::out_of_memory},
-                                  {"host_memory", Fault::host_memory},
-                                  {"sticky", Fault::sticky},
-                                  {"nccl_late", Fault::nccl_late},
-                                  {"nccl_exit", Fault::nccl_exit},
-                                  {"nccl_error", Fault::nccl_error}}),
+  return {.fault = choice<PlannedFault>(kName, parts[0],
+                                        {{"out_of_memory", PlannedFault::out_of_memory},
+                                         {"host_memory", PlannedFault::host_memory},
+                                         {"sticky", PlannedFault::sticky},
+                                         {"nccl_late", PlannedFault::nccl_late},
+                                         {"nccl_exit", PlannedFault::nccl_exit},
+                                         {"nccl_error", PlannedFault::nccl_error}}),
           .occurrence = number_in<std::int64_t>(kName, parts[1]),
           .seconds = parts.size() == 3 ? number_in<double>(kName, parts[2]) : 0};
 }
 
-Schedule schedule(const std::string& value) {
-  if (value.empty()) return Schedule::threads;
-  return choice<Schedule>("FAKE_GPU_SCHEDULE", value,
-                          {{"threads", Schedule::threads}, {"lazy", Schedule::lazy}, {"eager", Schedule::eager}});
+QueueSchedule schedule(const std::string& value) {
+  if (value.empty()) return QueueSchedule::threads;
+  return choice<QueueSchedule>(
+      "FAKE_GPU_SCHEDULE", value,
+      {{"threads", QueueSchedule::threads}, {"lazy", QueueSchedule::lazy}, {"eager", QueueSchedule::eager}});
 }
 
 }  // namespace
 
-const Settings& settings() {
-  static const Settings read{.schedule = schedule(text("FAKE_GPU_SCHEDULE")),
-                             .max_delay_us = number("FAKE_GPU_DELAY_US", 0),
-                             .seed = number<std::uint64_t>("FAKE_GPU_SEED", 0),
-                             .devices = number("FAKE_GPU_DEVICES", 1),
-                             .devices_per_card = number("FAKE_GPU_SLICES", 1),
-                             .memory_bytes = number<std::size_t>("FAKE_GPU_MEMORY_MB", 8192) << 20,
-                             .driver_status = number("FAKE_GPU_DRIVER", 0),
-                             .fault = fault(text("FAKE_GPU_FAULT")),
-                             .is_traced = number("FAKE_GPU_TRACE", 0) != 0};
+const RuntimeSettings& settings() {
+  static const RuntimeSettings read{.schedule = schedule(text("FAKE_GPU_SCHEDULE")),
+                                    .max_delay_us = number("FAKE_GPU_DELAY_US", 0),
+                                    .seed = number<std::uint64_t>("FAKE_GPU_SEED", 0),
+                                    .devices = number("FAKE_GPU_DEVICES", 1),
+                                    .devices_per_card = number("FAKE_GPU_SLICES", 1),
+                                    .memory_bytes = number<std::size_t>("FAKE_GPU_MEMORY_MB", 8192) << 20,
+                                    .driver_status = number("FAKE_GPU_DRIVER", 0),
+                                    .fault = fault(text("FAKE_GPU_FAULT")),
+                                    .is_traced = number("FAKE_GPU_TRACE", 0) != 0};
   return read;
 }
 

@@ -14,8 +14,8 @@ namespace lockstep::fake_gpu {
 namespace {
 
 struct Streams {
-  std::set<Stream*> live;
-  std::map<int, Stream*> legacy;  ///< legacy stream of each device
+  std::set<FakeStream*> live;
+  std::map<int, FakeStream*> legacy;  ///< legacy stream of each device
 };
 
 Streams& streams() {
@@ -23,8 +23,8 @@ Streams& streams() {
   return only;
 }
 
-Stream& legacy_stream(int device) {
-  Stream*& stream = streams().legacy[device];
+FakeStream& legacy_stream(int device) {
+  FakeStream*& stream = streams().legacy[device];
   if (stream == nullptr) {
     stream = &make_stream(device, cudaStreamDefault, 0);
     stream->is_legacy = true;
@@ -33,31 +33,31 @@ Stream& legacy_stream(int device) {
 }
 
 /// Each thread has one per device; it is an ordinary blocking stream.
-Stream& stream_of_thread(int device) {
-  thread_local std::map<int, Stream*> own;
-  Stream*& stream = own[device];
+FakeStream& stream_of_thread(int device) {
+  thread_local std::map<int, FakeStream*> own;
+  FakeStream*& stream = own[device];
   if (stream == nullptr) stream = &make_stream(device, cudaStreamDefault, 0);
   return *stream;
 }
 
-bool is_blocking(const Stream& stream) { return !stream.is_legacy && (stream.flags & cudaStreamNonBlocking) == 0; }
+bool is_blocking(const FakeStream& stream) { return !stream.is_legacy && (stream.flags & cudaStreamNonBlocking) == 0; }
 
-std::vector<Point> ends_of(const std::vector<Stream*>& some) {
-  std::vector<Point> ends;
-  for (Stream* const stream : some) ends.push_back(end_of(stream->queue));
+std::vector<QueuePoint> ends_of(const std::vector<FakeStream*>& some) {
+  std::vector<QueuePoint> ends;
+  for (FakeStream* const stream : some) ends.push_back(end_of(stream->queue));
   return ends;
 }
 
-Clock clocks_of(const std::vector<Stream*>& some) {
-  Clock all;
-  for (const Stream* const stream : some) all.join(stream->clock);
+VectorClock clocks_of(const std::vector<FakeStream*>& some) {
+  VectorClock all;
+  for (const FakeStream* const stream : some) all.join(stream->clock);
   return all;
 }
 
 }  // namespace
 
-Stream& make_stream(int device, unsigned flags, int priority) {
-  auto* const made = new Stream;  // never destroyed: points refer to its queue
+FakeStream& make_stream(int device, unsigned flags, int priority) {
+  auto* const made = new FakeStream;  // never destroyed: points refer to its queue
   made->device = device;
   made->flags = flags;
   made->priority = priority;
@@ -65,64 +65,64 @@ Stream& make_stream(int device, unsigned flags, int priority) {
   return *made;
 }
 
-void destroy(Stream& stream) {
+void destroy(FakeStream& stream) {
   streams().live.erase(&stream);
   close(stream.queue);
 }
 
-Stream* find_stream(cudaStream_t handle) {
+FakeStream* find_stream(cudaStream_t handle) {
   if (handle == nullptr || handle == cudaStreamLegacy) return &legacy_stream(current_device());
   if (handle == cudaStreamPerThread) return &stream_of_thread(current_device());
-  auto* const stream = reinterpret_cast<Stream*>(handle);
+  auto* const stream = reinterpret_cast<FakeStream*>(handle);
   return streams().live.count(stream) > 0 ? stream : nullptr;
 }
 
-std::vector<Stream*> streams_of(int device) {
-  std::vector<Stream*> some;
+std::vector<FakeStream*> streams_of(int device) {
+  std::vector<FakeStream*> some;
   std::copy_if(streams().live.begin(), streams().live.end(), std::back_inserter(some),
-               [device](const Stream* stream) { return stream->device == device; });
+               [device](const FakeStream* stream) { return stream->device == device; });
   return some;
 }
 
-std::vector<Stream*> implied_by(const Stream& stream) {
+std::vector<FakeStream*> implied_by(const FakeStream& stream) {
   if (is_blocking(stream)) return {&legacy_stream(stream.device)};
   if (!stream.is_legacy) return {};
-  std::vector<Stream*> blocking = streams_of(stream.device);
-  std::erase_if(blocking, [](const Stream* other) { return !is_blocking(*other); });
+  std::vector<FakeStream*> blocking = streams_of(stream.device);
+  std::erase_if(blocking, [](const FakeStream* other) { return !is_blocking(*other); });
   return blocking;
 }
 
-std::vector<Stream*> encompassed_by(Stream& stream) {
-  std::vector<Stream*> all{&stream};
+std::vector<FakeStream*> encompassed_by(FakeStream& stream) {
+  std::vector<FakeStream*> all{&stream};
   if (stream.is_legacy) {
-    const std::vector<Stream*> blocking = implied_by(stream);
+    const std::vector<FakeStream*> blocking = implied_by(stream);
     all.insert(all.end(), blocking.begin(), blocking.end());
   }
   return all;
 }
 
-std::vector<Point> order_next(Stream& stream) {
-  const std::vector<Stream*> earlier = implied_by(stream);
+std::vector<QueuePoint> order_next(FakeStream& stream) {
+  const std::vector<FakeStream*> earlier = implied_by(stream);
   stream.clock.join(host_clock());
   stream.clock.join(clocks_of(earlier));
   return ends_of(earlier);
 }
 
-void wait_for(const std::vector<Stream*>& some, Lock& lock) {
-  const Clock clock = clocks_of(some);
+void wait_for(const std::vector<FakeStream*>& some, Lock& lock) {
+  const VectorClock clock = clocks_of(some);
   await(ends_of(some), lock);
   wait_for(clock);
 }
 
-void await_unnoticed(const std::vector<Stream*>& some, Lock& lock) {
-  const Clock clock = clocks_of(some);
+void await_unnoticed(const std::vector<FakeStream*>& some, Lock& lock) {
+  const VectorClock clock = clocks_of(some);
   await(ends_of(some), lock);
   count_wait(clock);
 }
 
-bool are_idle(const std::vector<Stream*>& some) {
-  const std::vector<Point> ends = ends_of(some);
-  for (const Point& end : ends) want(end);
+bool are_idle(const std::vector<FakeStream*>& some) {
+  const std::vector<QueuePoint> ends = ends_of(some);
+  for (const QueuePoint& end : ends) want(end);
   if (!std::all_of(ends.begin(), ends.end(), is_over)) return false;
   learn(clocks_of(some));
   return true;

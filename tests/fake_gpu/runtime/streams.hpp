@@ -13,49 +13,49 @@
 
 namespace lockstep::fake_gpu {
 
-struct Capture;
+struct StreamCapture;
 
-struct Stream {
+struct FakeStream {
   int device = 0;
   unsigned flags = cudaStreamDefault;
   int priority = 0;
   bool is_legacy = false;  ///< the stream without a name, which blocking streams wait for, and it for them
 
   Timeline timeline = new_timeline();
-  Clock clock;  ///< clock: what is before the next operation
+  VectorClock clock;  ///< clock: what is before the next operation
   Queue queue;
 
-  std::shared_ptr<Capture> capture;   ///< null unless the stream is captured
-  std::vector<std::size_t> frontier;  ///< nodes that the next one comes after, while the stream is captured
+  std::shared_ptr<StreamCapture> capture;  ///< null unless the stream is captured
+  std::vector<std::size_t> frontier;       ///< nodes that the next one comes after, while the stream is captured
 };
 
-Stream& make_stream(int device, unsigned flags, int priority);
+FakeStream& make_stream(int device, unsigned flags, int priority);
 
 /// Work that is queued still runs.
-void destroy(Stream& stream);
+void destroy(FakeStream& stream);
 
 /// @return  null for a handle that is not valid
-Stream* find_stream(cudaStream_t handle);
-std::vector<Stream*> streams_of(int device);
+FakeStream* find_stream(cudaStream_t handle);
+std::vector<FakeStream*> streams_of(int device);
 
 /// The blocking streams of its device for a legacy stream, the legacy stream for a blocking one: work that is queued
 /// there comes before later work of `stream`.
-std::vector<Stream*> implied_by(const Stream& stream);
+std::vector<FakeStream*> implied_by(const FakeStream& stream);
 
 /// A stream and those that a wait for it, a query or an event includes.
-std::vector<Stream*> encompassed_by(Stream& stream);
+std::vector<FakeStream*> encompassed_by(FakeStream& stream);
 
 /// Gives `stream` the clock of its next operation.
 /// @return  what that operation waits for, beyond earlier ones of the stream
-std::vector<Point> order_next(Stream& stream);
+std::vector<QueuePoint> order_next(FakeStream& stream);
 
 /// Waits until all work that these streams have now is over.
-void wait_for(const std::vector<Stream*>& streams, Lock& lock);
+void wait_for(const std::vector<FakeStream*>& streams, Lock& lock);
 
 /// Waits without learning that the work is over.
-void await_unnoticed(const std::vector<Stream*>& streams, Lock& lock);
+void await_unnoticed(const std::vector<FakeStream*>& streams, Lock& lock);
 
 /// Whether these streams have done all their work, as a query finds; the host knows then.
-bool are_idle(const std::vector<Stream*>& streams);
+bool are_idle(const std::vector<FakeStream*>& streams);
 
 }  // namespace lockstep::fake_gpu

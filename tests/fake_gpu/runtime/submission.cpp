@@ -11,18 +11,18 @@
 
 namespace lockstep::fake_gpu {
 
-cudaError_t submit(Stream& stream, Submission& submission, Lock& lock) {
+cudaError_t submit(FakeStream& stream, Submission& submission, Lock& lock) {
   if (const cudaError_t refusal = refuse_use(stream); refusal != cudaSuccess) return refusal;
   if (stream.capture) {
     record(stream, std::move(submission));
     return cudaSuccess;
   }
-  const std::vector<Point> after = order_next(stream);
+  const std::vector<QueuePoint> after = order_next(stream);
   const Access access{next_stamp(stream.timeline, stream.clock), submission.name, call_site()};
   check_accesses(submission.ranges, access, stream.clock);
   count(submission.cost);
   const bool is_launch = submission.cost.launches > 0;
-  if (is_launch && is_due(Fault::sticky)) submission.work = fail_by_plan;
+  if (is_launch && is_due(PlannedFault::sticky)) submission.work = fail_by_plan;
   trace("stream " + std::to_string(stream.timeline) + ": " + submission.name);
   push(stream.queue,
        {.name = submission.name, .work = std::move(submission.work), .after = after, .is_over_at = nullptr}, lock);

@@ -16,6 +16,6 @@ struct Submission {
 };
 
 /// Queues work, or records it if the stream is captured. What it refuses stays in `submission`.
-cudaError_t submit(Stream& stream, Submission& submission, Lock& lock);
+cudaError_t submit(FakeStream& stream, Submission& submission, Lock& lock);
 
 }  // namespace lockstep::fake_gpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/data/loader.hpp>
+#include <lockstep/data/dataset.hpp>
 #include <lockstep/engine/registry.hpp>
 
 #include <gtest/gtest.h>

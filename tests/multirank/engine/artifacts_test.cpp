@@ -22,12 +22,12 @@ const Settings kTwoEvaluations =
 
 Found found_in(SmallRun& run, bool has_writer) {
   Found found;
-  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
-  if (has_writer && run.strategy.world().is_root()) {
-    run.trainer.add_hook(Priority::below_normal, artifacts_hook([&found](EventStorage& events) {
-                           for (Table& table : events.take_tables()) found.tables.push_back(std::move(table));
-                           for (Picture& image : events.take_images()) found.images.push_back(std::move(image));
-                         }));
+  run.trainer.add_hook(evaluate_hook(run.sections));
+  if (has_writer && run.resources.world.is_root()) {
+    run.trainer.add_hook(artifacts_hook([&found](EventStorage& events) {
+      for (Table& table : events.take_tables()) found.tables.push_back(std::move(table));
+      for (Picture& image : events.take_images()) found.images.push_back(std::move(image));
+    }));
   }
   run.trainer.train();
   return found;

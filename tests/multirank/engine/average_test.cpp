@@ -38,10 +38,9 @@ const Settings kResnet = with(
     kCnn, {{"model.name", "resnet18"}, {"model.width", "8"}, {"ema.buffers", "average"}, {"train.max_steps", "6"}});
 const Settings kSwa = {{"ema.kind", "swa"}};
 
-Values values_of(Strategy& strategy) {
+Values values_of(WrappedModel& model) {
   Values values;
-  for (const at::Tensor& parameter : strategy.model().model().parameters())
-    values.push_back(parameter.detach().clone());
+  for (const at::Tensor& parameter : model.wrapper->model().parameters()) values.push_back(parameter.detach().clone());
   return values;
 }
 
@@ -55,7 +54,7 @@ bool is_equal(const Values& a, const Values& b) {
 class WatchingHook : public Hook {
  public:
   WatchingHook(Trainer& trainer, std::vector<Values>& steps) : trainer_(&trainer), steps_(&steps) {}
-  void after_step(RunView&, const StepReport&) override { steps_->push_back(values_of(trainer_->run().strategy)); }
+  void after_step(RunView&, const StepReport&) override { steps_->push_back(values_of(trainer_->run().model)); }
 
  private:
   Trainer* trainer_;
@@ -78,8 +77,8 @@ struct AveragedRun : SmallRun {
   AveragedRun(const mpi::Communicator& world, const Settings& settings, const Registry& registry = builtin_registry())
       : SmallRun(world, settings, registry) {
     trainer.add_hook(Priority::very_high, std::make_unique<WatchingHook>(trainer, steps));
-    trainer.add_hook(Priority::high, average_hook(EmaSettings::from(sections.at("ema"))));
-    trainer.add_hook(Priority::normal, evaluate_hook(sections));
+    trainer.add_hook(average_hook(EmaSettings::from(sections.at("ema"))));
+    trainer.add_hook(evaluate_hook(sections));
   }
 
   double validation_loss() const {
@@ -99,10 +98,10 @@ class AverageTest : public ::testing::Test {
 
   /// The values that `run` holds, written and read again on every rank. Collective over the ranks of the run.
   Archive through_a_file(SmallRun& run, const std::string& name) const {
-    const Archive archive = capture(run.trainer, "", run.strategy.world().is_root());
+    const Archive archive = capture(run.trainer, "", run.resources.world.is_root());
     const std::string folder = shared_ + "/" + name;
-    if (run.strategy.world().is_root()) checkpoints::write(folder, run.trainer.progress().step, archive);
-    run.strategy.world().barrier();
+    if (run.resources.world.is_root()) checkpoints::write(folder, run.trainer.progress().step, archive);
+    run.resources.world.barrier();
     return checkpoints::read(folder + "/" + checkpoints::folder_name(run.trainer.progress().step));
   }
 
@@ -139,7 +138,7 @@ std::string different_averages(const Archive& left, const Archive& right) {
 double distance_to_mean(const Archive& archive, AveragedRun& run, std::size_t first) {
   double largest = 0;
   std::size_t i = 0;
-  for (const auto& item : run.strategy.model().model().named_parameters()) {
+  for (const auto& item : run.model.wrapper->model().named_parameters()) {
     at::Tensor sum = at::zeros_like(item.value(), at::kDouble);
     for (std::size_t step = first; step <= run.steps.size(); ++step) sum += run.steps[step - 1][i];
     const at::Tensor mean = sum / static_cast<double>(run.steps.size() - first + 1);
@@ -179,7 +178,7 @@ TEST_F(AverageTest, AProgramAddsAverages) {
   const Archive archive = through_a_file(run, "latest");
   EXPECT_EQ(archive.text("/ema", "kind"), "latest");
   std::size_t i = 0;
-  for (const auto& item : run.strategy.model().model().named_parameters()) {
+  for (const auto& item : run.model.wrapper->model().named_parameters()) {
     EXPECT_TRUE(at::equal(tensor_in(archive, "/ema/params/" + item.key()), run.steps.back()[i++])) << item.key();
   }
   EXPECT_THROW(AveragedRun(world_, with(kCnn, {{"ema.kind", "latest"}})), ConfigError);
@@ -192,7 +191,7 @@ TEST_F(AverageTest, ChangesNoBitOfTheTraining) {
     AveragedRun averaged(world_, with(base, {{"ema.kind", "ema"}, {"ema.decay", "0.8"}}));
     averaged.trainer.train();
     EXPECT_EQ(averaged.losses, without.losses);
-    EXPECT_TRUE(is_equal(values_of(averaged.strategy), values_of(without.strategy)));
+    EXPECT_TRUE(is_equal(values_of(averaged.model), values_of(without.model)));
     EXPECT_NE(averaged.validation_loss(), without.validation_loss());
   }
 }
@@ -201,15 +200,15 @@ TEST_F(AverageTest, IsWhatIsEvaluated) {
   for (const Settings& base : {kCnn, kResnet}) {
     AveragedRun run(world_, with(base, kSwa));
     run.trainer.train();
-    EXPECT_TRUE(is_equal(values_of(run.strategy), run.steps.back()));
+    EXPECT_TRUE(is_equal(values_of(run.model), run.steps.back()));
     AveragedRun trained(world_, with(with(base, kSwa), {{"eval.weights", "trained"}}));
     trained.trainer.train();
     EXPECT_NE(run.validation_loss(), trained.validation_loss());
     const Archive archive = through_a_file(run, base == kCnn ? "cnn" : "resnet");
     for (const bool is_average : {true, false}) {
       SmallRun other(world_, base);
-      restore_model(other.strategy, with_model(archive, is_average));
-      const double loss = evaluate(other.strategy, *other.splits.val, 10).mean_loss();
+      restore_model(other.resources.world, *other.model.wrapper, with_model(archive, is_average));
+      const double loss = evaluate(other, *other.splits.val, 10).mean_loss();
       const double expected = (is_average ? run : trained).validation_loss();
       // Statistics of equal ranks are averaged once more, which may round.
       EXPECT_NEAR(loss, expected, base == kCnn ? 0 : 1e-5 * expected);
@@ -224,16 +223,16 @@ TEST_F(AverageTest, LeavesNothingBehindWhenAnEvaluationFails) {
     run.trainer.train();
     const Archive before = through_a_file(run, "before" + shares);
     Values inside;
-    EXPECT_THROW(with_average(run.strategy.model(), run.strategy.average(),
+    EXPECT_THROW(with_average(*run.model.wrapper, run.updates.average.get(),
                               [&] {
-                                inside = values_of(run.strategy);
+                                inside = values_of(run.model);
                                 world_.barrier();
                                 throw std::runtime_error("not enough memory");
                               }),
                  std::runtime_error);
     world_.barrier();
     EXPECT_FALSE(is_equal(inside, run.steps.back()));
-    EXPECT_TRUE(is_equal(values_of(run.strategy), run.steps.back()));
+    EXPECT_TRUE(is_equal(values_of(run.model), run.steps.back()));
     EXPECT_EQ(testing::differences(through_a_file(run, "after" + shares), before), "");
   }
 }
@@ -242,10 +241,10 @@ TEST_F(AverageTest, LeavesNothingBehindWhenAnEvaluationFails) {
 TEST_F(AverageTest, BeginsAtItsFirstStep) {
   AveragedRun early(world_, with(with(kCnn, kSwa), {{"ema.begin_epoch", "2"}, {"train.max_steps", "8"}}));
   early.trainer.train();
-  EXPECT_EQ(early.strategy.average()->updates(), 4);  // the second epoch is 4 of the 8 steps
+  EXPECT_EQ(early.updates.average->updates(), 4);  // the second epoch is 4 of the 8 steps
   AveragedRun all(world_, with(kCnn, kSwa));
   all.trainer.train();
-  EXPECT_EQ(all.strategy.average()->updates(), 8);
+  EXPECT_EQ(all.updates.average->updates(), 8);
 
   AveragedRun late(world_, with(with(kCnn, kSwa), {{"ema.begin", "5"}, {"train.max_steps", "5"}}));
   late.trainer.train();
@@ -253,7 +252,7 @@ TEST_F(AverageTest, BeginsAtItsFirstStep) {
   for (const std::string& name : archive.arrays_in("/model/params")) {
     EXPECT_TRUE(at::equal(tensor_in(archive, "/ema/params/" + name), tensor_in(archive, "/model/params/" + name)));
   }
-  EXPECT_EQ(late.strategy.average()->updates(), 1);
+  EXPECT_EQ(late.updates.average->updates(), 1);
 
   SmallRun fresh(world_, with(kCnn, kSwa));
   const Archive begun = through_a_file(fresh, "fresh");
@@ -298,7 +297,7 @@ TEST_P(AverageResumeTest, ContinuesBitForBit) {
   restore(resumed.trainer, midway);
   resumed.trainer.train();
   EXPECT_EQ(testing::differences(through_a_file(resumed, "resumed"), end), "");
-  EXPECT_EQ(resumed.strategy.average()->updates(), whole.strategy.average()->updates());
+  EXPECT_EQ(resumed.updates.average->updates(), whole.updates.average->updates());
   EXPECT_EQ(resumed.validation_loss(), whole.validation_loss());
 }
 
@@ -325,7 +324,7 @@ TEST_F(AverageTest, IsTakenOverInOtherForms) {
     Archive archive;
     const checkpoints::RestoreTargets targets = restore_targets(run.trainer);
     EXPECT_TRUE(targets.contains("/ema/params/conv0.weight"));
-    run.strategy.model().parameters().write([&] { archive = checkpoints::read(path, targets); });
+    run.model.wrapper->parameters().write([&] { archive = checkpoints::read(path, targets); });
     restore(run.trainer, archive);
     EXPECT_EQ(different_averages(through_a_file(run, "again" + shares), saved), "");
   }
@@ -344,8 +343,8 @@ TEST_F(AverageTest, IsDividedAsTheOptimizersState) {
     const Settings sharded = {{"strategy.name", "sharded"}, {"strategy.stage", stage}};
     const Settings settings = stage == "0" ? base : with(base, sharded);
     SmallRun run(world_, settings);
-    run.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run.sections.at("ema"))));
-    run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
+    run.trainer.add_hook(average_hook(EmaSettings::from(run.sections.at("ema"))));
+    run.trainer.add_hook(evaluate_hook(run.sections));
     run.trainer.train();
     const double measured = run.trainer.view().measured.values.front().second;
     if (stage == "0") loss = measured;
@@ -377,7 +376,7 @@ TEST_F(AverageTest, StartsAgainWithoutOneInTheCheckpoint) {
   AveragedRun dropped(world_, kCnn);
   restore(dropped.trainer, swa);
   dropped.trainer.train();
-  EXPECT_TRUE(is_equal(values_of(dropped.strategy), values_of(added.strategy)));
+  EXPECT_TRUE(is_equal(values_of(dropped.model), values_of(added.model)));
   EXPECT_FALSE(through_a_file(dropped, "dropped").has("/ema/params/conv0.weight"));
 }
 
@@ -393,7 +392,7 @@ TEST_F(AverageTest, ContinuesInPartWhereTheModelChanged) {
   EXPECT_FALSE(at::equal(average_in(taken, "conv0.weight"), tensor_in(taken, "/model/params/conv0.weight")));
   EXPECT_TRUE(at::equal(average_in(taken, "classifier.hidden0.weight"),
                         tensor_in(taken, "/model/params/classifier.hidden0.weight")));
-  EXPECT_EQ(run.strategy.average()->updates(), 8);
+  EXPECT_EQ(run.updates.average->updates(), 8);
 }
 
 TEST_F(AverageTest, IsWhereATrainingBegins) {
@@ -401,14 +400,14 @@ TEST_F(AverageTest, IsWhereATrainingBegins) {
   const std::string from = shared_ + "/origin/" + checkpoints::folder_name(6);
   for (const std::string weights : {"auto", "average", "trained"}) {
     SmallRun run(world_, with(kResnet, {{"init.from", from}, {"init.weights", weights}}));
-    EXPECT_TRUE(init_from(run.strategy, run.sections).empty());
+    EXPECT_TRUE(init_from(run.resources.world, *run.model.wrapper, run.sections).empty());
     const std::string group = weights == "trained" ? "/model" : "/ema";
-    for (const auto& item : run.strategy.model().model().named_parameters()) {
+    for (const auto& item : run.model.wrapper->model().named_parameters()) {
       EXPECT_TRUE(at::equal(item.value(), tensor_in(archive, group + "/params/" + item.key()))) << item.key();
       EXPECT_FALSE(at::equal(tensor_in(archive, "/ema/params/" + item.key()),
                              tensor_in(archive, "/model/params/" + item.key())));
     }
-    for (const auto& item : run.strategy.model().model().named_buffers()) {
+    for (const auto& item : run.model.wrapper->model().named_buffers()) {
       if (!item.value().is_floating_point()) continue;
       EXPECT_TRUE(at::equal(item.value(), tensor_in(archive, group + "/buffers/" + item.key()))) << item.key();
     }
@@ -416,9 +415,9 @@ TEST_F(AverageTest, IsWhereATrainingBegins) {
   end_of(kCnn, "plain");
   const std::string plain = shared_ + "/plain/" + checkpoints::folder_name(8);
   SmallRun run(world_, with(kCnn, {{"init.from", plain}, {"init.weights", "average"}}));
-  EXPECT_THROW(init_from(run.strategy, run.sections), Error);
+  EXPECT_THROW(init_from(run.resources.world, *run.model.wrapper, run.sections), Error);
   SmallRun fallen_back(world_, with(kCnn, {{"init.from", plain}}));
-  EXPECT_TRUE(init_from(fallen_back.strategy, fallen_back.sections).empty());
+  EXPECT_TRUE(init_from(fallen_back.resources.world, *fallen_back.model.wrapper, fallen_back.sections).empty());
 }
 
 }  // namespace average_test

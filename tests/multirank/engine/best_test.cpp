@@ -48,8 +48,8 @@ class BestTest : public ::testing::Test {
   Steps train(const Values& values, const Settings& settings = {}) {
     SmallRun run(world_, with(with(kBase, {{"resume", "auto"}}), settings));
     run.trainer.add_hook(Priority::normal, std::make_unique<ScriptedEvaluation>(values));
-    run.trainer.add_hook(Priority::very_low, run.checkpoint_hook(directory_, "config"));
-    load_or_resume(run.trainer, run.sections, directory_);
+    run.trainer.add_hook(run.checkpoint_hook(directory_, "config"));
+    load_or_resume(run, directory_);
     run.trainer.train();
     world_.barrier();
     const Steps steps = checkpoints::list(directory_);

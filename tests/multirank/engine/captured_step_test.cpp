@@ -25,11 +25,8 @@ const Settings kCaptured =
     with(kTwelveSteps,
          {{"train.precision", "fp64"}, {"model.dropout", "0.2"}, {"sched.rule", "linear,start_factor=0.2,end=12"}});
 
-std::unique_ptr<Strategy> make_on_stand_in(const Sections& sections, const mpi::Communicator& world,
-                                           const Registry& registry) {
-  const StrategySettings settings = StrategySettings::from(sections.at("strategy"));
-  return std::make_unique<Strategy>(sections, world, chosen_strategy(settings, world.size()), registry,
-                                    testing::stand_in_gpu());
+Resources make_on_stand_in(const Sections& sections, const mpi::Communicator& world) {
+  return make_resources(sections, world, Purpose::training, testing::stand_in_gpu());
 }
 
 /// A model for samples of two lengths, which may look at a value on the host.
@@ -62,8 +59,8 @@ int Lengths::step_ = 0;
 /// Tells the model where the run is.
 class CountingHook : public Hook {
  public:
+  CountingHook() : Hook(HookReads::nothing()) {}
   void before_step(RunView& run) override { Lengths::step_ = static_cast<int>(run.progress.step) + 1; }
-  bool reads_report(const Progress&) const override { return false; }
 };
 
 Registry registry_with_lengths() {
@@ -106,7 +103,7 @@ class CapturedStepTest : public ::testing::Test {
   std::unique_ptr<SmallRun> make(const Settings& settings, bool compiles) const {
     auto run = std::make_unique<SmallRun>(world_, with(settings, {{"run.compile", compiles ? "true" : "false"}}),
                                           registry_, std::nullopt, make_on_stand_in);
-    run->trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run->sections.at("ema"))));
+    run->trainer.add_hook(average_hook(EmaSettings::from(run->sections.at("ema"))));
     run->trainer.add_hook(Priority::high, std::make_unique<CountingHook>());
     return run;
   }
@@ -114,13 +111,13 @@ class CapturedStepTest : public ::testing::Test {
   static Trained result_of(SmallRun& run) {
     Trained result{.losses = run.losses, .norms = run.norms, .values = {}};
     const auto note = [&] {
-      for (const at::Tensor& p : run.strategy.model().model().parameters()) {
+      for (const at::Tensor& p : run.model.wrapper->model().parameters()) {
         result.values.push_back(p.detach().clone());
       }
     };
     note();
-    if (run.strategy.average() != nullptr) with_average(run.strategy.model(), run.strategy.average(), note);
-    optim::Optimizer& optimizer = run.strategy.optimizer().optimizer();
+    if (run.updates.average) with_average(*run.model.wrapper, run.updates.average.get(), note);
+    optim::Optimizer& optimizer = run.updates.first().optimizer();
     for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
       const auto state = optimizer.state(0, slot);
       result.values.push_back(
@@ -194,8 +191,8 @@ TEST_F(CapturedStepTest, StepsThatOverflowAreSkippedAsEagerly) {
   eager->trainer.train();
   EXPECT_EQ(stand_in().captures, 1);
   expect_same(result_of(*run), result_of(*eager));
-  const optim::GradScaler::State captured_state = run->strategy.optimizer().scaler()->state();
-  const optim::GradScaler::State eager_state = eager->strategy.optimizer().scaler()->state();
+  const optim::GradScaler::State captured_state = run->updates.first().scaler()->state();
+  const optim::GradScaler::State eager_state = eager->updates.first().scaler()->state();
   EXPECT_GT(captured_state.skipped_steps, 3);  // some of them in the graph
   EXPECT_EQ(captured_state.skipped_steps, eager_state.skipped_steps);
   EXPECT_EQ(captured_state.scale, eager_state.scale);
@@ -285,7 +282,7 @@ TEST_F(CapturedStepTest, TheStateOfAHookIsThatOfEagerSteps) {
   const auto state_of = [&](bool compiles) {
     const auto run = make(settings, compiles);
     run->trainer.train();
-    return run->strategy.model().hook_memory()->state();
+    return run->model.wrapper->hook_memory()->state();
   };
   const parallel::HookState captured = state_of(true);
   const parallel::HookState eager = state_of(false);

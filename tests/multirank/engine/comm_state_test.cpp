@@ -2,6 +2,7 @@
 // What gradients leave behind on their way between ranks, and what hooks have learned, survives a restart.
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
+#include <lockstep/engine/stateful.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -196,7 +197,7 @@ TEST_F(CommStateTest, EachRankGetsItsOwnErrorBack) {
   EXPECT_FALSE(std::ranges::equal(of_rank(0), of_rank(1)));
   SmallRun resumed(world_, with(kBase, kPowerSgd));
   restore(resumed.trainer, last);
-  const parallel::HookState state = resumed.strategy.model().hook_memory()->state();
+  const parallel::HookState state = resumed.model.wrapper->hook_memory()->state();
   EXPECT_EQ(state.integers.at("step"), 10);
   const at::Tensor mine = state.tensors.begin()->second.contiguous();
   const std::span<const std::byte> live(static_cast<const std::byte*>(mine.const_data_ptr()), mine.nbytes());
@@ -208,7 +209,7 @@ TEST_F(CommStateTest, AnotherNumberOfRanksLosesTheirErrorsOnly) {
   elsewhere.set("/", "world_size", std::int64_t{7});
   SmallRun resumed(world_, with(kBase, kPowerSgd));
   restore(resumed.trainer, elsewhere);
-  const parallel::HookState state = resumed.strategy.model().hook_memory()->state();
+  const parallel::HookState state = resumed.model.wrapper->hook_memory()->state();
   EXPECT_TRUE(state.tensors.empty());
   EXPECT_EQ(state.common.size(), elsewhere.arrays_in("/comm/hook/common").size());
   EXPECT_EQ(state.integers.at("step"), world_.size() == 1 ? 0 : 10);
@@ -219,7 +220,7 @@ TEST_F(CommStateTest, AnotherHookStartsAgain) {
   const Archive plain = train({}).states.back();
   SmallRun resumed(world_, with(kBase, kPowerSgd));
   restore(resumed.trainer, plain);
-  EXPECT_EQ(resumed.strategy.model().hook_memory()->state().integers.at("step"), 0);
+  EXPECT_EQ(resumed.model.wrapper->hook_memory()->state().integers.at("step"), 0);
   EXPECT_EQ(reproducibility_of(resumed.trainer, plain, {}).text(),
             world_.size() == 1 ? "bitwise" : "statistical, because ddp.comm_hook is powersgd and was none");
 }
@@ -228,15 +229,15 @@ TEST_F(CommStateTest, TheFirstStepHasTheBucketsOfTheRunWithoutAStop) {
   const Straight straight = train({});
   SmallRun learner(world_, kBase);
   learner.trainer.train();
-  const parallel::BucketLayout learned = learner.strategy.model().reducer().learned_layout();
+  const parallel::BucketLayout learned = learned_layout_of(learner.model.wrapper->reducer());
   EXPECT_EQ(learned.size() > 2, world_.size() > 1);
   for (const Archive& state : {straight.states.front(), straight.states.back()}) {
     EXPECT_EQ(state.has("/comm/buckets/counts"), world_.size() > 1);
     SmallRun resumed(world_, kBase);
     restore(resumed.trainer, state);
-    EXPECT_EQ(resumed.strategy.model().reducer().report().is_rebuilt, world_.size() > 1);
-    EXPECT_EQ(resumed.strategy.model().reducer().learned_layout(), learned);
-    EXPECT_EQ(parallel::layout_of(resumed.strategy.model().reducer().report().buckets), learned);
+    EXPECT_EQ(report_of(resumed.model.wrapper->reducer()).is_rebuilt, world_.size() > 1);
+    EXPECT_EQ(learned_layout_of(resumed.model.wrapper->reducer()), learned);
+    EXPECT_EQ(parallel::layout_of(report_of(resumed.model.wrapper->reducer()).buckets), learned);
   }
 }
 
@@ -246,7 +247,7 @@ TEST_F(CommStateTest, OtherBucketsChangeNoBitWithoutAHook) {
   const Settings larger = {{"ddp.bucket_bytes", "1000000"}};
   SmallRun resumed(world_, with(kBase, larger));
   restore(resumed.trainer, straight.states[4]);
-  EXPECT_FALSE(resumed.strategy.model().reducer().report().is_rebuilt);
+  EXPECT_FALSE(report_of(resumed.model.wrapper->reducer()).is_rebuilt);
   EXPECT_EQ(reproducibility_of(resumed.trainer, straight.states[4], {}).text(), "bitwise");
   resumed.trainer.train();
   EXPECT_EQ(resumed.losses, std::vector<double>(straight.losses.begin() + 5, straight.losses.end()));
@@ -262,13 +263,15 @@ TEST_F(CommStateTest, OtherBucketsChangeNoBitWithoutAHook) {
 /// Counts the steps of all starts of a run.
 class CountingHook : public Hook {
  public:
-  explicit CountingHook(std::int64_t& count) : count_(&count) {}
+  explicit CountingHook(std::int64_t& count)
+      : Hook({}, {hook_state(
+                     "steps/all",
+                     [&count](Archive& archive, const std::string& group) { archive.set(group, "count", count); },
+                     [&count](const Archive& archive, const std::string& group) {
+                       count = archive.integer(group, "count");
+                     })}),
+        count_(&count) {}
   void after_step(RunView&, const StepReport&) override { ++*count_; }
-  std::string state_name() const override { return "steps/all"; }
-  void save_state(Archive& archive, const std::string& group) const override { archive.set(group, "count", *count_); }
-  void load_state(const Archive& archive, const std::string& group) override {
-    *count_ = archive.integer(group, "count");
-  }
 
  private:
   std::int64_t* count_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/setup/data_moments.hpp"
+#include "engine/data_moments.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/model.hpp>

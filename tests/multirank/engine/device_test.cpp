@@ -35,7 +35,7 @@ TEST_F(DeviceTest, ARunOnTheCpuLoadsNothingOfCuda) {
   for (const char* const device : {"auto", "cpu"}) {
     SmallRun run(world_, with_device(device));
     run.trainer.train();
-    EXPECT_TRUE(run.strategy.device().is_cpu());
+    EXPECT_TRUE(run.resources.device.is_cpu());
     std::ifstream file("/proc/self/maps");
     const std::string maps(std::istreambuf_iterator<char>(file), {});
     EXPECT_NE(maps.find("libtorch_cpu"), std::string::npos);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A teacher in runs of all layouts.
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/callback_hook.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -26,14 +25,15 @@ using Values = std::map<std::string, at::Tensor>;  // values by name
 
 struct DistilledRun : SmallRun {
   DistilledRun(const mpi::Communicator& world, const Settings& settings)
-      : SmallRun(world, settings), digest(attach_teacher(strategy, sections, builtin_registry(), *splits.train)) {
-    if (!digest.empty()) trainer.add_hook(Priority::normal, teacher_hook(digest));
+      : SmallRun(world, settings),
+        digest(attach_teacher(resources, *model.wrapper, sections, builtin_registry(), *splits.train)) {
+    if (!digest.empty()) trainer.add_hook(teacher_hook(digest));
   }
 
   Values values() {
     Values values;
-    strategy.model().store().read_whole([&] {
-      for (const auto& item : strategy.model().model().named_parameters()) {
+    model.wrapper->store().read_whole([&] {
+      for (const auto& item : model.wrapper->model().named_parameters()) {
         values[item.key()] = item.value().detach().clone();
       }
     });
@@ -133,8 +133,8 @@ TEST_F(DistillationTest, TheTeacherIsNeitherTrainedNorStored) {
   run.trainer.train();
   const checkpoints::Archive archive = capture(run.trainer, "", true);
   const auto count = [](const checkpoints::Archive& stored) { return stored.arrays_in("/model/params").size(); };
-  EXPECT_EQ(count(archive), run.strategy.model().model().named_parameters().size());
-  EXPECT_EQ(run.strategy.model().model().named_parameters().size(), 4U);
+  EXPECT_EQ(count(archive), run.model.wrapper->model().named_parameters().size());
+  EXPECT_EQ(run.model.wrapper->model().named_parameters().size(), 4U);
 }
 
 TEST_F(DistillationTest, AnInterruptedRunContinuesBitForBitWithTheSameTeacher) {

@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <numeric>
 
+#include "engine/evaluation/evaluation_counts.hpp"
 #include "engine/saving/best_values.hpp"
 #include "small_run.hpp"
 
@@ -22,7 +24,7 @@ metrics::Meters measured(SmallRun& run, std::int64_t batch_size,
                          const std::vector<metrics::MeterRow>& rows = metrics::builtin_meters()) {
   metrics::Meters meters =
       make_meters(EvalSettings::from(run.sections.at("eval")).metrics, run.splits.val->task(), rows);
-  evaluate(run.strategy, *run.splits.val, batch_size, meters);
+  evaluate(run, *run.splits.val, batch_size, meters);
   return meters;
 }
 
@@ -103,9 +105,37 @@ TEST(EvaluationMetersTest, AgreeWithWhatIsMeasuredAnyway) {
       world,
       {{"model.name", "mlp"}, {"data.val_size", "101"}, {"eval.metrics", "top_k,k=1"}, {"eval.metrics", "perplexity"}});
   metrics::Meters meters = make_meters(EvalSettings::from(run.sections.at("eval")).metrics, run.splits.val->task());
-  const auto sums = evaluate(run.strategy, *run.splits.val, 10, meters);
+  const auto sums = evaluate(run, *run.splits.val, 10, meters);
   EXPECT_EQ(number(meters, "top_1_accuracy"), sums.accuracy());
   EXPECT_NEAR(number(meters, "cross_entropy"), sums.mean_loss(), 1e-6);  // its batches have float32 losses
+}
+
+// The evaluation of a run shows tables, and that of a checkpoint only numbers: the same ones in the same order.
+TEST(EvaluationMetersTest, NumbersOfClassesDoNotDependOnWhetherTablesAreShown) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  for (const char* is_per_class : {"true", "false"}) {
+    SmallRun run(world, {{"model.name", "mlp"},
+                         {"data.val_size", "60"},
+                         {"eval.metrics", "overlap"},
+                         {"eval.per_class", is_per_class}});
+    const EvalSettings settings = EvalSettings::from(run.sections.at("eval"));
+    const auto readings_with = [&](bool has_tables) {
+      EvaluationCounts counts(settings, *run.splits.val, metrics::builtin_meters(), has_tables);
+      counts.evaluate(world, *run.model.wrapper, *run.splits.val, {7});
+      return counts.read();
+    };
+    const auto shown = readings_with(true);
+    EXPECT_EQ(readings_with(false).numbers, shown.numbers);
+    ASSERT_FALSE(shown.tables.empty());
+    EXPECT_EQ(shown.tables.front().name, "confusion");
+    const auto place_of = [&shown](const std::string& name) {
+      const auto has_name = [&name](const auto& number) { return number.first == name; };
+      return std::find_if(shown.numbers.begin(), shown.numbers.end(), has_name) - shown.numbers.begin();
+    };
+    const bool has_classes = place_of("accuracy/0") < std::ssize(shown.numbers);
+    EXPECT_EQ(has_classes, settings.is_per_class);
+    EXPECT_EQ(place_of("accuracy/9") < place_of("iou/0"), has_classes);
+  }
 }
 
 // The last sample is one rank's alone.
@@ -138,7 +168,7 @@ TEST(EvaluationMetersTest, AreReportedBesideLossAndAccuracy) {
                                           {"eval.interval", "6"},
                                           {"eval.metrics", "top_k,k=3"},
                                           {"eval.metrics", "auroc"}}));
-  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
+  run.trainer.add_hook(evaluate_hook(run.sections));
   run.trainer.train();
   std::vector<std::string> names;
   for (const auto& [name, value] : run.trainer.view().measured.values) names.push_back(name);
@@ -150,7 +180,7 @@ TEST(EvaluationMetersTest, AreReportedBesideLossAndAccuracy) {
 TEST(EvaluationMetersTest, AWrongNameEndsTheRunBeforeItsFirstStep) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, with(kTwelveSteps, {{"eval.metrics", "top_k,k=11"}}));
-  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
+  run.trainer.add_hook(evaluate_hook(run.sections));
   try {
     run.trainer.train();
     ADD_FAILURE() << "11 of 10 digits are taken";

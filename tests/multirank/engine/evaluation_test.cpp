@@ -28,10 +28,10 @@ TEST(EvaluationTest, EverySampleIsCountedOnceOnAnyNumberOfRanks) {
   const Settings settings = {{"model.name", "mlp"}, {"data.val_size", "101"}, {"train.precision", "fp64"}};
   const mpi::Communicator self = world.split(world.rank());
   SmallRun alone(self, settings);
-  const auto expected = evaluate(alone.strategy, *alone.splits.val, 101);
+  const auto expected = evaluate(alone, *alone.splits.val, 101);
   SmallRun combined(world, settings);
   for (const std::int64_t batch : {1, 7, 200}) {
-    const auto sums = evaluate(combined.strategy, *combined.splits.val, batch);
+    const auto sums = evaluate(combined, *combined.splits.val, batch);
     EXPECT_EQ(sums.count, 101);
     EXPECT_EQ(sums.correct, expected.correct);
     EXPECT_NEAR(sums.mean_loss(), expected.mean_loss(), 1e-12 * expected.mean_loss());
@@ -41,7 +41,7 @@ TEST(EvaluationTest, EverySampleIsCountedOnceOnAnyNumberOfRanks) {
 TEST(EvaluationTest, FewerSamplesThanRanksLeaveSomeRanksIdle) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, {{"model.name", "mlp"}, {"data.val_size", "2"}});
-  EXPECT_EQ(evaluate(run.strategy, *run.splits.val, 5).count, 2);
+  EXPECT_EQ(evaluate(run, *run.splits.val, 5).count, 2);
 }
 
 // Batches of all ranks together, whatever their number.
@@ -49,9 +49,9 @@ TEST(EvaluationTest, TheNumberOfBatchesCanBeLimited) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, {{"model.name", "mlp"}, {"data.val_size", "40"}});
   metrics::Meters none;
-  const auto first = evaluate(world, run.strategy.model(), *run.splits.val, {7, 3}, none);
+  const auto first = evaluate(world, *run.model.wrapper, *run.splits.val, {7, 3}, none);
   EXPECT_EQ(first.count, 21);
-  EXPECT_EQ(evaluate(world, run.strategy.model(), *run.splits.val, {7, 30}, none).count, 40);
+  EXPECT_EQ(evaluate(world, *run.model.wrapper, *run.splits.val, {7, 30}, none).count, 40);
 }
 
 TEST(EvaluationTest, APartThatTheDataDoNotHaveIsNamed) {
@@ -68,8 +68,7 @@ TEST(EvaluationTest, APartThatTheDataDoNotHaveIsNamed) {
 TEST(EvaluationTest, AnEmptyDataSetIsRefused) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, {{"model.name", "mlp"}, {"data.val_size", "8"}});
-  EXPECT_EQ(testing::sentence_of<DataError>([&] { evaluate(run.strategy, Nothing(), 4); }),
-            "there are no samples to evaluate");
+  EXPECT_EQ(testing::sentence_of<DataError>([&] { evaluate(run, Nothing(), 4); }), "there are no samples to evaluate");
 }
 
 /// Trains with digits, but without samples in one split.
@@ -111,9 +110,9 @@ TEST(EvaluationTest, AnEmptySplitIsRefusedBeforeTheFirstStep) {
 TEST(EvaluationTest, TheModelTrainsOnAfterwards) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, {{"model.name", "mlp"}, {"data.val_size", "8"}});
-  run.strategy.model().model().train();
-  evaluate(run.strategy, *run.splits.val, 4);
-  EXPECT_TRUE(run.strategy.model().model().is_training());
+  run.model.wrapper->model().train();
+  evaluate(run, *run.splits.val, 4);
+  EXPECT_TRUE(run.model.wrapper->model().is_training());
 }
 
 }  // namespace evaluation_test

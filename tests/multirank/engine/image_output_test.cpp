@@ -56,8 +56,8 @@ Trained trained(const Settings& settings, at::ScalarType loaded, bool is_last) {
   for (const at::ScalarType type : seen.prepared) EXPECT_EQ(type, at::kFloat);
   EXPECT_EQ(seen.given_is_last, is_last || loaded == at::kByte);
   EXPECT_EQ(seen.prepared_is_last, is_last);
-  Trained result{.losses = run.losses, .parameters = {}, .evaluation = evaluate(run.strategy, *run.splits.val, 5)};
-  for (const at::Tensor& parameter : run.strategy.model().model().parameters()) {
+  Trained result{.losses = run.losses, .parameters = {}, .evaluation = evaluate(run, *run.splits.val, 5)};
+  for (const at::Tensor& parameter : run.model.wrapper->model().parameters()) {
     result.parameters.push_back(parameter.detach().clone());
   }
   return result;

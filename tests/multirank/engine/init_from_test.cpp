@@ -63,7 +63,7 @@ class InitFromTest : public ::testing::Test {
 
   void write_as(const std::string& name, const std::string& prefix) {
     std::vector<checkpoints::NamedArray> arrays;
-    for (const auto& item : other_.strategy.model().model().named_parameters()) {
+    for (const auto& item : other_.model.wrapper->model().named_parameters()) {
       arrays.push_back({prefix + item.key(),
                         {.dtype = DType::float32,
                          .shape = item.value().sizes().vec(),
@@ -112,7 +112,7 @@ class InitFromTest : public ::testing::Test {
     if (!group.new_name)
       return {{{group.counter.empty() ? "mmengine_version" : "config", {std::string("0.10.4") + group.counter}}}};
     if (!group.counter.empty()) map.items.push_back({group.counter, {array_of(torch::tensor(9), "counter")}});
-    for (const auto& item : other_.strategy.model().model().named_parameters()) {
+    for (const auto& item : other_.model.wrapper->model().named_parameters()) {
       const at::Tensor changed = item.value().detach() + group.added;
       map.items.push_back({group.new_name(item.key()), {array_of(changed, item.key())}});
     }
@@ -123,13 +123,13 @@ class InitFromTest : public ::testing::Test {
   bool takes(const Settings& init, double added = 0) {
     SmallRun run(world_, with(kBase, init));
     EXPECT_FALSE(equals_other(run, added));
-    EXPECT_TRUE(init_from(run.strategy, run.sections).empty());
+    EXPECT_TRUE(init_from(run.resources.world, *run.model.wrapper, run.sections).empty());
     return equals_other(run, added);
   }
 
   bool equals_other(SmallRun& run, double added = 0) {
-    const auto mine = run.strategy.model().model().parameters();
-    const auto others = other_.strategy.model().model().parameters();
+    const auto mine = run.model.wrapper->model().parameters();
+    const auto others = other_.model.wrapper->model().parameters();
     for (std::size_t i = 0; i < mine.size(); ++i) {
       if (!at::equal(mine[i], others[i] + added)) return false;
     }
@@ -139,7 +139,7 @@ class InitFromTest : public ::testing::Test {
   std::string error_of(const Settings& settings) {
     SmallRun run(world_, with(kBase, settings));
     try {
-      init_from(run.strategy, run.sections);
+      init_from(run.resources.world, *run.model.wrapper, run.sections);
       return "";
     } catch (const CheckpointError& error) {
       EXPECT_TRUE(error.is_agreed() || world_.size() == 1);
@@ -264,7 +264,7 @@ TEST_F(InitFromTest, WeightsThatAFileLacksAreRefused) {
   const std::string file = shared_ + "/one.pt";
   const auto sentence_of = [&](const std::string& weights) {
     SmallRun run(world_, with(kBase, {{"init.from", file}, {"init.weights", weights}}));
-    return testing::sentence_of<ConfigError>([&] { init_from(run.strategy, run.sections); });
+    return testing::sentence_of<ConfigError>([&] { init_from(run.resources.world, *run.model.wrapper, run.sections); });
   };
   write_nested("one.pt", {{"", module, 0, "n_averaged"}});  // AveragedModel.state_dict() by itself
   EXPECT_TRUE(takes({{"init.from", file}, {"init.weights", "average"}}));
@@ -288,9 +288,10 @@ TEST_F(InitFromTest, OtherShapesAreListedOrSkipped) {
   EXPECT_TRUE(has_row(error, {"head.weight", "float32 [10, 16]", "float32 [10, 8]"})) << error;
   EXPECT_TRUE(has_row(error, {"hidden1.weight", "missing", "float32 [8, 16]"})) << error;
   SmallRun run(world_, with(with(kBase, wider), {{"init.partial", "true"}}));
-  EXPECT_EQ(init_from(run.strategy, run.sections).size(), 3U);  // head.weight; hidden1's weight and bias
-  EXPECT_TRUE(at::equal(run.strategy.model().model().named_parameters()["hidden0.weight"],
-                        other_.strategy.model().model().named_parameters()["hidden0.weight"]));
+  EXPECT_EQ(init_from(run.resources.world, *run.model.wrapper, run.sections).size(),
+            3U);  // head.weight; hidden1's weight and bias
+  EXPECT_TRUE(at::equal(run.model.wrapper->model().named_parameters()["hidden0.weight"],
+                        other_.model.wrapper->model().named_parameters()["hidden0.weight"]));
 }
 
 TEST_F(InitFromTest, TwentyDifferencesAreShown) {
@@ -309,14 +310,14 @@ TEST_F(InitFromTest, PendingValuesAreReplaced) {
   SmallRun drawn(world_, settings);
   EXPECT_TRUE(replaces_all_parameters(drawn.sections.at("init")));
   EXPECT_FALSE(replaces_all_parameters(SmallRun(world_, kBase).sections.at("init")));
-  const std::unique_ptr<Strategy> strategy = make_strategy(drawn.sections, world_, builtin_registry());
-  Strategy& pending = *strategy;
-  prepare_for_loading(pending, drawn.trainer.view().data.splits().train->task(), /*replaces_all=*/true);
-  const auto first = drawn.strategy.model().model().parameters()[0];
-  EXPECT_FALSE(at::equal(pending.model().model().parameters()[0], first));  // nothing was drawn
-  EXPECT_TRUE(init_from(pending, drawn.sections).empty());
-  const auto mine = pending.model().model().parameters();
-  const auto others = other_.strategy.model().model().parameters();
+  const Resources resources = make_resources(drawn.sections, world_);
+  const WrappedModel pending = make_wrapped_model(resources, drawn.sections, builtin_registry(),
+                                                  drawn.splits.train->task(), {.is_loaded = true});
+  const auto first = drawn.model.wrapper->model().parameters()[0];
+  EXPECT_FALSE(at::equal(pending.wrapper->model().parameters()[0], first));  // nothing was drawn
+  EXPECT_TRUE(init_from(world_, *pending.wrapper, drawn.sections).empty());
+  const auto mine = pending.wrapper->model().parameters();
+  const auto others = other_.model.wrapper->model().parameters();
   for (std::size_t i = 0; i < mine.size(); ++i) EXPECT_TRUE(at::equal(mine[i], others[i]));
 }
 
@@ -328,9 +329,9 @@ TEST_F(InitFromTest, NothingInCommonIsAnErrorEvenInPart) {
 // Lower precision outside, float32 here.
 TEST_F(InitFromTest, FloatingTypesAreConverted) {
   SmallRun run(world_, with(kBase, {{"init.from", shared_ + "/flat.pt"}, {"train.precision", "fp64"}}));
-  EXPECT_TRUE(init_from(run.strategy, run.sections).empty());
-  EXPECT_TRUE(at::equal(run.strategy.model().model().parameters()[0],
-                        other_.strategy.model().model().parameters()[0].to(at::kDouble)));
+  EXPECT_TRUE(init_from(run.resources.world, *run.model.wrapper, run.sections).empty());
+  EXPECT_TRUE(at::equal(run.model.wrapper->model().parameters()[0],
+                        other_.model.wrapper->model().parameters()[0].to(at::kDouble)));
 }
 
 // Files of torch, torchvision and timm, whose images have three channels; ours have one.
@@ -342,7 +343,7 @@ TEST_F(InitFromTest, FilesOfPublicLibraries) {
   const Settings resnet = {{"model.name", "resnet18"}, {"model.width", width}, {"data.train_size", "100"}};
   const Settings adapted = with(resnet, {{"init.adapt_channels", "true"}});
   const auto expect_head = [&](SmallRun& run, double tolerance) {
-    const at::Tensor head = run.strategy.model().model().named_parameters()["fc.weight"];
+    const at::Tensor head = run.model.wrapper->model().named_parameters()["fc.weight"];
     EXPECT_LE((head - tensor_over(plain.array("/fc.weight"))).abs().max().item<double>(), tolerance);
   };
   for (const char* name :
@@ -351,21 +352,21 @@ TEST_F(InitFromTest, FilesOfPublicLibraries) {
         "resnet_channels_last.pth", "resnet_half.pth", "resnet_ema.pth.tar", "resnet.safetensors"}) {
     SCOPED_TRACE(name);
     SmallRun run(world_, with(adapted, {{"init.from", files + name}}));
-    EXPECT_TRUE(init_from(run.strategy, run.sections).empty());
+    EXPECT_TRUE(init_from(run.resources.world, *run.model.wrapper, run.sections).empty());
     expect_head(run, name == std::string("resnet_half.pth") ? 1e-3 : 0);
     const at::Tensor sum = tensor_over(plain.array("/conv1.weight")).sum(1, true);
-    const at::Tensor stem = run.strategy.model().model().named_parameters()["conv1.weight"];
+    const at::Tensor stem = run.model.wrapper->model().named_parameters()["conv1.weight"];
     EXPECT_LE((stem - sum).abs().max().item<double>(), name == std::string("resnet_half.pth") ? 1e-2 : 1e-6);
-    EXPECT_EQ(run.strategy.model().model().named_buffers()["bn1.num_batches_tracked"].item<std::int64_t>() == 0,
+    EXPECT_EQ(run.model.wrapper->model().named_buffers()["bn1.num_batches_tracked"].item<std::int64_t>() == 0,
               name == std::string("resnet_old_no_counts.pth"));
   }
   SmallRun trained(world_, with(adapted, {{"init.from", files + "resnet_ema.pth.tar"}, {"init.weights", "trained"}}));
-  init_from(trained.strategy, trained.sections);
-  const at::Tensor head = trained.strategy.model().model().named_parameters()["fc.weight"];
+  init_from(trained.resources.world, *trained.model.wrapper, trained.sections);
+  const at::Tensor head = trained.model.wrapper->model().named_parameters()["fc.weight"];
   EXPECT_LE((head - tensor_over(plain.array("/fc.weight")) - 1).abs().max().item<double>(), 1e-6);
 
   SmallRun gray(world_, with(resnet, {{"init.from", files + "resnet_gray.safetensors"}}));
-  EXPECT_TRUE(init_from(gray.strategy, gray.sections).empty());
+  EXPECT_TRUE(init_from(gray.resources.world, *gray.model.wrapper, gray.sections).empty());
   expect_head(gray, 0);
 
   const auto shape_of = [](const checkpoints::Archive& archive, const std::string& path) {
@@ -381,9 +382,9 @@ TEST_F(InitFromTest, FilesOfPublicLibraries) {
       << classes;
   const Settings reset = {{"init.from", files + "resnet_1000_classes.safetensors"}, {"init.head", "reset"}};
   SmallRun without_head(world_, with(adapted, reset));
-  const at::Tensor initial = without_head.strategy.model().model().named_parameters()["fc.weight"].clone();
-  EXPECT_TRUE(init_from(without_head.strategy, without_head.sections).empty());
-  EXPECT_TRUE(at::equal(without_head.strategy.model().model().named_parameters()["fc.weight"], initial));
+  const at::Tensor initial = without_head.model.wrapper->model().named_parameters()["fc.weight"].clone();
+  EXPECT_TRUE(init_from(without_head.resources.world, *without_head.model.wrapper, without_head.sections).empty());
+  EXPECT_TRUE(at::equal(without_head.model.wrapper->model().named_parameters()["fc.weight"], initial));
 
   const std::string channels = error_of(with(resnet, {{"init.from", files + "resnet.safetensors"}}));
   EXPECT_TRUE(has_row(channels, {"conv1.weight", shape_of(plain, "/conv1.weight"), "float32 [" + width + ", 1, 3, 3]",

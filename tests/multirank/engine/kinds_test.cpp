@@ -286,7 +286,7 @@ Seen run_of(const mpi::Communicator& world, const Kind& kind, const Settings& mo
   SmallRun run(world, settings_of(kind, more), registry);
   std::vector<Record> records;
   run.trainer.add_reporter([&](const Record& record) { records.push_back(record); });
-  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections, registry.meters));
+  run.trainer.add_hook(evaluate_hook(run.sections, registry.meters));
   run.trainer.train();
   return {.losses = run.losses, .evaluation = run.trainer.view().measured.values};
 }
@@ -353,7 +353,7 @@ TEST_P(KindsTest, ContinuesBitForBit) {
     world_.barrier();
     SmallRun resumed(world_, settings_of(kind(), layout), registry);
     checkpoints::Archive archive;
-    resumed.strategy.model().parameters().write([&] {
+    resumed.model.wrapper->parameters().write([&] {
       archive = checkpoints::read(checkpoints::checkpoint_of(folder_of(layout), 2), restore_targets(resumed.trainer));
     });
     restore(resumed.trainer, archive);
@@ -476,8 +476,7 @@ TEST(EvaluationTimesTest, AreRegularOrAtTheEndOrNever) {
     run.trainer.add_reporter([&](const Record& record) {
       if (record.kind == "eval") steps.push_back(std::get<std::int64_t>(record.values.front().second));
     });
-    if (auto hook = evaluate_hook(run.sections, registry.meters))
-      run.trainer.add_hook(Priority::normal, std::move(hook));
+    run.trainer.add_hook(evaluate_hook(run.sections, registry.meters));
     run.trainer.train();
     return steps;
   };
@@ -534,7 +533,7 @@ TEST(MeterValuesTest, MetersReadNumbersAndTextsOfSamples) {
                                .make = [all](const Section&, std::int64_t) { return file_meter(all); }});
   }
   SmallRun run(world, settings_of(kind, {{"eval.metrics", "files"}, {"eval.metrics", "files_of_all"}}), registry);
-  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections, registry.meters));
+  run.trainer.add_hook(evaluate_hook(run.sections, registry.meters));
   run.trainer.train();
   int found = 0;
   for (const auto& [name, value] : run.trainer.view().measured.values) {

@@ -31,9 +31,9 @@ Outcome outcome_of(SmallRun& run) {
   Outcome outcome;
   outcome.losses = run.losses;
   outcome.norms = run.norms;
-  outcome.evaluation = evaluate(run.strategy, *run.trainer.view().data.splits().val, 16).mean_loss();
-  for (const auto& parameter : run.strategy.model().model().parameters()) outcome.values += bytes_of(parameter);
-  for (const auto& buffer : run.strategy.model().model().buffers()) outcome.values += bytes_of(buffer);
+  outcome.evaluation = evaluate(run, *run.trainer.view().data.splits().val, 16).mean_loss();
+  for (const auto& parameter : run.model.wrapper->model().parameters()) outcome.values += bytes_of(parameter);
+  for (const auto& buffer : run.model.wrapper->model().buffers()) outcome.values += bytes_of(buffer);
   return outcome;
 }
 

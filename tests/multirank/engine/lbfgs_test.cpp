@@ -104,7 +104,7 @@ class LbfgsTest : public ::testing::Test {
 
   /// The values that a run holds in the end, read from a file on every rank.
   checkpoints::Archive archive_of(SmallRun& run) {
-    const mpi::Communicator& ranks = run.strategy.world();
+    const mpi::Communicator& ranks = run.resources.world;
     const std::string folder = shared_ + "/" + std::to_string(++archives_);
     const checkpoints::Archive archive = capture(run.trainer, "", ranks.is_root());
     if (ranks.is_root()) checkpoints::write(folder, run.trainer.progress().step, archive);

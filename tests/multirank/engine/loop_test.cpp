@@ -81,7 +81,7 @@ TEST(LoopTest, EventsComeInTheOrderOfHook) {
   SmallRun run(world, kTwoEpochs);
   std::vector<std::string> diary;
   run.trainer.add_hook(Priority::low, std::make_unique<DiaryHook>("", diary));
-  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
+  run.trainer.add_hook(evaluate_hook(run.sections));
   EXPECT_EQ(run.trainer.train(), Outcome::done);
   std::erase_if(diary,
                 [](const std::string& line) { return line.starts_with("evaluated"); });  // written by some ranks only
@@ -102,7 +102,7 @@ TEST(LoopTest, MicroBatchesNotifyForwardAndLossAndTheLastOneTheRest) {
   const mpi::Communicator world = mpi::Communicator::world();
   const std::int64_t share = 12 / world.size();
   SmallRun run(world, with(kTwoEpochs, {{"train.micro_batch", std::to_string((share + 1) / 2)}}));
-  if (run.strategy.layout().micro_batches != 2) GTEST_SKIP() << "ranks with shares that do not halve";
+  if (run.trainer.view().data.layout().micro_batches != 2) GTEST_SKIP() << "ranks with shares that do not halve";
   std::vector<std::string> diary;
   run.trainer.add_hook(Priority::low, std::make_unique<DiaryHook>("", diary));
   run.trainer.train();
@@ -119,12 +119,12 @@ TEST(LoopTest, TheForwardOfAnMlpHasTwoOperationsPerWeight) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, kTwelveSteps);
   std::int64_t weights = 0;
-  for (const at::Tensor& parameter : run.strategy.model().model().parameters()) {
+  for (const at::Tensor& parameter : run.model.wrapper->model().parameters()) {
     if (parameter.dim() == 2) weights += parameter.numel();
   }
   batch::Batch batch = run.splits.train->get(batch::draws_in_order(0, 5));
   const FlopCounter counter;
-  run.strategy.model().forward(batch);
+  run.model.wrapper->forward(batch);
   EXPECT_EQ(counter.count(), 2 * 5 * weights);
 }
 
@@ -138,8 +138,8 @@ TEST(LoopTest, UtilizationIsInTheRecords) {
     utilization.push_back(record.number("mfu").value_or(-1));
     memory.push_back(record.number("memory_mb").value_or(-1));
   });
-  run.trainer.add_hook(Priority::normal, utilization_hook(6, 1e12, at::kFloat));
-  run.trainer.add_hook(Priority::below_normal, log_hook(6));
+  run.trainer.add_hook(utilization_hook(6, 1e12, at::kFloat));
+  run.trainer.add_hook(log_hook(6));
   run.trainer.train();
   if (!world.is_root()) return;
   ASSERT_EQ(utilization.size(), 2U);
@@ -157,7 +157,7 @@ TEST(LoopTest, RatesOfGroupsAreInTheRecordsIfTheyDiffer) {
         if (name.starts_with("lr/")) rates.emplace_back(name, record.number(name).value_or(-1));
       }
     });
-    run.trainer.add_hook(Priority::below_normal, log_hook(12));
+    run.trainer.add_hook(log_hook(12));
     run.trainer.train();
     if (!world.is_root()) continue;
     std::vector<std::pair<std::string, double>> expected;
@@ -174,7 +174,7 @@ TEST(LoopTest, TheLossOfTheLogIsAMeanOverItsWindow) {
     run.trainer.add_reporter([&](const Record& record) {
       if (record.kind == "train") logged.push_back(record.number("loss").value_or(-1));
     });
-    run.trainer.add_hook(Priority::below_normal, log_hook(5, window));  // logs after steps 5, 10 and 12
+    run.trainer.add_hook(log_hook(5, window));  // logs after steps 5, 10 and 12
     run.trainer.train();
     if (!world.is_root()) continue;
     ASSERT_EQ(logged.size(), 3U);
@@ -251,7 +251,7 @@ TEST(LoopTest, AfterTrainAlwaysComesAndMasksNothing) {
     EXPECT_EQ(std::vector<std::string>(diary.end() - 3, diary.end()),
               (std::vector<std::string>{"a after_train failed " + step, "b after_train failed " + step,
                                         "c after_train failed " + step}));
-    run.strategy.model().reset_state();
+    run.model.wrapper->reset_state();
   }
 }
 
@@ -340,8 +340,7 @@ TEST(LoopTest, NumbersOfRanksComeTogether) {
   std::vector<Record> records;
   run.trainer.add_reporter([&](const Record& record) { records.push_back(record); });
   run.trainer.add_hook(Priority::highest, std::make_unique<OfRankHook>(false));
-  run.trainer.add_hook(Priority::very_high,
-                       rank_events_hook(LogSettings::from(run.sections.at("log")).interval, world));
+  run.trainer.add_hook(rank_events_hook(LogSettings::from(run.sections.at("log")).interval, world));
   run.trainer.train();
   if (!world.is_root() || world.size() == 1) return;
   ASSERT_EQ(records.size(), 4U);
@@ -362,8 +361,7 @@ TEST(LoopTest, RanksThatMeasureOtherThingsStopTogether) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, with(kTwoEpochs, {{"log.interval", "1"}}));
   run.trainer.add_hook(Priority::highest, std::make_unique<OfRankHook>(true));
-  run.trainer.add_hook(Priority::very_high,
-                       rank_events_hook(LogSettings::from(run.sections.at("log")).interval, world));
+  run.trainer.add_hook(rank_events_hook(LogSettings::from(run.sections.at("log")).interval, world));
   const std::string failure = failure_of(run);
   if (world.size() == 1) return;
   EXPECT_NE(failure.find("ranks measured different values up to step"), std::string::npos) << failure;

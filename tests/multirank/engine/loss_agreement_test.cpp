@@ -184,11 +184,11 @@ struct LossRun : SmallRun {
                       more),
                  registry) {
     if (each.loss.front().second != "distill") return;
-    strategy.model().model().set_loss(models::with_teacher(sections.at("loss"), splits.train->task(),
-                                                           {.alpha = 0.7, .temperature = 2}, scores_of_teacher));
+    model.wrapper->model().set_loss(models::with_teacher(sections.at("loss"), splits.train->task(),
+                                                         {.alpha = 0.7, .temperature = 2}, scores_of_teacher));
   }
 
-  at::Tensor weight() { return strategy.model().model().parameters().front().detach().clone(); }
+  at::Tensor weight() { return model.wrapper->model().parameters().front().detach().clone(); }
 };
 
 class LossAgreementTest : public ::testing::Test {
@@ -289,7 +289,7 @@ TEST_F(LossAgreementTest, EvaluationsAgreeToo) {
   for (const LossCase& each : cases()) {
     const auto evaluated = [&](const mpi::Communicator& world, metrics::Meters& meters, std::int64_t batch_size = 3) {
       LossRun run(world, each, {}, registry_);
-      return evaluate(run.strategy, *run.splits.val, batch_size, meters);
+      return evaluate(run, *run.splits.val, batch_size, meters);
     };
     const Task task = Rows(TaskKind::custom, 1).task();  // any meter fits it
     const std::string meter = each.source == "multilabel"               ? "multilabel,threshold=0"

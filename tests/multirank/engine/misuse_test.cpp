@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <ostream>
-#include <stdexcept>
 
 #include "small_run.hpp"
 
@@ -45,7 +44,7 @@ TEST_P(RunMisuseTest, IsReportedInOneSentenceOnEveryRank) {
   bool has_trained = false;
   try {
     SmallRun run(world_, with(kTwelveSteps, GetParam().settings));
-    run.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run.sections.at("ema"))));
+    run.trainer.add_hook(average_hook(EmaSettings::from(run.sections.at("ema"))));
     run.trainer.train();
     has_trained = true;
   } catch (const ConfigError& error) {
@@ -159,14 +158,6 @@ INSTANTIATE_TEST_SUITE_P(
         Misuse{"NotANumber", {{"optim.paramwise", "custom:head,lr_mult=nan"}}, "lr_mult: 'nan' is not a number >= 0"},
         Misuse{"Pattern", {{"optim.paramwise", "re:[,lr_mult=2"}}, "is not a regular expression"}),
     kName);
-
-// Case 3.3.5: first the optimizer, then what drives it.
-TEST(UnpreparedTest, ATrainerNeedsWhatPrepareBuilds) {
-  const mpi::Communicator world = mpi::Communicator::world();
-  const Sections sections = sections_of(kTwelveSteps);
-  const std::unique_ptr<Strategy> strategy = make_strategy(sections, world);
-  EXPECT_THROW(Trainer(sections, *strategy, data::open(sections.at("data"))), std::logic_error);
-}
 
 }  // namespace misuse_test
 }  // namespace lockstep::engine

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What train.nonfinite makes of a sample that is not finite.
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/stateful.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "changed_digits.hpp"
@@ -32,14 +34,29 @@ struct Seen {
   std::vector<std::vector<at::Tensor>> parameters;  // the first before any step
   std::vector<std::int64_t> skipped;
   std::vector<std::int64_t> starts;  // steps at which the run began, and to which it went back
+  std::vector<std::int64_t> epochs;  // steps at which before_epoch was called
+  std::vector<std::int64_t> loaded;  // numbers of steps of the state, each time that it was restored
+  int roll_backs = 0;
   Outcome outcome = Outcome::failed;
 };
 
 class SeeingHook : public Hook {
  public:
-  explicit SeeingHook(Seen& seen) : seen_(&seen) {}
+  explicit SeeingHook(Seen& seen)
+      : Hook({}, {hook_state(
+                     "seeing", [this](auto& archive, const std::string& group) { archive.set(group, "steps", steps_); },
+                     [this](const auto& archive, const std::string& group) {
+                       steps_ = archive.integer(group, "steps");
+                       seen_->loaded.push_back(steps_);
+                     })}),
+        seen_(&seen) {}
   void before_train(RunView& view) override { note(view); }
+  void before_epoch(RunView& view) override {
+    seen_->epochs.push_back(view.progress.step);
+    seen_->roll_backs = view.roll_backs;
+  }
   void after_step(RunView& view, const StepReport& report) override {
+    ++steps_;
     seen_->parameters.resize(static_cast<std::size_t>(report.progress.step));
     note(view);
     if (report.is_skipped) seen_->skipped.push_back(report.progress.step);
@@ -53,6 +70,7 @@ class SeeingHook : public Hook {
   }
 
   Seen* seen_;
+  std::int64_t steps_ = 0;
 };
 
 bool are_equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
@@ -132,6 +150,16 @@ TEST_F(NonfiniteTest, RollBackTrainsTheStepAgain) {
   }
 }
 
+// Hooks learn of it by their restored states, by RunView::roll_backs and by before_epoch.
+TEST_F(NonfiniteTest, HooksContinueFromTheCheckpoint) {
+  const Seen seen = run(1, {{"train.nonfinite", "roll_back"}, {"ckpt.every_steps", "1"}});
+  EXPECT_EQ(seen.roll_backs, std::ssize(seen.starts) - 1);
+  EXPECT_EQ(seen.loaded, std::vector<std::int64_t>(seen.starts.begin() + 1, seen.starts.end()));
+  for (const std::int64_t step : seen.starts) {
+    EXPECT_NE(std::find(seen.epochs.begin(), seen.epochs.end(), step), seen.epochs.end()) << step;
+  }
+}
+
 TEST_F(NonfiniteTest, WhatStaysSoIsSkippedAfterGoingBackOnce) {
   const Seen seen = run(99, {{"train.nonfinite", "roll_back"}, {"ckpt.every_steps", "1"}});
   EXPECT_EQ(seen.outcome, Outcome::done);
@@ -144,6 +172,8 @@ TEST_F(NonfiniteTest, WithoutACheckpointTheStepIsSkipped) {
   EXPECT_EQ(seen.outcome, Outcome::done);
   EXPECT_EQ(seen.starts.size(), 1U);
   EXPECT_EQ(seen.skipped.size(), 2U);
+  EXPECT_EQ(seen.roll_backs, 0);
+  EXPECT_EQ(seen.epochs, (std::vector<std::int64_t>{0, 4}));
 }
 
 TEST_F(NonfiniteTest, GoesBackAsOftenAsAskedFor) {

@@ -118,7 +118,7 @@ class OwnRowsTest : public ::testing::Test {
                                            more),
                                       registry_);
   }
-  static models::Model& model(const SmallRun& run) { return run.strategy.model().model(); }
+  static models::Model& model(const SmallRun& run) { return run.model.wrapper->model(); }
 
   mpi::Communicator world_ = mpi::Communicator::world();
   mpi::Communicator self_ = world_.split(world_.rank());
@@ -149,7 +149,7 @@ TEST_F(OwnRowsTest, RealNumbersOfPresetValuesHaveTheBitsOfOneRank) {
   const auto evaluated = [&](const mpi::Communicator& world, const std::string& meter) {
     const auto run = run_on(world, {{"model.name", "two_large_outputs"}});
     metrics::Meters meters = make_meters({{meter}, "test"}, run->splits.val->task(), registry_.meters);
-    const double loss = evaluate(run->strategy, *run->splits.val, 1, meters).mean_loss();
+    const double loss = evaluate(*run, *run->splits.val, 1, meters).mean_loss();
     const auto numbers = meters.read().numbers;
     return std::vector<double>{loss, numbers.at(0).second, numbers.at(1).second};
   };

@@ -13,6 +13,7 @@
 
 #include "checkpoints/store/store.hpp"
 #include "engine/evaluation/averaged_weights.hpp"
+#include "engine/loaded_model.hpp"
 #include "engine/resume/run_state.hpp"
 #include "engine/setup/init_from.hpp"
 #include "engine/state/average.hpp"
@@ -61,7 +62,7 @@ double mean_of_end(const std::vector<double>& losses) {
 
 std::vector<at::Tensor> values_of(SmallRun& run) {
   std::vector<at::Tensor> values;
-  for (const at::Tensor& value : run.strategy.model().model().parameters()) values.push_back(value.detach().clone());
+  for (const at::Tensor& value : run.model.wrapper->model().parameters()) values.push_back(value.detach().clone());
   return values;
 }
 
@@ -159,14 +160,14 @@ TEST_F(ParamDtypeTest, ResumesBitForBit) {
   const auto resumes = [&](const Settings& settings, const std::string& name) {
     SCOPED_TRACE(name);
     SmallRun straight(world_, settings);
-    straight.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(straight.sections.at("ema"))));
+    straight.trainer.add_hook(average_hook(EmaSettings::from(straight.sections.at("ema"))));
     straight.trainer.train();
     SmallRun first(world_, with(settings, {{"train.max_steps", "3"}}));
-    first.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(first.sections.at("ema"))));
+    first.trainer.add_hook(average_hook(EmaSettings::from(first.sections.at("ema"))));
     first.trainer.train();
     const Archive archive = through_a_file(first, name);
     SmallRun resumed(world_, settings);
-    resumed.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(resumed.sections.at("ema"))));
+    resumed.trainer.add_hook(average_hook(EmaSettings::from(resumed.sections.at("ema"))));
     restore(resumed.trainer, archive);
     EXPECT_EQ(reproducibility_of(resumed.trainer, archive, {}).text(), "bitwise");
     resumed.trainer.train();
@@ -196,18 +197,19 @@ TEST_F(ParamDtypeTest, StochasticRoundingHasTheBitsOfEveryDivisionOfTheWork) {
 TEST_F(ParamDtypeTest, AveragesAreFloat32AndEvaluated) {
   const Settings settings = with(with(gpt("5"), kMasters), {{"ema.kind", "swa"}, {"eval.batch_size", "8"}});
   SmallRun run(world_, settings);
-  run.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run.sections.at("ema"))));
+  run.trainer.add_hook(average_hook(EmaSettings::from(run.sections.at("ema"))));
   run.trainer.train();
   const std::vector<at::Tensor> trained = values_of(run);
   double loss = 0;
-  with_average(run.strategy.model(), run.strategy.average(), [&] {
+  with_average(*run.model.wrapper, run.updates.average.get(), [&] {
     EXPECT_FALSE(is_equal(values_of(run), trained));
-    loss = evaluate(run.strategy, *run.splits.val, 8).mean_loss();
+    loss = evaluate(run, *run.splits.val, 8).mean_loss();
   });
   EXPECT_TRUE(is_equal(values_of(run), trained));
   const std::string file = file_of(run, "averages");
   EXPECT_EQ(checkpoints::read(file).array("/ema/params/tokens.weight").dtype, DType::float32);
-  const Evaluation found = evaluate_checkpoint(world_, run.sections, builtin_registry(), file);
+  LoadedModel loaded = load_model(world_, run.sections, builtin_registry(), file);
+  const Evaluation found = evaluate_loaded(loaded, run.sections, builtin_registry());
   EXPECT_TRUE(found.is_average);
   EXPECT_NEAR(found.values.front().second, loss, 1e-6 * loss);
 }
@@ -215,14 +217,14 @@ TEST_F(ParamDtypeTest, AveragesAreFloat32AndEvaluated) {
 TEST_F(ParamDtypeTest, InitialValuesOfOtherTypesAreConverted) {
   SmallRun exact(world_, with(kTwelveSteps, {{"run.seed", "2"}}));
   SmallRun run(world_, with(with(kTwelveSteps, kMasters), {{"init.from", file_of(exact, "exact")}}));
-  EXPECT_TRUE(init_from(run.strategy, run.sections).empty());
+  EXPECT_TRUE(init_from(run.resources.world, *run.model.wrapper, run.sections).empty());
   std::vector<at::Tensor> expected;
   for (const at::Tensor& value : values_of(exact)) expected.push_back(value.to(at::kBFloat16));
   EXPECT_TRUE(is_equal(values_of(run), expected));
   run.trainer.train();
   // And back.
   SmallRun wide(world_, with(kTwelveSteps, {{"init.from", file_of(run, "narrow")}}));
-  EXPECT_TRUE(init_from(wide.strategy, wide.sections).empty());
+  EXPECT_TRUE(init_from(wide.resources.world, *wide.model.wrapper, wide.sections).empty());
   EXPECT_EQ(values_of(wide)[0].scalar_type(), at::kFloat);
   EXPECT_TRUE(at::equal(values_of(wide)[0].to(at::kBFloat16), values_of(run)[0]));
 }

@@ -16,14 +16,14 @@ using Names = std::vector<std::string>;
 
 Names names_of(SmallRun& run) {
   Names names;
-  for (const optim::ParamGroup& group : run.strategy.optimizer().optimizer().groups()) {
+  for (const optim::ParamGroup& group : run.updates.first().optimizer().groups()) {
     names.push_back(group.name);
   }
   return names;
 }
 
 const optim::ParamGroup& group_of(SmallRun& run, const std::string& name) {
-  for (const optim::ParamGroup& group : run.strategy.optimizer().optimizer().groups()) {
+  for (const optim::ParamGroup& group : run.updates.first().optimizer().groups()) {
     if (group.name == name) return group;
   }
   throw std::runtime_error("no group " + name);
@@ -55,7 +55,7 @@ TEST_F(ParamGroupsRunTest, AModelStatesTheRolesOfItsParameters) {
 TEST_F(ParamGroupsRunTest, EachGroupIsTrainedByItsOptions) {
   SmallRun run(world_, with(kTwelveSteps, {{"optim.paramwise", "custom:hidden0,lr=0"}}));
   const auto values = [&run](const std::string& name) {
-    const at::Tensor parameter = *run.strategy.model().model().named_parameters().find(name);
+    const at::Tensor parameter = *run.model.wrapper->model().named_parameters().find(name);
     const at::Tensor copy = parameter.detach().clone().contiguous();
     return std::vector<float>(copy.const_data_ptr<float>(), copy.const_data_ptr<float>() + copy.numel());
   };
@@ -148,9 +148,9 @@ TEST_F(ParamGroupsRunTest, RatesFollowTheBatch) {
 
 TEST_F(ParamGroupsRunTest, RatesAreNotScaledBehindASchedulesBack) {
   SmallRun run(world_, kTwelveSteps);
-  EXPECT_NO_THROW(optim::scale_lr(run.strategy.optimizer().optimizer().groups(), {.batch = 1, .base_batch = 1}));
+  EXPECT_NO_THROW(optim::scale_lr(run.updates.first().optimizer().groups(), {.batch = 1, .base_batch = 1}));
   run.trainer.train();
-  EXPECT_THROW(optim::scale_lr(run.strategy.optimizer().optimizer().groups(), {.batch = 1, .base_batch = 1}),
+  EXPECT_THROW(optim::scale_lr(run.updates.first().optimizer().groups(), {.batch = 1, .base_batch = 1}),
                std::logic_error);
 }
 

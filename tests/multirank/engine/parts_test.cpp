@@ -2,7 +2,7 @@
 // Parts of the parameters with optimizers of their own: optim.part, sched.rule with part, strategy.separate.
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
-#include <lockstep/optim/optim_wrapper_dict.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -28,12 +28,12 @@ struct Trained {
 
 std::map<std::string, at::Tensor> parameters_of(SmallRun& run) {
   std::map<std::string, at::Tensor> values;
-  run.strategy.model().store().read_whole([&] {
-    for (const auto& item : run.strategy.model().model().named_parameters()) {
+  run.model.wrapper->store().read_whole([&] {
+    for (const auto& item : run.model.wrapper->model().named_parameters()) {
       values[item.key()] = item.value().detach().clone();
     }
   });
-  for (const auto& item : run.strategy.model().model().named_buffers()) values[item.key()] = item.value().clone();
+  for (const auto& item : run.model.wrapper->model().named_buffers()) values[item.key()] = item.value().clone();
   return values;
 }
 
@@ -140,7 +140,7 @@ TEST(PartsTest, SeparateChildrenAreOneOptimizerToo) {
   const std::map<std::string, at::Tensor> before = parameters_of(run);
   run.trainer.train();
   const std::map<std::string, at::Tensor> after = parameters_of(run);
-  EXPECT_EQ(run.strategy.parts().size(), 2U);
+  EXPECT_EQ(run.updates.parts.size(), 2U);
   EXPECT_TRUE(at::equal(before.at("head.weight"), after.at("head.weight")));
   EXPECT_FALSE(at::equal(before.at("hidden0.weight"), after.at("hidden0.weight")));
 }
@@ -174,8 +174,8 @@ TEST(PartsTest, ARuleOfTheScheduleCanBeOfOnePart) {
   const std::map<std::string, at::Tensor> before = parameters_of(run);
   run.trainer.train();
   const std::map<std::string, at::Tensor> after = parameters_of(run);
-  EXPECT_EQ(run.strategy.parts().at("front").values("lr"), std::vector<double>{0});
-  EXPECT_EQ(run.strategy.parts().at("back").values("lr"), std::vector<double>{0.01});
+  EXPECT_EQ(run.updates.parts.at("front").values("lr"), std::vector<double>{0});
+  EXPECT_EQ(run.updates.parts.at("back").values("lr"), std::vector<double>{0.01});
   EXPECT_TRUE(at::equal(before.at("hidden0.weight"), after.at("hidden0.weight")));
   EXPECT_FALSE(at::equal(before.at("head.weight"), after.at("head.weight")));
 }
@@ -185,7 +185,8 @@ TEST(PartsTest, StepsInTurnAreTwoOptimizersByHand) {
   const mpi::Communicator world = mpi::Communicator::world();
   const Registry registry = registry_in_turn();
   SmallRun run(world, kInTurn, registry);
-  const auto model = models::build(run.sections.at("model"), run.splits.train->task(), run.strategy.seed(), at::kFloat);
+  const auto model =
+      models::build(run.sections.at("model"), run.splits.train->task(), run.resources.draws.seed, at::kFloat);
   run.trainer.train();
   const data::Sampler& sampler = run.trainer.view().data.sampler();
   for (std::int64_t step = 0; step < 12; ++step) {
@@ -211,8 +212,8 @@ TEST(PartsTest, StepsInTurnAreTwoOptimizersByHand) {
 }
 
 void expect_same_optimizers(SmallRun& run, SmallRun& expected) {
-  for (auto& [name, optimizer] : run.strategy.parts()) {
-    optim::OptimWrapper& other = expected.strategy.parts().at(name);
+  for (auto& [name, optimizer] : run.updates.parts) {
+    optim::OptimWrapper& other = expected.updates.parts.at(name);
     EXPECT_EQ(optimizer.optimizer().steps(0)[0], other.optimizer().steps(0)[0]) << name;
     EXPECT_EQ(optimizer.scaler() == nullptr, other.scaler() == nullptr);
     if (optimizer.scaler() == nullptr) continue;
@@ -328,8 +329,8 @@ TEST(PartsTest, AChildThatIsNotTrainedIsOnlyBroadcast) {
   const mpi::Communicator world = mpi::Communicator::world();
   const Registry registry = registry_of_children();
   SmallRun run(world, kChildren, registry);
-  const auto& model = dynamic_cast<const Children&>(run.strategy.model().model());
-  EXPECT_EQ(run.strategy.parts().size(), 2U);
+  const auto& model = dynamic_cast<const Children&>(run.model.wrapper->model());
+  EXPECT_EQ(run.updates.parts.size(), 2U);
   EXPECT_EQ(model.count.item<std::int64_t>(), 0);
   run.trainer.train();
   EXPECT_EQ(model.count.item<std::int64_t>(), 12);
@@ -444,10 +445,10 @@ TEST(PartsTest, WhatCannotBeTrainedIsRefused) {
 TEST(PartsTest, TheAverageCanBeOfOnePart) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, with(kTwoParts, {{"ema.kind", "ema"}, {"ema.decay", "0.5"}, {"ema.names", "head"}}));
-  run.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run.sections.at("ema"))));
+  run.trainer.add_hook(average_hook(EmaSettings::from(run.sections.at("ema"))));
   run.trainer.train();
   const std::map<std::string, at::Tensor> trained = parameters_of(run);
-  run.strategy.average()->swap();
+  run.updates.average->swap();
   const std::map<std::string, at::Tensor> averaged = parameters_of(run);
   EXPECT_TRUE(at::equal(trained.at("hidden0.weight"), averaged.at("hidden0.weight")));
   EXPECT_FALSE(at::equal(trained.at("head.weight"), averaged.at("head.weight")));

@@ -40,7 +40,7 @@ struct KeptRun : SmallRun {
   KeptRun(const mpi::Communicator& world, const Settings& settings) : SmallRun(world, settings) {
     trainer.add_hook(Priority::normal, std::make_unique<KeepingHook>(reports, parameters));
   }
-  std::int64_t updates() { return strategy.optimizer().optimizer().steps(0)[0]; }
+  std::int64_t updates_done() { return updates.first().optimizer().steps(0)[0]; }
 
   std::vector<StepReport> reports;
   std::vector<at::Tensor> parameters;  // the first one, after every step
@@ -119,8 +119,8 @@ TEST_F(PrecisionRunTest, AStepThatOverflowsIsSkippedByAllRanks) {
     EXPECT_GE(skipped, 2);
     EXPECT_LE(skipped, 10);
     EXPECT_TRUE(run.reports[0].is_skipped);
-    EXPECT_EQ(run.updates(), 12 - skipped);  // the count for Adam's bias correction
-    EXPECT_EQ(run.strategy.optimizer().scaler()->state().skipped_steps, skipped);
+    EXPECT_EQ(run.updates_done(), 12 - skipped);  // the count for Adam's bias correction
+    EXPECT_EQ(run.updates.first().scaler()->state().skipped_steps, skipped);
   }
 }
 
@@ -154,7 +154,7 @@ TEST_F(PrecisionRunTest, AnotherPrecisionContinuesAndSaysSo) {
   restore(resumed.trainer, archive);
   EXPECT_EQ(reproducibility_of(resumed.trainer, archive, {}).text(),
             "statistical, because train.precision is fp16 and was fp32");
-  EXPECT_EQ(resumed.strategy.optimizer().scaler()->scale(), 65536);
+  EXPECT_EQ(resumed.updates.first().scaler()->scale(), 65536);
   resumed.trainer.train();
   EXPECT_EQ(resumed.losses.size(), 9U);
 }
@@ -168,7 +168,7 @@ TEST_F(PrecisionRunTest, ADamagedStateOfTheScalerIsRefused) {
   EXPECT_THROW(restore(resumed.trainer, archive), CheckpointError);
   SmallRun anew(world_, kFp16);
   restore(anew.trainer, archive, {.resets_optim = true});
-  EXPECT_EQ(anew.strategy.optimizer().scaler()->scale(), 65536);
+  EXPECT_EQ(anew.updates.first().scaler()->scale(), 65536);
 }
 
 // The forward is finite, no backward is: some other fault than the scale, or a scale that never moves.
@@ -187,9 +187,9 @@ TEST_F(PrecisionRunTest, SkippingHasAnEnd) {
 TEST_F(PrecisionRunTest, WithoutAScalerANormThatIsNotFiniteStaysAnError) {
   for (const char* const clip : {"norm:1", "norm:1:p=inf"}) {
     SmallRun run(world_, with(kTwelveSteps, {{"optim.lr", "1e30"}, {"optim.name", "sgd"}, {"train.clip_grad", clip}}));
-    run.strategy.model().store().write_whole([&] {
+    run.model.wrapper->store().write_whole([&] {
       const torch::NoGradGuard no_grad;
-      run.strategy.model().model().parameters()[0].fill_(1e38);
+      run.model.wrapper->model().parameters()[0].fill_(1e38);
     });
     EXPECT_THROW(run.trainer.train(), NumericError);
   }
@@ -213,7 +213,7 @@ TEST_F(PrecisionRunTest, LanesHaveTheSameBitsOnAnyNumberOfRanks) {
   KeptRun run(world_, settings);
   run.trainer.train();
   EXPECT_GE(run.reports.back().skipped_steps, 2);
-  EXPECT_EQ(run.updates(), 12 - run.reports.back().skipped_steps);
+  EXPECT_EQ(run.updates_done(), 12 - run.reports.back().skipped_steps);
   const mpi::Communicator myself = world_.split(world_.rank());
   KeptRun alone(myself, settings);
   alone.trainer.train();

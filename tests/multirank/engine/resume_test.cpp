@@ -13,6 +13,7 @@
 
 #include "checkpoints/store/store.hpp"
 #include "engine/resume/run_state.hpp"
+#include "engine/settings/agreed.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
@@ -31,7 +32,7 @@ class ResumeTest : public ::testing::Test {
   ResumeTest() {
     directory_ = world_.broadcast(folder_.path()) + "/ckpt";
     SmallRun run(world_, with(kBase, {{"train.max_steps", "8"}, {"ckpt.every_steps", "2"}, {"ckpt.keep_last", "9"}}));
-    run.trainer.add_hook(Priority::very_low, run.checkpoint_hook(directory_, ""));
+    run.trainer.add_hook(run.checkpoint_hook(directory_, ""));
     run.trainer.train();
     parameters_ = copies_of(run);
     world_.barrier();
@@ -40,7 +41,7 @@ class ResumeTest : public ::testing::Test {
 
   static std::vector<at::Tensor> copies_of(SmallRun& run) {
     std::vector<at::Tensor> copies;
-    for (const at::Tensor& parameter : run.strategy.model().model().parameters()) copies.push_back(parameter.clone());
+    for (const at::Tensor& parameter : run.model.wrapper->model().parameters()) copies.push_back(parameter.clone());
     return copies;
   }
 
@@ -80,7 +81,7 @@ class ResumeTest : public ::testing::Test {
   std::string error_of_resume(const Settings& settings, const std::string& directory) {
     SmallRun run(world_, with(kBase, settings));
     try {
-      load_or_resume(run.trainer, run.sections, directory);
+      load_or_resume(run.trainer, agreed(world_, [&] { return ResumeSettings::from(run.sections); }), directory);
       return "";
     } catch (const Error& error) {
       EXPECT_TRUE(error.is_agreed() || world_.size() == 1);
@@ -98,7 +99,7 @@ TEST_F(ResumeTest, ADamagedCheckpointIsSkippedAndTheNextOlderOneTaken) {
   damage(8);
   damage(6);
   SmallRun run(world_, kBase);
-  EXPECT_EQ(load_or_resume(run.trainer, run.sections, directory_), directory_ + "/step-000000000004");
+  EXPECT_EQ(load_or_resume(run, directory_), directory_ + "/step-000000000004");
   EXPECT_EQ(run.trainer.progress().step, 4);
   world_.barrier();
   EXPECT_EQ(checkpoints::list(directory_), (Steps{2, 4}));
@@ -124,7 +125,7 @@ TEST_F(ResumeTest, ARunWithOnlyDamagedOnesStartsFromTheBeginningOnlyWhenAskedTo)
 TEST_F(ResumeTest, AFreshStartThatWasAskedFor) {
   for (const std::int64_t step : {2, 4, 6, 8}) damage(step);
   SmallRun run(world_, with(kBase, {{"resume.allow_fresh", "true"}}));
-  EXPECT_EQ(load_or_resume(run.trainer, run.sections, directory_), std::nullopt);
+  EXPECT_EQ(load_or_resume(run, directory_), std::nullopt);
   EXPECT_EQ(run.trainer.progress().step, 0);
 }
 
@@ -138,9 +139,9 @@ TEST_F(ResumeTest, MetersOfAnEpochContinueWhereTheyWere) {
     run.trainer.add_reporter([&](const Record& record) {
       if (record.kind == "epoch") epochs.push_back(record);
     });
-    run.trainer.add_hook(Priority::normal, train_meters_hook(cited_texts(run.sections.at("train"), "metrics")));
-    run.trainer.add_hook(Priority::very_low, run.checkpoint_hook(directory, ""));
-    load_or_resume(run.trainer, run.sections, directory);
+    run.trainer.add_hook(train_meters_hook(cited_texts(run.sections.at("train"), "metrics")));
+    run.trainer.add_hook(run.checkpoint_hook(directory, ""));
+    load_or_resume(run, directory);
     run.trainer.train();
     EXPECT_EQ(epochs.size(), world_.is_root() ? 1U : 0U);
     return epochs.empty() ? Record() : epochs.front();
@@ -185,9 +186,9 @@ TEST_F(ResumeTest, AnotherModelIsRefusedUnlessAPartIsEnough) {
   const Settings wider = {{"model.hidden", "16,16"}};
   EXPECT_NE(error_of_resume(wider).find("/model/params/hidden1.weight is missing"), std::string::npos);
   SmallRun run(world_, with(with(kBase, wider), {{"resume.partial", "model"}}));
-  const at::Tensor fresh = run.strategy.model().model().named_parameters()["hidden1.weight"].clone();
-  load_or_resume(run.trainer, run.sections, directory_);
-  auto now = run.strategy.model().model().named_parameters();
+  const at::Tensor fresh = run.model.wrapper->model().named_parameters()["hidden1.weight"].clone();
+  load_or_resume(run, directory_);
+  auto now = run.model.wrapper->model().named_parameters();
   EXPECT_TRUE(at::equal(now["hidden0.weight"], parameters_[0]));
   EXPECT_TRUE(at::equal(now["hidden1.weight"], fresh));
   EXPECT_EQ(run.trainer.progress().step, 8);
@@ -197,8 +198,8 @@ TEST_F(ResumeTest, AnotherModelIsRefusedUnlessAPartIsEnough) {
 
 TEST_F(ResumeTest, ResetPartsStartAgain) {
   SmallRun run(world_, with(kBase, {{"resume.reset", "optim, sampler,rng"}}));
-  load_or_resume(run.trainer, run.sections, directory_);
-  EXPECT_EQ(run.strategy.optimizer().optimizer().steps(0)[0], 0);
+  load_or_resume(run, directory_);
+  EXPECT_EQ(run.updates.first().optimizer().steps(0)[0], 0);
   EXPECT_EQ(run.trainer.progress().step_in_epoch, 0);
   EXPECT_EQ(run.trainer.progress().epoch, 0);
   EXPECT_EQ(run.trainer.progress().step, 8);
@@ -211,9 +212,9 @@ TEST_F(ResumeTest, ResetPartsStartAgain) {
 TEST_F(ResumeTest, AScheduleThatBeganAgainContinuesFromThere) {
   const Settings decay = {{"sched.rule", "linear,start_factor=1,end_factor=0.5,end=4"}, {"train.max_steps", "16"}};
   SmallRun run(world_, with(with(kBase, decay), {{"resume.reset", "sched"}}));
-  load_or_resume(run.trainer, run.sections, directory_);
+  load_or_resume(run, directory_);
   EXPECT_EQ(run.trainer.view().schedule.begin(), 8);
-  const optim::ParamGroup& group = run.strategy.optimizer().optimizer().groups().front();
+  const optim::ParamGroup& group = run.updates.first().optimizer().groups().front();
   EXPECT_EQ(run.trainer.view().schedule.factor(8, group), 1.0);
   EXPECT_EQ(run.trainer.view().schedule.factor(12, group), 0.5);
   const checkpoints::Archive archive = capture(run.trainer, "", true);
@@ -231,7 +232,7 @@ TEST_F(ResumeTest, RenamedParametersFindTheirPlace) {
   RestoreOptions there_and_back = away;
   there_and_back.renames = {{"nothing", "x"}, {"hidden0.w", "hidden0.w"}};
   restore(run.trainer, old, there_and_back);
-  EXPECT_TRUE(at::equal(run.strategy.model().model().parameters()[0], parameters_[0]));
+  EXPECT_TRUE(at::equal(run.model.wrapper->model().parameters()[0], parameters_[0]));
   RestoreOptions by_pattern;
   by_pattern.renames = {{"re:^(h)id+en([0-9])", "$1idden$2"}};
   restore(run.trainer, old, by_pattern);
@@ -291,7 +292,7 @@ TEST_F(ResumeTest, CheckpointsOfTwoRunsAreRefusedUnlessTheRunForks) {
   EXPECT_NE(error.find("resume.fork=true"), std::string::npos) << error;
   EXPECT_EQ(checkpoints::list(other), (Steps{6, 8}));
   SmallRun run(world_, with(kBase, {{"resume.fork", "true"}}));
-  EXPECT_EQ(load_or_resume(run.trainer, run.sections, other), other + "/step-000000000008");
+  EXPECT_EQ(load_or_resume(run, other), other + "/step-000000000008");
   EXPECT_EQ(run.trainer.view().origin.run_id, "00000000000000bb");
   world_.barrier();
   EXPECT_EQ(checkpoints::list(other), (Steps{8}));
@@ -302,10 +303,10 @@ TEST_F(ResumeTest, ARunKeepsItsIdAndACopiedBeginningGetsAnother) {
   put_changed("one", 6, of_run("00000000000000aa"));
   const std::string other = put_changed("one", 8, of_run("00000000000000aa"));
   SmallRun run(world_, kBase);
-  load_or_resume(run.trainer, run.sections, other);
+  load_or_resume(run, other);
   EXPECT_EQ(run.trainer.view().origin.run_id, "00000000000000aa");
   SmallRun fork(world_, with(kBase, {{"resume", other + "/step-000000000006"}}));
-  load_or_resume(fork.trainer, fork.sections, directory_ + "-new");
+  load_or_resume(fork, directory_ + "-new");
   EXPECT_EQ(fork.trainer.view().origin.run_id, "");  // the session draws one
 }
 

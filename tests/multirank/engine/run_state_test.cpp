@@ -27,8 +27,8 @@ checkpoints::Archive through_a_file(Trainer& trainer, const std::string& folder)
 }
 
 bool has_same_parameters(SmallRun& a, SmallRun& b) {
-  const auto left = a.strategy.model().model().parameters();
-  const auto right = b.strategy.model().model().parameters();
+  const auto left = a.model.wrapper->model().parameters();
+  const auto right = b.model.wrapper->model().parameters();
   for (std::size_t i = 0; i < left.size(); ++i) {
     if (!at::equal(left[i], right[i])) return false;
   }
@@ -79,12 +79,12 @@ TEST_F(RunStateTest, CheckedWritesAndReportsChangeNoBit) {
   const checkpoints::Archive archive = through_a_file(first.trainer, shared_);
   SmallRun resumed(world_, with(with(kBase, watched), longer));
   parallel::DdpReport report;
-  resumed.trainer.add_hook(Priority::very_low, ddp_report_hook([&report](const auto& given) { report = given; }));
+  resumed.trainer.add_hook(ddp_report_hook([&report](const auto& given) { report = given; }));
   restore(resumed.trainer, archive);
   resumed.trainer.train();
   EXPECT_TRUE(has_same_parameters(plain, resumed));
-  EXPECT_EQ(evaluate(resumed.strategy, *resumed.splits.val, 100).mean_loss(),
-            evaluate(plain.strategy, *plain.splits.val, 100).mean_loss());
+  EXPECT_EQ(evaluate(resumed, *resumed.splits.val, 100).mean_loss(),
+            evaluate(plain, *plain.splits.val, 100).mean_loss());
   // Rank 0 is told; of 7 steps the first 3 do not count.
   EXPECT_EQ(report.ranks.size(), static_cast<std::size_t>(world_.is_root() ? world_.size() : 0));
   EXPECT_EQ(report.steps, world_.is_root() && world_.size() > 1 ? 4 : 0);
@@ -95,7 +95,7 @@ TEST_F(RunStateTest, WhatDoesNotFitIsListedOnEveryRankAndNothingChanges) {
   const checkpoints::Archive archive = through_a_file(saved.trainer, shared_);
   const auto refusal = [&](const Settings& changes) {
     SmallRun other(world_, with(kBase, changes));
-    const at::Tensor before = other.strategy.model().model().parameters()[0].clone();
+    const at::Tensor before = other.model.wrapper->model().parameters()[0].clone();
     std::string text;
     try {
       restore(other.trainer, archive);
@@ -103,7 +103,7 @@ TEST_F(RunStateTest, WhatDoesNotFitIsListedOnEveryRankAndNothingChanges) {
       EXPECT_TRUE(error.is_agreed());
       text = error.what();
     }
-    EXPECT_TRUE(at::equal(before, other.strategy.model().model().parameters()[0]));
+    EXPECT_TRUE(at::equal(before, other.model.wrapper->model().parameters()[0]));
     return text;
   };
   const std::string shapes = refusal({{"model.hidden", "17"}});

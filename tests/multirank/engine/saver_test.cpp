@@ -37,7 +37,7 @@ class SaverTest : public ::testing::Test {
   std::string train(const std::string& name, const Settings& settings) {
     SmallRun run(world_, with(kBase, settings));
     const std::string directory = shared_ + "/" + name;
-    run.trainer.add_hook(Priority::very_low, run.checkpoint_hook(directory, "config"));
+    run.trainer.add_hook(run.checkpoint_hook(directory, "config"));
     run.trainer.train();
     world_.barrier();
     return directory;
@@ -75,7 +75,7 @@ TEST_F(SaverTest, WhatIsShardedResumesLikeAnyOther) {
   SmallRun straight(world_, kBase);
   straight.trainer.train();
   SmallRun resumed(world_, with(kBase, {{"resume", "auto"}}));
-  EXPECT_EQ(load_or_resume(resumed.trainer, resumed.sections, directory), directory + "/step-000000000007");
+  EXPECT_EQ(load_or_resume(resumed, directory), directory + "/step-000000000007");
   resumed.trainer.train();
   EXPECT_EQ(resumed.losses, std::vector<double>(straight.losses.begin() + 7, straight.losses.end()));
 }
@@ -169,7 +169,7 @@ TEST_F(SaverTest, ALocalCheckpointIsCopiedBeforeTheRunResumes) {
     SmallRun run(world_, with(kBase, {{"resume", "auto"}, {"ckpt.local_dir", local}}));
     check_resume(world_, "must", directory, local);
     const auto hook = run.checkpoint_hook(directory, "config");
-    const auto from = load_or_resume(run.trainer, run.sections, directory);
+    const auto from = load_or_resume(run, directory);
     world_.barrier();
     return from;
   };
@@ -236,13 +236,13 @@ TEST_F(SaverTest, ShardedCheckpointsOnALocalDiskAreRefused) {
 // Such ranks train different models, and their checkpoint would hide it.
 TEST_F(SaverTest, RanksThatDifferAreFoundBeforeTheySave) {
   SmallRun run(world_, with(kBase, {{"ddp.shared_parameters", "false"}}));
-  EXPECT_NO_THROW(require_equal_replicas(world_, run.strategy.model().store()));
+  EXPECT_NO_THROW(require_equal_replicas(world_, run.model.wrapper->store()));
   if (world_.rank() == world_.size() - 1 && world_.size() > 1) {
     const torch::NoGradGuard no_grad;
-    run.strategy.model().model().named_parameters()["hidden0.bias"][3].fill_(1e-30);
+    run.model.wrapper->model().named_parameters()["hidden0.bias"][3].fill_(1e-30);
   }
   try {
-    require_equal_replicas(world_, run.strategy.model().store());
+    require_equal_replicas(world_, run.model.wrapper->store());
     EXPECT_EQ(world_.size(), 1);
   } catch (const CommError& error) {
     EXPECT_TRUE(error.is_agreed());

@@ -103,8 +103,8 @@ TEST_F(ScheduleResumeTest, EveryCurveContinuesBitForBit) {
     EXPECT_EQ(resumed.losses, from(straight.losses, 5)) << row.curve;
     EXPECT_EQ(resumed.rates, from(straight.rates, 5)) << row.curve;
     for (std::size_t g = 0; g < 2; ++g) {
-      EXPECT_EQ(resumed.strategy.optimizer().optimizer().groups()[g].options,
-                straight.strategy.optimizer().optimizer().groups()[g].options)
+      EXPECT_EQ(resumed.updates.first().optimizer().groups()[g].options,
+                straight.updates.first().optimizer().groups()[g].options)
           << row.curve;
     }
   }

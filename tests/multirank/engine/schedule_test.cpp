@@ -31,7 +31,7 @@ struct MeasuredRun : SmallRun {
   MeasuredRun(const mpi::Communicator& world, const Settings& settings) : SmallRun(world, with(kBase, settings)) {
     trainer.add_hook(Priority::normal, std::make_unique<MeasuringHook>());
   }
-  const optim::Options& options() { return strategy.optimizer().optimizer().groups().front().options; }
+  const optim::Options& options() { return updates.first().optimizer().groups().front().options; }
 };
 
 class ScheduleTest : public ::testing::Test {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
-#include "core/text/table.hpp"
 #include "engine/resume/run_state.hpp"
 #include "engine/settings/process.hpp"
 #include "small_run.hpp"
@@ -278,15 +277,10 @@ TEST(ShardedTest, LanesGiveTheSameBitsWithCopiesOnHosts) {
 }
 
 /// Does on the CPU what is done on GPUs.
-void shard_as_on_gpu(const StrategySettings& settings, parallel::DdpOptions& options) {
-  find_row(strategies(), "sharded", "").lay_out(settings, options);
-  options.sharding.is_as_on_gpu = true;
-}
-
-std::unique_ptr<Strategy> make_as_on_gpu(const Sections& sections, const mpi::Communicator& world,
-                                         const Registry& registry) {
-  static const StrategyRow row{.name = "as_on_gpu", .help = "", .lay_out = shard_as_on_gpu};
-  return std::make_unique<Strategy>(sections, world, row, registry);
+Resources make_as_on_gpu(const Sections& sections, const mpi::Communicator& world) {
+  Resources resources = make_resources(sections, world);
+  resources.is_as_on_gpu = true;
+  return resources;
 }
 
 /// @param number  of the case before, for the sample
@@ -294,7 +288,7 @@ void expect_exchange_as_on_gpu(const mpi::Communicator& world, const Case& c, co
                                std::uint64_t number) {
   const Settings settings = with(with(kSteady, c.settings), {{"ema.kind", "ema"}, {"ema.decay", "0.9"}});
   const auto averaging = [](SmallRun& run) {
-    run.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run.sections.at("ema"))));
+    run.trainer.add_hook(average_hook(EmaSettings::from(run.sections.at("ema"))));
   };
   const double tolerance = std::max(c.tolerance, 1e-6);
   const auto read = [](const std::string& path) {
@@ -351,28 +345,23 @@ TEST(ShardedTest, EvaluationHasFewerBatchesThanRanks) {
   const Settings settings = with(kSteady, cases().back().settings);
   SmallRun whole(world, with(settings, strategy_of(0)));
   SmallRun sharded(world, with(settings, strategy_of(3)));
-  const auto expected = evaluate(whole.strategy, *whole.splits.val, whole.splits.val->size());
-  const auto sums = evaluate(sharded.strategy, *sharded.splits.val, sharded.splits.val->size());
+  const auto expected = evaluate(whole, *whole.splits.val, whole.splits.val->size());
+  const auto sums = evaluate(sharded, *sharded.splits.val, sharded.splits.val->size());
   EXPECT_EQ(sums.count, expected.count);
   EXPECT_EQ(sums.correct, expected.correct);
   EXPECT_EQ(sums.mean_loss(), expected.mean_loss());
 }
 
-TEST(StrategyTest, IsPreparedOnceAndTakesWhatIsReady) {
+TEST(StrategyTest, AModelThatIsGivenIsWrapped) {
   const mpi::Communicator world = mpi::Communicator::world();
   const Sections sections = sections_of(with(kSteady, cases().back().settings));
-  const data::Splits splits = data::open(sections.at("data"));
-  const auto strategy = make_strategy(sections, world);
-  EXPECT_EQ(strategy->name(), world.size() == 1 ? "single" : "ddp");
-  EXPECT_FALSE(strategy->is_prepared());
-  const auto model = models::build(sections.at("model"), splits.train->task(), 5, at::kFloat);
-  strategy->prepare(splits.train->task(), {.model = model});
-  EXPECT_TRUE(strategy->is_prepared());
-  const auto* const optimizer = &strategy->optimizer();
-  EXPECT_EQ(&strategy->model().model(), model.get());
-  strategy->prepare(splits.train->task());
-  EXPECT_EQ(&strategy->model().model(), model.get());
-  EXPECT_EQ(&strategy->optimizer(), optimizer);
+  const Task task = data::open(sections.at("data")).train->task();
+  const auto model = models::build(sections.at("model"), task, 5, at::kFloat);
+  Composition made(make_resources(sections, world), sections, builtin_registry(), task, {.given = model});
+  EXPECT_EQ(&made.model.wrapper->model(), model.get());
+  EXPECT_EQ(made.updates.parts.size(), 1U);
+  EXPECT_FALSE(made.updates.has_parts);
+  EXPECT_EQ(&made.updates.all(), &made.updates.first());
 }
 
 TEST(StrategyTest, RaisesTheLimitOfOpenFilesAsFarAsItMay) {

@@ -30,10 +30,9 @@ Settings settings_of(const std::string& shares, const char* steps) {
           {"data.workers", "0"},     {"train.max_steps", steps}};
 }
 
-std::vector<at::Tensor> values_of(Strategy& strategy) {
+std::vector<at::Tensor> values_of(WrappedModel& model) {
   std::vector<at::Tensor> values;
-  for (const at::Tensor& parameter : strategy.model().model().parameters())
-    values.push_back(parameter.detach().clone());
+  for (const at::Tensor& parameter : model.wrapper->model().parameters()) values.push_back(parameter.detach().clone());
   return values;
 }
 
@@ -43,10 +42,10 @@ bool is_equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b
   return all;
 }
 
-void assign(Strategy& strategy, const std::vector<at::Tensor>& values) {
-  strategy.model().store().write_whole([&] {
+void assign(WrappedModel& model, const std::vector<at::Tensor>& values) {
+  model.wrapper->store().write_whole([&] {
     const torch::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < values.size(); ++i) strategy.model().model().parameters()[i].copy_(values[i]);
+    for (std::size_t i = 0; i < values.size(); ++i) model.wrapper->model().parameters()[i].copy_(values[i]);
   });
 }
 
@@ -86,14 +85,14 @@ class SharedParametersTest : public ::testing::Test {
 TEST_F(SharedParametersTest, BeginWithTheSameValuesInOneCopy) {
   SmallRun combined(world_, settings_of("true", "3"));
   SmallRun apart(world_, settings_of("false", "3"));
-  EXPECT_TRUE(combined.strategy.model().store().is_shared());
-  EXPECT_FALSE(apart.strategy.model().store().is_shared());
-  EXPECT_TRUE(is_equal(values_of(combined.strategy), values_of(apart.strategy)));
-  EXPECT_TRUE(is_same_everywhere(values_of(combined.strategy)));
+  EXPECT_TRUE(combined.model.wrapper->store().is_shared());
+  EXPECT_FALSE(apart.model.wrapper->store().is_shared());
+  EXPECT_TRUE(is_equal(values_of(combined.model), values_of(apart.model)));
+  EXPECT_TRUE(is_same_everywhere(values_of(combined.model)));
   // The values that one rank writes all ranks read, where there is one copy only.
   for (SmallRun* run : {&combined, &apart}) {
-    const at::Tensor parameter = run->strategy.model().model().parameters()[0];
-    run->strategy.model().parameters().write([&] {
+    const at::Tensor parameter = run->model.wrapper->model().parameters()[0];
+    run->model.wrapper->parameters().write([&] {
       const torch::NoGradGuard no_grad;
       if (world_.rank() == 1) parameter.fill_(7);
     });
@@ -118,7 +117,7 @@ TEST_F(SharedParametersTest, AreSavedOnceAndResumedBitForBit) {
     if (!world_.is_root()) continue;
     // Nothing is gathered for the archive: it has the copy that the ranks share, and the one state of the optimizer.
     const auto* const saved = archive.array("/model/params/conv0.weight").bytes.data();
-    EXPECT_EQ(saved, whole.strategy.model().model().named_parameters()["conv0.weight"].const_data_ptr());
+    EXPECT_EQ(saved, whole.model.wrapper->model().named_parameters()["conv0.weight"].const_data_ptr());
     EXPECT_EQ(archive.arrays_in("/model/params"), archive.arrays_in("/optim/0/state/exp_avg"));
   }
   EXPECT_EQ(losses["true"], losses["false"]);
@@ -131,7 +130,7 @@ TEST_F(SharedParametersTest, AreSavedOnceAndResumedBitForBit) {
       restore(resumed.trainer, midway[from]);
       resumed.trainer.train();
       EXPECT_EQ(resumed.losses, std::vector<double>(losses[target].begin() + 5, losses[target].end()));
-      EXPECT_TRUE(is_same_everywhere(values_of(resumed.strategy)));
+      EXPECT_TRUE(is_same_everywhere(values_of(resumed.model)));
       EXPECT_EQ(testing::differences(through_a_file(resumed.trainer, from + target), end[target]), "");
     }
   }
@@ -146,30 +145,30 @@ TEST_F(SharedParametersTest, AreEvaluatedWithOtherWeightsInTheirPlace) {
     undisturbed.trainer.train();
 
     SmallRun run(world_, settings_of(shares, "4"));
-    const std::vector<at::Tensor> initial = values_of(run.strategy);
+    const std::vector<at::Tensor> initial = values_of(run.model);
     run.trainer.train();
     const checkpoints::Archive saved = through_a_file(run.trainer, "swapped" + shares);
-    const std::vector<at::Tensor> trained = values_of(run.strategy);
-    const auto loss = [&] { return evaluate(run.strategy, *run.trainer.view().data.splits().val, 3).mean_loss(); };
+    const std::vector<at::Tensor> trained = values_of(run.model);
+    const auto loss = [&] { return evaluate(run, *run.trainer.view().data.splits().val, 3).mean_loss(); };
     const double before = loss();
     std::vector<at::Tensor> average;
     for (std::size_t i = 0; i < trained.size(); ++i) average.push_back((initial[i] + trained[i]) / 2);
-    assign(run.strategy, average);
-    EXPECT_TRUE(is_equal(values_of(run.strategy), average));
+    assign(run.model, average);
+    EXPECT_TRUE(is_equal(values_of(run.model), average));
     const double swapped = loss();
-    assign(run.strategy, trained);
+    assign(run.model, trained);
     EXPECT_EQ(loss(), before);
     EXPECT_NE(swapped, before);
     evaluations[shares] = {before, swapped};
 
     SmallRun longer(world_, settings_of(shares, "8"));
     restore(longer.trainer, saved);
-    assign(longer.strategy, average);
-    evaluate(longer.strategy, *longer.trainer.view().data.splits().val, 3);
-    assign(longer.strategy, trained);
+    assign(longer.model, average);
+    evaluate(longer, *longer.trainer.view().data.splits().val, 3);
+    assign(longer.model, trained);
     longer.trainer.train();
-    EXPECT_TRUE(is_equal(values_of(longer.strategy), values_of(undisturbed.strategy)));
-    ends[shares] = values_of(longer.strategy);
+    EXPECT_TRUE(is_equal(values_of(longer.model), values_of(undisturbed.model)));
+    ends[shares] = values_of(longer.model);
   }
   EXPECT_EQ(evaluations["true"], evaluations["false"]);
   EXPECT_TRUE(is_equal(ends["true"], ends["false"]));

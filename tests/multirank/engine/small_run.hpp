@@ -13,10 +13,12 @@
 #include "engine/evaluation/evaluation.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/loop/trainer.hpp"
+#include "engine/resume/resume.hpp"
 #include "engine/resume/run_state.hpp"
 #include "engine/session.hpp"
+#include "engine/settings/agreed.hpp"
 #include "engine/settings/log_settings.hpp"
-#include "engine/setup/strategy.hpp"
+#include "engine/setup/updates.hpp"
 #include "engine/state/device_copies.hpp"
 
 namespace lockstep::engine {
@@ -51,12 +53,12 @@ inline const Settings kTwelveSteps = {
 /// Notes the loss of every step, and the norm of its gradients where they are clipped. A GPU is not waited for.
 class NotingHook : public Hook {
  public:
-  NotingHook(std::vector<double>& losses, std::vector<double>& norms) : losses_(&losses), norms_(&norms) {}
+  NotingHook(std::vector<double>& losses, std::vector<double>& norms)
+      : Hook(HookReads::nothing()), losses_(&losses), norms_(&norms) {}
   void on_measured(RunView&, const StepReport& report) override {
     losses_->push_back(report.loss);
     if (report.grad_norm) norms_->push_back(*report.grad_norm);
   }
-  bool reads_report(const Progress&) const override { return false; }
 
  private:
   std::vector<double>* losses_;
@@ -77,40 +79,34 @@ inline TrainRequest quiet_request(const Sections& sections, const Registry& regi
           .hooks = {}};
 }
 
-inline EvaluationResult evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size) {
-  return evaluate(strategy.world(), strategy.model(), dataset, {batch_size});
-}
-
-inline EvaluationResult evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size,
-                                 metrics::Meters& meters) {
-  return evaluate(strategy.world(), strategy.model(), dataset, {batch_size}, meters);
+/// What a run has of its machine, unless a test changes it.
+inline Resources usual_resources(const Sections& sections, const mpi::Communicator& world) {
+  return make_resources(sections, world);
 }
 
 /// One run in memory: what engine::train sets up, but for evaluation, logs and files.
 struct SmallRun {
   /// @param registry           outlives the run
-  /// @param parameters_type  of a model that is not built by the strategy
-  /// @param make             the strategy
+  /// @param parameters_type  of a model that is not built from the settings
+  /// @param make             the resources
   SmallRun(const mpi::Communicator& world, const Settings& settings, const Registry& registry = builtin_registry(),
-           std::optional<at::ScalarType> parameters_type = {}, decltype(&make_strategy) make = make_strategy)
+           std::optional<at::ScalarType> parameters_type = {}, decltype(&usual_resources) make = usual_resources)
       : sections(sections_of(settings, registry)),
         splits(data::open(sections.at("data"), registry.sources)),
-        made(make(sections, world, registry)),
-        strategy(made->prepare(splits.train->task(), overrides_of(parameters_type))),
-        trainer(sections, strategy, splits, registry) {
-    if (strategy.post_local() != nullptr) trainer.add_hook(Priority::highest, post_local_hook(*strategy.post_local()));
-    trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
+        made(make(sections, world), sections, registry, splits.train->task(), {.given = given_model(parameters_type)}),
+        trainer(sections, made, splits, registry) {
+    if (model.post_local) trainer.add_hook(post_local_hook(model.post_local->averages()));
+    trainer.add_hook(schedule_hook(sections.at("resume").text("schedule")));
     trainer.add_hook(Priority::normal, std::make_unique<NotingHook>(losses, norms));
   }
 
-  Overrides overrides_of(std::optional<at::ScalarType> type) const {
-    if (!type) return {};
-    return {.model = models::build(sections.at("model"), splits.train->task(), 5, *type)};
+  std::shared_ptr<models::Model> given_model(std::optional<at::ScalarType> type) const {
+    return type ? models::build(sections.at("model"), splits.train->task(), 5, *type) : nullptr;
   }
 
   /// The same as in engine::train.
-  std::unique_ptr<Hook> checkpoint_hook(const std::string& directory, const std::string& config_ini) {
-    return engine::checkpoint_hook(SavingSettings::from(sections.at("ckpt")), strategy.world(), directory, nullptr,
+  PrioritizedHook checkpoint_hook(const std::string& directory, const std::string& config_ini) {
+    return engine::checkpoint_hook(SavingSettings::from(sections.at("ckpt")), resources.world, directory, nullptr,
                                    [this, config_ini, copies = std::make_shared<DeviceCopies>()](bool is_writer) {
                                      return capture(trainer, config_ini, is_writer, {}, copies.get());
                                    });
@@ -118,11 +114,29 @@ struct SmallRun {
 
   Sections sections;
   data::Splits splits;
-  std::unique_ptr<Strategy> made;
-  Strategy& strategy;
+  Composition made;
+  const Resources& resources = made.resources;
+  WrappedModel& model = made.model;
+  Updates& updates = made.updates;
   Trainer trainer;
   std::vector<double> losses;
   std::vector<double> norms;
 };
+
+inline EvaluationResult evaluate(const SmallRun& run, const data::Dataset& dataset, std::int64_t batch_size,
+                                 metrics::Meters& meters) {
+  return evaluate(run.resources.world, *run.model.wrapper, dataset, {batch_size}, meters);
+}
+
+inline EvaluationResult evaluate(const SmallRun& run, const data::Dataset& dataset, std::int64_t batch_size) {
+  metrics::Meters none;
+  return evaluate(run, dataset, batch_size, none);
+}
+
+/// Restores the checkpoint that the settings of the run request.
+inline std::optional<std::string> load_or_resume(SmallRun& run, const std::string& directory) {
+  const ResumeSettings settings = agreed(run.resources.world, [&run] { return ResumeSettings::from(run.sections); });
+  return load_or_resume(run.trainer, settings, directory);
+}
 
 }  // namespace lockstep::engine

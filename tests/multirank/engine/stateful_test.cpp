@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "checkpoints/store/store.hpp"
+#include "engine/resume/components.hpp"
 #include "engine/resume/run_state.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
@@ -53,11 +54,10 @@ class Memory : public Stateful {
 
 class RememberingHook : public Hook {
  public:
-  explicit RememberingHook(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {}
+  explicit RememberingHook(const std::shared_ptr<Memory>& memory) : Hook({}, {memory}), memory_(memory) {}
   void after_step(RunView&, const StepReport& report) override {
     memory_->values[report.progress.step % memory_->values.numel()] = report.loss;
   }
-  std::vector<std::shared_ptr<Stateful>> states() const override { return {memory_}; }
 
  private:
   std::shared_ptr<Memory> memory_;
@@ -104,7 +104,7 @@ TEST_F(StatefulTest, AComponentOfAHookIsSavedAndRestored) {
     if (reads_into_targets) targets = restore_targets(resumed.trainer);
     EXPECT_EQ(targets.contains(kGroup + "/values"), reads_into_targets);
     Archive archive;
-    resumed.strategy.model().parameters().write([&] { archive = checkpoints::read(checkpoint, targets); });
+    resumed.model.wrapper->parameters().write([&] { archive = checkpoints::read(checkpoint, targets); });
     restore(resumed.trainer, archive);
     EXPECT_FALSE(at::equal(resumed.memory->values, at::zeros({4}, at::kDouble)));
     EXPECT_EQ(reproducibility_of(resumed.trainer, archive).text(), "bitwise");
@@ -116,7 +116,7 @@ TEST_F(StatefulTest, AComponentOfAHookIsSavedAndRestored) {
 TEST_F(StatefulTest, WhatDoesNotFitIsRefusedBeforeAnythingChanges) {
   const Archive archive = checkpoints::read(saved());
   RememberingRun other(world_, 5);
-  const at::Tensor before = other.strategy.model().model().parameters()[0].clone();
+  const at::Tensor before = other.model.wrapper->model().parameters()[0].clone();
   std::string text;
   try {
     restore(other.trainer, archive);
@@ -125,7 +125,7 @@ TEST_F(StatefulTest, WhatDoesNotFitIsRefusedBeforeAnythingChanges) {
     text = error.what();
   }
   EXPECT_NE(text.find(kGroup + "/values is float64 [4], the run has float64 [5]"), std::string::npos) << text;
-  EXPECT_TRUE(at::equal(before, other.strategy.model().model().parameters()[0]));
+  EXPECT_TRUE(at::equal(before, other.model.wrapper->model().parameters()[0]));
   EXPECT_EQ(other.trainer.progress().step, 0);
 }
 
@@ -154,7 +154,8 @@ TEST_F(StatefulTest, OneThatDoesNotTakeItsValuesIsNoticed) {
 
 TEST_F(StatefulTest, NamesAreUnique) {
   RememberingRun run(world_, 4);
-  run.trainer.add_hook(Priority::normal, std::make_unique<RememberingHook>(run.memory));
+  EXPECT_THROW(run.trainer.add_hook(Priority::normal, std::make_unique<RememberingHook>(run.memory)), std::logic_error);
+  run.trainer.add_hook(Priority::normal, callback_hook({.states = {model_state(*run.model.wrapper)}}));
   EXPECT_THROW(capture(run.trainer, "", world_.is_root()), std::logic_error);
 }
 
@@ -205,7 +206,7 @@ TEST_F(StatefulTest, ACheckpointIsReadIntoTheMemoryOfTheRun) {
     const Settings settings = with(kTwelveSteps, with(kinds[i], {{"train.max_steps", "6"}}));
     SmallRun first(world_, settings);
     const bool has_begun = i == 0;  // else the average, if there is one, has no updates
-    if (has_begun) first.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(first.sections.at("ema"))));
+    if (has_begun) first.trainer.add_hook(average_hook(EmaSettings::from(first.sections.at("ema"))));
     first.trainer.train();
     const Archive archive = capture(first.trainer, "", world_.is_root());
     const std::string folder = path_ + "/" + std::to_string(i);
@@ -216,13 +217,13 @@ TEST_F(StatefulTest, ACheckpointIsReadIntoTheMemoryOfTheRun) {
     EXPECT_TRUE(targets.contains("/model/params/hidden0.weight"));
     EXPECT_TRUE(targets.contains("/optim/0/state/exp_avg/hidden0.weight"));
     Archive read;
-    resumed.strategy.model().parameters().write(
+    resumed.model.wrapper->parameters().write(
         [&] { read = checkpoints::read(checkpoints::checkpoint_of(folder, 6), targets); });
     EXPECT_EQ(read.array("/model/params/hidden0.weight").bytes.data(),
               targets.at("/model/params/hidden0.weight").memory.data());
     restore(resumed.trainer, read);
     EXPECT_EQ(testing::differences(capture(resumed.trainer, "", true), read), "");
-    const optim::ModelAverage* const average = resumed.strategy.average();
+    const optim::ModelAverage* const average = resumed.updates.average.get();
     EXPECT_EQ(average != nullptr, i < 2);
     EXPECT_EQ(average != nullptr && average->has_begun(), has_begun);
   }
@@ -260,7 +261,7 @@ TEST_F(StatefulTest, ParametersThatAreNotTrainedAreRestoredOnEveryRank) {
     const Settings settings = with(kTwelveSteps, {{"model.name", "half_frozen"}, {"ddp.shared_parameters", is_shared}});
     SmallRun first(world_, settings, registry);
     const auto frozen_of = [](SmallRun& run) {
-      return dynamic_cast<HalfFrozen&>(run.strategy.model().model()).frozen->weight;
+      return dynamic_cast<HalfFrozen&>(run.model.wrapper->model()).frozen->weight;
     };
     frozen_of(first).fill_(7);
     SmallRun resumed(world_, settings, registry);
@@ -273,17 +274,20 @@ TEST_F(StatefulTest, ParametersThatAreNotTrainedAreRestoredOnEveryRank) {
 /// Sums what each rank has counted, when a checkpoint is written.
 class CountingHook : public Hook {
  public:
-  CountingHook(std::int64_t weight, std::vector<std::int64_t>& sums) : weight_(weight), sums_(&sums) {}
+  CountingHook(std::int64_t weight, std::vector<std::int64_t>& sums)
+      : Hook({},
+             {hook_state(
+                 "counting", [this](Archive& archive, const std::string& group) { archive.set(group, "sum", sum_); },
+                 [this](const Archive& archive, const std::string& group) {
+                   before_ = archive.integer(group, "sum");
+                 })}),
+        weight_(weight),
+        sums_(&sums) {}
 
   void after_step(RunView& run, const StepReport&) override { mine_ += weight_ * (run.world.rank() + 1); }
   void before_save(RunView& run) override {
     sum_ = before_ + run.world.all_reduce(mine_, mpi::Op::sum);
     sums_->push_back(sum_);
-  }
-  std::string state_name() const override { return "counting"; }
-  void save_state(Archive& archive, const std::string& group) const override { archive.set(group, "sum", sum_); }
-  void load_state(const Archive& archive, const std::string& group) override {
-    before_ = archive.integer(group, "sum");
   }
 
  private:
@@ -309,7 +313,7 @@ TEST_F(StatefulTest, ARowOfTheRegistryTakesPartInCheckpoints) {
     for (auto& [priority, hook] : make_hooks(run.sections, registry.hooks)) {
       run.trainer.add_hook(priority, std::move(hook));
     }
-    run.trainer.add_hook(Priority::very_low, run.checkpoint_hook(path_ + "/counted", ""));
+    run.trainer.add_hook(run.checkpoint_hook(path_ + "/counted", ""));
     if (from) restore(run.trainer, checkpoints::read(*from));
     run.trainer.train();
   };

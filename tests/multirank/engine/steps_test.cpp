@@ -9,11 +9,12 @@
 
 #include <atomic>
 #include <mutex>
+#include <numeric>
 #include <set>
+#include <utility>
 
 #include "batch/nvtx_range.hpp"
 #include "changed_digits.hpp"
-#include "core/text/table.hpp"
 #include "engine/evaluation/target_check.hpp"
 #include "engine/setup/heard_by_peers.hpp"
 #include "engine/steps/rows.hpp"
@@ -63,7 +64,7 @@ Trained trained(const Settings& settings, const Registry& registry = builtin_reg
   SmallRun run(world, settings, registry);
   run.trainer.train();
   Trained result{.losses = run.losses, .parameters = {}};
-  for (const at::Tensor& p : run.strategy.model().model().parameters()) result.parameters.push_back(p.detach().clone());
+  for (const at::Tensor& p : run.model.wrapper->model().parameters()) result.parameters.push_back(p.detach().clone());
   return result;
 }
 
@@ -123,6 +124,57 @@ TEST(StepsTest, ARowThatMakesNothingIsRefused) {
     EXPECT_EQ(testing::sentence_of<ConfigError>([&] { make_step(sections.at("train"), registry.steps); }),
               "train.step (test): its function `make` returned nothing");
   }
+}
+
+// A step is captured if it is the wrapper's own, and no host times its sections.
+TEST(StepsTest, StepsThatAreOptionsOfTheWrapperAreCaptured) {
+  Registry registry;
+  registry.steps.push_back({.name = "mine", .help = "", .keys = {}, .make = [](const Section&) {
+                              return LossStep([](models::Model&, const batch::Batch&) { return StepLosses(); });
+                            }});
+  const auto made = [&registry](const char* step, const char* is_manual = "false") {
+    const Settings settings = {{"train.step", step}, {"train.manual_reduction", is_manual}};
+    return make_step(sections_of(settings, registry).at("train"), registry.steps);
+  };
+  for (const auto& [step, sum] :
+       {std::pair{"model", models::LossSum::named}, {"simple", models::LossSum::all}, {"amp", models::LossSum::all}}) {
+    ASSERT_TRUE(made(step).captured) << step;
+    EXPECT_EQ(made(step).captured->sum, sum) << step;
+    EXPECT_TRUE(made(step).reads_late) << step;
+  }
+  EXPECT_FALSE(made("standard").captured);
+  EXPECT_FALSE(made("standard", "true").captured);
+  EXPECT_TRUE(made("standard").reads_late);
+  EXPECT_FALSE(made("mine").captured);
+  EXPECT_TRUE(made("mine").reads_late);
+}
+
+// The row "mine" chooses other options of the same step.
+TEST(StepsTest, AProgramChoosesOptions) {
+  Registry registry = registry_with_two_losses();
+  registry.steps.push_back({.name = "mine", .help = "", .keys = {}, .make = [](const Section&) {
+                              return StepOptions{.sum = models::LossSum::all};
+                            }});
+  const auto trained_by = [&](const char* step) { return trained(with(kTwoLosses, {{"train.step", step}}), registry); };
+  expect_same_bits(trained_by("mine"), trained_by("simple"));
+}
+
+TEST(StepsTest, ALossStepKeepsItsState) {
+  std::vector<int> calls;
+  Registry registry;
+  registry.steps.push_back({.name = "counting", .help = "", .keys = {}, .make = [&calls](const Section&) {
+                              return LossStep(
+                                  [&calls, count = 0](models::Model& model, const batch::Batch& batch) mutable {
+                                    calls.push_back(++count);
+                                    StepLosses step{.losses = {}, .outputs = models::run(model, batch)};
+                                    step.losses = model.losses_of(step.outputs, batch);
+                                    return step;
+                                  });
+                            }});
+  expect_same_bits(trained(with(kTwelveSteps, {{"train.step", "counting"}}), registry), trained(kTwelveSteps));
+  std::vector<int> expected(12);
+  std::iota(expected.begin(), expected.end(), 1);
+  EXPECT_EQ(calls, expected);
 }
 
 // The same average, made after backward; and nothing else changes.
@@ -188,9 +240,9 @@ TEST(StepsTest, SeveralInputsReachEveryStepAndTheEvaluation) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, kHinted, registry);
   run.trainer.train();
-  EXPECT_EQ(evaluate(run.strategy, *run.splits.val, 16).accuracy(), 1.0);
+  EXPECT_EQ(evaluate(run, *run.splits.val, 16).accuracy(), 1.0);
   const batch::Batch batch = run.splits.val->get(testing::draws_of({2, 0, 1}));
-  EXPECT_TRUE(at::equal(run.strategy.model().test_step(batch).tensor("classes"), batch.target()));
+  EXPECT_TRUE(at::equal(run.model.wrapper->test_step(batch).tensor("classes"), batch.target()));
 }
 
 // Models of one input do not look at the others.
@@ -206,14 +258,14 @@ TEST(StepsTest, KeysChooseTheInputAndTheTarget) {
 }
 
 // Only a run that was resumed at another place than its sampler comes there.
-TEST(StepsTest, TheStandardStepRefusesToTrainPastTheEnd) {
+TEST(StepsTest, AStepRefusesToTrainPastTheEnd) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, with(kTwelveSteps, {{"train.step", "standard"}}));
-  const ManualStep step = completed(find_row(builtin_steps(), "standard", "").make(run.sections.at("train")));
+  const ManualStep step = make_step(run.sections.at("train"), builtin_steps()).run;
   const batch::Batch batch = run.splits.train->get(testing::draws_of({0, 1}));
-  StepContext context{.wrapper = run.strategy.model(),
-                      .optimizer = run.strategy.optimizer(),
-                      .parts = run.strategy.parts(),
+  StepContext context{.wrapper = *run.model.wrapper,
+                      .optimizer = run.updates.first(),
+                      .parts = run.updates.parts,
                       .batch = batch,
                       .where = 1,
                       .notify = [](StepEvent, const LastBatch&) {}};
@@ -262,9 +314,9 @@ TEST(StepsTest, MetersCountWhileTraining) {
                                           {"optim.lr", "0"}}));
   std::vector<Record> records;
   run.trainer.add_reporter([&](const Record& record) { records.push_back(record); });
-  run.trainer.add_hook(Priority::normal, train_meters_hook(cited_texts(run.sections.at("train"), "metrics")));
+  run.trainer.add_hook(train_meters_hook(cited_texts(run.sections.at("train"), "metrics")));
   run.trainer.train();
-  const EvaluationResult sums = evaluate(run.strategy, *run.splits.train, 48);
+  const EvaluationResult sums = evaluate(run, *run.splits.train, 48);
   if (!world.is_root()) return;
   ASSERT_EQ(records.size(), 2U);
   for (const Record& record : records) {
@@ -277,8 +329,7 @@ TEST(StepsTest, MetersCountWhileTraining) {
 /// Reads every gradient between backward and update.
 class GradientHook : public Hook {
  public:
-  explicit GradientHook(std::vector<double>& norms) : norms_(&norms) {}
-  bool reads_gradients() const override { return true; }
+  explicit GradientHook(std::vector<double>& norms) : Hook({.gradients = true}), norms_(&norms) {}
   void on_backward(RunView& view, const LastBatch&) override {
     double squares = 0;
     for (const at::Tensor& parameter : view.wrapper.model().parameters()) {
@@ -347,7 +398,7 @@ TEST(TargetCheckTest, ATargetThatIsNoClassEndsTheRunOnEveryRank) {
     SmallRun run(world, with(kTwelveSteps, {{"data.name", "mislabeled"}, {"data.workers", workers}}), registry);
     int names_it = 0;
     try {
-      heard_by_peers(run.strategy.collectives(), [&] { return run.trainer.train(); });
+      heard_by_peers(*run.resources.collectives, [&] { return run.trainer.train(); });
       ADD_FAILURE() << "not refused";
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), ExitCode::data) << error.what();
@@ -367,7 +418,7 @@ TEST(TargetCheckTest, EvaluationsRefuseItToo) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, with(kTwelveSteps, {{"data.name", "mislabeled"}, {"data.val_size", "40"}}), registry);
   try {
-    heard_by_peers(run.strategy.collectives(), [&] { return evaluate(run.strategy, *run.splits.val, 100); });
+    heard_by_peers(*run.resources.collectives, [&] { return evaluate(run, *run.splits.val, 100); });
     if (world.is_root()) ADD_FAILURE() << "not refused";  // which has the only batch
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("sample 20 of the evaluated data: the target 10 is not"),
@@ -402,7 +453,7 @@ TEST(TargetCheckTest, TheLossDecidesWhatIsAClass) {
   const mpi::Communicator world = mpi::Communicator::world();
   const auto range_with = [&world](const Settings& settings) {
     SmallRun run(world, with(kTwelveSteps, settings));
-    return models::target_classes(run.strategy.model().model(), run.splits.train->task());
+    return models::target_classes(run.model.wrapper->model(), run.splits.train->task());
   };
   EXPECT_EQ(range_with({}).classes, 10);
   const models::ClassRange smoothed = range_with({{"loss.label_smoothing", "0.1"}, {"loss.ignore_index", "255"}});
@@ -415,7 +466,7 @@ TEST(TargetCheckTest, TheLossDecidesWhatIsAClass) {
                                    [](const at::Tensor& output, const at::Tensor&, bool) { return output.mean(); });
                              }});
   SmallRun own(world, with(kTwelveSteps, {{"loss.name", "own"}}), registry);
-  EXPECT_EQ(models::target_classes(own.strategy.model().model(), own.splits.train->task()).classes, 0);
+  EXPECT_EQ(models::target_classes(own.model.wrapper->model(), own.splits.train->task()).classes, 0);
 }
 
 // ---- ranges for NVIDIA's profilers

@@ -102,7 +102,7 @@ TEST(MicroBatchTest, TheLossCurveDoesNotDependOnMicroBatches) {
   Settings settings = common;
   settings.emplace_back("train.micro_batch", "7");
   SmallRun parts(world, settings);
-  EXPECT_GT(parts.strategy.layout().micro_batches, 1);
+  EXPECT_GT(parts.trainer.view().data.layout().micro_batches, 1);
   parts.trainer.train();
   for (std::size_t i = 0; i < whole.losses.size(); ++i) EXPECT_LE(relative(parts.losses[i], whole.losses[i]), 1e-10);
 }

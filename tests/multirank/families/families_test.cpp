@@ -16,6 +16,7 @@
 #include "checkpoints/foreign/foreign.hpp"
 #include "checkpoints/store/store.hpp"
 #include "engine/setup/init_from.hpp"
+#include "models/script/parameter_roles.hpp"
 #include "parallel/store/tensor_collectives.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
@@ -321,13 +322,13 @@ TEST_F(FamiliesTest, LayersHaveLearningRatesOfTheirOwn) {
     const Settings settings = settings_of(family, {{"optim.paramwise", "layer_decay=0.5"}});
     SmallRun run(world_, settings, registry);
     std::set<double> rates;
-    for (const optim::ParamGroup& group : run.strategy.optimizer().optimizer().groups()) rates.insert(group.base_lr);
+    for (const optim::ParamGroup& group : run.updates.first().optimizer().groups()) rates.insert(group.base_lr);
     std::set<double> expected;
     for (std::int64_t i = 0; i < family.layers; ++i) expected.insert(0.002 * std::pow(0.5, i));
     EXPECT_EQ(rates, expected);
-    const auto layers = run.strategy.model().model().layers();
+    const auto layers = models::layers_of(run.model.wrapper->model());
     EXPECT_EQ(layers.size(), static_cast<std::size_t>(family.layers));
-    for (const auto& item : run.strategy.model().model().named_parameters()) {
+    for (const auto& item : run.model.wrapper->model().named_parameters()) {
       const auto has = [&item](const std::vector<std::string>& beginnings) {
         return std::any_of(beginnings.begin(), beginnings.end(),
                            [&item](const std::string& beginning) { return item.key().starts_with(beginning); });
@@ -366,13 +367,13 @@ TEST_F(FamiliesTest, AnEncoderTakesTheWeightsOfAResNet) {
   const Registry of_unet = registry_of(unet);
   SmallRun from(world_, settings_of(resnet, {{"run.seed", "2"}}), of_resnet);
   const std::string file = shared_ + "/resnet18.safetensors";
-  const models::Model& model = from.strategy.model().model();
+  const models::Model& model = from.model.wrapper->model();
   if (world_.is_root()) write_weights(model, file);
   world_.barrier();
   SmallRun target(world_, settings_of(unet, {{"init.from", file}, {"init.partial", "true"}}), of_unet);
-  const auto parameters = target.strategy.model().model().named_parameters();
+  const auto parameters = target.model.wrapper->model().named_parameters();
   const at::Tensor decoder = parameters["decoder.blocks.0.conv1.0.weight"].clone();
-  init_from(target.strategy, target.sections);
+  init_from(target.resources.world, *target.model.wrapper, target.sections);
   std::size_t taken = 0;
   for (const auto& item : model.named_parameters()) {
     if (item.key().starts_with("fc.")) continue;

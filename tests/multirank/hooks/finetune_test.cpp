@@ -2,7 +2,6 @@
 #include "engine/setup/finetune.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/callback_hook.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -23,19 +22,19 @@ struct FinetuneRun : SmallRun {
   FinetuneRun(const mpi::Communicator& world, const Settings& settings, const Registry& registry = builtin_registry())
       : SmallRun(world, settings, registry) {
     for (auto& hook : finetune_hooks(FinetuneSettings::from(sections.at("finetune")))) {
-      trainer.add_hook(Priority::very_high, std::move(hook));
+      trainer.add_hook(std::move(hook));
     }
   }
 
   /// All parameters and buffers, the frozen ones among them.
   Values values() {
     Values values;
-    strategy.model().store().read_whole([&] {
-      for (const auto& item : strategy.model().model().named_parameters()) {
+    model.wrapper->store().read_whole([&] {
+      for (const auto& item : model.wrapper->model().named_parameters()) {
         values[item.key()] = item.value().detach().clone();
       }
     });
-    for (const auto& item : strategy.model().model().named_buffers()) values[item.key()] = item.value().clone();
+    for (const auto& item : model.wrapper->model().named_buffers()) values[item.key()] = item.value().clone();
     return values;
   }
 };
@@ -67,7 +66,7 @@ TEST_F(FinetuneTest, FrozenParametersAreInNoBucketAndDoNotMove) {
   for (const Settings& layout : layouts()) {
     FinetuneRun run(world_, with(with(kDeep, {{"finetune.train", "head,hidden1.bias"}}), layout));
     std::vector<std::string> stored;
-    const parallel::ParameterStore& store = run.strategy.model().store();
+    const parallel::ParameterStore& store = run.model.wrapper->store();
     for (std::size_t i = 0; i < store.size(); ++i) stored.push_back(store.parameter(i).name);
     EXPECT_EQ(stored, (std::vector<std::string>{"hidden1.bias", "head.weight", "head.bias"})) << title_of(layout);
     const Values before = run.values();
@@ -76,7 +75,7 @@ TEST_F(FinetuneTest, FrozenParametersAreInNoBucketAndDoNotMove) {
       const bool is_trained = std::find(stored.begin(), stored.end(), name) != stored.end();
       EXPECT_NE(at::equal(value, before.at(name)), is_trained) << title_of(layout) << " " << name;
     }
-    for (const auto& item : run.strategy.model().model().named_parameters()) {
+    for (const auto& item : run.model.wrapper->model().named_parameters()) {
       if (item.value().requires_grad()) continue;
       EXPECT_FALSE(item.value().grad().defined()) << item.key();
     }
@@ -143,9 +142,9 @@ TEST_F(FinetuneTest, NothingMovesAParameterBeforeItsStep) {
                                                           {"hidden1.weight", 4}, {"hidden1.bias", 4},
                                                           {"head.weight", 1},    {"head.bias", 4}};
     EXPECT_EQ(first_changes(run), expected) << title_of(layout);
-    optim::Optimizer& optimizer = run.strategy.optimizer().optimizer();
+    optim::Optimizer& optimizer = run.updates.first().optimizer();
     std::vector<std::int64_t> steps;
-    for (std::size_t b = 0; b < run.strategy.model().parameters().blocks().size(); ++b) {
+    for (std::size_t b = 0; b < run.model.wrapper->parameters().blocks().size(); ++b) {
       for (const std::int64_t count : optimizer.steps(b)) steps.push_back(count);
     }
     EXPECT_EQ(std::count(steps.begin(), steps.end(), 12), 1) << title_of(layout);
@@ -189,8 +188,9 @@ TEST_F(FinetuneTest, BlocksThatJoinLaterAreInEvaluationModeMeanwhile) {
                                                          },
                                                      .after_step =
                                                          [&](RunView& view, const StepReport&) {
+                                                           metrics::Meters none;
                                                            evaluate(view.world, view.wrapper, *view.data.splits().val,
-                                                                    {50});
+                                                                    {50}, none);
                                                          }}));
   run.trainer.train();
   std::vector<bool> expected(12, true);
@@ -220,9 +220,9 @@ TEST_F(FinetuneTest, FrozenBatchNormKeepsItsStatistics) {
 TEST_F(FinetuneTest, NormsAndBiasesAreKnownByTheirLayers) {
   const Registry registry = registry_with_normed();
   FinetuneRun norms(world_, with(kTwelveSteps, {{"model.name", "normed"}, {"finetune.train", "norms"}}), registry);
-  EXPECT_EQ(norms.strategy.model().store().size(), 2U);
+  EXPECT_EQ(norms.model.wrapper->store().size(), 2U);
   FinetuneRun biases(world_, with(kTwelveSteps, {{"model.name", "normed"}, {"finetune.train", "biases"}}), registry);
-  EXPECT_EQ(biases.strategy.model().store().parameter(1).name, "head.bias");
+  EXPECT_EQ(biases.model.wrapper->store().parameter(1).name, "head.bias");
 }
 
 TEST_F(FinetuneTest, NamesWithoutParametersAreRefused) {

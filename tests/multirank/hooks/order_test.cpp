@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hooks come in the order of their priorities, equal ones in that of registration, and at every moment the same.
-#include <lockstep/engine/callback_hook.hpp>
-
 #include <gtest/gtest.h>
 
 #include <map>
@@ -43,7 +41,7 @@ TEST(HookOrderTest, IsTheSameAtEveryMoment) {
       {Priority::normal, 5}, {Priority::very_high, 1},   {Priority::very_low, 8}, {Priority::above_normal, 3},
       {Priority::high, 2},   {Priority::below_normal, 6}};
   for (const auto& [priority, number] : hooks) run.trainer.add_hook(priority, noting(number, calls));
-  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
+  run.trainer.add_hook(evaluate_hook(run.sections));
   EXPECT_EQ(run.trainer.train(), Outcome::done);
   EXPECT_EQ(calls.size(), 14U);
   for (const auto& [moment, numbers] : calls) {

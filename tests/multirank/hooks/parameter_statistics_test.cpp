@@ -13,8 +13,8 @@ namespace parameter_statistics_test {
 class ParameterStatisticsTest : public ::testing::Test {
  protected:
   /// head.bias: 3, -4, then zeros; all others 0.5.
-  static void fill(Strategy& strategy) {
-    parallel::ParameterStore& store = strategy.model().store();
+  static void fill(WrappedModel& model) {
+    parallel::ParameterStore& store = model.wrapper->store();
     store.write_whole([&] {
       const torch::NoGradGuard no_grad;
       for (std::size_t i = 0; i < store.size(); ++i) {
@@ -39,7 +39,7 @@ TEST_F(ParameterStatisticsTest, AreThoseOfEachParameter) {
     if (stage != "0") layout = {{"strategy.name", "sharded"}, {"strategy.stage", stage}};
     HookedRun run(world_, with_hook("parameter_statistics,interval=10,by=parameter,bins=7", layout));
     run.trainer.view().events.keep_pictures(100);
-    fill(run.strategy);
+    fill(run.model);
     StepReport report;
     report.progress.step = 20;
     run.hook().after_step(run.trainer.view(), report);
@@ -66,8 +66,8 @@ TEST_F(ParameterStatisticsTest, AreThoseOfEachParameter) {
 
 TEST_F(ParameterStatisticsTest, OrOfAllTogether) {
   HookedRun run(world_, with_hook("parameter_statistics,interval=10"));
-  EXPECT_FALSE(run.hook().reads_gradients());
-  fill(run.strategy);
+  EXPECT_FALSE(run.hook().reads().gradients);
+  fill(run.model);
   StepReport report;
   report.progress.step = 10;
   run.hook().after_step(run.trainer.view(), report);
@@ -82,8 +82,8 @@ TEST_F(ParameterStatisticsTest, OrOfAllTogether) {
 
 TEST_F(ParameterStatisticsTest, GradientsAreWithoutTheLossScale) {
   HookedRun run(world_, with_hook("parameter_statistics,interval=1,gradients=true"));
-  EXPECT_TRUE(run.hook().reads_gradients());
-  const parallel::ParameterStore& store = run.strategy.model().store();
+  EXPECT_TRUE(run.hook().reads().gradients);
+  const parallel::ParameterStore& store = run.model.wrapper->store();
   for (std::size_t i = 0; i < store.size(); ++i) {
     const at::Tensor& tensor = store.parameter(i).tensor;
     if (store.parameter(i).name == "head.bias") tensor.mutable_grad() = at::full_like(tensor.detach(), 2 * 1024);
@@ -91,7 +91,7 @@ TEST_F(ParameterStatisticsTest, GradientsAreWithoutTheLossScale) {
   LastBatch batch;
   batch.loss_scale = 1024;
   run.hook().on_backward(run.trainer.view(), batch);
-  run.strategy.model().store().drop_gradients();
+  run.model.wrapper->store().drop_gradients();
   if (!world_.is_root()) return;
   EXPECT_DOUBLE_EQ(latest(run.trainer, "gradients/norm"), 2 * std::sqrt(10));
   EXPECT_EQ(latest(run.trainer, "gradients/max"), 2);

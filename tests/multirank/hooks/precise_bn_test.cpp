@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/parallel/sync_batch_norm.hpp>
+#include <lockstep/parallel/synchronization.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -130,7 +130,7 @@ class PreciseBnTest : public ::testing::Test {
   void expect_statistics_of_two_steps(const Settings& more) {
     HookedRun run(world_, with_hook("precise_bn,samples=24,every_epochs=0", with({{"model.name", "normed"}}, more)),
                   tables_);
-    models::BatchNorm& norm = *dynamic_cast<Normed&>(run.strategy.model().model()).norm;
+    models::BatchNorm& norm = *dynamic_cast<Normed&>(run.model.wrapper->model()).norm;
     const at::Tensor weight = norm.weight.detach().clone();
     run.hook().before_train(run.trainer.view());
     run.hook().before_evaluation(run.trainer.view());
@@ -159,7 +159,7 @@ TEST_F(PreciseBnTest, IsDueAtTheEndOfSomeEpochsAndOfTheRun) {
   // 100 samples at 12: an epoch is 8 steps.
   HookedRun run(world_, with_hook("precise_bn,every_epochs=2", {{"model.name", "normed"}, {"train.max_steps", "40"}}),
                 tables_);
-  models::BatchNorm& norm = *dynamic_cast<Normed&>(run.strategy.model().model()).norm;
+  models::BatchNorm& norm = *dynamic_cast<Normed&>(run.model.wrapper->model()).norm;
   run.hook().before_train(run.trainer.view());
   const auto is_done_at = [&](std::int64_t step) {
     run.trainer.run().resume_at(step, step / 8, step % 8 * 12, step * 12);
@@ -183,7 +183,7 @@ TEST_F(PreciseBnTest, WithoutSuchLayersNothingHappens) {
   HookedRun run(world_, with_hook("precise_bn"));
   run.hook().before_train(run.trainer.view());
   run.hook().before_evaluation(run.trainer.view());
-  EXPECT_TRUE(run.strategy.model().model().is_training());
+  EXPECT_TRUE(run.model.wrapper->model().is_training());
 }
 
 }  // namespace precise_bn_test

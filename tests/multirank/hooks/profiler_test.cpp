@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/callback_hook.hpp>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

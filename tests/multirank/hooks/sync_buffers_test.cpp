@@ -11,7 +11,7 @@ TEST(SyncBuffersTest, AveragesWhatRanksHaveOnceForEachStep) {
   const mpi::Communicator world = mpi::Communicator::world();
   const Registry registry = registry_with_normed();
   HookedRun run(world, with_hook("sync_buffers", {{"model.name", "normed"}}), registry);
-  models::BatchNorm& norm = *dynamic_cast<Normed&>(run.strategy.model().model()).norm;
+  models::BatchNorm& norm = *dynamic_cast<Normed&>(run.model.wrapper->model()).norm;
   const auto set = [&] { norm.running_mean.fill_(2 * world.rank()); };
   const auto mean = [&] { return norm.running_mean[5].item<double>(); };
   const double own = 2 * world.rank();

@@ -322,6 +322,57 @@ TEST(AllReduceTest, ScaledSumsAndAveragesAgreeWithDoublePrecision) {
   });
 }
 
+template <class T>
+void fill(void* values, std::size_t count, ReduceOp op) {
+  using Limits = std::numeric_limits<T>;
+  T neutral{};
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::average:
+      if constexpr (Limits::has_infinity) neutral = T{-0.0};  // 0 would turn a sum of -0 into 0
+      break;
+    case ReduceOp::product:
+      neutral = T{1};
+      break;
+    case ReduceOp::min:
+      neutral = Limits::has_infinity ? Limits::infinity() : Limits::max();
+      break;
+    case ReduceOp::max:
+      neutral = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+      break;
+  }
+  std::fill_n(static_cast<T*>(values), count, neutral);
+}
+
+void fill_halves(void* values, std::size_t count, ReduceOp op, std::uint16_t (*round)(float)) {
+  float neutral = 0;
+  fill<float>(&neutral, 1, op);
+  std::fill_n(static_cast<std::uint16_t*>(values), count, round(neutral));
+}
+
+/// Fills `values` with the neutral element of a reduction: the result is bitwise equal to the result of the other
+/// ranks. For an average, this holds for the sum; the divisor includes this rank.
+void fill_with_neutral(void* values, std::size_t count, DType dtype, ReduceOp op) {
+  switch (dtype) {
+    case DType::float32:
+      return fill<float>(values, count, op);
+    case DType::float64:
+      return fill<double>(values, count, op);
+    case DType::float16:
+      return fill_halves(values, count, op, float_to_half);
+    case DType::bfloat16:
+      return fill_halves(values, count, op, float_to_bfloat16);
+    case DType::int32:
+      return fill<std::int32_t>(values, count, op);
+    case DType::int64:
+      return fill<std::int64_t>(values, count, op);
+    case DType::boolean:
+      return fill<bool>(values, count, op);
+    default:
+      return fill<std::uint8_t>(values, count, op);
+  }
+}
+
 /// The bits of what the first rank contributes when all others contribute the neutral element.
 template <class T>
 void expect_neutral(Collectives& collectives, DType dtype, const std::vector<ReduceOp>& ops,

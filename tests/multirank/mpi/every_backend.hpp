@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "mpi/shared/device_collectives.hpp"
+
 namespace lockstep::mpi {
 
 /// The backends that can serve this many ranks of one host.
@@ -35,6 +37,7 @@ void with_every_backend(Body body) {
     EXPECT_EQ(collectives->name(), backend);
     EXPECT_EQ(collectives->rank(), world.rank());
     EXPECT_EQ(collectives->world_size(), world.size());
+    EXPECT_FALSE(has_device_buckets(*collectives));
     body(*collectives, world);
   }
 }

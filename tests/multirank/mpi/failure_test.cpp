@@ -93,8 +93,7 @@ TEST(FailureTest, DifferentTypesOperationsAndRootsAreNamedOnEveryRank) {
 TEST(FailureTest, ABroadcastFromARankThatOnlyContributesToReductionsIsAnErrorOnEveryRank) {
   const auto world = Communicator::world();
   const int last = world.size() - 1;
-  std::vector<float> values(4);
-  fill_with_neutral(values.data(), values.size(), DType::float32, ReduceOp::sum);
+  std::vector<float> values(4, -0.0F);  // the neutral element of a sum
   expect_disagreement(
       [&](Collectives& collectives) { collectives.broadcast(std::as_writable_bytes(std::span(values)), last); },
       [&](Collectives& collectives) {
@@ -229,7 +228,7 @@ TEST(FailureTest, DifferentDealsOfLanesAreNamedOnEveryRank) {
     const LaneTree tree(first_lane);
     std::vector<float> nodes(4);
     const std::string error = error_of([&] {
-      collectives.wait(collectives.start_lane_reduce(nodes.data(), 1, 1, DType::float32, ReduceOp::average, tree));
+      collectives.wait(start_lane_reduce(collectives, nodes.data(), 1, 1, DType::float32, ReduceOp::average, tree));
     });
     const std::string call = " called all_reduce #1 of 1 float32 (average) over ";
     expect_words(error, {"rank 0" + call + std::to_string(size), "rank 1" + call + std::to_string(size + 1)});

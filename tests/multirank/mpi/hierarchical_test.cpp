@@ -12,6 +12,7 @@
 
 #include "mpi/host/backends.hpp"
 #include "mpi/host/host_chain.hpp"
+#include "mpi/shared/lane_tree.hpp"
 
 namespace lockstep::mpi {
 namespace hierarchical_test {
@@ -135,7 +136,7 @@ TEST(HierarchicalTest, EveryPlacementHasTheBitsOfTheLaneTree) {
       mine.insert(mine.end(), values.begin(), values.end());
     }
     const auto reduce = [&](Collectives& collectives, void* values) {
-      collectives.wait(collectives.start_lane_reduce(values, kCount, kCount, DType::float32, ReduceOp::average, tree));
+      collectives.wait(start_lane_reduce(collectives, values, kCount, kCount, DType::float32, ReduceOp::average, tree));
     };
     std::vector<float> expected = mine;
     reduce(*make_mpi_collectives(Communicator(world.handle()), kWait), expected.data());

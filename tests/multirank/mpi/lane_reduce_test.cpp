@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "every_backend.hpp"
+#include "mpi/shared/lane_tree.hpp"
 
 namespace lockstep::mpi {
 namespace lane_reduce_test {
@@ -75,7 +76,7 @@ void expect_tree_averages(Collectives& collectives, int lanes, DType dtype) {
     std::vector<std::byte> outside(bytes);
     for (std::byte* const place : {bucket.bytes.data(), outside.data()}) {
       fill_nodes<T>(tree, rank, place, dtype);
-      const Ticket ranges = collectives.start_lane_ranges(place, kCount, kStride, dtype, ReduceOp::average, tree);
+      const Ticket ranges = start_lane_ranges(collectives, place, kCount, kStride, dtype, ReduceOp::average, tree);
       std::size_t next = 17;
       collectives.reduce_range(ranges, {.begin = 17, .count = kCount - 17},
                                [&](std::size_t begin, const std::byte* values, std::size_t count) {
@@ -87,7 +88,7 @@ void expect_tree_averages(Collectives& collectives, int lanes, DType dtype) {
       collectives.barrier();
 
       fill_nodes<T>(tree, rank, place, dtype);
-      collectives.wait(collectives.start_lane_reduce(place, kCount, kStride, dtype, ReduceOp::average, tree));
+      collectives.wait(start_lane_reduce(collectives, place, kCount, kStride, dtype, ReduceOp::average, tree));
       EXPECT_EQ(std::memcmp(place, expected.data(), kCount * sizeof(T)), 0) << lanes << " lanes";
     }
   }
@@ -109,7 +110,7 @@ TEST(LaneReduceTest, SumsOfIntegersAreExact) {
     std::vector<std::int64_t> nodes(8, 0);
     const auto mine = tree.nodes_of(collectives.rank());
     for (std::size_t i = 0; i < mine.size(); ++i) nodes[i] = mine[i].lanes;
-    collectives.wait(collectives.start_lane_reduce(nodes.data(), 1, 1, DType::int64, ReduceOp::sum, tree));
+    collectives.wait(start_lane_reduce(collectives, nodes.data(), 1, 1, DType::int64, ReduceOp::sum, tree));
     EXPECT_EQ(nodes[0], 8);
   });
 }
@@ -122,7 +123,7 @@ TEST(LaneReduceTest, ManyInARowMixedWithOtherOperations) {
     const auto nodes = tree.nodes_of(collectives.rank());
     for (int round = 0; round < 300; ++round) {
       for (std::size_t i = 0; i < nodes.size(); ++i) values[2 * i] = round * nodes[i].lanes;
-      const Ticket lanes = collectives.start_lane_reduce(values, 1, 2, DType::float64, ReduceOp::sum, tree);
+      const Ticket lanes = start_lane_reduce(collectives, values, 1, 2, DType::float64, ReduceOp::sum, tree);
       double other = round;
       const Ticket plain = collectives.start_all_reduce(&other, 1, DType::float64, ReduceOp::max);
       collectives.wait(lanes);
@@ -140,7 +141,7 @@ TEST(LaneReduceTest, WrongArgumentsAreMistakesInTheProgram) {
     const LaneTree tree = LaneTree::even(size, size);
     const LaneTree larger = LaneTree::even(size + 1, size + 1);
     const auto start = [&](std::size_t stride, DType dtype, ReduceOp op, const LaneTree& lanes) {
-      collectives.start_lane_reduce(&value, 1, stride, dtype, op, lanes);
+      start_lane_reduce(collectives, &value, 1, stride, dtype, op, lanes);
     };
     EXPECT_THROW(start(0, DType::float32, ReduceOp::sum, tree), std::logic_error);
     EXPECT_THROW(start(1, DType::bfloat16, ReduceOp::sum, tree), std::logic_error);

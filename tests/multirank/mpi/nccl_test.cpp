@@ -17,6 +17,7 @@
 #include "mpi/gpu/gpu_placement.hpp"
 #include "mpi/gpu/nccl_link.hpp"
 #include "mpi/gpu/step_graph.hpp"
+#include "mpi/shared/lane_tree.hpp"
 #include "support/nccl_cases.hpp"
 #include "support/stand_in_gpu.hpp"
 
@@ -209,10 +210,10 @@ TEST_F(NcclTest, LanesAreForHostMemory) {
   const auto collectives = make();
   const BucketMemory bucket = collectives->allocate_bucket(4096);
   const LaneTree tree = LaneTree::even(world_.size(), world_.size());
-  EXPECT_THROW(collectives->start_lane_reduce(bucket.bytes.data(), 16, 16, DType::float32, ReduceOp::sum, tree),
+  EXPECT_THROW(start_lane_reduce(*collectives, bucket.bytes.data(), 16, 16, DType::float32, ReduceOp::sum, tree),
                std::logic_error);
   std::vector<float> on_host(16, 1.0F);
-  collectives->wait(collectives->start_lane_reduce(on_host.data(), 16, 16, DType::float32, ReduceOp::sum, tree));
+  collectives->wait(start_lane_reduce(*collectives, on_host.data(), 16, 16, DType::float32, ReduceOp::sum, tree));
   EXPECT_EQ(on_host, std::vector<float>(16, static_cast<float>(world_.size())));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Several backward passes for one step.
-#include "parallel/store/reducer.hpp"
+#include "parallel/reducers/bucket_reducer.hpp"
 #include "parallel_test.hpp"
 #include "support/counting_collectives.hpp"
 
@@ -39,7 +39,7 @@ TEST_F(AccumulationTest, NoSyncAccumulatesOnThisRankUntilTheNextStepThatSynchron
       auto model = std::make_shared<Layers>(kWidths);
       Layers alone(kWidths);
       const auto wrapper = wrap(model);
-      if (has_hook) wrapper->reducer().set_comm_hook(doubling_hook(*collectives_));
+      if (has_hook) set_comm_hook(wrapper->reducer(), doubling_hook(*collectives_));
       std::vector<at::Tensor> expected(4);
       for (int step = 0; step < steps; ++step) {
         const batch::Batch batch = batch_of(rank(), step, kWidths);
@@ -231,9 +231,9 @@ TEST_F(AccumulationTest, SurvivesTheNewBucketsOfTheSecondStep) {
     backward(1);
     backward(2);
   }
-  EXPECT_FALSE(wrapper->reducer().report().is_rebuilt);
+  EXPECT_FALSE(report_of(wrapper->reducer()).is_rebuilt);
   backward(3);
-  EXPECT_EQ(wrapper->reducer().report().is_rebuilt, size() > 1);
+  EXPECT_EQ(report_of(wrapper->reducer()).is_rebuilt, size() > 1);
   expect_gradients(*model,
                    average_gradients(alone, size(),
                                      [&](int r) {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "parallel/comm_hooks/power_sgd.hpp"
-#include "parallel/store/reducer.hpp"
+#include "parallel/reducers/bucket_reducer.hpp"
 #include "support/counting_collectives.hpp"
 #include "training.hpp"
 
@@ -21,9 +21,9 @@ class CountingElements : public testing::CountingCollectives {
   using CountingCollectives::CountingCollectives;
   std::size_t elements = 0;
 
-  mpi::Ticket start_all_reduce(void* values, std::size_t count, DType dtype, mpi::ReduceOp op) override {
-    elements += count;
-    return CountingCollectives::start_all_reduce(values, count, dtype, op);
+  mpi::Ticket start(const mpi::Job& job) override {
+    if (job.call.kind == mpi::CallKind::all_reduce) elements += job.call.count;
+    return CountingCollectives::start(job);
   }
 };
 
@@ -177,14 +177,14 @@ TEST_F(CommHooksTest, WrongHooksAreDistinguished) {
   if (size() == 1) GTEST_SKIP() << "one rank asks no hook";
   auto model = std::make_shared<Task>();
   auto wrapper = wrap(model);
-  const auto set = [&](const CommHook& hook) { wrapper->reducer().set_comm_hook(hook); };
+  const auto set = [&](const CommHook& hook) { set_comm_hook(wrapper->reducer(), hook); };
   EXPECT_NE(error_of<ConfigError>([&] { set({}); }).find("is empty"), std::string::npos);
   set(noop_hook());
   EXPECT_NE(error_of<ConfigError>([&] { set(noop_hook()); }).find("is already set"), std::string::npos);
 
   const auto complaint = [&](const at::Tensor& result) {
     auto other = wrap(std::make_shared<Task>());
-    other->reducer().set_comm_hook([result](const GradBucket&) -> Completion { return [result] { return result; }; });
+    set_comm_hook(other->reducer(), [result](const GradBucket&) -> Completion { return [result] { return result; }; });
     return error_of<ConfigError>([&] { other->forward(torch::ones({})).backward(); });
   };
   EXPECT_EQ(complaint(torch::zeros({3})),
@@ -194,7 +194,7 @@ TEST_F(CommHooksTest, WrongHooksAreDistinguished) {
 
   auto late = wrap(std::make_shared<Task>());
   late->forward(torch::ones({})).backward();
-  EXPECT_NE(error_of<ConfigError>([&] { late->reducer().set_comm_hook(noop_hook()); }).find("before the first step"),
+  EXPECT_NE(error_of<ConfigError>([&] { set_comm_hook(late->reducer(), noop_hook()); }).find("before the first step"),
             std::string::npos);
 }
 
@@ -234,7 +234,7 @@ TEST_F(CommHooksTest, SparseGradientsAreAveragedBesideAHook) {
   auto wrapper = wrap(model);
   int seen = 0;
   int last = 0;
-  wrapper->reducer().set_comm_hook([&, hook = all_reduce_hook(*collectives_)](const GradBucket& bucket) {
+  set_comm_hook(wrapper->reducer(), [&, hook = all_reduce_hook(*collectives_)](const GradBucket& bucket) {
     ++seen;
     if (bucket.is_last()) ++last;
     return hook(bucket);
@@ -445,7 +445,7 @@ TEST_F(CommHooksTest, ASilentHookComplainsOnTheRankAlone) {
   if (size() == 1) GTEST_SKIP() << "one rank asks no hook";
   auto model = std::make_shared<TwoLayers>();
   auto wrapper = wrap(model);
-  wrapper->reducer().set_comm_hook(noop_hook(), /*is_silent=*/true);
+  set_comm_hook(wrapper->reducer(), noop_hook(), /*is_silent=*/true);
   const std::string text = error_of<ConfigError>([&] {
     const batch::Batch batch = samples_of(rank(), 0);
     if (rank() != 1) return backward(*wrapper, batch);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One device and no other ranks. The meta device stands for one that is not the CPU.
-#include <lockstep/parallel/data_parallel.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include "batch/collate.hpp"
 #include "parallel_test.hpp"
@@ -41,20 +41,66 @@ TEST_F(DataParallelTest, TrainsAsByHand) {
   expect_equal(values_of(*model_), values_of(alone), 1e-12);
 }
 
+class TwoLosses : public Layers {
+ public:
+  TwoLosses() : Layers(kWidths) {}
+  models::LossMap losses(const at::Tensor& output, const at::Tensor&) const override {
+    return {{"loss_cls", output.sum() * 0 + 1},
+            {"loss_list", {{output.sum() * 0 + 2, output.sum() * 0 + 3}}},
+            {"acc", torch::tensor(0.5)}};
+  }
+};
+
 TEST_F(DataParallelTest, LossesAreLoggedByTheirNames) {
-  class TwoLosses : public Layers {
-   public:
-    TwoLosses() : Layers(kWidths) {}
-    models::LossMap losses(const at::Tensor& output, const at::Tensor&) const override {
-      return {{"loss_cls", output.sum() * 0 + 1},
-              {"loss_list", {{output.sum() * 0 + 2, output.sum() * 0 + 3}}},
-              {"acc", torch::tensor(0.5)}};
-    }
-  };
   DataParallel wrapper(std::make_shared<TwoLosses>());
   const std::vector<std::pair<std::string, double>> expected = {
       {"loss", 6}, {"loss_cls", 1}, {"loss_list", 5}, {"acc", 0.5}};
   EXPECT_EQ(models::host_values(wrapper.val_step(batch(0)).losses), expected);
+}
+
+TEST_F(DataParallelTest, OptionsChooseTheLosses) {
+  DataParallel wrapper(std::make_shared<TwoLosses>());
+  optim::OptimWrapper optimizer = make_optimizer(wrapper.parameters(), {{"name", "sgd"}, {"lr", "0.25"}});
+  const auto loss_with = [&](const StepOptions& options) {
+    return wrapper.train_step(batch(0), optimizer, 1.0, options).loss;
+  };
+  EXPECT_EQ(loss_with({}), 6);
+  EXPECT_EQ(loss_with({.sum = models::LossSum::all}), 6.5);
+  EXPECT_THROW(loss_with({.sum = models::LossSum::main}), ConfigError) << "there is no entry called loss";
+  const auto tenfold = [](models::Model& model, const batch::Batch& given) {
+    const batch::Outputs outputs = models::run(model, given);
+    return StepLosses{.losses = {{"loss", outputs.main().sum() * 0 + 10}}, .outputs = outputs};
+  };
+  EXPECT_EQ(loss_with({.losses = tenfold}), 10);
+  wrapper.model().eval();
+  EXPECT_EQ(loss_with({}), 6);
+  EXPECT_THROW(loss_with({.requires_training_mode = true}), std::logic_error);
+}
+
+/// Writes down the events.
+class NotingObserver : public StepObserver {
+ public:
+  void on_prepared(const batch::Batch& prepared) override { events += "prepared " + std::to_string(prepared.size()); }
+  void on_forward(const batch::Outputs& outputs) override { events += outputs.is_empty() ? "" : ", forward"; }
+  void on_loss(const models::ParsedLosses& losses) override { events += losses.values.empty() ? "" : ", loss"; }
+  void on_backward() override { events += ", backward"; }
+  void on_update() override { events += ", update"; }
+
+  std::string events;
+};
+
+TEST_F(DataParallelTest, AnObserverSeesTheEventsInOrder) {
+  DataParallel wrapper(model_);
+  optim::OptimWrapper optimizer =
+      make_optimizer(wrapper.parameters(), {{"name", "sgd"}, {"lr", "0.25"}}, {.accumulation_steps = 2});
+  for (const char* expected : {"prepared 4, forward, loss, update", "prepared 4, forward, loss, backward, update"}) {
+    NotingObserver observer;
+    wrapper.train_step(batch(0), optimizer, std::nullopt, {}, &observer);
+    EXPECT_EQ(observer.events, expected);
+  }
+  NotingObserver observer;
+  wrapper.val_step(batch(0), &observer);
+  EXPECT_EQ(observer.events, "prepared 4, forward, loss");
 }
 
 TEST_F(DataParallelTest, ValStepHasNoGradients) {

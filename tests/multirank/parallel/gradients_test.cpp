@@ -88,7 +88,7 @@ TEST_F(GradientsTest, OfSeveralTypesLieInBucketsOfTheirOwn) {
     }
     if (size() == 1) continue;
     std::vector<DType> dtypes;
-    for (const Bucket& bucket : wrapper->reducer().report().buckets) dtypes.push_back(bucket.dtype);
+    for (const Bucket& bucket : report_of(wrapper->reducer()).buckets) dtypes.push_back(bucket.dtype);
     EXPECT_EQ(std::count(dtypes.begin(), dtypes.end(), DType::float32), 1);
     EXPECT_EQ(std::count(dtypes.begin(), dtypes.end(), DType::float64), 1);
     EXPECT_EQ(dtypes.size(), 2U);
@@ -164,7 +164,7 @@ TEST_F(GradientsTest, OfAWiderTypeThanTheirParametersAreReducedInIt) {
     EXPECT_TRUE(at::allclose(model->weight.grad(), expected, 1e-6, 0)) << model->weight.grad();
   }
   if (size() > 1) {
-    EXPECT_EQ(wrapper->reducer().report().buckets.front().dtype, DType::float32);
+    EXPECT_EQ(report_of(wrapper->reducer()).buckets.front().dtype, DType::float32);
   }
 }
 

@@ -68,7 +68,8 @@ class HybridShardsTest : public ParallelTest {
         const auto part_of = [&](const at::Tensor& whole) {
           return whole.flatten().slice(0, segments[s].own_begin, segments[s].own_end);
         };
-        const at::Tensor own = wrapper.reducer().part_of(i, segments[s].own_begin, segments[s].own_end);
+        const at::Tensor own =
+            ability_of<TensorSlices>(wrapper.reducer())->part_of(i, segments[s].own_begin, segments[s].own_end);
         const at::Tensor off = (own.to(at::kDouble) - part_of(expected[i])).abs();
         EXPECT_TRUE((off <= part_of(bounds[i])).all().item<bool>())
             << "parameter " << i << ": " << off.max().item<double>();
@@ -207,8 +208,9 @@ TEST_F(HybridShardsTest, CompressedGradientsAreRoundedOnceMore) {
     if (hosts > 1) counted.split_number(1).take_counts();
     backward(wrapper, batch(rank()));
     expect_slices(wrapper, means, bounds);
-    const at::Tensor own = wrapper.reducer().part_of(0, wrapper.store().blocks()[0].segments[0].own_begin,
-                                                     wrapper.store().blocks()[0].segments[0].own_end);
+    const at::Tensor own = ability_of<TensorSlices>(wrapper.reducer())
+                               ->part_of(0, wrapper.store().blocks()[0].segments[0].own_begin,
+                                         wrapper.store().blocks()[0].segments[0].own_end);
     EXPECT_TRUE(at::equal(own.to(at::kBFloat16).to(own.scalar_type()), own));
     if (hosts == 1) continue;
     std::int64_t slices = 0;

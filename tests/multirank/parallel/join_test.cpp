@@ -7,7 +7,6 @@
 #include <stdexcept>
 
 #include "parallel/comm_hooks/power_sgd.hpp"
-#include "parallel/reducers/uneven_ranks.hpp"
 #include "parallel/store/reducer.hpp"
 #include "support/temporary_folder.hpp"
 #include "training.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Steps whose ranks are kept alike manually.
-#include <lockstep/parallel/manual_synchronization.hpp>
+#include <lockstep/parallel/synchronization.hpp>
 
 #include <torch/nn/modules/embedding.h>
 

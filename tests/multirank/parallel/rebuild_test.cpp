@@ -34,17 +34,17 @@ TEST_F(RebuildTest, HappensOnceInTheOrderOfArrival) {
     auto model = std::make_shared<Layers>(widths, /*has_bias=*/false);
     const auto wrapper = wrap(model, {.reducer = {.limits = limits}});
     for (int step = 0; step < 4; ++step) {
-      EXPECT_EQ(wrapper->reducer().report().is_rebuilt, step > 1);
+      EXPECT_EQ(report_of(wrapper->reducer()).is_rebuilt, step > 1);
       drop_gradients(*model);
       wrapper->forward(batch_of(rank(), step, widths).input()).sum().backward();
       const Members whole = {{0, 1, 2}};
       const Members rebuilt = limits.bucket_bytes[0] == 1 ? Members{{2}, {1}, {0}} : Members{{2, 1, 0}};
-      EXPECT_EQ(members_of(wrapper->reducer().report().buckets), step == 0 ? whole : rebuilt);
-      EXPECT_EQ(wrapper->reducer().report().use_counts, std::vector<int>(3, size()));
+      EXPECT_EQ(members_of(report_of(wrapper->reducer()).buckets), step == 0 ? whole : rebuilt);
+      EXPECT_EQ(report_of(wrapper->reducer()).use_counts, std::vector<int>(3, size()));
     }
     // 10 + 20 + 12 float64 elements, each parameter on 64 bytes.
     std::int64_t count = 0;
-    for (const Bucket& bucket : wrapper->reducer().report().buckets) count += bucket.count;
+    for (const Bucket& bucket : report_of(wrapper->reducer()).buckets) count += bucket.count;
     EXPECT_EQ(count, 16 + 24 + 16);
   }
 }
@@ -111,7 +111,7 @@ TEST_F(RebuildTest, TakesRankZerosOrderEverywhere) {
     expect_gradients(*model, average_gradients(alone, size(), [&](int r) { return loss(alone, r, step); }));
   }
   // Backward runs the branch first that forward ran last.
-  EXPECT_EQ(members_of(wrapper->reducer().report().buckets), (Members{{1}, {0}}));
+  EXPECT_EQ(members_of(report_of(wrapper->reducer()).buckets), (Members{{1}, {0}}));
 }
 
 // Case 73.
@@ -129,7 +129,7 @@ TEST_F(RebuildTest, KeepsGradients) {
   const std::vector<at::Tensor> before = gradients_of(*model);
   const void* const place = model->layers[0]->weight.grad().data_ptr();
   const at::Tensor second = loss(1);
-  EXPECT_EQ(wrapper->reducer().report().is_rebuilt, size() > 1);
+  EXPECT_EQ(report_of(wrapper->reducer()).is_rebuilt, size() > 1);
   EXPECT_EQ(model->layers[0]->weight.grad().data_ptr() == place, size() == 1);
   expect_gradients(*model, before);
   second.backward();

@@ -51,7 +51,7 @@ TEST_F(ResetTest, AWrapperContinuesAfterAnExceptionInBackward) {
         reference->train_step(batch, reference_optimizer);
         expect_equal(values_of(*model), values_of(*expected));
       }
-      EXPECT_EQ(wrapper->reducer().report().is_rebuilt, !options.finds_unused && size() > 1);
+      EXPECT_EQ(report_of(wrapper->reducer()).is_rebuilt, !options.finds_unused && size() > 1);
     }
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Parts of the parameters whose gradients are reduced on their own: DdpOptions::parts with separates_parts.
-#include <lockstep/optim/optim_wrapper_dict.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
 
 #include <set>
 

@@ -58,7 +58,7 @@ TEST_F(SingleProcessTest, OfAllSamplesGivesTheSameParameters) {
       EXPECT_TRUE(is_same_everywhere(model->layers[1]->weight));
     }
     if (variant.limits.last_bucket_bytes == 0 && size() > 1) {
-      EXPECT_EQ(wrapper->reducer().report().buckets.size(), 3U);
+      EXPECT_EQ(report_of(wrapper->reducer()).buckets.size(), 3U);
     }
   }
 }

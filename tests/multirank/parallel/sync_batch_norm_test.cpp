@@ -2,7 +2,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/parallel/sync_batch_norm.hpp>
+#include <lockstep/parallel/synchronization.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -301,7 +301,7 @@ TEST_F(SyncBatchNormTest, LargeMeansKeepTheirVariance) {
   EXPECT_TRUE(at::allclose(output.to(at::kDouble), expected, 0, 4e-3));
 }
 
-// With two samples, x^ is +1 and -1 but for eps: the terms of the input gradient cancel, and what is left is
+// Two samples have x^ = +1 and -1 but for eps: the terms of the input gradient cancel, and what is left is
 // invstd * (dy0 - dy1) / 2 * eps / (var + eps) for the first sample, and its negative for the second one.
 TEST_F(SyncBatchNormTest, TwoSamplesOnTwoRanksKeepTheDigitsOfTheirGradient) {
   if (size() == 1) return;

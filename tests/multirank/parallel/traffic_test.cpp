@@ -118,9 +118,9 @@ TEST_F(TrafficTest, OneRankHasNoHooksAndNoCollectives) {
     EXPECT_EQ(counted_.take_counts().all(), 0);
     EXPECT_TRUE(at::equal(model->layers[1]->weight, unused));
     EXPECT_FALSE(at::equal(model->layers[0]->weight, used));
-    EXPECT_TRUE(wrapper->reducer().report().buckets.empty());
-    EXPECT_FALSE(wrapper->reducer().report().is_rebuilt);
-    EXPECT_TRUE(wrapper->reducer().report().use_counts.empty());
+    EXPECT_TRUE(report_of(wrapper->reducer()).buckets.empty());
+    EXPECT_FALSE(report_of(wrapper->reducer()).is_rebuilt);
+    EXPECT_TRUE(report_of(wrapper->reducer()).use_counts.empty());
   }
 }
 

@@ -76,7 +76,7 @@ TEST_F(UnusedTest, ParametersGetTheAverageWhereverAnyRankUsesThem) {
 
 /// How many ranks used the tasks in the last step, read from their weights.
 std::vector<int> uses_of(DistributedDataParallel& wrapper) {
-  const std::vector<int> counts = wrapper.reducer().report().use_counts;
+  const std::vector<int> counts = report_of(wrapper.reducer()).use_counts;
   return {counts.at(0), counts.at(2), counts.at(4)};
 }
 
@@ -118,7 +118,7 @@ TEST_F(UnusedTest, FindingAndLearningTheGraphTrainAlike) {
         if (parameter.grad().defined()) parameter.sub_(parameter.grad(), 0.125);
       }
     }
-    EXPECT_EQ(wrapper->reducer().report().is_rebuilt, options.has_static_graph && size() > 1);
+    EXPECT_EQ(report_of(wrapper->reducer()).is_rebuilt, options.has_static_graph && size() > 1);
     return values_of(*model);
   };
   expect_equal(train(kFindsUnused), train(kIsStatic));
@@ -134,7 +134,7 @@ TEST_F(UnusedTest, ItIsSaidWhetherAStaticGraphWouldDo) {
         *wrapper, *model, rank(), size(),
         [&](int, int step) { return std::vector<std::size_t>{alternates && step % 2 == 1 ? Tasks::kB : Tasks::kA}; },
         6);
-    EXPECT_EQ(wrapper->reducer().report().could_be_static, !alternates || size() == 1);
+    EXPECT_EQ(report_of(wrapper->reducer()).could_be_static, !alternates || size() == 1);
   }
 }
 
@@ -316,7 +316,7 @@ TEST_F(MissingTest, AreNamedOnEveryRankWhenTheUpdateBegins) {
       for (int i = 0; i < 3; ++i) step(true);
       for (const auto& parameter : model->parameters()) EXPECT_TRUE(is_same_everywhere(parameter)) << failing_step;
     }
-    EXPECT_TRUE(wrapper->reducer().report().is_rebuilt);
+    EXPECT_TRUE(report_of(wrapper->reducer()).is_rebuilt);
   }
 }
 
@@ -349,12 +349,12 @@ TEST_F(MissingTest, AreNamedInsteadOfBuildingNewBuckets) {
   };
   loss(false).backward();
   EXPECT_TRUE(contains(refusal([&] { loss(true); }), "previous reduction"));
-  EXPECT_FALSE(wrapper->reducer().report().is_rebuilt);
+  EXPECT_FALSE(report_of(wrapper->reducer()).is_rebuilt);
   for (int step = 0; step < 3; ++step) {
     drop_gradients(*model);
     loss(true).backward();
   }
-  EXPECT_EQ(wrapper->reducer().report().buckets.size(), 4U);
+  EXPECT_EQ(report_of(wrapper->reducer()).buckets.size(), 4U);
   loss(false).backward();
   EXPECT_TRUE(contains(refusal([&] { loss(true); }), "'l1.bias' (index 3)"));
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/batch/batch.hpp>
-#include <lockstep/batch/outputs.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <ATen/ops/arange.h>

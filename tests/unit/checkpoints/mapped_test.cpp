@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Mapped arrays of foreign files have the same bytes as those that are read.
+#include <lockstep/core/error.hpp>
+
 #include <gtest/gtest.h>
 
 #include <algorithm>

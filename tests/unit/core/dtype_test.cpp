@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/dtype.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/tensor.hpp>
 
 #include <gtest/gtest.h>
 

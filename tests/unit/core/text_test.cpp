@@ -35,6 +35,14 @@ TEST(TextTest, JoinedPutsASeparatorBetweenWords) {
   EXPECT_EQ(joined({}), "");
 }
 
+TEST(TextTest, LinesAreThoseOfTheWordsEvenWhereOneIsEmpty) {
+  const Words words = {"a b", "", "c"};
+  EXPECT_EQ(as_lines(words), "a b\n\nc\n");
+  EXPECT_EQ(lines_in(as_lines(words)), words);
+  EXPECT_EQ(lines_in("a\nb"), (Words{"a", "b"}));
+  EXPECT_EQ(lines_in(""), Words());
+}
+
 TEST(TextTest, NumbersHaveTenDigitsOrAsManyAsAskedFor) {
   EXPECT_EQ(number_text(0.1), "0.1");
   EXPECT_EQ(number_text(1.0 / 3), "0.3333333333");

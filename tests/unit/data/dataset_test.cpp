@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/data/dataset.hpp>
+#include <lockstep/data/source.hpp>
 
 #include <algorithm>
 #include <stdexcept>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/data/dataset.hpp>
+#include <lockstep/data/source.hpp>
 
 #include <gtest/gtest.h>
 

@@ -43,7 +43,7 @@ inline std::vector<std::string> names_in(const ImageStore& store) {
 
 inline std::vector<std::int64_t> labels_in(const ImageStore& store) {
   std::vector<std::int64_t> labels;
-  for (std::int64_t i = 0; i < store.size(); ++i) labels.push_back(store.label(i));
+  for (std::int64_t i = 0; i < store.size(); ++i) labels.push_back(store.target(i).classes.front());
   return labels;
 }
 

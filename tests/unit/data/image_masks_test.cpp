@@ -285,7 +285,7 @@ TEST_F(MaskTest, RefusedSettings) {
   EXPECT_EQ(refusal({{"classes", "256"}}),
             "data.classes (command line): masks have at most 255 classes, because 255 marks ignored pixels");
   EXPECT_EQ(sentence_of<DataError>([&] {
-              open_with(values({{"classes", "20"}})).train->labels();
+              labels_of(*open_with(values({{"classes", "20"}})).train);
             }),
             "the samples do not have one class each; choose another data.sampler");
   folder.write("list.txt", "images/0.pgm\n");

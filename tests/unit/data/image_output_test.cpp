@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Batches of bytes and of adjacent channels have the same numbers as batches of float32 planes.
-#include <lockstep/data/loader.hpp>
+#include <lockstep/data/dataset.hpp>
 
 #include <map>
 #include <thread>
@@ -87,7 +87,7 @@ TEST(ImageOutputTest, OneSampleAtATime) {
   const Splits forced = open_images_with(kUsual, {{"output", "uint8"}});
   const batch::Batch bytes = get(*forced.val, {4, 2});
   EXPECT_TRUE(batch::with_values(bytes.share(), kPlanes).input().equal(get(*splits.val, {4, 2}).input()));
-  const SampleDataset& samples = *samples_in(*forced.val);
+  const SampleDataset& samples = *ability_of<SampleDataset>(*forced.val);
   const auto first = samples.sample({.index = 4, .epoch = 0, .position = 4}).at("data").as<at::Tensor>();
   EXPECT_TRUE(first.is_contiguous());
   EXPECT_TRUE(first.equal(bytes.input()[0]));
@@ -114,11 +114,12 @@ TEST(ImageOutputTest, AdjacentChannelsHaveTheSameNumbers) {
 TEST(ImageOutputTest, ATransformOfNumbersExcludesBytes) {
   const std::vector<std::string> lines = {"to_float", "random_erasing"};
   const Splits automatic = open_images_with(lines);
-  const SampleDataset& samples = *samples_in(*automatic.train);
-  EXPECT_TRUE(samples.byte_layout().empty());
-  EXPECT_EQ(samples.float_reason(), "random_erasing changes float32 numbers");
+  const SampleLayout layout = ability_of<SampleDataset>(*automatic.train)->layout();
+  EXPECT_TRUE(layout.byte_fields.empty());
+  EXPECT_EQ(layout.float_reason, "random_erasing changes float32 numbers");
   EXPECT_EQ(batches(automatic.train, {.prefers_bytes = true})[0].input().scalar_type(), at::kFloat);
-  EXPECT_FALSE(samples_in(*automatic.val)->byte_layout().empty()) << "the validation has no random_erasing";
+  EXPECT_FALSE(ability_of<SampleDataset>(*automatic.val)->layout().byte_fields.empty())
+      << "the validation has no random_erasing";
   EXPECT_EQ(sentence_of<ConfigError>([&] {
               open_images_with(lines, {{"output", "uint8"}});
             }),
@@ -128,8 +129,8 @@ TEST(ImageOutputTest, ATransformOfNumbersExcludesBytes) {
 
 TEST(ImageOutputTest, FloatIsNeverReplacedByBytes) {
   const Splits splits = open_images_with(kUsual, {{"output", "float"}});
-  EXPECT_TRUE(samples_in(*splits.train)->byte_layout().empty());
-  EXPECT_EQ(samples_in(*splits.train)->float_reason(), "");
+  EXPECT_TRUE(ability_of<SampleDataset>(*splits.train)->layout().byte_fields.empty());
+  EXPECT_EQ(ability_of<SampleDataset>(*splits.train)->layout().float_reason, "");
   EXPECT_EQ(batches(splits.train, {.prefers_bytes = true})[0].input().scalar_type(), at::kFloat);
 }
 
@@ -147,9 +148,9 @@ TEST(ImageOutputTest, OneOf64SamplesIsMeasured) {
     }).join();
   };
   load(7);
-  EXPECT_EQ(splits.train->load_times().samples, 0);
+  EXPECT_EQ(load_times_of(*splits.train).samples, 0);
   load(72);
-  const LoadTimes times = splits.train->load_times();
+  const LoadTimes times = load_times_of(*splits.train);
   EXPECT_EQ(times.samples, 2);
   EXPECT_GT(times.read_seconds, 0);
   EXPECT_GT(times.decode_seconds, 0);

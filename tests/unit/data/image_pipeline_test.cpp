@@ -246,15 +246,13 @@ TEST(ImagePipeline, MultiCropDrawsEachCrop) {
   const Pipeline pipeline({.lines = {"multi_crop,crops=2/3,sizes=32/16,scales=0.4/1/0.05/0.4", "horizontal_flip"}});
   ASSERT_EQ(pipeline.crops(), 5);
   std::vector<std::vector<float>> results;
-  std::vector<std::span<float>> out;
+  Workspace workspace;
   for (int crop = 0; crop < 5; ++crop) {
     const ImageSize size = pipeline.size(std::nullopt, crop).value();
     EXPECT_EQ(size.height, crop < 2 ? 32 : 16);
     results.emplace_back(static_cast<std::size_t>(3 * size.height * size.width));
+    pipeline.run(stored(image), {}, results.back(), workspace, crop);
   }
-  for (auto& result : results) out.emplace_back(result);
-  Workspace workspace;
-  pipeline.run(stored(image), {}, out, workspace);
   EXPECT_NE(results[0], results[1]);
   EXPECT_NE(results[2], results[3]);
 }
@@ -301,7 +299,7 @@ TEST(ImagePipeline, StatisticsReplaceAuto) {
 }
 
 /// A transform of a user's program.
-class Darken : public Transform {
+class Darken : public PixelTransform {
  public:
   explicit Darken(int by) : by_(by) {}
   Parameters draw(random::Sequence& random, ImageSize) const override { return static_cast<int>(random.below(2)); }

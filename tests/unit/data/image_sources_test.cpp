@@ -54,7 +54,7 @@ TEST_F(FolderTest, SamplesAreSortedByClassFolderAndName) {
   const ImageSplits splits = stores(values({{"val_fraction", "0"}}));
   EXPECT_EQ(names_in(*splits.train), (Names{"a/x.ppm", "b/10.ppm", "b/2.ppm", "b/c/1.ppm", "b/c d/1.ppm"}));
   EXPECT_EQ(labels_in(*splits.train), (Labels{0, 1, 1, 1, 1}));
-  EXPECT_EQ(splits.train->class_names(), (Names{"a", "b"}));
+  EXPECT_EQ(splits.train->facts().class_names, (Names{"a", "b"}));
   EXPECT_TRUE(has_note(splits.notes, "skipped 1 files: readme.txt"));
 }
 
@@ -63,8 +63,8 @@ TEST_F(FolderTest, ImagesBecomeTensors) {
   EXPECT_EQ(splits.train->task().sample_shape, (Labels{3, 4, 4}));
   EXPECT_EQ(splits.train->task().classes, 2);
   EXPECT_EQ(splits.train->task().class_names, (Names{"a", "b"}));
-  EXPECT_EQ(splits.train->labels(), (Labels{0, 1, 1}));
-  EXPECT_EQ(splits.train->sample_name(0), "a/x.ppm");
+  EXPECT_EQ(labels_of(*splits.train), (Labels{0, 1, 1}));
+  EXPECT_EQ(sample_name_of(*splits.train, 0), "a/x.ppm");
   const batch::Batch batch = get(*splits.train, {0, 2});
   const std::vector<float> pixels = values_of<float>(batch.input());
   ASSERT_EQ(pixels.size(), 2U * 3 * 16);
@@ -109,7 +109,7 @@ TEST_F(FolderTest, FaultsAreNamed) {
             folder.path("none") + ": is not a folder that can be read; check data.path");
   std::filesystem::create_directories(folder.path("train/empty"));
   EXPECT_NE(refusal(values()).find("the class 'empty' has no images"), std::string::npos);
-  EXPECT_EQ(stores(values({{"allow_empty", "true"}, {"val_fraction", "0"}})).train->classes(), 3);
+  EXPECT_EQ(stores(values({{"allow_empty", "true"}, {"val_fraction", "0"}})).train->facts().classes, 3);
   write_file(folder, "val/new/1.ppm", ppm(4, 4, 0, 0, 0));
   EXPECT_NE(refusal(values({{"allow_empty", "true"}})).find("the class 'new' does not occur in the training part"),
             std::string::npos);
@@ -154,11 +154,11 @@ TEST_F(FolderTest, NamesOfClassesDoNotChangeTheirOrder) {
   const Splits evaluated =
       open(named, builtin_sources(),
            {.is_evaluation = true, .class_order = task.class_ids, .class_names = task.class_names});
-  EXPECT_EQ(evaluated.train->labels(), (std::vector<std::int64_t>{0, 0, 1, 1}));
+  EXPECT_EQ(labels_of(*evaluated.train), (std::vector<std::int64_t>{0, 0, 1, 1}));
   EXPECT_EQ(evaluated.train->task().class_names, (Names{"b", "a"}));
   const Splits reversed =
       open(named, builtin_sources(), {.is_evaluation = true, .class_order = {"b", "a"}, .class_names = {"x", "y"}});
-  EXPECT_EQ(reversed.train->labels(), (std::vector<std::int64_t>{1, 1, 0, 0}));
+  EXPECT_EQ(labels_of(*reversed.train), (std::vector<std::int64_t>{1, 1, 0, 0}));
 }
 
 // Published models can know the names of data.class_names instead of those of folders.
@@ -167,7 +167,7 @@ TEST_F(FolderTest, ClassesAreFoundByTheirOtherNames) {
   two.write("names.txt", "tench\nshark\n");
   const Section named = two_classes(two, {{"class_names", two.path("names.txt")}});
   const Splits splits = open(named, builtin_sources(), {.class_order = {"shark", "ray", "tench"}});
-  EXPECT_EQ(splits.train->labels(), (std::vector<std::int64_t>{2, 2, 0, 0}));
+  EXPECT_EQ(labels_of(*splits.train), (std::vector<std::int64_t>{2, 2, 0, 0}));
   EXPECT_EQ(splits.train->task().class_names, (Names{"shark", "ray", "tench"}));
   EXPECT_EQ(splits.train->task().class_ids, (Names{"b", "ray", "a"}));
 }
@@ -183,7 +183,7 @@ TEST_F(FolderTest, NamesThatAreNotUtf8StayDifferent) {
   EXPECT_EQ(task.class_names, (Names{"caf\\x5CxE9", "caf\\xE8", "caf\\xE9"}));
   EXPECT_TRUE(task.class_ids.empty());
   const Splits again = open(values, builtin_sources(), {.is_evaluation = true, .class_order = task.class_names});
-  EXPECT_EQ(again.train->labels(), (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_EQ(labels_of(*again.train), (std::vector<std::int64_t>{0, 1, 2}));
 }
 
 TEST_F(FolderTest, HiddenFilesAndFoldersAreSkippedAndCounted) {
@@ -263,8 +263,7 @@ TEST_F(FolderTest, SplitsThatAreNotUsedAreNotOpened) {
   for (const char* name : {"val/a/1.ppm", "test/b/1.ppm"}) write_file(root, name, "no image");
   const Section data = section({{"name", "folder"}, {"path", root.path()}, {"cache", "off"}, {"check", "full"}});
   const auto opened = [&data](const UsedSplits& used) {
-    prepare(data, builtin_sources(), {.used = used});
-    const Splits splits = open(data, builtin_sources(), {.used = used});
+    const Splits splits = open(data, builtin_sources(), {.used = used, .checks_images = true});
     return std::vector<bool>{splits.train != nullptr, splits.val != nullptr, splits.test != nullptr};
   };
   EXPECT_EQ(opened({.val = false, .test = false}), (std::vector<bool>{true, false, false}));
@@ -335,7 +334,7 @@ TEST_F(FolderTest, AListCanHaveLinesThatEndInCr) {
                                    {"val_fraction", "0"},
                                    {"cache", "off"},
                                    {"transform", "to_float"}});
-  EXPECT_EQ(splits.train->labels(), (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(labels_of(*splits.train), (std::vector<std::int64_t>{0, 1}));
 }
 
 TEST_F(FolderTest, ImagesOfOtherSizesNameTheKey) {
@@ -445,13 +444,16 @@ TEST_F(FolderTest, BadImagesAreReplacedOrEndTheRun) {
 
 TEST_F(FolderTest, CheckFindsBadImages) {
   write_file(folder, "train/b/2.ppm", "");
+  const auto open_checked = [this](const Values& more) {
+    open(section(values(more)), builtin_sources(), {.checks_images = true});
+  };
   for (const char* check : {"quick", "full"}) {
     const std::string message = sentence_of<DataError>([&] {
-      prepare(section(values({{"check", check}, {"val_fraction", "0"}})));
+      open_checked({{"check", check}, {"val_fraction", "0"}});
     });
     EXPECT_TRUE(message.starts_with(folder.path("train/b/2.ppm") + ": the file is empty")) << message;
   }
-  EXPECT_NO_THROW(prepare(section(values({{"check", "off"}, {"val_fraction", "0"}}))));
+  EXPECT_NO_THROW(open_checked({{"check", "off"}, {"val_fraction", "0"}}));
 }
 
 TEST_F(FolderTest, ClassNamesComeFromAFile) {
@@ -518,7 +520,7 @@ TEST_F(ListTest, TheLastBlankSeparates) {
   const ImageSplits splits = stores(values(text));
   EXPECT_EQ(names_in(*splits.train), (Names{"images/a b.ppm", "images/c.ppm"}));
   EXPECT_EQ(labels_in(*splits.train), (Labels{1, 0}));
-  EXPECT_EQ(splits.train->classes(), 2);
+  EXPECT_EQ(splits.train->facts().classes, 2);
   EXPECT_EQ(splits.train->place(0), folder.path("images/a b.ppm"));
   EXPECT_EQ(stores(values("a b.ppm 0\n", {{"root", folder.path("images")}})).train->place(0),
             folder.path("images/a b.ppm"));
@@ -545,7 +547,7 @@ TEST_F(ListTest, TargetsCanBeSetsNumbersOrMissing) {
   EXPECT_EQ(values_of<float>(get(*numbers.train, {0, 1}).target()), (std::vector<float>{0.25F, -300}));
   const Splits bare = open_with(values("images/a b.ppm\nimages/c.ppm\n", {{"unlabelled", "true"}}));
   EXPECT_EQ(values_of<std::int64_t>(get(*bare.train, {0, 1}).target()), (Labels{kIgnored, kIgnored}));
-  EXPECT_EQ(bare.train->sample_name(0), "images/a b.ppm");
+  EXPECT_EQ(sample_name_of(*bare.train, 0), "images/a b.ppm");
 }
 
 /// Anonymous and modified memory of this process in MB.

@@ -9,8 +9,8 @@
 
 #include "core/text/option_list.hpp"
 #include "core/text/table.hpp"
+#include "data/image/color.hpp"
 #include "data/image/geometry.hpp"
-#include "data/transforms/jitter.hpp"
 #include "data/transforms/policies.hpp"
 #include "data/transforms/transforms.hpp"
 
@@ -240,7 +240,7 @@ TEST(ImageStatistics, RandomErasing) {
     ++erased;
     if (erased > 200) continue;
     std::fill(image.begin(), image.end(), 1e9F);
-    transform->apply(FloatImage{image.data(), 1, {64, 64}}, drawn);
+    dynamic_cast<const TensorTransform&>(*transform).apply(FloatImage{image.data(), 1, {64, 64}}, drawn);
     int changed = 0;
     for (const float value : image) {
       if (value == 1e9F) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/data/loader.hpp>
+#include <lockstep/data/dataset.hpp>
 
 #include <ATen/ops/empty.h>
 

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <set>
 
-#include "data/mix_rows.hpp"
 #include "files.hpp"
 
 namespace lockstep::data {

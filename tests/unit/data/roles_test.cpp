@@ -14,7 +14,7 @@ namespace roles_test {
 using Numbers = std::vector<std::int64_t>;
 
 /// Five samples with three values: sample i has data i, label 10 i and weight 100 i.
-class ThreeValues : public Dataset {
+class ThreeValues : public Dataset, public SampleClasses {
  public:
   std::int64_t size() const override { return 5; }
   Task task() const override { return {}; }
@@ -71,7 +71,7 @@ TEST_F(RolesTest, ADataSetSaysItsRoles) {
   const auto own = with_roles(std::make_shared<Weighted>(), roles("", ""));
   EXPECT_EQ(values_of<std::int64_t>(get(*own, {2}).input()), Numbers({200}));
   EXPECT_EQ(own->digest(), 7U) << "the content is the same";
-  EXPECT_EQ(own->labels(), Numbers(5, 1));
+  EXPECT_EQ(labels_of(*own), Numbers(5, 1));
   const auto other = with_roles(std::make_shared<Weighted>(), roles("", "label"));
   EXPECT_EQ(values_of<std::int64_t>(get(*other, {2}).target()), Numbers({20}));
   EXPECT_EQ(other->roles().inputs, std::vector<std::string>{"weight"});
@@ -79,7 +79,7 @@ TEST_F(RolesTest, ADataSetSaysItsRoles) {
 
 // The classes that samplers look at are the target's.
 TEST_F(RolesTest, LabelsAreOfTheTarget) {
-  EXPECT_EQ(with_roles(dataset_, roles("", "weight"))->labels(), Numbers({0, 100, 200, 300, 400}));
+  EXPECT_EQ(labels_of(*with_roles(dataset_, roles("", "weight"))), Numbers({0, 100, 200, 300, 400}));
 }
 
 TEST_F(RolesTest, OtherRolesAreOtherContent) {
@@ -137,8 +137,8 @@ class Filled : public SampleDataset {
   std::int64_t size() const override { return 9; }
   Task task() const override { return {}; }
   std::uint64_t digest() const override { return 1; }
-  std::vector<Field> layout() const override {
-    return {{.name = "data", .shape = {2, 3}}, {.name = "label", .shape = {}, .dtype = at::kLong}};
+  SampleLayout layout() const override {
+    return {.fields = {{.name = "data", .shape = {2, 3}}, {.name = "label", .shape = {}, .dtype = at::kLong}}};
   }
   void fill(const batch::Draw& draw, batch::ValueMap& row) const override {
     row.at("data").as<at::Tensor>().fill_(static_cast<double>(draw.index));

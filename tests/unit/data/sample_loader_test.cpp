@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The loader with data sets of samples: all threads fill one batch, in memory that is used again.
-#include <lockstep/data/loader.hpp>
+#include <lockstep/data/dataset.hpp>
 
 #include <ATen/ops/empty.h>
 
@@ -48,8 +48,8 @@ class Rows : public SampleDataset {
   std::int64_t size() const override { return 100'000; }
   Task task() const override { return {.sample_shape = {kWidth}, .classes = 1}; }
   std::uint64_t digest() const override { return 0; }
-  std::vector<Field> layout() const override {
-    return {{.name = "data", .shape = {kWidth}}, {.name = "label", .shape = {}, .dtype = at::kLong}};
+  SampleLayout layout() const override {
+    return {.fields = {{.name = "data", .shape = {kWidth}}, {.name = "label", .shape = {}, .dtype = at::kLong}}};
   }
   void fill(const batch::Draw& draw, batch::ValueMap& row) const override {
     auto* const numbers = row.at("data").as<at::Tensor>().mutable_data_ptr<float>();
@@ -235,15 +235,16 @@ TEST(SampleLoaderTest, TheFirstOfSeveralErrorsIsReported) {
 
 TEST(SampleLoaderTest, RolesOfAWrappedDataSet) {
   const auto wrapped = with_roles(std::make_shared<Rows>(), {.inputs = {"data"}, .targets = {"data"}});
-  ASSERT_NE(samples_in(*wrapped), nullptr);
+  ASSERT_NE(ability_of<SampleDataset>(*wrapped), nullptr);
   Loader loader(wrapped, batches_of(2), 0, 2, {.workers = 2});
   const batch::Batch batch = loader.next();
   EXPECT_EQ(batch.target_key(), "data");
 }
 
 /// Records what is requested in advance.
-class Ahead : public Rows {
+class Ahead : public Rows, public SampleFiles {
  public:
+  std::string place(const batch::Draw&) const override { return ""; }
   void read_ahead(const batch::Draw& draw) const override {
     const std::lock_guard lock(mutex);
     requested.push_back(draw.index);
@@ -281,12 +282,13 @@ TEST(SampleLoaderTest, FilesOfTheNextBatchesAreRequestedOnceAndInOrder) {
 }
 
 TEST(SampleLoaderTest, AStallIsReportedOnceWithItsSample) {
-  class Slow : public Rows {
+  class Slow : public Rows, public SampleFiles {
    public:
     void fill(const batch::Draw& draw, batch::ValueMap& row) const override {
       if (draw.index == 2) std::this_thread::sleep_for(milliseconds(300));
       Rows::fill(draw, row);
     }
+    void read_ahead(const batch::Draw&) const override {}
     std::string place(const batch::Draw& draw) const override { return "photo" + std::to_string(draw.index) + ".jpg"; }
   };
   std::vector<std::string> warnings;

@@ -14,7 +14,7 @@ namespace sampler_table_test {
 using Indices = std::vector<std::int64_t>;
 
 /// 23 samples: 1 of class 0, 2 of class 1, 20 of class 2. Those with an even index are wide.
-class Uneven : public Dataset {
+class Uneven : public Dataset, public AspectRatios {
  public:
   std::int64_t size() const override { return 23; }
   Task task() const override { return {.sample_shape = {1, 2, 4}, .classes = 3}; }
@@ -95,26 +95,40 @@ TEST(SamplerTableTest, RefusesWhatIsUnknownOrDoesNotFit) {
 }
 
 // A sequence of tokens, as of the sources of text.
-class Tokens : public Uneven {
+class Tokens : public Dataset {
  public:
   Task task() const override { return {.sample_shape = {8}, .classes = 3, .is_text = true}; }
   batch::Batch get(std::span<const batch::Draw> draws) const override {
     const at::Tensor tokens = at::zeros({static_cast<std::int64_t>(draws.size()), 8}, at::kLong);
     return {tokens, tokens};
   }
-  std::vector<double> aspect_ratios() const override { return Dataset::aspect_ratios(); }
+  std::int64_t size() const override { return 23; }
+  std::uint64_t digest() const override { return 0; }
 };
 
 TEST(SamplerTableTest, ADataSetStatesItsClassesAndShapes) {
   const Splits digits = open_with({{"train_size", "300"}, {"val_size", "1"}});
-  EXPECT_EQ(digits.train->labels(), digits.train->Dataset::labels());  // told at once, and read from the targets
-  EXPECT_EQ(digits.train->labels().size(), 300U);
-  EXPECT_EQ(digits.train->aspect_ratios(), std::vector<double>(300, 1));
-  EXPECT_EQ(Uneven().Dataset::aspect_ratios(), std::vector<double>(23, 2));
+  class Plain : public Dataset {
+   public:
+    explicit Plain(const Dataset& dataset) : dataset_(dataset) {}
+    std::int64_t size() const override { return dataset_.size(); }
+    Task task() const override { return dataset_.task(); }
+    std::uint64_t digest() const override { return 0; }
+    batch::Batch get(std::span<const batch::Draw> draws) const override { return dataset_.get(draws); }
+
+   private:
+    const Dataset& dataset_;
+  };
+  EXPECT_EQ(labels_of(*digits.train), labels_of(Plain(*digits.train))) << "known, and read from the targets";
+  EXPECT_EQ(labels_of(*digits.train).size(), 300U);
+  EXPECT_EQ(aspect_ratios_of(*digits.train), std::vector<double>(300, 1));
+  const Uneven uneven;
+  EXPECT_NE(aspect_ratios_of(uneven), std::vector<double>(23, 2));
+  EXPECT_EQ(aspect_ratios_of(Plain(uneven)), std::vector<double>(23, 2)) << "from the shape of the task";
   const Tokens tokens;
-  EXPECT_EQ(sentence_of<DataError>([&] { tokens.labels(); }),
+  EXPECT_EQ(sentence_of<DataError>([&] { labels_of(tokens); }),
             "the samples do not have one class each; choose another data.sampler");
-  EXPECT_EQ(sentence_of<DataError>([&] { tokens.aspect_ratios(); }),
+  EXPECT_EQ(sentence_of<DataError>([&] { aspect_ratios_of(tokens); }),
             "the samples do not have a width and height; choose another data.sampler");
 }
 

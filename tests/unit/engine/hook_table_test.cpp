@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/callback_hook.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/registry.hpp>
+#include <lockstep/engine/stateful.hpp>
 #include <lockstep/engine/train_step.hpp>
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace lockstep::engine {
 namespace hook_table_test {
 
-using Hooks = std::vector<std::pair<Priority, std::unique_ptr<Hook>>>;
+using Hooks = std::vector<PrioritizedHook>;
 
 Hooks make(const std::vector<std::string>& texts, const Registry& registry = builtin_registry()) {
   Settings settings;
@@ -23,6 +23,12 @@ Hooks make(const std::vector<std::string>& texts, const Registry& registry = bui
   static std::vector<std::unique_ptr<Sections>> kept;  // which hooks may refer to
   kept.push_back(std::make_unique<Sections>(sections_of(settings, registry)));
   return make_hooks(*kept.back(), registry.hooks);
+}
+
+/// The name of the only state of a hook in checkpoints.
+std::string state_of(const PrioritizedHook& hook) {
+  const auto states = hook.second->states();
+  return states.size() == 1 ? states.front()->name() : std::to_string(states.size()) + " states";
 }
 
 std::string error_of(const std::vector<std::string>& texts) {
@@ -52,7 +58,7 @@ TEST(HookTableTest, MakesWhatIsNamedInOrder) {
   ASSERT_EQ(hooks.size(), 4U);
   EXPECT_EQ(hooks[0].first, Priority::above_normal);
   EXPECT_EQ(hooks[1].first, Priority::lowest);
-  EXPECT_EQ(hooks[1].second->state_name(), "early_stopping");
+  EXPECT_EQ(state_of(hooks[1]), "hooks/early_stopping");
   EXPECT_EQ(hooks[2].first, Priority::very_low);
   EXPECT_EQ(static_cast<int>(hooks[3].first), 7);
   EXPECT_TRUE(make({}).empty());
@@ -60,9 +66,9 @@ TEST(HookTableTest, MakesWhatIsNamedInOrder) {
 
 TEST(HookTableTest, TwoOfOneRowKeepTwoStates) {
   const Hooks hooks = make({"early_stopping", "memory", "early_stopping,metric=val/accuracy", "early_stopping"});
-  EXPECT_EQ(hooks[0].second->state_name(), "early_stopping");
-  EXPECT_EQ(hooks[2].second->state_name(), "early_stopping#2");
-  EXPECT_EQ(hooks[3].second->state_name(), "early_stopping#3");
+  EXPECT_EQ(state_of(hooks[0]), "hooks/early_stopping");
+  EXPECT_EQ(state_of(hooks[2]), "hooks/early_stopping#2");
+  EXPECT_EQ(state_of(hooks[3]), "hooks/early_stopping#3");
 }
 
 TEST(HookTableTest, RefusesWhatItDoesNotKnow) {
@@ -124,15 +130,16 @@ TEST(CallbackHookTest, CallsEachMomentAndLetsGoAfterTheLast) {
                                                     .on_backward = note("on_backward"),
                                                     .on_update = note("on_update"),
                                                     .before_agreement = note("before_agreement"),
+                                                    .on_measured = note("on_measured"),
                                                     .after_step = note("after_step"),
                                                     .after_epoch = note("after_epoch"),
                                                     .between_steps = note("between_steps"),
-                                                    .before_roll_back = note("before_roll_back"),
-                                                    .after_roll_back = note("after_roll_back"),
                                                     .before_evaluation = note("before_evaluation"),
                                                     .after_evaluation = note("after_evaluation"),
+                                                    .before_save = note("before_save"),
                                                     .after_train = note("after_train"),
-                                                    .reads_gradients = true});
+                                                    .states = {hook_state("mine", {}, {})},
+                                                    .reads = HookReads{.gradients = true}});
   alignas(RunView) std::byte memory[sizeof(RunView)];
   RunView& nobody = *reinterpret_cast<RunView*>(memory);
   const auto call_all = [&] {
@@ -144,27 +151,40 @@ TEST(CallbackHookTest, CallsEachMomentAndLetsGoAfterTheLast) {
     hook->on_backward(nobody, {});
     hook->on_update(nobody, {});
     hook->before_agreement(nobody);
+    hook->on_measured(nobody, {});
     hook->after_step(nobody, {});
     hook->after_epoch(nobody);
     hook->between_steps(nobody, {});
-    hook->before_roll_back(nobody);
-    hook->after_roll_back(nobody);
     hook->before_evaluation(nobody);
     hook->after_evaluation(nobody, {});
+    hook->before_save(nobody);
     hook->after_train(nobody, Outcome::done);
   };
-  EXPECT_TRUE(hook->reads_gradients());
+  EXPECT_TRUE(hook->reads().gradients);
   call_all();
   EXPECT_EQ(moments, (std::vector<std::string>{"before_train", "before_epoch", "before_step", "on_forward", "on_loss",
-                                               "on_backward", "on_update", "before_agreement", "after_step",
-                                               "after_epoch", "between_steps", "before_roll_back", "after_roll_back",
-                                               "before_evaluation", "after_evaluation", "after_train"}));
+                                               "on_backward", "on_update", "before_agreement", "on_measured",
+                                               "after_step", "after_epoch", "between_steps", "before_evaluation",
+                                               "after_evaluation", "before_save", "after_train"}));
   EXPECT_EQ(watched.use_count(), 1);  // the test's own
   call_all();
   EXPECT_EQ(moments.size(), 16U);
+  EXPECT_EQ(hook->states().size(), 1U);  // for the last checkpoint, which other hooks may still write
   const std::unique_ptr<Hook> empty = callback_hook({});
   empty->before_train(nobody);
   empty->after_train(nobody, Outcome::failed);
+}
+
+TEST(CallbackHookTest, ReadsReportsIfAFunctionReceivesThem) {
+  const auto reads = [](Callbacks callbacks) {
+    const auto& report = callback_hook(std::move(callbacks))->reads().report;
+    return report && report(Progress());
+  };
+  EXPECT_FALSE(reads({}));
+  EXPECT_FALSE(reads({.on_measured = [](RunView&, const StepReport&) {}}));
+  EXPECT_TRUE(reads({.after_step = [](RunView&, const StepReport&) {}}));
+  EXPECT_TRUE(reads({.between_steps = [](RunView&, const StepReport&) {}}));
+  EXPECT_FALSE(reads({.after_step = [](RunView&, const StepReport&) {}, .reads = HookReads::nothing()}));
 }
 
 }  // namespace hook_table_test

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/perf_timer.hpp>
+
+#include "engine/steps/perf_timer.hpp"
 
 #include <gtest/gtest.h>
 

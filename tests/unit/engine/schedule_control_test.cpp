@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/schedule_control.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 #include <gtest/gtest.h>

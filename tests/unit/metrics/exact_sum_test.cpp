@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/metrics/exact_sum.hpp>
+#include <lockstep/metrics/meter.hpp>
 
 #include <gtest/gtest.h>
 

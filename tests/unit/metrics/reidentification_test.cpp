@@ -42,15 +42,6 @@ TEST(ReidentificationTest, OfNothingIsNotANumber) {
   const std::vector<Sighting> nobody;
   EXPECT_TRUE(std::isnan(reidentification({}, nobody, nobody, 2).map));
   EXPECT_TRUE(std::isnan(reidentification({}, nobody, nobody, 2).cmc.front()));
-  EXPECT_TRUE(std::isnan(tpr_at_fpr({}, nobody, nobody, Doubles{0.1}).front()));
-}
-
-// Pairs of person 1 lie at 2 and 4, others at 1, 3, 9 and, of person 9, at 5, 1, 2, 3, 4.
-TEST(ReidentificationTest, SharesOfPairsBeyondAThreshold) {
-  const Doubles rates = tpr_at_fpr(kDistances, kQueries, kGallery, Doubles{0, 0.5, 1});
-  EXPECT_EQ(rates[0], 0);        // nothing is beyond the farthest
-  EXPECT_EQ(rates[1], 3.0 / 8);  // 9, 5, 4 and one of person 1 at 4
-  EXPECT_EQ(rates[2], 6.0 / 8);  // down to 2
 }
 
 TEST(ReidentificationTest, DistancesOfRightAngles) {
@@ -66,8 +57,6 @@ TEST(ReidentificationTest, RefusesSizesThatDoNotFit) {
   EXPECT_THROW(reidentification(kDistances, kQueries, kGallery, 0), std::invalid_argument);
   EXPECT_THROW(rerank(kDistances, kDistances, kDistances, {}), std::invalid_argument);
   EXPECT_THROW(rerank({{1}, 1}, {{0}, 1}, {{0}, 1}, {.k1 = 0}), std::invalid_argument);
-  EXPECT_THROW(expand_queries({{1, 2}, 2}, {{3, 4}, 2}, {.neighbors = 3}), std::invalid_argument);
-  EXPECT_THROW(expand_queries({{1, 2}, 2}, {{3}, 1}, {.neighbors = 1}), std::invalid_argument);
 }
 
 // Two tight pairs far from each other: each query shares all neighbors with its own pair and none with the other.
@@ -80,15 +69,6 @@ TEST(RerankingTest, SharedNeighborsBringNear) {
   EXPECT_NEAR(distances.row(0)[1], 1, 1e-12);
   EXPECT_NEAR(distances.row(1)[0], 1, 1e-12);
   EXPECT_NEAR(distances.row(1)[1], 0, 1e-4);
-}
-
-// The two vectors of one direction become their mean, the third stays.
-TEST(RerankingTest, ExpansionTakesTheMeanOfNeighbors) {
-  const Expanded one = expand_queries({{2, 0}, 2}, {{4, 0, 0, 3}, 2}, {.neighbors = 2, .alpha = 3});
-  EXPECT_EQ(one.queries.values, (Doubles{3, 0}));
-  EXPECT_EQ(one.gallery.values, (Doubles{3, 0, 0, 1.5}));
-  const Expanded none = expand_queries({{2, 0}, 2}, {{4, 0, 0, 3}, 2}, {.times = 0, .neighbors = 2});
-  EXPECT_EQ(none.queries.values, (Doubles{2, 0}));
 }
 
 }  // namespace reidentification_test

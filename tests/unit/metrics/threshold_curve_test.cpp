@@ -54,28 +54,6 @@ TEST(ThresholdCurveTest, EdgesOfTheArea) {
   EXPECT_EQ(auroc(threshold_curve(Doubles{std::nan(""), 2, 1}, Doubles{-1, 1, 0})), 1);  // not counted
 }
 
-TEST(ThresholdCurveTest, PartialAreaIsScaledBetweenChanceAndPerfection) {
-  const ThresholdCurve perfect = threshold_curve(Doubles{3, 2, 1}, Doubles{1, 0, 0});
-  const ThresholdCurve chance = threshold_curve(Doubles{1, 1}, Doubles{1, 0});
-  for (const double max_fpr : {0.1, 0.5, 1.0}) {
-    EXPECT_NEAR(partial_auroc(perfect, max_fpr), 1, 1e-15);
-    EXPECT_NEAR(partial_auroc(chance, max_fpr), 0.5, 1e-15);
-  }
-  for (const double wrong : {0.0, 1.5, std::nan("")}) EXPECT_THROW(partial_auroc(chance, wrong), std::invalid_argument);
-}
-
-TEST(ThresholdCurveTest, PointsOfTheCurves) {
-  const ThresholdCurve curve = threshold_curve(Doubles{.9, .4, .4, .1}, Doubles{1, 1, 0, 0});
-  const RocCurve roc = roc_curve(curve);
-  EXPECT_EQ(roc.false_positive_rate, (Doubles{0, 0, .5, 1}));
-  EXPECT_EQ(roc.true_positive_rate, (Doubles{0, .5, 1, 1}));
-  EXPECT_EQ(roc.thresholds, (Doubles{std::numeric_limits<double>::infinity(), .9, .4, .1}));
-  const PrecisionRecallCurve result = precision_recall_curve(curve);
-  EXPECT_EQ(result.precision, (Doubles{.5, 2.0 / 3, 1, 1}));
-  EXPECT_EQ(result.recall, (Doubles{1, 1, .5, 0}));
-  EXPECT_EQ(result.thresholds, (Doubles{.1, .4, .9}));
-}
-
 // Found at places 2, 3 and 5 of 5: precisions 1/2, 2/3 and 3/5.
 TEST(ThresholdCurveTest, AveragePrecisionOfSmallLists) {
   const ThresholdCurve curve = threshold_curve(Doubles{.9, .8, .7, .6, .5}, Doubles{0, 1, 1, 0, 1});

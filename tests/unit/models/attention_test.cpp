@@ -2,7 +2,6 @@
 // The attention of one projection: kernels of our own beside LibTorch's functions.
 #include "kernels/attention.hpp"
 
-#include <lockstep/models/autocast.hpp>
 #include <lockstep/models/functional.hpp>
 
 #include <ATen/Parallel.h>

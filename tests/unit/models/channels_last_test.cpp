@@ -41,7 +41,7 @@ TEST(ChannelsLastTest, TheOrderOfTheInputDoesNotChangeTheOutput) {
       section.set("name", name, "test");
       for (const auto& [key, text] : keys) section.set(key, text, "test");
       const auto model = build(section, task, 1, at::kFloat);
-      EXPECT_TRUE(model->prefers_channels_last()) << name;
+      EXPECT_TRUE(model->family().prefers_channels_last) << name;
       torch::manual_seed(1);
       const at::Tensor planes = torch::rand({2, channels, 32, 32});
       EXPECT_TRUE(model->forward(planes.clone(kLast)).equal(model->forward(planes))) << name << channels;

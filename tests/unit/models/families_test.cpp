@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/outline.hpp>
+#include <lockstep/models/layers.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "models/layers/outline.hpp"
 #include "models/script/parameter_roles.hpp"
 
 namespace lockstep::models {
@@ -210,6 +211,51 @@ TEST(MobileTest, DropsInTrainingOnly) {
     model->eval();
     EXPECT_TRUE(at::equal(run(*model, images), run(*model, images))) << name;
   }
+}
+
+// Keys that are set precede the sizes of the model, which precede those of its family. Words without a key are texts.
+TEST(FamilyTest, SizesStandForKeysThatAreLeftToTheModel) {
+  const families::FamilyRow family{
+      .name = "line",
+      .help = "any",
+      .keys = {keys::integer("model.line_width", "0", "", 0),
+               keys::choice("model.line_kind", "auto", "", {"auto", "a"}),
+               keys::real("model.line_rate", "-1", "", -1, 1), keys::integers("model.line_list", "", "")},
+      .sizes = {{"line_width", "3"}, {"line_kind", "a"}, {"line_rate", "0.25"}, {"line_list", "1,2"}},
+      .presets = {{.name = "line_a"}, {.name = "line_b", .help = "b", .sizes = {{"line_width", "5"}, {"word", "x"}}}},
+      .head = {"absent", "out"},
+      .undecayed = {"out.weight"}};
+  Section seen;
+  const std::vector<ModelRow> rows = models_of(family, [&seen](const Section& model, const Task& task) {
+    struct Line : Model {
+      explicit Line(std::int64_t classes) { register_module("out", std::make_shared<Linear>(2, classes)); }
+    };
+    seen = model;
+    return std::make_shared<Line>(task.classes);
+  });
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].help, "any");
+  EXPECT_EQ(rows[1].help, "b");
+  const auto build_line = [&rows](const Keys& keys) {
+    Section model = Section::with_defaults("model", model_keys(rows));
+    for (const auto& [key, text] : keys) model.set(key, text, "test");
+    return build(model, {.sample_shape = {2}, .classes = 3}, 1, at::kFloat, rows);
+  };
+  const auto first = build_line({{"name", "line_a"}});
+  EXPECT_EQ(seen.integer("line_width"), 3);
+  EXPECT_EQ(seen.text("line_kind"), "a");
+  EXPECT_EQ(seen.real("line_rate"), 0.25);
+  EXPECT_EQ(seen.integers("line_list"), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(seen.cite("line_width"), "model.line_width (default)");
+  EXPECT_FALSE(seen.has("word"));
+  EXPECT_EQ(first->anatomy().head, "out");
+  EXPECT_TRUE(parameter_roles(*first).front().is_undecayed);
+  build_line({{"name", "line_b"}});
+  EXPECT_EQ(seen.integer("line_width"), 5);
+  EXPECT_EQ(seen.text("word"), "x");
+  build_line({{"name", "line_b"}, {"line_width", "7"}, {"line_list", "4"}});
+  EXPECT_EQ(seen.integer("line_width"), 7);
+  EXPECT_EQ(seen.integers("line_list"), (std::vector<std::int64_t>{4}));
 }
 
 // The outline of a model has its names, shapes and types, and leaves what is created afterwards alone.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Fast ways of layers beside LibTorch's functions.
-#include <lockstep/models/autocast.hpp>
 #include <lockstep/models/functional.hpp>
 #include <lockstep/models/layers.hpp>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/loss_counts.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -8,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "models/losses/loss_counts.hpp"
 #include "support/sentence.hpp"
 
 namespace lockstep::models {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Archives of TorchScript with several inputs and outputs, with tied parameters, and archives that cannot be trained.
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/outline.hpp>
 
 #include <caffe2/serialize/inline_container.h>
 #include <gtest/gtest.h>
@@ -11,6 +10,7 @@
 #include <functional>
 #include <memory>
 
+#include "models/layers/outline.hpp"
 #include "models/script/script_layers.hpp"
 #include "support/temporary_folder.hpp"
 

@@ -122,6 +122,16 @@ TEST(LaneTreeTest, EveryDealHasTheBitsOfTheTree) {
   expect_same_sums<double>(DType::float64);
 }
 
+TEST(LaneTreeTest, OneNumberPerLaneHasTheBitsOfTheTree) {
+  std::mt19937 generator(7);
+  std::normal_distribution<double> normal;
+  std::vector<double> values;
+  while (values.size() < 100) {
+    values.push_back(normal(generator));
+    EXPECT_EQ(sum_by_lanes(values), tree_sum(values, 0, values.size())) << values.size();
+  }
+}
+
 TEST(LaneTreeTest, SixteenBitSumsAreRefused) {
   std::uint16_t buffers[2] = {};
   EXPECT_THROW(fold_lane({.buffer = 1, .merges = 1}, buffers, 1, 1, DType::bfloat16), std::logic_error);

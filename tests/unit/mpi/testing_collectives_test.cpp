@@ -62,10 +62,10 @@ TEST(FakeCollectivesTest, LanesNeedRanksThatAreAlike) {
   const auto fake = make_fake_collectives(4);
   float value = 2;
   const LaneTree even = LaneTree::even(8, 4);
-  fake->wait(fake->start_lane_reduce(&value, 1, 1, DType::float32, ReduceOp::average, even));
+  fake->wait(start_lane_reduce(*fake, &value, 1, 1, DType::float32, ReduceOp::average, even));
   EXPECT_EQ(value, 1);  // four nodes of two lanes
   const LaneTree uneven({0, 3, 4, 6, 8});
-  EXPECT_THROW(fake->start_lane_reduce(&value, 1, 1, DType::float32, ReduceOp::sum, uneven), std::logic_error);
+  EXPECT_THROW(start_lane_reduce(*fake, &value, 1, 1, DType::float32, ReduceOp::sum, uneven), std::logic_error);
   EXPECT_THROW(make_fake_collectives(2, 2), std::logic_error);
 }
 

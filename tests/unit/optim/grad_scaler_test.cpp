@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the stored traces of tests/reference do not show.
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/grad_scaler.hpp>
+#include <lockstep/optim/optimizer.hpp>
 
 #include <gtest/gtest.h>
 

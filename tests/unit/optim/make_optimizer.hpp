@@ -16,16 +16,20 @@ inline Section section_of(const OptionValues& settings) {
   return optim;
 }
 
-inline Optimizer make_optimizer(const OptionValues& settings, FlatParameters& parameters, HalfOptions half = {}) {
-  const Section optim = section_of(settings);
-  const Rule& rule = find_rule(optim.text("name"));
+/// @param rule  outlives the optimizer
+inline Optimizer make_optimizer(const Rule& rule, const OptionValues& settings, FlatParameters& parameters,
+                                HalfOptions half = {}) {
   std::vector<ParameterInfo> infos;
   for (const FlatBlock& block : parameters.blocks()) {
     for (const Segment& segment : block.segments) {
       infos.push_back({segment.name, static_cast<std::int64_t>(segment.shape.size())});
     }
   }
-  return {rule, build_groups(optim, rule, infos), parameters, half};
+  return {rule, build_groups(section_of(settings), rule, infos), parameters, half};
+}
+
+inline Optimizer make_optimizer(const OptionValues& settings, FlatParameters& parameters, HalfOptions half = {}) {
+  return make_optimizer(find_rule(section_of(settings).text("name")), settings, parameters, half);
 }
 
 }  // namespace lockstep::optim

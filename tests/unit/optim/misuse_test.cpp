@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What optimizers, their wrappers and their groups are refused for, where no other test says it.
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/optim_wrapper_dict.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/stochastic_rounding.hpp"
 
-#include <lockstep/core/dtype.hpp>
+#include <lockstep/core/tensor.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -65,11 +65,22 @@ void expect_near(testing::FlatParametersDouble& actual, testing::FlatParametersD
   }
 }
 
+/// The rule as GPUs use it and, if LibTorch has a kernel for it, the rule without this kernel: its template.
+std::vector<Rule> forms_of(const OptionValues& settings) {
+  std::vector<Rule> forms = {find_rule(section_of(settings).text("name"))};
+  Rule by_rows = forms[0];
+  auto* const elements = std::get_if<ElementRule>(&by_rows.kind);
+  if (elements == nullptr || elements->fused == nullptr) return forms;
+  elements->fused = nullptr;
+  forms.push_back(by_rows);
+  return forms;
+}
+
 class TensorUpdateTest : public ::testing::TestWithParam<OptionValues> {};
 
 // The kernels round in another order.
 TEST_P(TensorUpdateTest, DoesWhatTheRuleDoes) {
-  const auto compare = [](auto zero, double tolerance) {
+  const auto compare = [](const Rule& rule, auto zero, double tolerance) {
     using T = decltype(zero);
     const DType dtype = sizeof(T) == 4 ? DType::float32 : DType::float64;
     testing::FlatParametersDouble by_pieces(dtype, kShapes);
@@ -77,7 +88,7 @@ TEST_P(TensorUpdateTest, DoesWhatTheRuleDoes) {
     set_all<T>(by_pieces);
     set_all<T>(by_tensors);
     Optimizer pieces = make_optimizer(GetParam(), by_pieces);
-    Optimizer tensors = make_optimizer(GetParam(), by_tensors);
+    Optimizer tensors = make_optimizer(rule, GetParam(), by_tensors);
     const auto writes_before = by_tensors.writes;
     for (int step = 0; step < 6; ++step) {
       set_gradients<T>(by_pieces, step);
@@ -86,13 +97,17 @@ TEST_P(TensorUpdateTest, DoesWhatTheRuleDoes) {
       tensors.step_tensors({});
     }
     expect_near<T>(by_tensors, by_pieces, tolerance);
-    EXPECT_EQ(std::vector(tensors.steps(0).begin(), tensors.steps(0).end()), (std::vector<std::int64_t>{6, 5, 0}));
+    const auto expected_steps =
+        rule.counts_every_step ? std::vector<std::int64_t>{6, 6, 6} : std::vector<std::int64_t>{6, 5, 0};
+    EXPECT_EQ(std::vector(tensors.steps(0).begin(), tensors.steps(0).end()), expected_steps);
     const auto first = numbers<T>(3, 11);
     EXPECT_TRUE(std::equal(first.begin(), first.end(), by_tensors.values<T>("unused").begin()));
     EXPECT_EQ(by_tensors.writes, 6 + writes_before);
   };
-  compare(0.0, 1e-14);
-  compare(0.0F, 1e-6);
+  for (const Rule& rule : forms_of(GetParam())) {
+    compare(rule, 0.0, 1e-14);
+    compare(rule, 0.0F, 1e-6);
+  }
 }
 
 // A step that a loss scale found to be not finite.
@@ -131,10 +146,10 @@ TEST_P(TensorUpdateTest, AVoidStepChangesNothing) {
 /// Steps of an optimizer of its own, with another learning rate in each.
 class Steps {
  public:
-  Steps(const OptionValues& settings, DType dtype)
+  Steps(const Rule& rule, const OptionValues& settings, DType dtype)
       : parameters_(dtype, kShapes), optimizer_([&] {
           dtype == DType::float32 ? set_all<float>(parameters_) : set_all<double>(parameters_);
-          return make_optimizer(settings, parameters_);
+          return make_optimizer(rule, settings, parameters_);
         }()) {}
 
   /// @param body  the update
@@ -177,50 +192,53 @@ class Steps {
 };
 
 // The recorded operations read what changes from memory: on a CPU the bits are those of steps that are not recorded.
+void compare_with_recorded_steps(const Rule& rule, const OptionValues& settings, DType dtype, bool can_be_void) {
+  Steps plain(rule, settings, dtype);
+  Steps replayed(rule, settings, dtype);
+  std::unique_ptr<LiveNumbers> live;
+  testing::RecordedOps ops;
+  int recordings = 0;
+  const auto record = [&](Optimizer& optimizer, const TensorChange& change) {
+    ++recordings;
+    live = std::make_unique<LiveNumbers>(at::kCPU);
+    ops = testing::recorded([&] { optimizer.step_tensors(change, live.get()); });
+  };
+  for (int step = 1; step <= 9; ++step) {
+    const auto step_plainly = [](Optimizer& optimizer, const TensorChange& change) { optimizer.step_tensors(change); };
+    plain.run(step, can_be_void, step_plainly);
+    if (step <= 2) {
+      replayed.run(step, can_be_void, step_plainly);
+      continue;
+    }
+    replayed.run(step, can_be_void, [&](Optimizer& optimizer, const TensorChange& change) {
+      if (!live) return record(optimizer, change);
+      const auto before = optimizer.all_steps();
+      optimizer.count_recorded_step();
+      if (!live->refresh()) {  // other operations from now on
+        optimizer.set_all_steps(before);
+        return record(optimizer, change);
+      }
+      for (const auto& operation : ops) operation();
+    });
+    EXPECT_EQ(replayed.values(), plain.values()) << step;
+    EXPECT_EQ(replayed.optimizer().all_steps(), plain.optimizer().all_steps());
+  }
+  EXPECT_LE(recordings, 3);
+}
+
 TEST_P(TensorUpdateTest, ARecordedStepComputesTheSameWithOtherNumbers) {
   const bool has_loops = Section(section_of(GetParam())).text("name") == "adafactor";  // unless it can be void
-  for (const DType dtype : {DType::float32, DType::float64}) {
-    for (const bool can_be_void : {false, true}) {
-      if (has_loops && !can_be_void) continue;
-      Steps plain(GetParam(), dtype);
-      Steps replayed(GetParam(), dtype);
-      std::unique_ptr<LiveNumbers> live;
-      testing::RecordedOps ops;
-      int recordings = 0;
-      const auto record = [&](Optimizer& optimizer, const TensorChange& change) {
-        ++recordings;
-        live = std::make_unique<LiveNumbers>(at::kCPU);
-        ops = testing::recorded([&] { optimizer.step_tensors(change, live.get()); });
-      };
-      for (int step = 1; step <= 9; ++step) {
-        const auto step_plainly = [](Optimizer& optimizer, const TensorChange& change) {
-          optimizer.step_tensors(change);
-        };
-        plain.run(step, can_be_void, step_plainly);
-        if (step <= 2) {
-          replayed.run(step, can_be_void, step_plainly);
-          continue;
-        }
-        replayed.run(step, can_be_void, [&](Optimizer& optimizer, const TensorChange& change) {
-          if (!live) return record(optimizer, change);
-          const auto before = optimizer.all_steps();
-          optimizer.count_recorded_step();
-          if (!live->refresh()) {  // other operations from now on
-            optimizer.set_all_steps(before);
-            return record(optimizer, change);
-          }
-          for (const auto& operation : ops) operation();
-        });
-        EXPECT_EQ(replayed.values(), plain.values()) << step;
-        EXPECT_EQ(replayed.optimizer().all_steps(), plain.optimizer().all_steps());
+  for (const Rule& rule : forms_of(GetParam())) {
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      for (const bool can_be_void : {false, true}) {
+        if (!has_loops || can_be_void) compare_with_recorded_steps(rule, GetParam(), dtype, can_be_void);
       }
-      EXPECT_LE(recordings, 3);
     }
   }
 }
 
 TEST_P(TensorUpdateTest, AnotherOptionThanLrRequiresAnotherRecording) {
-  Steps steps(GetParam(), DType::float32);
+  Steps steps(find_rule(section_of(GetParam()).text("name")), GetParam(), DType::float32);
   LiveNumbers live(at::kCPU);
   steps.run(1, false, [&](Optimizer& optimizer, const TensorChange& change) {
     optimizer.step_tensors(change);
@@ -269,6 +287,13 @@ INSTANTIATE_TEST_SUITE_P(
                      {"nesterov", "true"},
                      {"weight_decay", "0.1"},
                      {"trust_clip", "true"}},
+        OptionValues{{"name", "lamb"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
+        OptionValues{{"name", "lamb"},
+                     {"lr", "0.01"},
+                     {"weight_decay", "0.1"},
+                     {"decoupled_weight_decay", "true"},
+                     {"trust_clip", "true"},
+                     {"max_grad_norm", "0"}},
         OptionValues{{"name", "adafactor"}, {"lr", "0.01"}, {"weight_decay", "0.1"}},
         OptionValues{{"name", "muon"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
         OptionValues{{"name", "adamw"}, {"lr", "0.01"}},
@@ -294,7 +319,7 @@ TEST(TensorRuleTest, AdafactorDoesTheSameToEveryLayout) {
                         .is_void = {}};
     for (update.step = 1; update.step <= 3; ++update.step) {
       update.gradients = {laid_out(initial.mul(static_cast<double>(update.step)).cos())};
-      rule.tensor_form()(update);
+      std::get<WholeRule>(rule.kind).update(update);
     }
     results.push_back(update.parameters[0].contiguous());
   }
@@ -307,7 +332,8 @@ TEST(TensorRuleTest, OthersAreRefusedOnAGpu) {
   const std::vector<ParamGroup> groups = make_optimizer({}, parameters).groups();
   Rule loops_alone = find_rule("sgd");
   loops_alone.name = "mine";
-  std::get<ElementRule>(loops_alone.kind).update_tensors = nullptr;
+  std::get<ElementRule>(loops_alone.kind).fused = nullptr;
+  std::get<ElementRule>(loops_alone.kind).rows = nullptr;
   EXPECT_EQ(testing::sentence_of<ConfigError>([&] { Optimizer(loops_alone, groups, parameters); }),
             "optim.name: mine does not support GPUs; use another optimizer or run.device=cpu");
 }
@@ -439,15 +465,6 @@ TEST(TensorLossScaleTest, DividesAndSkips) {
     }
     EXPECT_EQ(wrapper.scaler()->scale(), 1);
   }
-}
-
-TEST(TensorUpdateFormTest, ARuleWithoutOneIsRefused) {
-  DeviceParameters parameters(DType::float64, {{"w", {2}}});
-  Rule rule = find_rule("sgd");
-  std::get<ElementRule>(rule.kind).update_tensors = nullptr;
-  const Section optim = section_of({});
-  const std::vector<ParameterInfo> infos = {{"w", 1}};
-  EXPECT_THROW(Optimizer(rule, build_groups(optim, rule, infos), parameters), ConfigError);
 }
 
 TEST(TensorStackTest, HasRowsOfOnePartEach) {

@@ -21,28 +21,28 @@ TEST(AnomalousParametersTest, WhatIsUnusedOrDoesNotReachTheLossIsNamed) {
   const auto parameters = parameters_called({"conv1", "conv2", "conv3"});
   const at::Tensor first = parameters[0].tensor * 2;
   const at::Tensor second = first * parameters[1].tensor;
-  EXPECT_EQ(anomalous_parameters(first.sum(), parameters), (Names{"conv2", "conv3"}));
-  EXPECT_EQ(anomalous_parameters(second.sum(), parameters), Names{"conv3"});
+  EXPECT_EQ(anomalous_parameters({first.sum()}, parameters), (Names{"conv2", "conv3"}));
+  EXPECT_EQ(anomalous_parameters({second.sum()}, parameters), Names{"conv3"});
 }
 
 TEST(AnomalousParametersTest, FrozenOnesAreNot) {
   auto parameters = parameters_called({"conv1", "conv2"});
   parameters[1].tensor.requires_grad_(false);
-  EXPECT_EQ(anomalous_parameters(parameters[0].tensor.sum(), parameters), Names{});
+  EXPECT_EQ(anomalous_parameters({parameters[0].tensor.sum()}, parameters), Names{});
 }
 
 TEST(AnomalousParametersTest, BackwardChangesNothing) {
   const auto parameters = parameters_called({"conv1", "conv2"});
   const at::Tensor loss = parameters[0].tensor.square().sum();
   loss.backward();
-  EXPECT_EQ(anomalous_parameters(loss, parameters), Names{"conv2"});
+  EXPECT_EQ(anomalous_parameters({loss}, parameters), Names{"conv2"});
 }
 
 TEST(AnomalousParametersTest, ALossWithoutHistoryReachesNothing) {
   const auto parameters = parameters_called({"conv1", "conv2"});
   const at::Tensor unrelated = parameters[0].tensor.sum();  // keeps an accumulator alive
   for (const at::Tensor& loss : {torch::ones({}).requires_grad_(), torch::ones({}), at::Tensor()}) {
-    EXPECT_EQ(anomalous_parameters(loss, parameters), (Names{"conv1", "conv2"}));
+    EXPECT_EQ(anomalous_parameters({loss}, parameters), (Names{"conv1", "conv2"}));
   }
 }
 
@@ -72,7 +72,7 @@ TEST(AnomalousParametersTest, GraphsMayBeAMillionNodesDeep) {
   const at::Tensor loss = torch::ones({});
   torch::autograd::set_history(loss, last);
   last.reset();
-  EXPECT_EQ(anomalous_parameters(loss, parameters), Names{"conv2"});
+  EXPECT_EQ(anomalous_parameters({loss}, parameters), Names{"conv2"});
 }
 
 }  // namespace anomalous_parameters_test

@@ -7,6 +7,8 @@
 
 #include <numeric>
 
+#include "parallel/store/ownership.hpp"
+
 namespace lockstep::parallel {
 namespace bucket_plan_test {
 

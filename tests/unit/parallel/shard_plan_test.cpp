@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/store/tensor_collectives.hpp"
+
 namespace lockstep::parallel {
 namespace shard_plan_test {
 
@@ -24,7 +26,7 @@ TEST(PlanUnitsTest, BordersBetweenRanksLieOnPiecesOfAParameter) {
   const auto units = plan_units(specs({4100, 8000}), {{0, 1}}, 2);
   ASSERT_EQ(units.size(), 1U);
   EXPECT_EQ(units[0].slice(0), 8192);
-  EXPECT_TRUE(units[0].is_even());
+  EXPECT_TRUE(are_even(units[0].borders));
   EXPECT_EQ(units[0].slots[0].offset, 0);
   EXPECT_EQ(units[0].slots[1].offset, 8192);
 }
@@ -49,7 +51,7 @@ TEST(PlanUnitsTest, EveryElementHasOneOwnerWhateverTheNumberOfRanks) {
     const int ranks = 1 + static_cast<int>(seed % 6);
     const Unit unit = plan_units(parameters, {members}, ranks).front();
     EXPECT_EQ(unit.slice(0) % optim::kPieceElements, 0);
-    EXPECT_TRUE(unit.is_even());
+    EXPECT_TRUE(are_even(unit.borders));
     std::vector<std::int64_t> next(counts.size(), 0);  // the element that nobody has yet
     for (int rank = 0; rank < ranks; ++rank) {
       const optim::FlatBlock block = block_of(unit, parameters, rank);
@@ -83,7 +85,7 @@ TEST(PlanOwnedUnitsTest, TheLargestParameterGoesToTheRankWithTheFewestBytes) {
   EXPECT_EQ(offsets(units[0]), (Offsets{{1, 0}, {0, 912}, {2, 960}}));
   EXPECT_EQ(units[1].borders, (std::vector<std::int64_t>{0, 0, 512, 848}));
   EXPECT_EQ(offsets(units[1]), (Offsets{{3, 0}, {4, 512}, {5, 544}}));
-  EXPECT_FALSE(units[1].is_even());
+  EXPECT_FALSE(are_even(units[1].borders));
   EXPECT_EQ(units[1].owner_of(units[1].slots[0]), 1);
   EXPECT_EQ(units[1].owner_of(units[1].slots[2]), 2);
 }

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/keys.hpp>
+#include <lockstep/core/task.hpp>
+#include <lockstep/data/dataset.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
+namespace lockstep::engine {
+
+/// The task of the training data. If `model.standardize` is true and the data set does not provide the moments of its
+/// inputs, they are computed from all samples. The result has the same bits on any number of ranks.
+/// @throws DataError  on every rank: a sample cannot be read
+/// Collective.
+Task training_task(const mpi::Communicator& world, const Section& model, const data::Dataset& train);
+
+}  // namespace lockstep::engine
