@@ -40,6 +40,7 @@ TEST(InputStatisticsTest, TheResizedImageHasTheSameSize) {
 TEST(InputStatisticsTest, DefaultsOfTheSources) {
   EXPECT_EQ(input_statistics({{"data.name", "folder"}}, 3).mean, (std::vector<double>{0.485, 0.456, 0.406}));
   EXPECT_EQ(input_statistics({{"data.name", "folder"}}, 1).mean, (std::vector<double>{0.449}));
+  EXPECT_EQ(input_statistics({{"data.name", "idx"}}, 1).mean, (std::vector<double>{0.1307}));
   EXPECT_EQ(input_statistics({{"data.name", "idx"}}, 1).deviation, (std::vector<double>{0.3081}));
   const Config only_train = {{"data.transform", "horizontal_flip\nto_float"}, {"data.val_transform", ""}};
   EXPECT_EQ(input_statistics(only_train, 3).mean, (std::vector<double>{0, 0, 0}));
