@@ -8,11 +8,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "mpi/gpu/nccl_collectives.hpp"
-#include "mpi/host/backends.hpp"
+#include "mpi/gpu/nccl_link.hpp"
+#include "mpi/host/host_collectives.hpp"
 #include "mpi/process/topology.hpp"
 #include "mpi/shared/job.hpp"
-#include "mpi/shared/reduction.hpp"
 
 namespace lockstep::mpi {
 
@@ -24,6 +23,26 @@ std::string automatic_backend(const Topology& topology, int world_size) {
   if (world_size == 1) return "self";
   if (topology.host_count == 1) return "shm";
   return topology.host_count == world_size ? "mpi" : "hierarchical";
+}
+
+std::unique_ptr<Collectives> make_for_host(const Communicator& world, const std::string& chosen,
+                                           const Topology& topology, const WaitOptions& wait) {
+  const std::string backend = chosen == "auto" ? automatic_backend(topology, world.size()) : chosen;
+  if (backend == "self") {
+    if (world.size() == 1) return make_self_collectives();
+    throw_agreed(ExitCode::configuration, "comm.backend: self supports one rank only, but there are " +
+                                              std::to_string(world.size()) + "; use auto");
+  }
+  if (backend == "shm") {
+    if (topology.host_count == 1) return make_shm_collectives(Communicator(world.handle()), wait);
+    throw_agreed(ExitCode::configuration, "comm.backend: shm supports one host only, but the ranks run on " +
+                                              std::to_string(topology.host_count) + "; use auto, hierarchical or mpi");
+  }
+  if (backend == "mpi") return make_mpi_collectives(Communicator(world.handle()), wait);
+  if (backend == "hierarchical") {
+    return make_hierarchical_collectives(Communicator(world.handle()), topology.host_of_rank, wait);
+  }
+  throw_agreed(ExitCode::configuration, "comm.backend: nccl needs GPUs; use auto, or run.device=cuda");
 }
 
 }  // namespace
@@ -94,30 +113,6 @@ Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes
   const auto index = static_cast<std::size_t>(part);
   return {.begin = border(index), .count = border(index + 1) - border(index)};
 }
-
-namespace {
-
-std::unique_ptr<Collectives> make_for_host(const Communicator& world, const std::string& chosen,
-                                           const Topology& topology, const WaitOptions& wait) {
-  const std::string backend = chosen == "auto" ? automatic_backend(topology, world.size()) : chosen;
-  if (backend == "self") {
-    if (world.size() == 1) return make_self_collectives();
-    throw_agreed(ExitCode::configuration, "comm.backend: self supports one rank only, but there are " +
-                                              std::to_string(world.size()) + "; use auto");
-  }
-  if (backend == "shm") {
-    if (topology.host_count == 1) return make_shm_collectives(Communicator(world.handle()), wait);
-    throw_agreed(ExitCode::configuration, "comm.backend: shm supports one host only, but the ranks run on " +
-                                              std::to_string(topology.host_count) + "; use auto, hierarchical or mpi");
-  }
-  if (backend == "mpi") return make_mpi_collectives(Communicator(world.handle()), wait);
-  if (backend == "hierarchical") {
-    return make_hierarchical_collectives(Communicator(world.handle()), topology.host_of_rank, wait);
-  }
-  throw_agreed(ExitCode::configuration, "comm.backend: nccl needs GPUs; use auto, or run.device=cuda");
-}
-
-}  // namespace
 
 std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CommSettings& options) {
   const Topology topology = Topology::of(world, options.hosts);

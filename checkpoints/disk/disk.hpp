@@ -6,7 +6,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <sys/types.h>
 #include <utility>
+#include <vector>
 
 /// Files and folders, with every result checked. A failure is a CheckpointError with path, call and the system's words.
 namespace lockstep::checkpoints {
@@ -87,5 +89,40 @@ class StagedFolder {
 /// Bytes that this process has read from state files and written to them since its start. Thread-safe.
 std::uint64_t bytes_read() noexcept;
 std::uint64_t bytes_written() noexcept;
+
+// --- names beginning with a dot that a writer leaves in a folder of checkpoints when it is killed ---
+
+/// Whether a process of this host exists and has not ended. A zombie has ended: its exit code has not been read yet.
+bool is_running(pid_t process);
+
+/// Seconds since a file or folder was written; 0 if this is unknown.
+double seconds_since_change(const std::string& path);
+
+/// ".tmp-<name>.<process>.<host>": under construction by this process.
+std::string temporary_name(const std::string& name);
+
+/// Deletes a checkpoint: it is renamed to ".trash-..." first, so that nobody takes a half-deleted one for whole.
+void discard(const std::string& directory, const std::string& name);
+
+/// Everything in a folder, in no particular order; nothing when the folder is missing.
+std::vector<std::string> names_in(const std::string& directory);
+
+/// Deletes what retain() was kept from deleting, and temporaries whose process is gone (or, on another host, that are
+/// older than a day).
+void remove_stale_files(const std::string& directory);
+
+/// The system calls that make a checkpoint durable, by pointer: a test puts its own in to record their order and to let
+/// each fail in turn. A program leaves them alone.
+struct Syscalls {
+  int (*mkdir)(const char* path, mode_t mode);
+  int (*open)(const char* path, int flags, mode_t mode);
+  int (*fallocate)(int file, int mode, off_t offset, off_t length);
+  ssize_t (*pwrite)(int file, const void* bytes, std::size_t count, off_t offset);
+  int (*fsync)(int file);
+  int (*close)(int file);
+  int (*rename)(const char* from, const char* target);
+};
+
+Syscalls& syscalls();
 
 }  // namespace lockstep::checkpoints

@@ -15,16 +15,14 @@
 #include <unordered_set>
 
 #include "checkpoints/disk/disk.hpp"
-#include "checkpoints/disk/stale_files.hpp"
 #include "checkpoints/foreign/foreign_hdf5.hpp"
 #include "checkpoints/foreign/npz.hpp"
 #include "checkpoints/foreign/pytorch.hpp"
 #include "checkpoints/foreign/safetensors.hpp"
-#include "checkpoints/foreign/safetensors_index.hpp"
 #include "checkpoints/foreign/zip.hpp"
 #include "checkpoints/format/envelope.hpp"
 #include "checkpoints/format/layout.hpp"
-#include "checkpoints/format/limits.hpp"
+#include "checkpoints/format/names.hpp"
 #include "core/text/text.hpp"
 
 namespace lockstep::checkpoints {
@@ -51,7 +49,7 @@ bool is_tar(std::string_view head) { return head.size() >= 262 && head.substr(25
 bool is_safetensors(std::string_view head) {
   if (head.size() < 9 || head[8] != '{') return false;
   const std::string_view length = head.substr(0, 8);
-  return std::any_of(length.begin(), length.end(), [](unsigned char c) { return c < 0x09 || c >= 0x7F; });
+  return std::ranges::any_of(length, [](unsigned char c) { return c < 0x09 || c >= 0x7F; });
 }
 
 /// Which of the two a zip archive is: by its directory, else by its first record.
@@ -60,9 +58,8 @@ FileKind kind_of_zip(const ByteSource& source, std::string_view head) {
     const Zip zip(source);
     if (is_pytorch(zip)) return FileKind::pytorch;
     if (zip.records().empty()) return FileKind::npz;
-    for (const ZipRecord& record : zip.records()) {
-      if (record.name.ends_with(".npy")) return FileKind::npz;
-    }
+    const auto is_array = [](const ZipRecord& record) { return record.name.ends_with(".npy"); };
+    if (std::ranges::any_of(zip.records(), is_array)) return FileKind::npz;
   } catch (const CheckpointError&) {
     // It is malformed; which reader says so does not matter much.
   }
@@ -128,7 +125,7 @@ Archive read_kind(const DiskSource& source, const ForeignReading& reading) {
 
 // --- writing ---
 
-void require_writable(const std::vector<NamedArray>& arrays, const std::map<std::string, std::string>& metadata) {
+void require_writable(const std::vector<NamedArray>& arrays, const ForeignMetadata& metadata) {
   std::unordered_set<std::string_view> names;
   for (const auto& [name, array] : arrays) {
     const std::string object = quoted("array", name);
@@ -146,8 +143,7 @@ void require_writable(const std::vector<NamedArray>& arrays, const std::map<std:
   }
 }
 
-void write_hdf5(NewFile& file, const std::vector<NamedArray>& arrays,
-                const std::map<std::string, std::string>& metadata) {
+void write_hdf5(NewFile& file, const std::vector<NamedArray>& arrays, const ForeignMetadata& metadata) {
   Archive archive;
   for (const auto& [name, text] : metadata) {
     if (text.size() > kMaxAttributeBytes)
@@ -181,7 +177,7 @@ void write_hdf5(NewFile& file, const std::vector<NamedArray>& arrays,
 }
 
 void write_kind(NewFile& file, ExportKind kind, const std::vector<NamedArray>& arrays,
-                const std::map<std::string, std::string>& metadata) {
+                const ForeignMetadata& metadata) {
   switch (kind) {
     case ExportKind::safetensors:
       return write_safetensors(file, arrays, metadata);
@@ -194,15 +190,17 @@ void write_kind(NewFile& file, ExportKind kind, const std::vector<NamedArray>& a
   }
 }
 
+[[noreturn]] void refuse_existing(const std::string& path) {
+  throw CheckpointError(path, "the file already exists and is not overwritten").as(CheckpointFault::refused);
+}
+
 /// Gives a finished file its name.
 void rename_to(const std::string& from, const std::string& target, IfExists if_exists) {
   if (if_exists == IfExists::replace) return move(from, target);
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) == 0) return;
-  if (errno == EEXIST)
-    throw CheckpointError(target, "the file already exists and is not overwritten").as(CheckpointFault::refused);
+  if (errno == EEXIST) refuse_existing(target);
   if (errno != EINVAL && errno != ENOSYS) throw_errno(from, "rename", " to " + target);
-  if (exists(target))
-    throw CheckpointError(target, "the file already exists and is not overwritten").as(CheckpointFault::refused);
+  if (exists(target)) refuse_existing(target);
   move(from, target);  // the file system does not support that kind of rename
 }
 
@@ -224,9 +222,7 @@ class Temporary {
 /// A new file that `write` fills, under its name when it is complete and durable.
 template <class Write>
 void write_new_file(const std::string& path, IfExists if_exists, const Write& write) {
-  if (if_exists == IfExists::refuse && exists(path)) {
-    throw CheckpointError(path, "the file already exists and is not overwritten").as(CheckpointFault::refused);
-  }
+  if (if_exists == IfExists::refuse && exists(path)) refuse_existing(path);
   const fs::path target(path);
   const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
   const Temporary temporary(folder + "/" + temporary_name(target.filename().string()));
@@ -254,23 +250,16 @@ void with_path(const std::string& path, const Run& run) {
 FileKind kind_of(const std::string& path) { return kind_of(DiskSource(path)); }
 
 std::string describe(FileKind kind) {
-  switch (kind) {
-    case FileKind::lockstep:
-      return "a Lockstep checkpoint";
-    case FileKind::hdf5:
-      return "an HDF5 file of another program";
-    case FileKind::safetensors:
-      return "a safetensors file";
-    case FileKind::safetensors_index:
-      return "a model in several safetensors files";
-    case FileKind::pytorch:
-      return "a PyTorch file";
-    case FileKind::npz:
-      return "a NumPy npz file";
-    case FileKind::unknown:
-      break;
-  }
-  return "a file in an unknown format";
+  static const std::map<FileKind, std::string> kWords = {
+      {FileKind::lockstep, "a Lockstep checkpoint"},
+      {FileKind::hdf5, "an HDF5 file of another program"},
+      {FileKind::safetensors, "a safetensors file"},
+      {FileKind::safetensors_index, "a model in several safetensors files"},
+      {FileKind::pytorch, "a PyTorch file"},
+      {FileKind::npz, "a NumPy npz file"},
+      {FileKind::unknown, "a file in an unknown format"},
+  };
+  return kWords.at(kind);
 }
 
 std::string describe(const std::string& path) {
@@ -315,7 +304,7 @@ std::optional<ExportKind> export_kind_of(const std::string& path) {
 }
 
 void write_foreign(const std::string& path, ExportKind kind, const std::vector<NamedArray>& arrays,
-                   const std::map<std::string, std::string>& metadata, IfExists if_exists) {
+                   const ForeignMetadata& metadata, IfExists if_exists) {
   with_path(path, [&] {
     require_writable(arrays, metadata);
     write_new_file(path, if_exists, [&](NewFile& file) { write_kind(file, kind, arrays, metadata); });

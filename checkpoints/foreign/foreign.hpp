@@ -3,9 +3,11 @@
 
 #include <lockstep/checkpoints/archive.hpp>
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 /// Files of other programs: safetensors, PyTorch's .pt, NumPy's .npz and plain HDF5. FORMAT.md has no say here.
@@ -85,6 +87,9 @@ struct NamedArray {
 
 enum class IfExists { refuse, replace };
 
+/// Texts by name that a file has beside its arrays.
+using ForeignMetadata = std::map<std::string, std::string>;
+
 /// Writes a flat map from name to array, in the order given (safetensors: sorted by size of element, then name).
 ///
 /// When it returns the file survives a power cut; when it throws, `path` is as it was. PyTorch reads the .pt with
@@ -95,6 +100,30 @@ enum class IfExists { refuse, replace };
 /// @throws CheckpointError  there is such a file, two names are equal, a name or a type that the format does not know
 ///                          (complex128 in safetensors), or the disk fails
 void write_foreign(const std::string& path, ExportKind kind, const std::vector<NamedArray>& arrays,
-                   const std::map<std::string, std::string>& metadata, IfExists if_exists = IfExists::refuse);
+                   const ForeignMetadata& metadata, IfExists if_exists = IfExists::refuse);
+
+/// A value of Python: None, a bool, an int, a float, a str, a tensor, a list or tuple, or a dict.
+struct PythonValue {
+  struct List {
+    std::vector<PythonValue> items = {};
+    bool is_tuple = false;
+  };
+  struct Entry;
+  struct Map {
+    std::vector<Entry> items;
+  };
+
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, List, Map> value;
+};
+
+struct PythonValue::Entry {
+  std::variant<std::int64_t, std::string> key;
+  PythonValue value;
+};
+
+/// Writes a .pt with one value, which PyTorch reads with weights_only=True. When it returns the file survives a power
+/// cut; when it throws, `path` is as it was.
+/// @throws CheckpointError  there is such a file (refused), a type that PyTorch does not have, or the disk fails
+void write_pytorch_value(const std::string& path, const PythonValue& value);
 
 }  // namespace lockstep::checkpoints

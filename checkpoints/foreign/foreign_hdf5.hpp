@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "checkpoints/foreign/foreign.hpp"
-#include "checkpoints/foreign/sandbox.hpp"
 #include "checkpoints/foreign/source.hpp"
 
 /// HDF5 files of other programs. The library is not safe against a hostile file, so a child process parses it and
@@ -24,6 +22,18 @@ enum class Hdf5Event : std::uint64_t {
   real,     ///< the same
   text,     ///< the same
   failure,  ///< object, message, CheckpointFault
+};
+
+/// Writes to the parent; in the child.
+class ChildOutput {
+ public:
+  explicit ChildOutput(int pipe) : pipe_(pipe) {}
+  void write(std::span<const std::byte> bytes);
+  void write_number(std::uint64_t number) { write(std::as_bytes(std::span(&number, 1))); }
+  void write_text(const std::string& text);
+
+ private:
+  int pipe_;
 };
 
 /// Walks through a file; in the child. A CheckpointError is sent to the parent, not thrown.

@@ -3,15 +3,12 @@
 
 #include <bit>
 #include <cstring>
-#include <exception>
 #include <map>
-#include <optional>
 #include <string_view>
 
 #include "checkpoints/foreign/foreign_hdf5.hpp"
-#include "checkpoints/format/dataset.hpp"
-#include "checkpoints/format/limits.hpp"
-#include "checkpoints/format/memory_file.hpp"
+#include "checkpoints/format/hdf5.hpp"
+#include "checkpoints/format/names.hpp"
 #include "core/text/text.hpp"
 
 namespace lockstep::checkpoints {

@@ -10,10 +10,6 @@ namespace lockstep::checkpoints {
 
 inline constexpr const char* kMetadataRecord = "__metadata__.json";
 
-/// The type without the order of its bytes, such as "f4".
-/// @throws CheckpointError  NumPy does not have it
-std::string_view numpy_name_of(DType dtype);
-
 /// The content of the line.
 struct NpyHeader {
   DType dtype = DType::uint8;
@@ -30,7 +26,6 @@ NpyHeader parse_npy(std::span<const std::byte> record);
 /// @param left_out  where given, descriptions of those arrays, see ForeignReading
 Archive read_npz(const Zip& zip, std::vector<std::string>* left_out = nullptr);
 
-void write_npz(NewFile& file, const std::vector<NamedArray>& arrays,
-               const std::map<std::string, std::string>& metadata);
+void write_npz(NewFile& file, const std::vector<NamedArray>& arrays, const ForeignMetadata& metadata);
 
 }  // namespace lockstep::checkpoints

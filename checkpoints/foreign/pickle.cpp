@@ -12,9 +12,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "checkpoints/foreign/pickle_names.hpp"
 #include "checkpoints/foreign/source.hpp"
-#include "checkpoints/format/limits.hpp"
+#include "checkpoints/format/names.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -38,7 +37,7 @@ std::string decimal(std::vector<std::uint8_t> bytes) {  // little endian
     }
   }
   std::string digits;
-  while (std::any_of(bytes.begin(), bytes.end(), [](std::uint8_t byte) { return byte != 0; })) {
+  while (std::ranges::any_of(bytes, [](std::uint8_t byte) { return byte != 0; })) {
     unsigned rest = 0;
     for (auto byte = bytes.rbegin(); byte != bytes.rend(); ++byte) {
       rest = rest << 8 | *byte;
@@ -98,7 +97,7 @@ class Machine {
   }
   std::string line() {
     const auto rest = bytes_.subspan(position_);
-    const auto end = std::find(rest.begin(), rest.end(), std::byte{'\n'});
+    const auto end = std::ranges::find(rest, std::byte{'\n'});
     const auto length = static_cast<std::size_t>(end - rest.begin());
     if (end == rest.end() || length > kMaxNameBytes) fail("a name is not terminated, or has more than 200 bytes");
     std::string result = text(length);
@@ -202,19 +201,12 @@ class Machine {
   void push_name() {
     const std::string module = line();
     const std::string name = module + "." + line();
-    const auto* row = std::find_if(std::begin(kAllowedNames), std::end(kAllowedNames),
-                                   [&](const AllowedName& allowed) { return allowed.name == name; });
+    const auto* row = std::ranges::find(kAllowedNames, name, &AllowedName::name);
     // A dot inside the second line would lead elsewhere; no allowed name has one there.
     const bool is_split_well = row != std::end(kAllowedNames) && row->name.rfind('.') == module.size();
-    if (!is_split_well) {
-      push({.kind = Kind::unknown_name, .text = name});
-      return;
-    }
-    if (row->kind == Named::dtype) {
-      push({.kind = Kind::dtype, .dtype = row->dtype, .text = name});
-    } else {
-      push({.kind = Kind::name, .integer = row - std::begin(kAllowedNames)});
-    }
+    if (!is_split_well) return push_unknown(Kind::unknown_name, name);
+    if (row->kind == Named::dtype) return push({.kind = Kind::dtype, .dtype = row->dtype, .text = name});
+    push({.kind = Kind::name, .integer = row - std::begin(kAllowedNames)});
   }
 
   /// " (under 'conv.weight')": the last text before this one is the key that is being given a value.
@@ -277,9 +269,8 @@ class Machine {
     if (found.items.size() > kMaxDimensions) fail("a tensor has more than 32 dimensions");
     std::vector<std::int64_t> numbers;
     for (const std::uint32_t item : found.items) numbers.push_back(integer_of(item));
-    if (std::any_of(numbers.begin(), numbers.end(), [](std::int64_t one) { return one < 0; })) {
-      fail("a tensor's shape or stride is negative");
-    }
+    const bool is_negative = std::ranges::any_of(numbers, [](std::int64_t one) { return one < 0; });
+    if (is_negative) fail("a tensor's shape or stride is negative");
     return numbers;
   }
 
@@ -295,8 +286,7 @@ class Machine {
       if (type.kind != Named::storage && type.kind != Named::untyped_storage) fail("a storage has no element type");
       return StorageType{type.dtype, {}};
     }
-    const auto* const row = std::find_if(std::begin(kUnsupportedStorages), std::end(kUnsupportedStorages),
-                                         [&](const UnsupportedStorage& one) { return one.name == value(name).text; });
+    const auto* const row = std::ranges::find(kUnsupportedStorages, value(name).text, &UnsupportedStorage::name);
     if (row == std::end(kUnsupportedStorages)) return std::nullopt;
     return StorageType{row->same_size, {name}};
   }
@@ -370,9 +360,8 @@ class Machine {
       return name.ends_with('.') ? called.text.starts_with(name) : called.text == name;
     };
     const bool is_data = std::ranges::find(kDataClasses, called.text) != std::end(kDataClasses);
-    if (!is_data && std::any_of(std::begin(kRefusedCalls), std::end(kRefusedCalls), is_this)) refuse_class(called);
-    const auto* const row = std::find_if(std::begin(kUnsupportedTensors), std::end(kUnsupportedTensors),
-                                         [&](const UnsupportedTensor& tensor) { return tensor.name == called.text; });
+    if (!is_data && std::ranges::any_of(kRefusedCalls, is_this)) refuse_class(called);
+    const auto* const row = std::ranges::find(kUnsupportedTensors, called.text, &UnsupportedTensor::name);
     if (row == std::end(kUnsupportedTensors)) return push_unknown(Kind::unknown, called.text);
     push_unknown(Kind::unsupported, std::string(row->description));
   }

@@ -3,7 +3,6 @@
 
 #include "checkpoints/disk/disk.hpp"
 #include "checkpoints/foreign/foreign.hpp"
-#include "checkpoints/foreign/python_value.hpp"
 #include "checkpoints/foreign/zip.hpp"
 
 /// PyTorch's .pt: a zip archive of a pickle, data.pkl, and a record of bytes for every storage.
@@ -17,9 +16,8 @@ Archive read_pytorch(const Zip& zip, std::vector<std::string>* left_out = nullpt
 /// The format before version 1.6, which is no zip archive.
 Archive read_legacy_pytorch(const ByteSource& source, std::vector<std::string>* left_out = nullptr);
 
-void write_pytorch(NewFile& file, const std::vector<NamedArray>& arrays,
-                   const std::map<std::string, std::string>& metadata);
-void write_pytorch(NewFile& file, const PythonValue& value, const std::map<std::string, std::string>& metadata = {});
+void write_pytorch(NewFile& file, const std::vector<NamedArray>& arrays, const ForeignMetadata& metadata);
+void write_pytorch(NewFile& file, const PythonValue& value, const ForeignMetadata& metadata = {});
 
 /// Copies elements to row-major order.
 /// @param strides  of each dimension, in bytes; they lead to no byte outside of `from`
@@ -29,6 +27,6 @@ void gather(std::span<const std::byte> from, const std::vector<std::int64_t>& sh
 /// Reads the JSON that the writers put next to the arrays.
 void read_metadata(const Zip& zip, const std::string& record, Archive& archive);
 /// @throws CheckpointError  a text is not UTF-8
-std::string metadata_json(const std::map<std::string, std::string>& metadata);
+std::string metadata_json(const ForeignMetadata& metadata);
 
 }  // namespace lockstep::checkpoints

@@ -2,6 +2,7 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -11,9 +12,8 @@
 #include <utility>
 
 #include "checkpoints/foreign/pickle.hpp"
-#include "checkpoints/foreign/pickle_names.hpp"
 #include "checkpoints/foreign/pytorch.hpp"
-#include "checkpoints/format/limits.hpp"
+#include "checkpoints/format/names.hpp"
 #include "core/text/text.hpp"
 
 namespace lockstep::checkpoints {
@@ -35,19 +35,15 @@ std::string folder_of(const Zip& zip) {
   return "";
 }
 
-/// The places where the bytes of storages are.
-class Storages {
- public:
-  virtual ~Storages() = default;
-  /// @param object  for messages
-  virtual OwnedBytes read(const PickleValue& storage, const std::string& object) = 0;
-};
+/// Reads the bytes of a storage.
+/// @param object  for messages
+using ReadStorage = std::function<OwnedBytes(const PickleValue& storage, const std::string& object)>;
 
 /// Puts the values of a pickle into an archive.
 class PyTorchReader {
  public:
-  PyTorchReader(const ByteSource& source, Expansion& expansion, Pickle pickle, Storages& storages)
-      : source_(source), expansion_(expansion), pickle_(std::move(pickle)), storage_bytes_(storages) {
+  PyTorchReader(const ByteSource& source, Expansion& expansion, Pickle pickle, const ReadStorage& read_storage)
+      : source_(source), expansion_(expansion), pickle_(std::move(pickle)), read_storage_(read_storage) {
     archive_.set_origin(source_.path());
   }
 
@@ -222,7 +218,7 @@ class PyTorchReader {
   const OwnedBytes& storage_of(const PickleValue& storage, const std::string& path) {
     const auto known = storages_.find(storage.text);
     if (known != storages_.end()) return known->second;
-    return storages_.emplace(storage.text, storage_bytes_.read(storage, path)).first->second;
+    return storages_.emplace(storage.text, read_storage_(storage, path)).first->second;
   }
 
   void require_inside(const PickleTensor& tensor, std::uint64_t nbytes, std::uint64_t storage_bytes,
@@ -257,7 +253,7 @@ class PyTorchReader {
   const ByteSource& source_;
   Expansion& expansion_;
   Pickle pickle_;
-  Storages& storage_bytes_;
+  const ReadStorage& read_storage_;
   Archive archive_;
   std::unordered_map<std::string, OwnedBytes> storages_;
   std::map<View, std::string> views_;  ///< path of each
@@ -278,53 +274,13 @@ Pickle parse(const ByteSource& source, std::span<const std::byte> bytes) {
   }
 }
 
-Archive read_pickled(const ByteSource& source, Expansion& expansion, Pickle pickle, Storages& storages,
+Archive read_pickled(const ByteSource& source, Expansion& expansion, Pickle pickle, const ReadStorage& read_storage,
                      std::vector<std::string>* left_out) {
-  PyTorchReader reader(source, expansion, std::move(pickle), storages);
+  PyTorchReader reader(source, expansion, std::move(pickle), read_storage);
   Archive archive = reader.read();
   if (left_out != nullptr) *left_out = reader.left_out();
   return archive;
 }
-
-/// Each storage is a record of the zip archive.
-class ZipStorages : public Storages {
- public:
-  ZipStorages(const Zip& zip, std::string folder, Expansion& expansion)
-      : zip_(zip), source_(zip.source()), folder_(std::move(folder)), expansion_(expansion) {}
-
-  OwnedBytes read(const PickleValue& storage, const std::string& object) override {
-    const std::string& key = storage.text;
-    const ZipRecord* record = zip_.find(folder_ + "/data/" + key);
-    if (record == nullptr || key.find('/') != std::string::npos) {
-      source_.refuse(object, "the record with its data is missing: " + quoted("data", key));
-    }
-    if (record->bytes != static_cast<std::uint64_t>(storage.integer)) {
-      source_.refuse(object, "its storage should have " + std::to_string(storage.integer) +
-                                 " bytes, but its record has " + std::to_string(record->bytes));
-    }
-    return read_stored(*record, object);
-  }
-
-  OwnedBytes read_stored(const ZipRecord& record, const std::string& object) {
-    if (record.is_deflated)
-      source_.refuse(object, "its record is compressed, but PyTorch files are not compressed; this is not allowed");
-    return zip_.read(record, object, expansion_);
-  }
-
-  void require_little_endian() {
-    const ZipRecord* record = zip_.find(folder_ + "/byteorder");
-    if (record == nullptr) return;
-    const OwnedBytes block = read_stored(*record, "byteorder");
-    const std::string_view order(reinterpret_cast<const char*>(block.bytes.data()), block.bytes.size());
-    if (order != "little") source_.refuse("its bytes are in big-endian order: save it again on another machine");
-  }
-
- private:
-  const Zip& zip_;
-  const ByteSource& source_;
-  std::string folder_;
-  Expansion& expansion_;
-};
 
 // --- the format before version 1.6: pickles of a magic number, a version, the system, the values and the keys of the
 // storages, then for each key the number of elements and the bytes ---
@@ -334,43 +290,34 @@ constexpr std::int64_t kLegacyVersion = 1001;
 constexpr std::uint64_t kMaxLegacyPickles = std::uint64_t{64} << 20;
 constexpr std::uint64_t kCountBytes = 8;
 
-class LegacyStorages : public Storages {
- public:
-  LegacyStorages(const ByteSource& source, const Pickle& values, const Pickle& keys, std::uint64_t begin)
-      : source_(source) {
-    std::map<std::string, const PickleValue*> by_key;
-    for (const PickleValue& value : values.values) {
-      if (value.kind == Kind::storage) by_key.emplace(value.text, &value);
-    }
-    const PickleValue& list = keys.values[keys.root];
-    if (list.kind != Kind::list) source.refuse("its list of storages is malformed");
-    for (const std::uint32_t item : list.items) {
-      const auto found = by_key.find(keys.values[item].text);
-      if (found == by_key.end())
-        source.refuse("its list of storages has one that no tensor uses, or one of an unsupported type");
-      const PickleValue& storage = *found->second;
-      const auto bytes = static_cast<std::uint64_t>(storage.integer);
-      const std::int64_t count = load<std::int64_t>(source.read(begin, kCountBytes).bytes, 0);
-      if (count != storage.integer / static_cast<std::int64_t>(size_of(storage.dtype))) {
-        source.refuse("its storage " + storage.text + " has another number of elements than its tensors expect");
-      }
-      if (!offsets_.emplace(storage.text, begin + kCountBytes).second) source.refuse("it lists a storage twice");
-      begin += kCountBytes + bytes;
-      if (begin > source.size() || bytes > source.size()) source.refuse("it is truncated: it ends inside a storage");
-    }
-    if (begin != source.size()) source.refuse("after its last storage there are bytes that belong to no tensor");
+/// The places of the storages in the file, by key.
+/// @param begin  the end of the pickles
+std::map<std::string, std::uint64_t> legacy_offsets(const ByteSource& source, const Pickle& values, const Pickle& keys,
+                                                    std::uint64_t begin) {
+  std::map<std::string, const PickleValue*> by_key;
+  for (const PickleValue& value : values.values) {
+    if (value.kind == Kind::storage) by_key.emplace(value.text, &value);
   }
-
-  OwnedBytes read(const PickleValue& storage, const std::string& object) override {
-    const auto found = offsets_.find(storage.text);
-    if (found == offsets_.end()) source_.refuse(object, "the storage with its data is missing");
-    return source_.read(found->second, static_cast<std::uint64_t>(storage.integer));
+  const PickleValue& list = keys.values[keys.root];
+  if (list.kind != Kind::list) source.refuse("its list of storages is malformed");
+  std::map<std::string, std::uint64_t> offsets;
+  for (const std::uint32_t item : list.items) {
+    const auto found = by_key.find(keys.values[item].text);
+    if (found == by_key.end())
+      source.refuse("its list of storages has one that no tensor uses, or one of an unsupported type");
+    const PickleValue& storage = *found->second;
+    const auto bytes = static_cast<std::uint64_t>(storage.integer);
+    const std::int64_t count = load<std::int64_t>(source.read(begin, kCountBytes).bytes, 0);
+    if (count != storage.integer / static_cast<std::int64_t>(size_of(storage.dtype))) {
+      source.refuse("its storage " + storage.text + " has another number of elements than its tensors expect");
+    }
+    if (!offsets.emplace(storage.text, begin + kCountBytes).second) source.refuse("it lists a storage twice");
+    begin += kCountBytes + bytes;
+    if (begin > source.size() || bytes > source.size()) source.refuse("it is truncated: it ends inside a storage");
   }
-
- private:
-  const ByteSource& source_;
-  std::map<std::string, std::uint64_t> offsets_;
-};
+  if (begin != source.size()) source.refuse("after its last storage there are bytes that belong to no tensor");
+  return offsets;
+}
 
 }  // namespace
 
@@ -386,10 +333,30 @@ Archive read_pytorch(const Zip& zip, std::vector<std::string>* left_out) {
                   CheckpointFault::other_kind);
   }
   Expansion expansion(source);
-  ZipStorages storages(zip, folder, expansion);
-  storages.require_little_endian();
-  const OwnedBytes pickle = storages.read_stored(*zip.find(folder + std::string(kPickle)), "data.pkl");
-  Archive archive = read_pickled(source, expansion, parse(source, pickle.bytes), storages, left_out);
+  const auto read_record = [&](const ZipRecord& record, const std::string& object) {
+    if (record.is_deflated)
+      source.refuse(object, "its record is compressed, but PyTorch files are not compressed; this is not allowed");
+    return zip.read(record, object, expansion);
+  };
+  if (const ZipRecord* record = zip.find(folder + "/byteorder")) {
+    const OwnedBytes block = read_record(*record, "byteorder");
+    const std::string_view order(reinterpret_cast<const char*>(block.bytes.data()), block.bytes.size());
+    if (order != "little") source.refuse("its bytes are in big-endian order: save it again on another machine");
+  }
+  const auto read_storage = [&](const PickleValue& storage, const std::string& object) {
+    const std::string& key = storage.text;
+    const ZipRecord* record = zip.find(folder + "/data/" + key);
+    if (record == nullptr || key.find('/') != std::string::npos) {
+      source.refuse(object, "the record with its data is missing: " + quoted("data", key));
+    }
+    if (record->bytes != static_cast<std::uint64_t>(storage.integer)) {
+      source.refuse(object, "its storage should have " + std::to_string(storage.integer) +
+                                " bytes, but its record has " + std::to_string(record->bytes));
+    }
+    return read_record(*record, object);
+  };
+  const OwnedBytes pickle = read_record(*zip.find(folder + std::string(kPickle)), "data.pkl");
+  Archive archive = read_pickled(source, expansion, parse(source, pickle.bytes), read_storage, left_out);
   read_metadata(zip, folder + "/extra/metadata.json", archive);
   return archive;
 }
@@ -419,9 +386,14 @@ Archive read_legacy_pytorch(const ByteSource& source, std::vector<std::string>* 
   }
   Pickle values = next();
   const Pickle keys = next();
-  LegacyStorages storages(source, values, keys, head.bytes.size() - rest.size());
+  const auto offsets = legacy_offsets(source, values, keys, head.bytes.size() - rest.size());
+  const auto read_storage = [&](const PickleValue& storage, const std::string& object) {
+    const auto found = offsets.find(storage.text);
+    if (found == offsets.end()) source.refuse(object, "the storage with its data is missing");
+    return source.read(found->second, static_cast<std::uint64_t>(storage.integer));
+  };
   Expansion expansion(source);
-  return read_pickled(source, expansion, std::move(values), storages, left_out);
+  return read_pickled(source, expansion, std::move(values), read_storage, left_out);
 }
 
 void gather(std::span<const std::byte> from, const std::vector<std::int64_t>& shape,

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <variant>
 
-#include "checkpoints/foreign/pickle_names.hpp"
+#include "checkpoints/foreign/pickle.hpp"
 #include "checkpoints/foreign/pytorch.hpp"
 
 namespace lockstep::checkpoints {
@@ -127,14 +127,13 @@ class Pickler {
 
 }  // namespace
 
-void write_pytorch(NewFile& file, const std::vector<NamedArray>& arrays,
-                   const std::map<std::string, std::string>& metadata) {
+void write_pytorch(NewFile& file, const std::vector<NamedArray>& arrays, const ForeignMetadata& metadata) {
   PythonValue::Map map;
   for (const auto& [name, array] : arrays) map.items.push_back({name, PythonValue{array}});
   write_pytorch(file, PythonValue{std::move(map)}, metadata);
 }
 
-void write_pytorch(NewFile& file, const PythonValue& value, const std::map<std::string, std::string>& metadata) {
+void write_pytorch(NewFile& file, const PythonValue& value, const ForeignMetadata& metadata) {
   const std::string folder = std::string(kFolder) + "/";
   ZipWriter zip(file);
   Pickler pickler;

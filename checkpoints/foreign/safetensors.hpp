@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/checkpoints/archive.hpp>
+
+#include <string>
+#include <vector>
+
 #include "checkpoints/disk/disk.hpp"
 #include "checkpoints/foreign/foreign.hpp"
 #include "checkpoints/foreign/source.hpp"
@@ -12,12 +17,19 @@ namespace lockstep::checkpoints {
 /// file.
 Archive read_safetensors(const ByteSource& source);
 
-/// The header, with the length in front, for `arrays` in the order of safetensors_order.
-/// @throws CheckpointError  without a path
-std::string safetensors_header(const std::vector<NamedArray>& arrays,
-                               const std::map<std::string, std::string>& metadata);
+void write_safetensors(NewFile& file, const std::vector<NamedArray>& arrays, const ForeignMetadata& metadata);
 
-void write_safetensors(NewFile& file, const std::vector<NamedArray>& arrays,
-                       const std::map<std::string, std::string>& metadata);
+/// Whether the file is JSON with a weight_map among its first bytes.
+bool is_safetensors_index(const ByteSource& source);
+
+/// Paths of the files that the index lists, each once, by name.
+/// @throws CheckpointError  the index is malformed, or names a file in another folder
+std::vector<std::string> files_of_index(const ByteSource& source);
+
+/// Reads all files as one archive.
+/// @param is_mapped  as DiskSource
+/// @throws CheckpointError  likewise; a file or tensor is missing, or a tensor is in no or in another entry of the
+/// index
+Archive read_safetensors_index(const ByteSource& source, bool is_mapped = false);
 
 }  // namespace lockstep::checkpoints

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "checkpoints/foreign/safetensors_index.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -9,7 +8,7 @@
 #include <set>
 
 #include "checkpoints/foreign/safetensors.hpp"
-#include "checkpoints/format/limits.hpp"
+#include "checkpoints/format/names.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -75,7 +74,7 @@ std::vector<std::string> files_of(const ByteSource& source, const WeightMap& map
   std::string missing;
   for (const std::string& name : names) {
     paths.push_back((fs::path(source.path()).parent_path() / name).string());
-    if (!exists(paths.back())) missing += (missing.empty() ? "" : ", ") + quoted("", name).substr(1);
+    if (!exists(paths.back())) missing += (missing.empty() ? "" : ", ") + in_quotes(name);
   }
   if (!missing.empty()) source.refuse("these files are missing: " + missing);
   return paths;

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "checkpoints/foreign/source.hpp"
 
-#include <lockstep/core/error.hpp>
-
-#include <algorithm>
 #include <limits>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoints/foreign/foreign.hpp"
-#include "checkpoints/format/limits.hpp"
 #include "core/system/lost_pages.hpp"
 #include "core/system/memory.hpp"
 #include "core/text/text.hpp"
@@ -168,8 +164,7 @@ std::string part_of(const ByteSource& source, const std::string& name) {
 void put_array(const ByteSource& source, Archive& archive, const std::string& path, Array array) {
   require_free(source, archive, path);
   if (array.dtype == DType::boolean) {
-    const auto wrong =
-        std::find_if(array.bytes.begin(), array.bytes.end(), [](std::byte byte) { return byte > std::byte{1}; });
+    const auto wrong = std::ranges::find_if(array.bytes, [](std::byte byte) { return byte > std::byte{1}; });
     if (wrong != array.bytes.end()) {
       source.refuse(path, "its element " + std::to_string(wrong - array.bytes.begin()) + " must be 0 or 1, but is " +
                               std::to_string(std::to_integer<int>(*wrong)));

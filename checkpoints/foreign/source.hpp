@@ -10,7 +10,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "checkpoints/disk/disk.hpp"
 #include "checkpoints/format/names.hpp"

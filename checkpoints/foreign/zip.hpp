@@ -49,26 +49,9 @@ class Zip {
   const ByteSource& source() const noexcept { return source_; }
 
  private:
-  struct Directory {
-    std::uint64_t offset = 0;
-    std::uint64_t bytes = 0;
-    std::uint64_t records = 0;
-  };
-  Directory find_directory() const;
-  Directory find_large_directory(std::uint64_t locator) const;
-  void read_directory(const Directory& directory);
-  void read_local_headers(std::uint64_t directory);
-  std::uint64_t read_local_header(ZipRecord& record, std::uint16_t flags, std::uint64_t directory) const;
-
-  struct Local {
-    std::uint64_t header = 0;  ///< position of the local header
-    std::uint16_t flags = 0;
-  };
-
   const ByteSource& source_;
   ZipShare checked_;
   std::vector<ZipRecord> records_;
-  std::vector<Local> locals_;  ///< local headers of the records
   std::unordered_map<std::string, std::size_t> by_name_;
 };
 

@@ -2,10 +2,14 @@
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/error.hpp>
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 
-#include "checkpoints/format/limits.hpp"
+#include "checkpoints/format/names.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -37,6 +41,13 @@ const char* kind_of(const Attribute& value) {
 
 void require_path(const std::string& path) {
   if (!is_path(path)) throw std::logic_error("Archive: '" + path + "' is not a path; see encode_name");
+}
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
 }
 
 }  // namespace
@@ -180,5 +191,88 @@ std::string text_of(const Array& array) {
     throw CheckpointError("an array that should be text is not");
   return {reinterpret_cast<const char*>(array.bytes.data()), array.bytes.size()};
 }
+
+bool is_part(const std::string& part) {
+  if (part.empty() || part.size() > kMaxPartBytes || part == "." || part == "..") return false;
+  return std::ranges::none_of(part, [](unsigned char c) { return c == '/' || c < 0x20 || c == 0x7F; });
+}
+
+bool is_path(const std::string& path) {
+  if (path.empty() || path[0] != '/') return false;
+  std::size_t depth = 0;
+  for (std::size_t begin = 1; begin <= path.size(); ++depth) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    if (!is_part(path.substr(begin, end - begin))) return false;
+    begin = end + 1;
+  }
+  return depth <= kMaxDepth;
+}
+
+std::optional<std::uint64_t> nbytes_of(DType dtype, const std::vector<std::int64_t>& shape) {
+  if (shape.size() > kMaxDimensions) return std::nullopt;
+  std::uint64_t bytes = size_of(dtype);
+  bool is_empty = false;
+  for (const std::int64_t dimension : shape) {
+    if (dimension < 0) return std::nullopt;
+    is_empty = is_empty || dimension == 0;
+    if (!is_empty && __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(dimension), &bytes)) return std::nullopt;
+  }
+  if (is_empty) return 0;
+  return bytes <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) ? std::optional(bytes)
+                                                                                       : std::nullopt;
+}
+
+std::string encode_name(const std::string& name) {
+  const bool is_dots = name == "." || name == "..";
+  std::string part;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (is_dots || byte < 0x20 || byte == 0x7F || c == '/' || c == '%') {
+      part += '%';
+      part += "0123456789ABCDEF"[byte >> 4];
+      part += "0123456789ABCDEF"[byte & 15];
+    } else {
+      part += c;
+    }
+  }
+  return part;
+}
+
+std::string decode_name(const std::string& part) {
+  std::string name;
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    if (part[i] != '%') {
+      name += part[i];
+      continue;
+    }
+    const int high = i + 2 < part.size() ? hex_value(part[i + 1]) : -1;
+    const int low = i + 2 < part.size() ? hex_value(part[i + 2]) : -1;
+    if (high < 0 || low < 0)
+      throw CheckpointError("name '" + part + "': '%' is not followed by two hexadecimal digits");
+    name += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return name;
+}
+
+std::string quoted(const std::string& kind, const std::string& name) {
+  constexpr std::size_t kShown = 200;
+  std::string shown = is_utf8(name) ? name : "";
+  if (shown.size() != name.size()) {  // whatever it is, it is printed as ASCII
+    for (const char c : name) shown += static_cast<unsigned char>(c) < 0x80 ? c : '?';
+  }
+  if (shown.size() > kShown) {
+    std::size_t end = kShown;
+    while (end > 0 && (static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;
+    shown = shown.substr(0, end) + "...";
+  }
+  std::string safe;
+  for (const char c : shown) {  // a slash may be read as it is, a control character may not
+    safe += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? encode_name(std::string(1, c)) : std::string(1, c);
+  }
+  return kind + " '" + safe + "'";
+}
+
+std::string in_quotes(const std::string& name) { return quoted("", name).substr(1); }
 
 }  // namespace lockstep::checkpoints

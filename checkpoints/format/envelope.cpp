@@ -7,7 +7,6 @@
 #include <bit>
 #include <cstdio>
 #include <cstring>
-#include <string_view>
 #include <utility>
 
 namespace lockstep::checkpoints {
@@ -19,8 +18,8 @@ namespace {
 std::uint64_t digest_of(const Envelope& envelope) { return digest64(envelope.bytes().first<kEnvelopeBytes - 8>()); }
 
 bool is_text(std::string_view head) {
-  return std::all_of(head.begin(), head.end(),
-                     [](unsigned char c) { return (c >= 0x20 && c != 0x7F) || c == '\n' || c == '\r' || c == '\t'; });
+  return std::ranges::all_of(
+      head, [](unsigned char c) { return (c >= 0x20 && c != 0x7F) || c == '\n' || c == '\r' || c == '\t'; });
 }
 
 /// 8 bytes of header length, then a JSON object.
@@ -44,46 +43,46 @@ std::string written_by(const Envelope& envelope) {
   return is_known ? "; it was written by " + std::string(writer) : "";
 }
 
-/// A description of what a file that does not begin like ours most likely is.
-struct Description {
-  CheckpointFault fault;
-  std::string text;
-};
-
-Description describe(std::string_view head) {
+/// The error of a file that does not begin like ours: what it most likely is.
+CheckpointError wrong_beginning(const std::string& path, std::string_view head) {
   using namespace std::string_view_literals;
   using enum CheckpointFault;
   const auto magic = std::string_view(kMagic.data(), kMagic.size());
   const std::string remedy = "; `ckpt ls` reads it, and --init.from takes its parameters";
-  if (head.empty()) return {damaged, "the file is empty, as after a crash before its bytes reached the disk"};
+  const auto error = [&path](CheckpointFault fault, const std::string& text) {
+    return CheckpointError(path, text).as(fault);
+  };
+  if (head.empty()) return error(damaged, "the file is empty, as after a crash before its bytes reached the disk");
   if (head.find_first_not_of('\0') == std::string_view::npos) {
-    return {damaged, "it starts with zeros: its writer was interrupted, or its data never reached the disk"};
+    return error(damaged, "it starts with zeros: its writer was interrupted, or its data never reached the disk");
   }
   if (magic.starts_with(head)) {
-    return {damaged, "it is truncated: it has only " + std::to_string(head.size()) + " bytes"};
+    return error(damaged, "it is truncated: it has only " + std::to_string(head.size()) + " bytes");
   }
   if (head.starts_with("\x89LSCP\n\x1A"sv) || head.starts_with("\x89LSCP\r\r\n\x1A"sv)) {
-    return {damaged, "its line ends were converted: copy the file in binary mode"};
+    return error(damaged, "its line ends were converted: copy the file in binary mode");
   }
   if (head.starts_with("PK\x03\x04"sv)) {
-    return {other_kind, "it is a zip archive, such as a PyTorch .pt file, not a Lockstep checkpoint" + remedy};
+    return error(other_kind, "it is a zip archive, such as a PyTorch .pt file, not a Lockstep checkpoint" + remedy);
   }
   const std::string program = hdf5_writer(head);
   if (head.starts_with("\x89HDF\r\n\x1A\n"sv) || program == "MATLAB") {
-    return {incompatible,
-            "it is an HDF5 file written by " + program + ", without the envelope of a Lockstep checkpoint" + remedy};
+    return error(incompatible, "it is an HDF5 file written by " + program +
+                                   ", without the envelope of a Lockstep checkpoint" + remedy);
   }
   if (head.starts_with("\x1F\x8B"sv)) {
-    return {other_kind, "it is a gzip file, not a Lockstep checkpoint: decompress it first (`gunzip`)"};
+    return error(other_kind, "it is a gzip file, not a Lockstep checkpoint: decompress it first (`gunzip`)");
   }
-  if (looks_like_safetensors(head)) return {other_kind, "it is a safetensors file, not a Lockstep checkpoint" + remedy};
+  if (looks_like_safetensors(head))
+    return error(other_kind, "it is a safetensors file, not a Lockstep checkpoint" + remedy);
   if (head.starts_with("\x80"sv) && head.size() > 1 && head[1] >= 2 && head[1] <= 5) {
-    return {other_kind,
-            "it is a Python pickle, such as an old PyTorch .pt file, not a Lockstep checkpoint: load it in Python and "
-            "call torch.save again"};
+    return error(
+        other_kind,
+        "it is a Python pickle, such as an old PyTorch .pt file, not a Lockstep checkpoint: load it in Python and "
+        "call torch.save again");
   }
-  if (is_text(head)) return {other_kind, "it is a text file, not a Lockstep checkpoint"};
-  return {damaged, "it is not a Lockstep checkpoint, or its first bytes are damaged"};
+  if (is_text(head)) return error(other_kind, "it is a text file, not a Lockstep checkpoint");
+  return error(damaged, "it is not a Lockstep checkpoint, or its first bytes are damaged");
 }
 
 }  // namespace
@@ -104,10 +103,7 @@ void seal(Envelope& envelope) { envelope.digest = digest_of(envelope); }
 
 Envelope parse_envelope(const std::string& path, std::span<const std::byte> head, std::uint64_t file_bytes) {
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  if (!text.starts_with(std::string_view(kMagic.data(), kMagic.size()))) {
-    const Description found = describe(text);
-    throw CheckpointError(path, found.text).as(found.fault);
-  }
+  if (!text.starts_with(std::string_view(kMagic.data(), kMagic.size()))) throw wrong_beginning(path, text);
   if (head.size() < kEnvelopeBytes) {
     throw CheckpointError(path, "it is truncated: it has only " + std::to_string(head.size()) + " bytes");
   }

@@ -5,7 +5,11 @@
 
 #include <hdf5.h>
 
-#include <string>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -68,5 +72,52 @@ class FileTypes {
  private:
   std::vector<Handle> types_;  ///< HDF5 types, indexed by DType
 };
+
+/// A file in memory that HDF5 writes its metadata to, or reads from: an HDF5 file driver.
+///
+/// HDF5 itself never touches the disk, so no full disk and no failing one can reach it: after a failed write it leaves
+/// its file open and crashes when the process ends. We move the bytes ourselves. Of a file being laid out only the
+/// pages that HDF5 writes exist, so that space for arrays, which it merely allocates, costs no memory (HDF5's own core
+/// driver would allocate it).
+class MemoryFile {
+ public:
+  /// Empty and writable.
+  MemoryFile() = default;
+  /// Read-only; `content` must outlive this.
+  explicit MemoryFile(std::span<const std::byte> content)
+      : content_(content), end_(content.size()), is_writable_(false) {}
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  /// The file access list that makes H5Fcreate and H5Fopen use this memory, whatever name they are given.
+  Handle access_list();
+
+  /// Bytes of the file, allocated space included.
+  std::uint64_t end() const noexcept { return end_; }
+  void set_end(std::uint64_t end) noexcept { end_ = end; }
+  /// Copies bytes from `offset` on; what was never written is zero.
+  void read(std::uint64_t offset, std::span<std::byte> out) const;
+  /// @return  false when the file is read-only
+  bool write(std::uint64_t offset, std::span<const std::byte> bytes);
+
+ private:
+  using Page = std::array<std::byte, 4096>;
+
+  std::span<const std::byte> content_;
+  std::map<std::uint64_t, Page> pages_;  ///< pages by number
+  std::uint64_t end_ = 0;
+  bool is_writable_ = true;
+};
+
+// --- requirements that both readers ask of a data set before they believe it ---
+
+/// The dimensions of a data set; none of a scalar.
+/// @throws CheckpointError  it has no shape
+std::vector<std::int64_t> shape_of(hid_t set);
+
+/// That the bytes lie in this file, and not where a link leads.
+/// @param list  the data set's creation list
+/// @throws CheckpointError  refused: they lie in another file, or are those of other arrays; with their names
+void require_own_storage(hid_t list);
 
 }  // namespace lockstep::checkpoints

@@ -5,13 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "checkpoints/format/digest.hpp"
-#include "checkpoints/format/statistics.hpp"
+#include "checkpoints/format/elements.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -56,5 +57,11 @@ struct Index {
 /// outside. Second names are skipped.
 std::optional<std::vector<Piece>> cut_into_pieces(const std::vector<ArrayLocation>& places, std::uint64_t begin,
                                                   std::uint64_t end);
+
+/// Calls `work(first, last)` for shares of [0, pieces.size()) of about as many bytes, one for each thread, and waits
+/// for all. Few bytes are one share, on the calling thread.
+/// @throws  what the share that failed first in the order of the pieces threw
+void for_each_parallel_piece(const std::vector<Piece>& pieces, int threads,
+                             const std::function<void(std::size_t first, std::size_t last)>& work);
 
 }  // namespace lockstep::checkpoints

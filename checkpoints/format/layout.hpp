@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "checkpoints/format/envelope.hpp"
+#include "checkpoints/format/hdf5.hpp"
 #include "checkpoints/format/index.hpp"
-#include "checkpoints/format/memory_file.hpp"
 
 namespace lockstep::checkpoints {
 

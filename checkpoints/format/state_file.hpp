@@ -42,9 +42,11 @@ Archive read_state_file(const std::string& path, std::uint64_t& step, const Rest
 /// @return  the step the file was written at
 std::uint64_t verify_state_file(const std::string& path, int threads);
 
+/// What a file says about its bytes.
 struct FileContents {
   Envelope envelope;
   Index index;
+  std::vector<Piece> pieces;  ///< stretches with the digests of the index, in the same order
 };
 
 /// Reads and checks the envelope and the table of digests, and no array.

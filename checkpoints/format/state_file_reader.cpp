@@ -9,10 +9,9 @@
 
 #include "checkpoints/disk/disk.hpp"
 #include "checkpoints/format/envelope.hpp"
+#include "checkpoints/format/hdf5.hpp"
 #include "checkpoints/format/index.hpp"
 #include "checkpoints/format/layout.hpp"
-#include "checkpoints/format/memory_file.hpp"
-#include "checkpoints/format/parallel_pieces.hpp"
 #include "checkpoints/format/state_file.hpp"
 #include "core/system/memory.hpp"
 
@@ -37,13 +36,6 @@ std::shared_ptr<std::byte> allocate(const std::string& path, std::uint64_t bytes
   throw CheckpointError(path, "not enough memory for its " + std::to_string(bytes) + " bytes").as(CheckpointFault::io);
 }
 
-/// The digests of a file that is still to be read.
-struct FileHead {
-  Envelope envelope;
-  Index index;
-  std::vector<Piece> pieces;
-};
-
 Index read_index(const std::string& path, const ExistingFile& file, const Envelope& envelope) {
   std::vector<std::byte> bytes(envelope.file_bytes - envelope.index_offset);
   file.read(envelope.index_offset, bytes);
@@ -56,8 +48,8 @@ Index read_index(const std::string& path, const ExistingFile& file, const Envelo
   return *std::move(index);
 }
 
-FileHead read_head(const std::string& path, const ExistingFile& file) {
-  FileHead head{.envelope = read_envelope(path, file), .index = {}, .pieces = {}};
+FileContents read_head(const std::string& path, const ExistingFile& file) {
+  FileContents head{.envelope = read_envelope(path, file), .index = {}, .pieces = {}};
   head.index = read_index(path, file, head.envelope);
   auto pieces = cut_into_pieces(head.index.places, kEnvelopeBytes, head.envelope.index_offset);
   if (!pieces || pieces->size() != head.index.digests.size()) {
@@ -68,7 +60,7 @@ FileHead read_head(const std::string& path, const ExistingFile& file) {
 }
 
 bool is_zero(std::span<const std::byte> bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; });
+  return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
 /// "it is damaged: bytes 8192-9215 (array /model/params/w) and 3 more stretches differ from their digests"
@@ -98,7 +90,7 @@ class Damage {
 
   void throw_if_any(const std::string& path, const std::vector<ArrayLocation>& places) {
     if (pieces_.empty()) return;
-    std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+    std::ranges::sort(pieces_, [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
     throw CheckpointError(path, describe_damage(pieces_, places, is_all_zero_));
   }
 
@@ -133,7 +125,7 @@ class ForwardReader {
 };
 
 /// The HDF5 part without the arrays' bytes.
-std::unique_ptr<MemoryFile> read_metadata(const ExistingFile& file, const FileHead& head, Damage& damage) {
+std::unique_ptr<MemoryFile> read_metadata(const ExistingFile& file, const FileContents& head, Damage& damage) {
   auto memory = std::make_unique<MemoryFile>();
   memory->write(0, head.envelope.bytes());
   ForwardReader reader(file, head.envelope.file_bytes);
@@ -154,7 +146,8 @@ std::unique_ptr<MemoryFile> read_metadata(const ExistingFile& file, const FileHe
 /// @param place_of  gives the memory for a piece's bytes, which may be a part of the buffer; none for one to be left
 /// out
 template <class PlaceOf>
-void read_arrays(const ExistingFile& file, const FileHead& head, int threads, Damage& damage, const PlaceOf& place_of) {
+void read_arrays(const ExistingFile& file, const FileContents& head, int threads, Damage& damage,
+                 const PlaceOf& place_of) {
   std::vector<Piece> pieces;
   std::vector<std::uint64_t> digests;
   for (std::size_t i = 0; i < head.pieces.size(); ++i) {
@@ -185,7 +178,7 @@ Room room_for(const std::string& path, const std::vector<ArrayLocation>& places,
   Room room{.bytes = std::vector<std::span<std::byte>>(places.size()),
             .is_read = std::vector<char>(places.size(), 1),
             .own = nullptr};
-  std::vector<char> is_left_out(places.size());
+  std::vector<std::size_t> own;  // arrays without a target
   std::uint64_t own_bytes = 0;
   const auto rounded = [](std::uint64_t bytes) {
     return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
@@ -195,18 +188,17 @@ Room room_for(const std::string& path, const std::vector<ArrayLocation>& places,
     const auto target = targets.find(places[i].path);
     if (target != targets.end() && target->second.is_left_out) {
       room.is_read[i] = 0;
-      is_left_out[i] = 1;
-    } else if (target != targets.end() && target->second.memory.size() == places[i].nbytes) {
+    } else if (target != targets.end() && places[i].nbytes > 0 && target->second.memory.size() == places[i].nbytes) {
       room.bytes[i] = target->second.memory;
       room.is_read[i] = target->second.is_read_here ? 1 : 0;
     } else {
+      own.push_back(i);
       own_bytes += rounded(places[i].nbytes);
     }
   }
   room.own = allocate(path, own_bytes);
   std::byte* next = room.own.get();
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    if (places[i].first != kNoArray || !room.bytes[i].empty() || is_left_out[i] != 0) continue;
+  for (const std::size_t i : own) {
     room.bytes[i] = {next, places[i].nbytes};
     next += rounded(places[i].nbytes);
   }
@@ -223,7 +215,7 @@ Seal read_seal(const std::string& path) {
 
 Archive read_state_file(const std::string& path, std::uint64_t& step, const RestoreTargets& targets) {
   const ExistingFile file(path);
-  const FileHead head = read_head(path, file);
+  const FileContents head = read_head(path, file);
   const auto& places = head.index.places;
   Damage damage;
   const auto metadata = read_metadata(file, head, damage);
@@ -240,7 +232,7 @@ Archive read_state_file(const std::string& path, std::uint64_t& step, const Rest
 
 std::uint64_t verify_state_file(const std::string& path, int threads) {
   const ExistingFile file(path);
-  const FileHead head = read_head(path, file);
+  const FileContents head = read_head(path, file);
   Damage damage;
   const auto metadata = read_metadata(file, head, damage);
   read_arrays(file, head, threads, damage, [](const Piece& piece, std::vector<std::byte>& buffer) {
@@ -252,15 +244,11 @@ std::uint64_t verify_state_file(const std::string& path, int threads) {
   return head.envelope.step;
 }
 
-FileContents read_state_contents(const std::string& path) {
-  const ExistingFile file(path);
-  FileHead head = read_head(path, file);
-  return {head.envelope, std::move(head.index)};
-}
+FileContents read_state_contents(const std::string& path) { return read_head(path, ExistingFile(path)); }
 
 Archive read_state_groups(const std::string& path) {
   const ExistingFile file(path);
-  const FileHead head = read_head(path, file);
+  const FileContents head = read_head(path, file);
   Damage damage;
   const auto metadata = read_metadata(file, head, damage);
   damage.throw_if_any(path, head.index.places);
@@ -269,9 +257,9 @@ Archive read_state_groups(const std::string& path) {
 
 std::optional<Array> read_state_array(const std::string& path, const std::string& name) {
   const ExistingFile file(path);
-  const FileHead head = read_head(path, file);
+  const FileContents head = read_head(path, file);
   const auto& places = head.index.places;
-  const auto place = std::find_if(places.begin(), places.end(), [&](const ArrayLocation& p) { return p.path == name; });
+  const auto place = std::ranges::find_if(places, [&](const ArrayLocation& p) { return p.path == name; });
   if (place == places.end()) return std::nullopt;
   const auto number = place->first == kNoArray ? static_cast<std::size_t>(place - places.begin()) : place->first;
   const std::shared_ptr<std::byte> memory = allocate(path, place->nbytes);

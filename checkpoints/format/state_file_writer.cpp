@@ -8,10 +8,10 @@
 
 #include "checkpoints/disk/disk.hpp"
 #include "checkpoints/format/envelope.hpp"
+#include "checkpoints/format/index.hpp"
 #include "checkpoints/format/layout.hpp"
-#include "checkpoints/format/parallel_pieces.hpp"
 #include "checkpoints/format/state_file.hpp"
-#include "core/system/version.hpp"
+#include "core/system/process.hpp"
 
 namespace lockstep::checkpoints {
 

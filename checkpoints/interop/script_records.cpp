@@ -13,7 +13,7 @@ namespace {
 /// Whether a record, or a folder with a '/' at its end, is directly below the archive's own folder. Deeper ones do not
 /// count: the code of torchvision's models is in .../code/__torch__/torchvision/models/.
 bool has_entry(const Zip& zip, std::string_view entry) {
-  return std::any_of(zip.records().begin(), zip.records().end(), [entry](const ZipRecord& record) {
+  return std::ranges::any_of(zip.records(), [entry](const ZipRecord& record) {
     const std::size_t slash = record.name.find('/');
     if (slash == std::string::npos) return false;
     const std::string_view below = std::string_view(record.name).substr(slash + 1);

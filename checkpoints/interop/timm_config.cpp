@@ -143,11 +143,10 @@ PretrainedImages images_of(const Entries& entries, const Json& json) {
   PretrainedImages images;
   if (entries.has("input_size")) {
     const Json& size = json.at("input_size");
-    const bool is_size =
-        size.is_array() && size.size() == 3 && std::all_of(size.begin(), size.end(), [](const Json& n) {
-          return n.is_number_unsigned() && n.get<std::uint64_t>() >= 1 &&
-                 n.get<std::uint64_t>() <= static_cast<std::uint64_t>(kMaxSide);
-        });
+    const bool is_size = size.is_array() && size.size() == 3 && std::ranges::all_of(size, [](const Json& n) {
+                           return n.is_number_unsigned() && n.get<std::uint64_t>() >= 1 &&
+                                  n.get<std::uint64_t>() <= static_cast<std::uint64_t>(kMaxSide);
+                         });
     if (!is_size) entries.refuse("input_size", "a list of channels, height and width");
     images.channels = size[0].get<std::int64_t>();
     images.height = size[1].get<std::int64_t>();
@@ -160,7 +159,7 @@ PretrainedImages images_of(const Entries& entries, const Json& json) {
   const bool has_three = channels == 3;
   images.mean = entries.reals("mean", has_three ? images.mean : std::vector<double>(channels, 0), channels);
   images.std = entries.reals("std", has_three ? images.std : std::vector<double>(channels, 1), channels);
-  if (std::any_of(images.std.begin(), images.std.end(), [](double value) { return value <= 0; })) {
+  if (std::ranges::any_of(images.std, [](double value) { return value <= 0; })) {
     entries.refuse("std", "positive");
   }
   return images;
@@ -252,7 +251,7 @@ std::vector<std::string> evaluation_lines(const PretrainedImages& images, const 
         .as(CheckpointFault::incompatible);
   };
   if (images.height != images.width) throw refuse("input_size is not square, which is not supported");
-  if (std::find(kFilters.begin(), kFilters.end(), images.interpolation) == kFilters.end()) {
+  if (std::ranges::find(kFilters, images.interpolation) == kFilters.end()) {
     throw refuse("interpolation = \"" + images.interpolation +
                  "\" is not supported (nearest, bilinear, bicubic, lanczos)");
   }

@@ -61,11 +61,7 @@ enum class OptionForm : std::uint8_t {
   is_true,
 };
 
-struct NamedForm {
-  std::string_view option;
-  OptionForm form;
-};
-
+using NamedForm = std::pair<std::string_view, OptionForm>;
 constexpr NamedForm kOptionForms[] = {
     {"betas", OptionForm::betas},
     {"nesterov", OptionForm::flag},
@@ -82,8 +78,8 @@ constexpr NamedForm kOptionForms[] = {
 };
 
 OptionForm form_of(std::string_view option) {
-  const auto* const row = std::ranges::find(kOptionForms, option, &NamedForm::option);
-  return row == std::end(kOptionForms) ? OptionForm::number : row->form;
+  const auto* const row = std::ranges::find(kOptionForms, option, &NamedForm::first);
+  return row == std::end(kOptionForms) ? OptionForm::number : row->second;
 }
 
 const TorchOptimizer& torch_row(const std::string& type) {

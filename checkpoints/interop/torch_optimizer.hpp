@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/foreign/python_value.hpp"
+#include "checkpoints/foreign/foreign.hpp"
 
 /// The state of an optimizer as the classes of torch.optim have it.
 namespace lockstep::checkpoints {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/format/statistics.hpp"
+#include "checkpoints/format/elements.hpp"
 
 // The content of a checkpoint, without reading its arrays: for programs that look into checkpoints.
 namespace lockstep::checkpoints {
@@ -46,5 +46,12 @@ Array read_array(const std::string& path, const std::string& array);
 /// 32 hexadecimal digits that depend on nothing but the bytes: the XXH3 digest of 128 bits of the 64-bit digests of
 /// each MiB.
 std::string array_digest(std::span<const std::byte> bytes);
+
+/// Which arrays below `group` hold NaN or infinity, "" when none does:
+/// "/model/params/w holds 2 NaN and 1 infinite elements, the first at [0, 3]". Goes by the index; only an array that is
+/// named is read.
+/// @param path  a checkpoint's folder or a state file
+/// @throws CheckpointError  as read_checkpoint_index()
+std::string nonfinite_in(const std::string& path, const std::string& group);
 
 }  // namespace lockstep::checkpoints

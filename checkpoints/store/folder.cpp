@@ -96,7 +96,7 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   if (rest.ends_with(kFileSuffix)) rest.remove_suffix(kFileSuffix.size());
   if (rest.size() != kPrefix.size() + kStepDigits || !rest.starts_with(kPrefix)) return std::nullopt;
   const std::string digits(rest.substr(kPrefix.size()));
-  if (!std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
+  if (!std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
   return std::stoll(digits);
 }
 

@@ -14,7 +14,7 @@ namespace lockstep::checkpoints {
 /// The right to write to the folder of a run, held by one run at a time: a file LEASE among its checkpoints that names
 /// its holder. A thread renews it every 30 s, whatever the run does meanwhile.
 ///
-/// A live holder is never replaced; judge() of lease_holder.hpp decides which one has ended.
+/// A live holder is never replaced; judge() decides which one has ended.
 class Lease {
  public:
   /// Takes the lease; makes the folder if it is missing. Of several processes that try at once, one gets it.
@@ -51,7 +51,38 @@ class Lease {
   std::jthread renewer_;  // last: it uses what is above
 };
 
-/// The age of a file by the clock of its file system: that of a file which is written now beside it.
-std::chrono::seconds age_by_file_system(const std::string& directory, const std::string& path);
+/// The process that a file LEASE names.
+struct LeaseHolder {
+  std::string host;
+  std::string process;
+  std::string system;   ///< boot of the kernel and name space of processes, in which the number is valid; may be empty
+  std::string started;  ///< start of the process, in ticks of its kernel; may be empty
+  std::string job;      ///< Slurm job; may be empty
+  std::string cluster;  ///< Slurm cluster; may be empty
+  long restarts = 0;    ///< how often Slurm has requeued the job
+
+  bool is_named() const;         ///< whether host and process are there: an empty file has no holder
+  std::string text() const;      ///< contents of the file
+  std::string describe() const;  ///< "process 7 on n1 (Slurm job 41)"
+};
+
+/// This process.
+LeaseHolder this_holder();
+
+/// The holder in a lease. A field that is missing is empty.
+/// @throws CheckpointError  the file exists but cannot be read
+LeaseHolder read_holder(const std::string& path);
+
+struct LeaseVerdict {
+  bool is_dead = false;
+  bool is_local = false;    ///< the process was looked up on this host
+  std::string remedy = {};  ///< advice for the user if the holder is not dead
+};
+
+/// Whether a holder has ended. A process that can be looked up decides alone, whatever its job is. Otherwise these
+/// have ended: an earlier start of this Slurm job, a job that squeue does not list, and a holder that has not renewed
+/// its lease for ten minutes.
+/// @param age  time since the lease was renewed, by the clock of its file system; negative = in the future
+LeaseVerdict judge(const LeaseHolder& holder, std::chrono::seconds age);
 
 }  // namespace lockstep::checkpoints

@@ -4,11 +4,9 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 
 #include "checkpoints/disk/disk.hpp"
-#include "checkpoints/disk/stale_files.hpp"
 #include "checkpoints/store/folder.hpp"
 #include "checkpoints/store/store.hpp"
 #include "core/text/text.hpp"
@@ -30,7 +28,7 @@ std::string fault_of(const std::string& checkpoint) {
 }
 
 bool has(const std::vector<std::int64_t>& steps, std::int64_t step) {
-  return std::find(steps.begin(), steps.end(), step) != steps.end();
+  return std::ranges::find(steps, step) != steps.end();
 }
 
 std::string reason_to_keep(const std::string& checkpoint, std::int64_t step, std::int64_t newer,
@@ -69,7 +67,7 @@ std::vector<RetentionDecision> plan_retention(const std::string& directory, cons
     }
     verdicts.push_back(std::move(verdict));
   }
-  std::reverse(verdicts.begin(), verdicts.end());
+  std::ranges::reverse(verdicts);
   return verdicts;
 }
 

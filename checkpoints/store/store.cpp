@@ -5,17 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
-#include <stdexcept>
 #include <system_error>
-#include <unistd.h>
 
 #include "checkpoints/disk/disk.hpp"
-#include "checkpoints/disk/stale_files.hpp"
 #include "checkpoints/format/state_file.hpp"
 #include "checkpoints/store/folder.hpp"
+#include "core/text/text_stream.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -25,12 +21,6 @@ namespace {
 
 constexpr const char* kHint = "LATEST";
 constexpr std::string_view kSingle = ".h5";
-
-/// The place where the checkpoint of a step is, or would be: a folder, unless there is a single file.
-std::string place_of(const std::string& directory, std::int64_t step) {
-  const std::string folder = directory + "/" + folder_name(step);
-  return !exists(folder) && exists(folder + std::string(kSingle)) ? folder + std::string(kSingle) : folder;
-}
 
 bool is_readable(const std::string& checkpoint) {
   try {
@@ -60,13 +50,13 @@ std::string prefixed(const std::string& checkpoint, const char* prefix) {
 /// Makes room for a checkpoint of a step that has one already.
 /// @return  false when the one that is there is the same
 bool make_room(const std::string& directory, std::int64_t step, const std::vector<Seal>& seals) {
-  const std::string there = place_of(directory, step);
+  const std::string there = checkpoint_of(directory, step);
   if (!exists(there)) return true;
   if (is_readable(there)) {
     if (seals_of(state_files(there)) == seals) return false;
     throw CheckpointError(there, "a different checkpoint of this step already exists; move it to another folder");
   }
-  prefixed(there, ".bad-");
+  quarantine(there);
   return true;
 }
 
@@ -99,6 +89,8 @@ void copy_file(const std::string& from, const std::string& destination, const st
   target.close();
 }
 
+constexpr const char* kStarts = "STARTS";
+
 }  // namespace
 
 std::vector<std::int64_t> list(const std::string& directory) {
@@ -110,7 +102,7 @@ std::vector<std::int64_t> list(const std::string& directory) {
     const fs::file_type type = fs::symlink_status(directory + "/" + name, ignored).type();
     if (type == (name.ends_with(kSingle) ? fs::file_type::regular : fs::file_type::directory)) steps.push_back(*step);
   }
-  std::sort(steps.begin(), steps.end());
+  std::ranges::sort(steps);
   steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
   return steps;
 }
@@ -118,7 +110,7 @@ std::vector<std::int64_t> list(const std::string& directory) {
 std::optional<std::string> latest(const std::string& directory) {
   const std::vector<std::int64_t> steps = list(directory);
   if (steps.empty()) return std::nullopt;
-  return place_of(directory, steps.back());
+  return checkpoint_of(directory, steps.back());
 }
 
 std::optional<std::string> latest_of_run(const std::string& path) {
@@ -130,7 +122,10 @@ std::optional<std::string> latest_of_run(const std::string& path) {
   return std::nullopt;
 }
 
-std::string checkpoint_of(const std::string& directory, std::int64_t step) { return place_of(directory, step); }
+std::string checkpoint_of(const std::string& directory, std::int64_t step) {
+  const std::string folder = directory + "/" + folder_name(step);
+  return !exists(folder) && exists(folder + std::string(kSingle)) ? folder + std::string(kSingle) : folder;
+}
 
 std::string quarantine(const std::string& checkpoint) { return prefixed(checkpoint, ".bad-"); }
 
@@ -140,7 +135,7 @@ std::size_t set_aside_after(const std::string& directory, std::int64_t step) {
   std::size_t count = 0;
   for (const std::int64_t later : list(directory)) {
     if (later <= step) continue;
-    set_aside(place_of(directory, later));
+    set_aside(checkpoint_of(directory, later));
     ++count;
   }
   if (count > 0) sync_folder(directory);
@@ -262,6 +257,26 @@ void probe(const std::string& directory) {
   file.close();
   move(temporary.path() + "/probe", temporary.path() + "/renamed");
   sync_folder(temporary.path());
+}
+
+RequeueCount read_requeue_count(const std::string& directory) {
+  FileReader file(directory + "/" + kStarts);
+  std::string step;
+  std::string count;
+  RequeueCount count_of_starts;
+  const bool is_whole = static_cast<bool>(file >> step >> count_of_starts.step >> count >> count_of_starts.count);
+  const bool is_known =
+      is_whole && step == "step" && count == "count" && count_of_starts.step >= 0 && count_of_starts.count > 0;
+  return is_known ? count_of_starts : RequeueCount();
+}
+
+std::int64_t note_start(const std::string& directory, std::int64_t step, bool is_first) {
+  const RequeueCount before = read_requeue_count(directory);
+  const std::int64_t count = is_first || before.step != step ? 1 : before.count + 1;
+  const std::string text = "step " + std::to_string(step) + "\ncount " + std::to_string(count) + "\n";
+  make_folders(directory);
+  replace_file(directory, kStarts, text);
+  return count;
 }
 
 }  // namespace lockstep::checkpoints

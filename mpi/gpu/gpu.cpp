@@ -6,9 +6,8 @@
 #include <dlfcn.h>
 
 #include <atomic>
-#include <optional>
 
-#include "core/system/out_of_memory.hpp"
+#include "core/system/memory.hpp"
 #include "mpi/gpu/module_api.hpp"
 
 namespace lockstep::mpi {

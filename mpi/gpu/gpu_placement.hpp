@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mpi/process/affinity.hpp"
+#include "mpi/process/topology.hpp"
 
 namespace lockstep::mpi {
 

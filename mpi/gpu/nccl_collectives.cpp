@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Device memory travels by NCCL, on a stream of its own; host memory by a backend for the CPU.
-#include "mpi/gpu/nccl_collectives.hpp"
-
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "core/system/process.hpp"
+#include "mpi/gpu/nccl_link.hpp"
 #include "mpi/shared/device_collectives.hpp"
 #include "mpi/shared/messages.hpp"
 #include "mpi/shared/ordered_collectives.hpp"
@@ -33,11 +32,10 @@ struct Endpoint {
   std::string uuid;
   std::string bus_id;
   std::string host;  ///< NCCL_HOSTID, else its name: NCCL takes ranks that differ there to be on different hosts
-  std::string version;
 
   static Endpoint here(const Gpu& gpu) {
     const char* const host_id = std::getenv("NCCL_HOSTID");
-    return {gpu.uuid(), gpu.bus_id(), host_id != nullptr ? host_id : host_name(), version_text(gpu.api().nccl_loaded)};
+    return {gpu.uuid(), gpu.bus_id(), host_id != nullptr ? host_id : host_name()};
   }
 };
 
@@ -60,7 +58,7 @@ void require_compatible(const Communicator& comm, const Gpu& gpu) {
                       version_text(api.nccl_loaded) + " is loaded; LD_LIBRARY_PATH must not name another libnccl");
   });
   const Endpoint mine = Endpoint::here(gpu);
-  const std::vector<std::string> versions = comm.all_gather(mine.version);
+  const std::vector<std::string> versions = comm.all_gather(version_text(gpu.api().nccl_loaded));
   const std::vector<std::string> uuids = comm.all_gather(mine.uuid);
   const std::vector<std::string> bus_ids = comm.all_gather(mine.bus_id);
   const std::vector<std::string> hosts = comm.all_gather(mine.host);
@@ -70,7 +68,7 @@ void require_compatible(const Communicator& comm, const Gpu& gpu) {
       throw_agreed(ExitCode::configuration, "comm: rank 0 has NCCL " + versions[0] + ", rank " + std::to_string(rank) +
                                                 " has " + versions[rank] + "; all ranks must load the same version");
     }
-    const Endpoint end{uuids[rank], bus_ids[rank], hosts[rank], versions[rank]};
+    const Endpoint end{uuids[rank], bus_ids[rank], hosts[rank]};
     const auto owner =
         std::find_if(ends.begin(), ends.end(), [&end](const Endpoint& other) { return is_same_gpu(end, other); });
     if (owner != ends.end()) {

@@ -14,9 +14,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "core/system/clock.hpp"
-#include "core/system/out_of_memory.hpp"
-#include "core/text/duration.hpp"
+#include "core/system/memory.hpp"
 
 namespace lockstep::mpi {
 

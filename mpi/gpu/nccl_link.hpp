@@ -5,7 +5,6 @@
 #include <lockstep/mpi/communicator.hpp>
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -14,10 +13,10 @@
 #include <string>
 #include <thread>
 
-#include "core/system/clock.hpp"
+#include "core/text/duration.hpp"
 #include "mpi/gpu/gpu.hpp"
 #include "mpi/gpu/module_api.hpp"
-#include "mpi/shared/call.hpp"
+#include "mpi/shared/job.hpp"
 #include "mpi/shared/messages.hpp"
 
 namespace lockstep::mpi {
@@ -119,5 +118,11 @@ class NcclLink {
   std::condition_variable_any wakes_;
   std::jthread watch_;
 };
+
+/// Collective.
+/// @param host  for host memory, of the same ranks
+/// @throws ConfigError  two ranks have one GPU, or NCCL versions differ; on every rank
+std::unique_ptr<Collectives> make_nccl_collectives(Communicator comm, std::shared_ptr<const Gpu> gpu,
+                                                   std::unique_ptr<Collectives> host, const NcclOptions& options);
 
 }  // namespace lockstep::mpi

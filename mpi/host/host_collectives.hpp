@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/mpi/collectives.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "mpi/process/chunks.hpp"
 #include "mpi/shared/ordered_collectives.hpp"
+#include "mpi/shared/rendezvous.hpp"
 
 namespace lockstep::mpi {
 
@@ -49,8 +55,24 @@ class HostCollectives : public OrderedCollectives {
     });
   }
 
- private:
-  alignas(64) std::array<std::byte, kPieceElements * kMaxElementBytes> piece_;
+  alignas(
+      64) std::array<std::byte, kPieceElements * kMaxElementBytes> piece_;  ///< a piece of a result that is formed here
 };
+
+/// A bucket that this rank alone maps.
+BucketMemory allocate_private_bucket(std::size_t bytes);
+
+std::unique_ptr<Collectives> make_self_collectives();
+
+/// Collective; the ranks of `comm` share a host.
+std::unique_ptr<Collectives> make_shm_collectives(Communicator comm, const WaitOptions& options);
+
+/// Collective.
+std::unique_ptr<Collectives> make_mpi_collectives(Communicator comm, const WaitOptions& options);
+
+/// Collective; ranks with the same host share one.
+/// @param host_of_rank  by rank; any numbers
+std::unique_ptr<Collectives> make_hierarchical_collectives(Communicator comm, const std::vector<int>& host_of_rank,
+                                                           const WaitOptions& options);
 
 }  // namespace lockstep::mpi

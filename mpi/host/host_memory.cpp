@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpi/host/host_memory.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -134,10 +133,6 @@ const Arrays& HostMemory::staged(std::size_t bytes) {
   for (int peer = 0; peer < size(); ++peer) arrays_.first[peer] = staging(peer);
   arrays_.node_bytes = bytes;
   return arrays_;
-}
-
-std::size_t HostMemory::staged_elements(const Job& job) const {
-  return kStagingBytes / job.element_bytes() / job.max_nodes();
 }
 
 }  // namespace lockstep::mpi

@@ -68,7 +68,7 @@ class HostMemory {
   std::byte* staging(int rank) const { return control_.bytes().data() + meeting_bytes_ + rank * kStagingBytes; }
   /// Elements of an array that can be staged at a time, together with those of a rank's other arrays. The same on all
   /// hosts.
-  std::size_t staged_elements(const Job& job) const;
+  std::size_t staged_elements(const Job& job) const { return kStagingBytes / job.element_bytes() / job.max_nodes(); }
 
  private:
   struct Bucket;

@@ -2,7 +2,6 @@
 // Plain MPI, for any number of hosts.
 #include <utility>
 
-#include "mpi/host/backends.hpp"
 #include "mpi/host/host_collectives.hpp"
 #include "mpi/shared/messages.hpp"
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/system/memory.hpp"
-#include "mpi/host/backends.hpp"
 #include "mpi/host/host_collectives.hpp"
 
 namespace lockstep::mpi {

@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/system/out_of_memory.hpp"
-#include "core/text/message.hpp"
+#include "core/system/memory.hpp"
+#include "core/text/text.hpp"
 #include "mpi/process/chunks.hpp"
 
 namespace lockstep::mpi {
@@ -178,8 +178,6 @@ std::string Communicator::broadcast(const std::string& text, int root) const {
   broadcast(std::as_writable_bytes(std::span(copy)), root);
   return copy;
 }
-
-bool Communicator::agree(bool yes) const { return all_reduce<std::int32_t>(yes ? 1 : 0, Op::min) == 1; }
 
 void Communicator::all_or_throw(const std::function<void()>& step) const {
   const RankAnswer mine = run(step);

@@ -13,10 +13,9 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "core/text/message.hpp"
-#include "mpi/process/affinity.hpp"
+#include "core/text/text.hpp"
 #include "mpi/process/launch.hpp"
-#include "mpi/process/process_memory.hpp"
+#include "mpi/process/topology.hpp"
 
 namespace lockstep::mpi {
 

@@ -2,16 +2,31 @@
 #include "mpi/process/launch.hpp"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
-#include <string>
+#include <memory>
+#include <sys/uio.h>
 #include <unistd.h>
 
-#include "core/system/launchers.hpp"
+#include "core/system/process.hpp"
+#include "core/text/duration.hpp"
 #include "core/text/parse_value.hpp"
+#include "core/text/text_stream.hpp"
 
 namespace lockstep::mpi {
 
 namespace {
+
+/// The first word that a command prints; empty when it fails.
+std::string first_word_of(const std::string& command) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command.c_str(), "re"), ::pclose);
+  std::array<char, 64> line{};
+  if (!pipe || std::fgets(line.data(), line.size(), pipe.get()) == nullptr) return "";
+  const std::string text = line.data();
+  return text.substr(0, text.find_first_of(" \n"));
+}
 
 std::string value_of(const Variables& variables, const std::string& name) {
   const auto found = variables.find(name);
@@ -59,27 +74,17 @@ bool is_step_task(const Variables& variables) {
   return !step.empty() && *end == '\0' && number < kFirstReservedStep;
 }
 
-/// Whether mpirun of Open MPI gave each rank processors of its own.
-bool is_bound_by_open_mpi(const Variables& variables) {
-  const auto bound = variables.find("OMPI_MCA_orte_bound_at_launch");
-  return bound != variables.end() && bound->second == "1";
-}
-
-/// The parameters to set before MPI_Init. Never contains a variable that is set already. Without a fabric, only shared
-/// memory and TCP can be used, for which a short list starts faster. Other MPI libraries do not read them.
-/// @param is_oversubscribed  ranks outnumber processors: waiting ranks yield
-Variables open_mpi_parameters(const Variables& variables, const HostFacts& host, bool is_oversubscribed) {
-  Variables parameters;
-  const bool is_transport_chosen =
-      variables.contains("OMPI_MCA_pml") || variables.contains("OMPI_MCA_btl") || variables.contains("OMPI_MCA_mtl");
-  if (!is_transport_chosen && !host.has_fabric) parameters["OMPI_MCA_pml"] = "ob1";
-  if (is_oversubscribed && !variables.contains("OMPI_MCA_mpi_yield_when_idle"))
-    parameters["OMPI_MCA_mpi_yield_when_idle"] = "1";
-  if (!host.can_read_processes && !variables.contains(kCopyMechanism)) parameters[kCopyMechanism] = "none";
-  return parameters;
-}
-
 }  // namespace
+
+std::optional<SlurmJob> slurm_job() { return slurm_job_of(current_variables()); }
+
+std::optional<double> seconds_left(const SlurmJob& job) {
+  if (job.end) {
+    const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+    return *job.end - now.count();
+  }
+  return parse_duration(first_word_of("timeout -k 1 5 squeue -h -j " + job.id + " -O TimeLeft 2>/dev/null"));
+}
 
 Variables current_variables() {
   Variables variables;
@@ -93,7 +98,7 @@ Variables current_variables() {
 
 bool is_bound_by_launcher(const Variables& variables) {
   const std::string slurm = value_of(variables, "SLURM_CPU_BIND_TYPE");
-  return is_bound_by_open_mpi(variables) || (!slurm.empty() && slurm != "none");
+  return value_of(variables, "OMPI_MCA_orte_bound_at_launch") == "1" || (!slurm.empty() && slurm != "none");
 }
 
 int ranks_on_host(const Variables& variables) {
@@ -102,9 +107,19 @@ int ranks_on_host(const Variables& variables) {
   return is_step_task(variables) ? largest_of(value_of(variables, "SLURM_STEP_TASKS_PER_NODE")) : 0;
 }
 
+/// Without a fabric, only shared
+/// memory and TCP can be used, for which a short list starts faster. Where ranks outnumber processors, waiting ranks
+/// yield. Other MPI libraries do not read the parameters.
 Variables start_settings(const Variables& variables, const HostFacts& host) {
   const bool is_oversubscribed = !is_bound_by_launcher(variables) && ranks_on_host(variables) > host.cpus;
-  return open_mpi_parameters(variables, host, is_oversubscribed);
+  Variables parameters;
+  const bool is_transport_chosen =
+      variables.contains("OMPI_MCA_pml") || variables.contains("OMPI_MCA_btl") || variables.contains("OMPI_MCA_mtl");
+  if (!is_transport_chosen && !host.has_fabric) parameters["OMPI_MCA_pml"] = "ob1";
+  if (is_oversubscribed && !variables.contains("OMPI_MCA_mpi_yield_when_idle"))
+    parameters["OMPI_MCA_mpi_yield_when_idle"] = "1";
+  if (!host.can_read_processes && !variables.contains(kCopyMechanism)) parameters[kCopyMechanism] = "none";
+  return parameters;
 }
 
 std::string launcher_of(const Variables& variables) {
@@ -131,6 +146,26 @@ std::optional<SlurmJob> slurm_job_of(const Variables& variables) {
   const double end = parse_real(value_of(variables, "SLURM_JOB_END_TIME")).value_or(0);
   if (end > 0) job.end = end;
   return job;
+}
+
+bool can_read_processes() {
+  int from = 1;
+  int copy = 0;
+  iovec local{&copy, sizeof copy};
+  iovec remote{&from, sizeof from};
+  if (::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) != static_cast<ssize_t>(sizeof from)) return false;
+  int scope = 0;  // 2: administrators only, 3: nobody
+  FileReader("/proc/sys/kernel/yama/ptrace_scope") >> scope;
+  return scope < 2 || (scope == 2 && ::geteuid() == 0);
+}
+
+std::string process_memory_remark() {
+  const char* const chosen = std::getenv(kCopyMechanism);
+  if (can_read_processes() || (chosen != nullptr && std::string(chosen) != "none")) return "";
+  return "the system denies process_vm_readv, so Open MPI copies messages twice, through shared memory; results are "
+         "the same. To allow it, start the container with --cap-add=SYS_PTRACE, or set kernel.yama.ptrace_scope to 0 "
+         "or "
+         "1";
 }
 
 }  // namespace lockstep::mpi

@@ -5,11 +5,24 @@
 #include <optional>
 #include <string>
 
-#include "mpi/process/slurm.hpp"
-
-// The facts that the variables of the environment say about how this program was started: pure functions, so that every
-// launcher can be tried in a test.
+// The facts about how this program was started. Those that the variables of the environment say are pure functions of
+// them, so that every launcher can be tried in a test.
 namespace lockstep::mpi {
+
+/// The slurm job that this process belongs to, as the environment states it.
+struct SlurmJob {
+  std::string id;               ///< digits
+  int restarts = 0;             ///< how often it was requeued
+  bool is_step_task = false;    ///< started by srun: what slurm signals to the job's steps reaches this process
+  std::optional<double> end{};  ///< end of the allocation, in seconds since 1970; only set by some versions of Slurm
+};
+
+/// None outside of slurm. Not collective: mpirun gives the variables to the ranks of its own host only.
+std::optional<SlurmJob> slurm_job();
+
+/// Seconds that slurm leaves to the job: its end, else what `squeue` answers within 5 s; none when neither is known
+/// or there is no limit. Starts a process: for one rank, once. Not collective.
+std::optional<double> seconds_left(const SlurmJob& job);
 
 /// The variable of Open MPI that chooses how ranks of one host copy large messages.
 inline constexpr const char* kCopyMechanism = "OMPI_MCA_btl_vader_single_copy_mechanism";
@@ -42,5 +55,12 @@ std::string launch_fault(const Variables& variables, int world_size);
 
 /// The job in which slurm started this program, whatever started the ranks; none where its id is no number.
 std::optional<SlurmJob> slurm_job_of(const Variables& variables);
+
+/// Whether this process may read the memory of the other ranks of its host with process_vm_readv. Containers and
+/// Yama (ptrace_scope 2 and 3) deny it; Open MPI then reports each message that it could not copy.
+bool can_read_processes();
+
+/// The warning for a job that cannot; empty otherwise, and where the user has chosen a mechanism.
+std::string process_memory_remark();
 
 }  // namespace lockstep::mpi

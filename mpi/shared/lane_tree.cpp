@@ -8,7 +8,6 @@
 #include <string>
 
 #include "mpi/shared/job.hpp"
-#include "mpi/shared/reduction.hpp"
 
 namespace lockstep::mpi {
 
@@ -100,10 +99,8 @@ std::span<const std::uint8_t> LaneTree::merges_of(int rank) const {
 /// A binary counter at n has a node for each one among the digits of n.
 int LaneTree::depth_before(int rank) const { return std::popcount(static_cast<unsigned>(first_lane(rank))); }
 
-namespace {
-
-Ticket start_lanes(Collectives& collectives, CallKind kind, void* nodes, std::size_t count, std::size_t stride,
-                   DType dtype, ReduceOp op, const LaneTree& tree) {
+Ticket start_lane_reduce(Collectives& collectives, void* nodes, std::size_t count, std::size_t stride, DType dtype,
+                         ReduceOp op, const LaneTree& tree, bool by_ranges) {
   require_lane_reducible(dtype, op);
   if (tree.world_size() != collectives.world_size() || stride < count) {
     throw std::logic_error("comm: lanes of " + std::to_string(tree.world_size()) + " ranks in a world of " +
@@ -114,23 +111,11 @@ Ticket start_lanes(Collectives& collectives, CallKind kind, void* nodes, std::si
                                      .lanes = tree.lanes(),
                                      .layout = tree.fingerprint(),
                                      .stride = stride,
-                                     .kind = kind,
+                                     .kind = by_ranges ? CallKind::reduce_ranges : CallKind::all_reduce,
                                      .op = op,
                                      .dtype = dtype},
                             .values = static_cast<std::byte*>(nodes),
                             .tree = &tree});
-}
-
-}  // namespace
-
-Ticket start_lane_reduce(Collectives& collectives, void* nodes, std::size_t count, std::size_t stride, DType dtype,
-                         ReduceOp op, const LaneTree& tree) {
-  return start_lanes(collectives, CallKind::all_reduce, nodes, count, stride, dtype, op, tree);
-}
-
-Ticket start_lane_ranges(Collectives& collectives, void* nodes, std::size_t count, std::size_t stride, DType dtype,
-                         ReduceOp op, const LaneTree& tree) {
-  return start_lanes(collectives, CallKind::reduce_ranges, nodes, count, stride, dtype, op, tree);
 }
 
 void fold_lane(LaneTree::Step step, void* buffers, std::size_t count, std::size_t stride, DType dtype) {

@@ -80,11 +80,9 @@ class LaneTree {
 /// @param dtype   float32, float64, int32, int64 or uint8; sums of 16-bit floats would depend on the rounding
 /// @param op      sum or average
 /// @param tree    for world_size() ranks, equal on all of them; must outlive the ticket
+/// @param by_ranges  the result is obtained by Collectives::reduce_range
 Ticket start_lane_reduce(Collectives& collectives, void* nodes, std::size_t count, std::size_t stride, DType dtype,
-                         ReduceOp op, const LaneTree& tree);
-/// The same, with the result obtained by Collectives::reduce_range.
-Ticket start_lane_ranges(Collectives& collectives, void* nodes, std::size_t count, std::size_t stride, DType dtype,
-                         ReduceOp op, const LaneTree& tree);
+                         ReduceOp op, const LaneTree& tree, bool by_ranges = false);
 
 /// Does the merges of one step: the values of its lane lie in buffer `step.buffer`, and all buffers lie in a row. The
 /// same bits as the merges of a lane reduction. Not collective.

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "mpi/shared/cross_communicator_deadlock.hpp"
 #include "mpi/shared/job.hpp"
 #include "mpi/shared/rendezvous.hpp"
 

@@ -4,7 +4,6 @@
 #include <lockstep/core/error.hpp>
 
 #include <stdexcept>
-#include <string>
 
 namespace lockstep::mpi {
 

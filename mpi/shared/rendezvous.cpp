@@ -7,7 +7,10 @@
 #include <array>
 #include <limits>
 #include <linux/futex.h>
+#include <mutex>
+#include <poll.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <utility>
@@ -15,6 +18,13 @@
 namespace lockstep::mpi {
 
 namespace {
+
+std::mutex places_mutex;
+
+std::vector<WaitPoint*>& places() {
+  static std::vector<WaitPoint*> all;
+  return all;
+}
 
 using namespace std::chrono_literals;
 
@@ -44,6 +54,61 @@ void futex_wake_all(std::atomic<std::uint32_t>& word) {
 }
 
 }  // namespace
+
+WaitPoint::WaitPoint() {
+  const std::lock_guard<std::mutex> hold(places_mutex);
+  places().push_back(this);
+}
+
+WaitPoint::~WaitPoint() {
+  const std::lock_guard<std::mutex> hold(places_mutex);
+  std::erase(places(), this);
+}
+
+std::uint32_t WaitPoint::this_thread() {
+  thread_local const auto number = static_cast<std::uint32_t>(syscall(SYS_gettid));
+  return number;
+}
+
+bool WaitPoint::is_crossed(int world_rank, std::uint32_t peer_thread) const {
+  const std::lock_guard<std::mutex> hold(places_mutex);
+  return std::any_of(places().begin(), places().end(), [&](WaitPoint* place) {
+    const bool is_mine = place->user_.load(std::memory_order_relaxed) == this_thread();
+    return place != this && is_mine && place->is_awaited_by(world_rank, peer_thread);
+  });
+}
+
+std::string cross_communicator_deadlock(int rank, int peer, const Call& call) {
+  const std::string here = "rank " + std::to_string(rank);
+  const std::string there = "rank " + std::to_string(peer);
+  return here + " waits for " + there + " in " + describe(call) + ", while " + there + " waits for " + here +
+         " in an operation of another communicator; use the communicators in the same order on all ranks";
+}
+
+ProcessId ProcessId::mine() {
+  struct stat status {};
+  const bool is_known = stat("/proc/self/ns/pid", &status) == 0;
+  return {.pid = getpid(), .name_space = is_known ? status.st_ino : 0};
+}
+
+PeerWatch::PeerWatch(const std::vector<ProcessId>& peers) {
+  const ProcessId mine = ProcessId::mine();
+  for (const ProcessId& peer : peers) {
+    const bool is_visible = peer.name_space == mine.name_space && peer.pid != mine.pid;
+    descriptors_.push_back(is_visible ? static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)) : -1);
+  }
+}
+
+PeerWatch::~PeerWatch() {
+  for (const int descriptor : descriptors_) {
+    if (descriptor >= 0) close(descriptor);
+  }
+}
+
+bool PeerWatch::is_dead(int peer) const {
+  pollfd entry{.fd = descriptors_[peer], .events = POLLIN, .revents = 0};
+  return entry.fd >= 0 && poll(&entry, 1, 0) == 1 && (entry.revents & POLLIN) != 0;
+}
 
 struct alignas(kLineBytes) Rendezvous::Line {
   std::atomic<std::uint64_t> arrived;

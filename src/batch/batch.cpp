@@ -2,13 +2,20 @@
 #include <lockstep/batch/batch.hpp>
 #include <lockstep/core/error.hpp>
 
+#include <algorithm>
+#include <array>
+
+#include "batch/collate.hpp"
 #include "core/text/text.hpp"
+#include "core/text/text_stream.hpp"
 
 namespace lockstep::batch {
 
 namespace {
 
-std::string names_in(const ValueMap& values) {
+/// The names of a map or of outputs, for messages.
+template <class Named>
+std::string names_in(const Named& values) {
   std::vector<std::string> names;
   for (const auto& [name, value] : values) names.push_back("'" + name + "'");
   return names.empty() ? "nothing" : joined(names);
@@ -20,17 +27,41 @@ const std::string& key_of(const std::vector<std::string>& keys, std::size_t i, c
                   "_keys lists only " + std::to_string(keys.size()));
 }
 
-void change_tensors(Value& value, const std::function<void(at::Tensor&)>& change) {
-  if (value.is<at::Tensor>()) {
-    change(std::get<at::Tensor>(value.kind));
-  } else if (value.is<ValueList>()) {
-    for (Value& each : std::get<ValueList>(value.kind)) change_tensors(each, change);
-  } else if (value.is<ValueMap>()) {
-    for (auto& [name, each] : std::get<ValueMap>(value.kind)) change_tensors(each, change);
+}  // namespace
+
+DataContainer::DataContainer(Value data, ContainerOptions options)
+    : data_(std::make_shared<const Value>(std::move(data))), options_(options) {
+  if (options.pad_dims && (*options.pad_dims < 1 || *options.pad_dims > 3)) {
+    throw ConfigError("a container's pad_dims must be none, 1, 2 or 3, not " + std::to_string(*options.pad_dims));
   }
 }
 
-}  // namespace
+std::vector<std::int64_t> DataContainer::size() const {
+  if (!data_->is<at::Tensor>()) throw DataError("a container of " + kind_of(*data_) + " has no size");
+  return data_->as<at::Tensor>().sizes().vec();
+}
+
+std::int64_t DataContainer::dim() const { return static_cast<std::int64_t>(size().size()); }
+
+std::int64_t DataContainer::length() const {
+  if (data_->is<ValueList>()) return static_cast<std::int64_t>(data_->as<ValueList>().size());
+  if (data_->is<ValueMap>()) return static_cast<std::int64_t>(data_->as<ValueMap>().size());
+  if (data_->is<std::string>()) return static_cast<std::int64_t>(data_->as<std::string>().size());
+  if (data_->is<at::Tensor>() && dim() > 0) return size().front();
+  throw DataError("a container of " + kind_of(*data_) + " has no length");
+}
+
+std::string kind_of(const Value& value) {
+  static constexpr std::array<const char*, std::variant_size_v<Value::Kinds>> names = {
+      "nothing", "a tensor", "an integer", "a number", "a text", "a list", "a map", "a container"};
+  return names.at(value.kind.index());
+}
+
+std::string shape_text(const at::Tensor& tensor) {
+  TextWriter text;
+  text << tensor.sizes();
+  return text.str();
+}
 
 std::vector<Draw> draws_in_order(std::int64_t begin, std::int64_t count) {
   std::vector<Draw> draws(static_cast<std::size_t>(count));
@@ -80,7 +111,9 @@ const std::string& Batch::input_key(std::size_t i) const { return key_of(roles()
 const std::string& Batch::target_key(std::size_t i) const { return key_of(roles().targets, i, "target"); }
 
 void Batch::change(const std::string& key, const std::function<void(at::Tensor&)>& change) {
-  change_tensors(values_.at(key), change);
+  change_leaves(values_.at(key), [&change](Value& value) {
+    if (value.is<at::Tensor>()) change(std::get<at::Tensor>(value.kind));
+  });
 }
 
 void Batch::change_each(const std::function<void(const std::string& key, Value& value)>& change) {
@@ -100,14 +133,35 @@ void Batch::drop_first(std::int64_t count) {
   size_ = left;
 }
 
-Batch Batch::share() const {
-  Batch shared;
-  shared.values_ = values_;
-  shared.size_ = size_;
-  shared.roles_ = roles_;
-  shared.byte_tables_ = byte_tables_;
-  shared.draws_ = draws_;
-  return shared;
+const at::Tensor& Outputs::main() const {
+  if (entries_.empty()) throw ConfigError("the model returned no outputs");
+  return entries_.front().second;
+}
+
+at::Tensor Outputs::find(const std::string& name) const {
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.first == name; });
+  return found == entries_.end() ? at::Tensor() : found->second;
+}
+
+const at::Tensor& Outputs::tensor(const std::string& name) const {
+  for (const auto& [each, tensor] : entries_) {
+    if (each == name) return tensor;
+  }
+  throw ConfigError("the model does not return the output '" + name + "', only " + names_in(entries_));
+}
+
+std::vector<at::Tensor> Outputs::list(const std::string& name) const {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [each, tensor] : entries_) {
+    if (each == name) tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+Outputs Outputs::detached() const {
+  Outputs result;
+  for (const auto& [name, tensor] : entries_) result.add(name, tensor.defined() ? tensor.detach() : tensor);
+  return result;
 }
 
 }  // namespace lockstep::batch

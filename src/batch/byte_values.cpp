@@ -5,49 +5,35 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <mutex>
-#include <utility>
 #include <vector>
 
 namespace lockstep::batch {
 
 namespace {
 
-/// Tables on devices, each of which is copied there once and kept as long as the original.
-class DeviceTables {
- public:
-  at::Tensor of(const at::Tensor& table, at::Device device) {
-    if (table.device() == device) return table;
-    const std::lock_guard<std::mutex> hold(mutex_);
-    std::erase_if(kept_, [](const Kept& kept) { return kept.table.expired(); });
-    for (const Kept& kept : kept_) {
-      if (kept.table._unsafe_get_target() == table.unsafeGetTensorImpl() && kept.copy.device() == device)
-        return kept.copy;
-    }
-    // The copy is complete before any stream reads it.
-    kept_.push_back({Weak(table.getIntrusivePtr()), table.to(device)});
-    return kept_.back().copy;
-  }
-
- private:
-  using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-  struct Kept {
-    Weak table;
-    at::Tensor copy;
-  };
-
-  std::mutex mutex_;
-  std::vector<Kept> kept_;
+/// A table and its copy on a device.
+struct KeptTable {
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> table;
+  at::Tensor copy;
 };
-
-/// Never destroyed: at the end of the process there may be no device any more.
-DeviceTables& device_tables() {
-  static auto& tables = *new DeviceTables;
-  return tables;
-}
 
 }  // namespace
 
-at::Tensor kept_on(const at::Tensor& table, at::Device device) { return device_tables().of(table, device); }
+at::Tensor kept_on(const at::Tensor& table, at::Device device) {
+  static std::mutex mutex;
+  // Never destroyed: at the end of the process there may be no device any more.
+  static auto& all_kept = *new std::vector<KeptTable>;
+  if (table.device() == device) return table;
+  const std::lock_guard<std::mutex> hold(mutex);
+  std::erase_if(all_kept, [](const KeptTable& kept) { return kept.table.expired(); });
+  for (const KeptTable& kept : all_kept) {
+    if (kept.table._unsafe_get_target() == table.unsafeGetTensorImpl() && kept.copy.device() == device)
+      return kept.copy;
+  }
+  // The copy is complete before any stream reads it.
+  all_kept.push_back({decltype(KeptTable::table)(table.getIntrusivePtr()), table.to(device)});
+  return all_kept.back().copy;
+}
 
 at::Tensor values_of_bytes(const at::Tensor& bytes, const at::Tensor& table, at::MemoryFormat format) {
   const bool is_channels_last = format == at::MemoryFormat::ChannelsLast;

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <sstream>
 
 namespace lockstep::batch {
 
@@ -203,17 +202,6 @@ class Joiner {
   std::span<const Draw> draws_;
 };
 
-/// Replaces every value that is neither map nor list. Tensors that stay cost nothing.
-void change_leaves(Value& value, const std::function<void(Value&)>& change) {
-  if (value.is<ValueMap>()) {
-    for (auto& [key, each] : std::get<ValueMap>(value.kind)) change_leaves(each, change);
-  } else if (value.is<ValueList>()) {
-    for (Value& each : std::get<ValueList>(value.kind)) change_leaves(each, change);
-  } else {
-    change(value);
-  }
-}
-
 void place(Value& value, const at::Device& device) {
   if (value.is<at::Tensor>()) {
     auto& tensor = std::get<at::Tensor>(value.kind);
@@ -293,9 +281,34 @@ void record_stream(Batch& batch, const c10::Stream& stream) {
   });
 }
 
+void change_leaves(Value& value, const std::function<void(Value&)>& change) {
+  if (value.is<ValueMap>()) {
+    for (auto& [key, each] : std::get<ValueMap>(value.kind)) change_leaves(each, change);
+  } else if (value.is<ValueList>()) {
+    for (Value& each : std::get<ValueList>(value.kind)) change_leaves(each, change);
+  } else {
+    change(value);
+  }
+}
+
 Batch pinned(Batch batch) {
   batch.change_each([](const std::string&, Value& value) { change_leaves(value, pin); });
   return batch;
+}
+
+const ValueList* values_of_samples(const Value& value, std::int64_t samples) {
+  const Value* list = &value;
+  if (value.is<DataContainer>()) {
+    const DataContainer& container = value.as<DataContainer>();
+    if (!container.options().cpu_only || !container.data().is<ValueList>()) return nullptr;
+    const auto& groups = container.data().as<ValueList>();
+    if (groups.size() != 1) return nullptr;
+    list = &groups.front();
+  }
+  if (!list->is<ValueList>()) return nullptr;
+  const auto& values = list->as<ValueList>();
+  const bool is_of_samples = !values.empty() && static_cast<std::int64_t>(values.size()) == samples;
+  return is_of_samples && !values.front().is<at::Tensor>() ? &values : nullptr;
 }
 
 }  // namespace lockstep::batch

@@ -37,7 +37,15 @@ Batch scatter(Batch batch, const at::Device& device);
 /// there when they are released is done: they were allocated on another stream.
 void record_stream(Batch& batch, const c10::Stream& stream);
 
+/// Replaces every value that is neither map nor list. Tensors that stay cost nothing.
+void change_leaves(Value& value, const std::function<void(Value&)>& change);
+
 /// A batch whose tensors lie in page-locked memory, those in containers that are not cpu_only, too.
 Batch pinned(Batch batch);
+
+/// The values of the samples of a batch, if `value` is a list that has one element for each sample and these elements
+/// are not tensors. A DataContainer with `cpu_only` is such a list, too.
+/// @return [N], inside `value`; null if `value` is something else
+const ValueList* values_of_samples(const Value& value, std::int64_t samples);
 
 }  // namespace lockstep::batch

@@ -4,11 +4,11 @@
 #include <map>
 
 #include "ckpt/reading/commands.hpp"
-#include "ckpt/reading/compare.hpp"
-#include "ckpt/reading/documents.hpp"
-#include "ckpt/reading/filter.hpp"
-#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/locate.hpp"
+#include "ckpt/reading/selection.hpp"
+#include "ckpt/reading/source.hpp"
 #include "ckpt/reading/text.hpp"
+#include "ckpt/reading/values.hpp"
 
 namespace lockstep::ckpt {
 

@@ -4,22 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <sys/statvfs.h>
 #include <system_error>
 #include <unistd.h>
 
-#include "checkpoints/disk/stale_files.hpp"
+#include "checkpoints/disk/disk.hpp"
 #include "checkpoints/store/checkpoint_index.hpp"
-#include "checkpoints/store/finite.hpp"
-#include "checkpoints/store/lease_holder.hpp"
+#include "checkpoints/store/lease.hpp"
 #include "checkpoints/store/retention.hpp"
 #include "checkpoints/store/store.hpp"
 #include "ckpt/reading/commands.hpp"
-#include "ckpt/reading/listing.hpp"
 #include "ckpt/reading/locate.hpp"
 #include "ckpt/reading/text.hpp"
 
@@ -89,20 +85,15 @@ bool look_at_checkpoints(const std::string& directory, const std::vector<Saved>&
   return is_whole;
 }
 
-struct StaleFile {
-  const char* prefix;
-  const char* what;
-};
-
 void look_at_stale_files(const std::string& directory, Diagnosis& diagnosis) {
-  static constexpr StaleFile kKinds[] = {
+  static constexpr std::pair<const char*, const char*> kKinds[] = {
       {".tmp-", "incomplete; the next training run removes it when its writer has ended"},
       {".trash-", "partly deleted; a training run, or prune --yes, completes the deletion"},
       {".bad-", "was renamed because it was unreadable; delete it yourself"},
       {".old-", "was renamed when a run resumed from an earlier step; delete it yourself"},
   };
   std::vector<std::string> names = names_in(directory);
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   for (const std::string& name : names) {
     for (const auto& [prefix, what] : kKinds) {
       if (!name.starts_with(prefix)) continue;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
 
-#include <map>
-
 #include "ckpt/reading/commands.hpp"
-#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/locate.hpp"
 #include "ckpt/reading/text.hpp"
 
 namespace lockstep::ckpt {
@@ -37,7 +35,7 @@ std::vector<std::pair<std::string, Total>> totals_by(const InspectedFile& source
   for (const FileArray& array : source.arrays()) {
     const std::string key = key_of(array);
     if (key.empty()) continue;
-    auto found = std::find_if(totals.begin(), totals.end(), [&key](const auto& row) { return row.first == key; });
+    auto found = std::ranges::find_if(totals, [&key](const auto& row) { return row.first == key; });
     if (found == totals.end()) found = totals.insert(totals.end(), {key, {}});
     found->second.add(array);
   }
@@ -74,14 +72,10 @@ std::string learning_rates(const InspectedFile& source) {
   for (const std::string& group : source.groups()) {
     const std::string part = optimizer_name(group);
     if (part.empty() || group.find("/groups/") == std::string::npos) continue;
-    const auto& attributes = source.attributes(group);
-    const auto rate = attributes.find("base_lr");
-    if (rate == attributes.end() || !std::holds_alternative<double>(rate->second)) continue;
-    const auto& schedule = source.attributes("/sched/" + part);
-    const auto factor = schedule.find("factor");
-    const bool has_factor = factor != schedule.end() && std::holds_alternative<double>(factor->second);
-    const double now = std::get<double>(rate->second) * (has_factor ? std::get<double>(factor->second) : 1.0);
-    add_of_part(text, part, number_text(now));
+    const auto* const rate = source.attribute<double>(group, "base_lr");
+    if (rate == nullptr) continue;
+    const auto* const factor = source.attribute<double>("/sched/" + part, "factor");
+    add_of_part(text, part, number_text(*rate * (factor == nullptr ? 1.0 : *factor)));
   }
   return text;
 }

@@ -7,7 +7,6 @@
 
 #include "checkpoints/store/checkpoint_index.hpp"
 #include "ckpt/reading/commands.hpp"
-#include "ckpt/reading/listing.hpp"
 #include "ckpt/reading/locate.hpp"
 #include "ckpt/reading/text.hpp"
 #include "core/text/text.hpp"
@@ -41,11 +40,7 @@ std::string attribute(const InspectedFile& source, const std::string& name) {
 /// The ancestors that a checkpoint states, oldest first: lines of "step 40 digest 0123... ranks 2".
 std::vector<Node> ancestors_of(const InspectedFile& source) {
   std::vector<Node> nodes;
-  const auto& arrays = source.arrays();
-  const auto info =
-      std::find_if(arrays.begin(), arrays.end(), [](const FileArray& array) { return array.path == kLineagePath; });
-  if (info == arrays.end()) return nodes;
-  for (const std::string& line : lines_in(checkpoints::text_of(source.read(*info)))) {
+  for (const std::string& line : lines_in(source.document(kLineagePath))) {
     TextReader words(line);
     std::string step_word;
     std::string digest_word;
@@ -74,8 +69,7 @@ Node node_of(const std::string& name, std::int64_t step, const std::string& path
 }
 
 std::size_t index_of(const std::vector<Node>& nodes, const std::string& id) {
-  return static_cast<std::size_t>(
-      std::find_if(nodes.begin(), nodes.end(), [&id](const Node& node) { return node.id == id; }) - nodes.begin());
+  return static_cast<std::size_t>(std::ranges::find(nodes, id, &Node::id) - nodes.begin());
 }
 
 /// Those of a folder, and before them the ancestors that are not in it.
@@ -161,11 +155,7 @@ Exit lineage(const Request& request) {
     root["checkpoints"].push_back(row);
     table.add({escaped(node.name), node.id.substr(0, 12), words_of(nodes, node)});
   }
-  if (request.wants_json()) {
-    print(root);
-  } else {
-    print(request.has("mermaid") ? mermaid(nodes) : table.text());
-  }
+  request.wants_json() ? print(root) : print(request.has("mermaid") ? mermaid(nodes) : table.text());
   return Exit::ok;
 }
 

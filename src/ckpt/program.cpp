@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/ckpt/ckpt.hpp>
-#include <lockstep/core/keys.hpp>
 
 #include <fmt/format.h>
 
@@ -9,16 +8,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "ckpt/reading/commands.hpp"
-#include "ckpt/reading/listing.hpp"
 #include "ckpt/reading/text.hpp"
 #include "core/numbers/processor_level.hpp"
-#include "core/system/standard_streams.hpp"
-#include "core/system/version.hpp"
+#include "core/system/process.hpp"
 #include "core/text/table.hpp"
 #include "core/text/text.hpp"
 
@@ -72,9 +68,8 @@ std::string help_of(const CkptCommand& command) {
 }
 
 const CkptCommand& command_of(const std::string& name) {
-  for (const CkptCommand& command : commands()) {
-    if (command.name == name) return command;
-  }
+  const auto found = std::ranges::find(commands(), name, &CkptCommand::name);
+  if (found != commands().end()) return *found;
   throw usage_error(unknown_command(escaped(name), names_of(commands())));
 }
 

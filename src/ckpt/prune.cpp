@@ -10,7 +10,6 @@
 #include "checkpoints/store/retention.hpp"
 #include "checkpoints/store/store.hpp"
 #include "ckpt/reading/commands.hpp"
-#include "ckpt/reading/listing.hpp"
 #include "ckpt/reading/locate.hpp"
 #include "ckpt/reading/text.hpp"
 

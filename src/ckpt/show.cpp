@@ -2,10 +2,8 @@
 #include <fmt/format.h>
 
 #include "ckpt/reading/commands.hpp"
-#include "ckpt/reading/compare.hpp"
-#include "ckpt/reading/listing.hpp"
 #include "ckpt/reading/locate.hpp"
-#include "ckpt/reading/slice.hpp"
+#include "ckpt/reading/selection.hpp"
 #include "ckpt/reading/text.hpp"
 
 namespace lockstep::ckpt {

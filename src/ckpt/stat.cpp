@@ -2,8 +2,7 @@
 #include <fmt/format.h>
 
 #include "ckpt/reading/commands.hpp"
-#include "ckpt/reading/histogram.hpp"
-#include "ckpt/reading/listing.hpp"
+#include "ckpt/reading/locate.hpp"
 #include "ckpt/reading/text.hpp"
 #include "ckpt/reading/values.hpp"
 

@@ -3,11 +3,15 @@
 
 #include <lockstep/core/error.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <stdexcept>
-#include <utility>
 
 #include "core/system/home_path.hpp"
+#include "core/text/table.hpp"
 #include "core/text/text.hpp"
 
 namespace lockstep::config {
@@ -24,8 +28,7 @@ bool is_unwritable(const std::string& text) {
 
 /// The key a user most likely meant: one spelled much like it, or one of the same last name in another section.
 std::string likely_name(const std::string& name, const KeySpecs& specs) {
-  std::vector<std::string> names;
-  for (const KeySpec& spec : specs) names.push_back(spec.name);
+  const std::vector<std::string> names = names_of(specs);
   const std::string near = nearest_name(name, names);
   if (!near.empty()) return near;
   const auto last_name = [](const std::string& full) { return full.substr(full.rfind('.') + 1); };
@@ -61,6 +64,85 @@ void check_default(const KeySpec& spec) {
   const bool is_empty_list = spec.type == KeyType::texts && spec.default_value.empty();
   const std::string fault = is_empty_list ? "" : fault_in(spec, spec.default_value);
   if (!fault.empty()) throw std::logic_error("default of key " + spec.name + ": " + fault);
+}
+
+using Json = nlohmann::ordered_json;
+
+std::string padded(std::string text, std::size_t width) {
+  text.resize(std::max(text.size(), width), ' ');
+  return text;
+}
+
+/// An origin is a path at times, and a comment ends with its line.
+std::string on_one_line(std::string text) {
+  for (char& c : text) {
+    if (c == '\n' || c == '\r') c = '?';
+  }
+  return text;
+}
+
+/// The value as a file must have it, so that it is read back.
+std::string ini_value(const std::string& text) {
+  const bool has_blanks = !text.empty() && (std::isspace(static_cast<unsigned char>(text.front())) != 0 ||
+                                            std::isspace(static_cast<unsigned char>(text.back())) != 0);
+  const bool has_comment =
+      text.starts_with('#') || text.find(" #") != std::string::npos || text.find("\t#") != std::string::npos;
+  if (!has_blanks && !has_comment && !text.starts_with('"')) return text;
+  return in_double_quotes(text);
+}
+
+std::string ini_lines(const std::string& key, const KeyValue& value) {
+  if (value.texts.empty()) return "# " + key + " is not set\n";
+  std::string lines;
+  for (const std::string& text : value.texts) {
+    lines += padded(key + " =" + (text.empty() ? "" : " " + ini_value(text)), 40) + "  # " + on_one_line(value.origin) +
+             "\n";
+  }
+  return lines;
+}
+
+Json typed(const Section& section, const std::string& key, KeyType type) {
+  switch (type) {
+    case KeyType::boolean:
+      return section.boolean(key);
+    case KeyType::integer:
+      return section.integer(key);
+    case KeyType::real:
+      return section.real(key);
+    case KeyType::text:
+    case KeyType::choice:
+      return section.text(key);
+    case KeyType::integers:
+      return section.integers(key);
+    case KeyType::reals:
+      return section.reals(key);
+    case KeyType::texts:
+      return section.texts(key);
+  }
+  return nullptr;
+}
+
+using Row = std::array<std::string, 3>;  // key, value, origin
+
+std::vector<Row> rows_of(const Config& config) {
+  std::vector<Row> rows = {{"key", "value", "from"}};
+  for (const KeySpec& spec : config.specs()) {
+    const KeyValue& value = config.value(spec.name);
+    if (value.texts.empty()) rows.push_back({spec.name, "(not set)", value.origin});
+    for (const std::string& text : value.texts)
+      rows.push_back({spec.name, text.empty() ? "(empty)" : text, value.origin});
+  }
+  return rows;
+}
+
+/// The width that fits a column, where a few long entries may stick out of it.
+std::size_t width_of(const std::vector<Row>& rows, std::size_t column) {
+  constexpr std::size_t kLongest = 36;
+  std::size_t width = 0;
+  for (const Row& row : rows) {
+    if (row[column].size() <= kLongest) width = std::max(width, row[column].size());
+  }
+  return width;
 }
 
 }  // namespace
@@ -152,6 +234,41 @@ Section& Config::section_holding(const std::string& name, const std::string& ori
   throw ConfigError(
       origin + ": key '" + name + "' is unknown; " +
       (likely.empty() ? "--help lists the sections and --help=SECTION their keys" : "did you mean '" + likely + "'?"));
+}
+
+std::string Config::to_ini() const {
+  std::string text = "# The value of every key; --config=FILE reads it back.\n";
+  const auto append = [this, &text](const std::string& section) {
+    for (const KeySpec& spec : specs_) {
+      if (section_of(spec.name) == section) text += ini_lines(key_of(spec.name), value(spec.name));
+    }
+  };
+  append("");
+  for (const std::string& section : section_names(specs_)) {
+    text += "\n[" + section + "]\n";
+    append(section);
+  }
+  return text;
+}
+
+std::string Config::to_json() const {
+  Json all = Json::object();
+  for (const KeySpec& spec : specs_) {
+    const Section& in = section(section_of(spec.name));
+    all[spec.name] = {{"value", typed(in, key_of(spec.name), spec.type)}, {"origin", value(spec.name).origin}};
+  }
+  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string Config::explain() const {
+  const std::vector<Row> rows = rows_of(*this);
+  const std::size_t key_width = width_of(rows, 0);
+  const std::size_t value_width = width_of(rows, 1);
+  std::string table;
+  for (const auto& [key, value, origin] : rows) {
+    table += padded(key, key_width) + "  " + padded(value, value_width) + "  " + origin + "\n";
+  }
+  return table;
 }
 
 }  // namespace lockstep::config

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <utility>
-#include <vector>
 
 #include "config/config.hpp"
 #include "core/text/text.hpp"

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "config/config.hpp"
-#include "core/text/plain_text.hpp"
 #include "core/text/text.hpp"
+#include "core/text/text_files.hpp"
 #include "core/text/text_stream.hpp"
 
 namespace lockstep::config {
@@ -79,10 +79,6 @@ void check_section(const std::string& name, const KeySpecs& specs, const std::ma
 struct Setting {
   std::string name;  ///< includes the section
   std::string value;
-};
-
-struct FormerLine {
-  Setting setting;
   std::string origin;
 };
 
@@ -96,7 +92,7 @@ Setting parse_line(const std::string& section, const std::string& line, const st
   const std::string text = line.substr(sign + 1);
   const std::optional<std::string> quoted = quoted_value(trimmed(text));
   return {(section.empty() ? "" : section + ".") + key,
-          quoted ? *quoted : trimmed(without_comment("=" + text).substr(1))};
+          quoted ? *quoted : trimmed(without_comment("=" + text).substr(1)), origin};
 }
 
 }  // namespace
@@ -106,7 +102,7 @@ void Config::read_file(const std::string& path) { read_ini(read_text_file(path),
 void Config::read_ini(const std::string& text, const std::string& source, OldNames old_names) {
   TextReader lines(text);
   std::map<std::string, std::string> first_origins;  // one origin for all lines of a repeatable key
-  std::vector<FormerLine> former_lines;
+  std::vector<Setting> former_settings;
   std::string section;
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -120,7 +116,7 @@ void Config::read_ini(const std::string& text, const std::string& source, OldNam
     }
     const Setting setting = parse_line(section, trimmed(line), origin);
     if (old_names == OldNames::translated && replacement_of(setting.name, setting.value)) {
-      former_lines.push_back({setting, origin});
+      former_settings.push_back(setting);
       continue;
     }
     const auto renamed = new_names_.find(setting.name);
@@ -131,9 +127,9 @@ void Config::read_ini(const std::string& text, const std::string& source, OldNam
     set(name, setting.value, is_repeatable ? first_origins.try_emplace(name, origin).first->second : origin);
   }
   // Last, because the new key can be there, too, with the value that it had beside the former setting.
-  for (const auto& [setting, origin] : former_lines) {
-    const auto replacement = replacement_of(setting.name, setting.value);
-    const std::string value = translated(*replacement, setting.value);
+  for (const auto& [name, text_before, origin] : former_settings) {
+    const auto replacement = replacement_of(name, text_before);
+    const std::string value = translated(*replacement, text_before);
     if (!value.empty()) set(replacement->key->name, value, origin);
   }
 }

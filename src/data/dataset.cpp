@@ -10,7 +10,6 @@
 
 #include "core/text/table.hpp"
 #include "data/sample_batch.hpp"
-#include "data/source/given_statistics.hpp"
 #include "data/source/roles.hpp"
 #include "data/source/settings.hpp"
 #include "data/source/sources.hpp"

@@ -21,7 +21,7 @@
 
 #include "batch/collate.hpp"
 #include "batch/nvtx_range.hpp"
-#include "core/text/message.hpp"
+#include "core/text/text.hpp"
 #include "data/sample_batch.hpp"
 #include "data/source/roles.hpp"
 
@@ -129,20 +129,12 @@ class Loader::Impl {
   }
 
  private:
-  /// The draws of a batch, or the error of the plan.
-  struct Planned {
-    std::vector<batch::Draw> draws = {};
-    std::exception_ptr error = nullptr;
-  };
-
   // ---- One batch. These functions take no lock. ----
 
   Slot open(std::int64_t k) {
-    Slot slot{.k = k};
+    Slot slot = take_plan(k);
+    if (slot.error) return slot;
     try {
-      Planned planned = take_plan(k);
-      if (planned.error) std::rethrow_exception(planned.error);
-      slot.draws = std::move(planned.draws);
       if (samples_ != nullptr) slot.samples.emplace(*samples_, slot.draws, layout_, &*buffers_);
       slot.pieces = samples_ != nullptr ? slot.draws.size() : 1;
     } catch (...) {
@@ -151,24 +143,25 @@ class Loader::Impl {
     return slot;
   }
 
-  Planned plan(std::int64_t k) const {
-    Planned planned;
+  /// A batch with its draws, or with the error of the plan.
+  Slot plan(std::int64_t k) const {
+    Slot slot{.k = k};
     try {
-      planned.draws = plan_(k);
+      slot.draws = plan_(k);
     } catch (...) {
-      planned.error = std::current_exception();
+      slot.error = std::current_exception();
     }
-    return planned;
+    return slot;
   }
 
-  Planned take_plan(std::int64_t k) {
+  Slot take_plan(std::int64_t k) {
     if (plans_.empty()) {
       planned_ = k + 1;
       return plan(k);
     }
-    Planned planned = std::move(plans_.front());
+    Slot slot = std::move(plans_.front());
     plans_.pop_front();
-    return planned;
+    return slot;
   }
 
   /// Plans the batches after `k` and requests their files.
@@ -342,14 +335,12 @@ class Loader::Impl {
   }
 
   Slot take() {
-    Slot slot;
-    {
-      std::unique_lock lock(mutex_);
-      Slot& wanted = slot_of(taken_);
-      wait_until_ready(lock, wanted);
-      slot = std::exchange(wanted, Slot{});
-      ++taken_;
-    }
+    std::unique_lock lock(mutex_);
+    Slot& wanted = slot_of(taken_);
+    wait_until_ready(lock, wanted);
+    Slot slot = std::exchange(wanted, Slot{});
+    ++taken_;
+    lock.unlock();
     room_.notify_all();
     return slot;
   }
@@ -398,7 +389,7 @@ class Loader::Impl {
   std::int64_t taken_;   // the next batch that the caller will get
   bool is_opening_ = false;
   std::int64_t planned_;  // the next batch to plan; with plans_, used by the thread that opens a batch
-  std::deque<Planned> plans_;
+  std::deque<Slot> plans_;
   std::int64_t end_;
   std::int64_t progress_ = 0;  // grows whenever samples are loaded
   Seconds wait_{0};

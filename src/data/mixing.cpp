@@ -9,13 +9,11 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <span>
 #include <utility>
 
-#include "core/text/option_list.hpp"
-#include "kernels/floats.hpp"
+#include "core/text/table.hpp"
+#include "kernels/pixels.hpp"
 
 namespace lockstep::data {
 
@@ -79,18 +77,14 @@ std::span<const std::int64_t> labels_of(const batch::Batch& batch, std::int64_t 
   return labels;
 }
 
-struct MixedLabels {
-  at::Tensor soft;   // [N, C] float32
-  at::Tensor major;  // [N] int64
-};
-
 /// @param labels  one more than `mixes`: the first is that of the first partner
-MixedLabels mix_labels(std::span<const std::int64_t> labels, std::span<const SampleMix> mixes, std::int64_t classes,
-                       double smoothing) {
+/// @return        the soft labels [N, C] float32, and the class [N] int64 that has the larger part in each
+std::pair<at::Tensor, at::Tensor> mix_labels(std::span<const std::int64_t> labels, std::span<const SampleMix> mixes,
+                                             std::int64_t classes, double smoothing) {
   const std::int64_t count = std::ssize(mixes);
-  MixedLabels mixed{.soft = at::empty({count, classes}, at::kFloat), .major = at::empty({count}, at::kLong)};
-  auto* soft = mixed.soft.mutable_data_ptr<float>();
-  auto* const major = mixed.major.mutable_data_ptr<std::int64_t>();
+  std::pair mixed(at::empty({count, classes}, at::kFloat), at::empty({count}, at::kLong));
+  auto* soft = mixed.first.mutable_data_ptr<float>();
+  auto* const major = mixed.second.mutable_data_ptr<std::int64_t>();
   for (std::size_t i = 0; i < mixes.size(); ++i) {
     const double share = mixes[i].share;
     mix_targets(labels[i + 1], labels[i], share, smoothing, {soft, static_cast<std::size_t>(classes)});
@@ -228,12 +222,12 @@ batch::Batch Mixing::mixed(batch::Batch batch, const MixRule& rule, std::int64_t
   const std::span<const std::int64_t> labels = labels_of(batch, classes_);
   std::vector<SampleMix> mixes;
   for (std::int64_t i = 0; i + 1 < batch.size(); ++i) mixes.push_back(draw(rule, step, first + i));
-  MixedLabels mixed = mix_labels(labels, mixes, classes_, options_.smoothing);
+  auto [soft, major] = mix_labels(labels, mixes, classes_, options_.smoothing);
   at::Tensor input = mix_inputs(batch.input(), mixes, rule.is_cutmix);
   batch.drop_first(1);
   batch.set(input_key, std::move(input));
-  batch.set(target_key, std::move(mixed.soft));
-  batch.set(kMajorLabel, std::move(mixed.major));
+  batch.set(target_key, std::move(soft));
+  batch.set(kMajorLabel, std::move(major));
   return batch;
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "data/order.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/data/sampler.hpp>
 #include <lockstep/random/random.hpp>
 
-#include <algorithm>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <stdexcept>
@@ -11,12 +12,12 @@
 #include <utility>
 
 #include "core/text/text.hpp"
-#include "data/epoch_list.hpp"
-#include "data/torch_generator.hpp"
 
 namespace lockstep::data {
 
 namespace {
+
+constexpr std::int64_t kLargest = 0xFFFFFFFF / 20;  // PyTorch draws 64 bits at a time for larger sizes
 
 class FunctionOrder : public Order {
  public:
@@ -54,7 +55,29 @@ class RecentLists {
   std::map<std::int64_t, std::shared_ptr<const IndexList>> lists_;
 };
 
+/// @throws DataError  size < 1
+std::int64_t require_samples(std::int64_t size) {
+  if (size < 1) throw DataError("the training data have no samples");
+  return size;
+}
+
 }  // namespace
+
+std::vector<std::int64_t> TorchGenerator::permutation(std::int64_t size) {
+  if (size < 0 || size >= kLargest) {
+    throw std::invalid_argument("TorchGenerator: no permutation of " + std::to_string(size));
+  }
+  std::vector<std::int64_t> order(static_cast<std::size_t>(size));
+  std::iota(order.begin(), order.end(), 0);
+  for (std::size_t i = 0; i + 1 < order.size(); ++i) std::swap(order[i], order[i + engine_() % (order.size() - i)]);
+  return order;
+}
+
+std::vector<double> TorchGenerator::uniform(std::int64_t count) {
+  std::vector<double> numbers(static_cast<std::size_t>(count));
+  for (double& number : numbers) number = static_cast<double>(engine_() & 0xFFFFFFU) * 0x1p-24;
+  return numbers;
+}
 
 OrderPtr order_of(std::int64_t length,
                   std::function<IndexList(std::int64_t epoch, std::int64_t begin, std::int64_t count)> indices) {
@@ -67,19 +90,6 @@ OrderPtr order_of_lists(std::int64_t length, std::function<IndexList(std::int64_
     const std::shared_ptr<const IndexList> whole = lists->of_epoch(epoch);
     return IndexList(whole->begin() + begin, whole->begin() + begin + count);
   });
-}
-
-std::map<std::int64_t, IndexList> by_label(std::span<const std::int64_t> labels) {
-  std::map<std::int64_t, IndexList> classes;
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (labels[i] >= 0) classes[labels[i]].push_back(static_cast<std::int64_t>(i));
-  }
-  return classes;
-}
-
-std::int64_t require_samples(std::int64_t size) {
-  if (size < 1) throw DataError("the training data have no samples");
-  return size;
 }
 
 OrderPtr sequential_order(std::int64_t size) {

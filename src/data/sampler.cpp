@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/data/sampler.hpp>
 
 #include <algorithm>
@@ -7,6 +8,10 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+
+#include "core/text/table.hpp"
+#include "data/source/settings.hpp"
+#include "data/transforms/presets.hpp"
 
 namespace lockstep::data {
 
@@ -20,6 +25,91 @@ OrderPtr plain_order(std::int64_t size, std::int64_t global_batch_size, std::uin
                       "; lower train.global_batch_size or use more data");
   }
   return shuffle ? shuffled_order(size, seed) : sequential_order(size);
+}
+
+KeySpec drop_last_key() {
+  return keys::boolean("data.drop_last", "true",
+                       "Drop the last incomplete global batch of each epoch. If false, the last batch is filled with "
+                       "samples from the start of the epoch");
+}
+
+KeySpec repeats_key() {
+  return keys::integer("data.repeats", "0",
+                       "default, infinite, torch: number of times that a sample occurs in a row, each with its own "
+                       "transform (repeated augmentation). 0 = as data.preset states, else 1",
+                       0, 1000);
+}
+
+/// data.repeats, or the number of the preset.
+std::int64_t repeats_of(const Section& data) {
+  const std::int64_t repeats = data.integer("repeats");
+  if (repeats > 0) return repeats;
+  const std::string preset = data.has("preset") ? data.text("preset") : "";
+  return preset.empty() ? 1 : expand_preset(preset, static_cast<int>(data.integer("image_size"))).repeats;
+}
+
+Remainder remainder_of(const Section& data) { return data.boolean("drop_last") ? Remainder::drop : Remainder::repeat; }
+
+/// The data set as it lies or in a new order each epoch, as data.shuffle says.
+OrderPtr plain_order(const Section& data, std::int64_t size, std::uint64_t seed) {
+  return data.boolean("shuffle") ? shuffled_order(size, seed) : sequential_order(size);
+}
+
+Sampler make_default(const Section& data, const SamplerRequest& request) {
+  const std::int64_t size = request.dataset->size();
+  if (data.boolean("drop_last")) {
+    return Sampler(size, request.global_batch_size, request.seed, data.boolean("shuffle"))
+        .with_repeats(repeats_of(data));
+  }
+  return Sampler(plain_order(data, size, request.seed), request.global_batch_size, Remainder::repeat,
+                 "keyed permutation, filled up")
+      .with_repeats(repeats_of(data));
+}
+
+Sampler make_infinite(const Section& data, const SamplerRequest& request) {
+  return Sampler(plain_order(data, request.dataset->size(), request.seed), request.global_batch_size, Remainder::carry,
+                 "infinite")
+      .with_repeats(repeats_of(data));
+}
+
+Sampler make_repeat_factor(const Section& data, const SamplerRequest& request) {
+  std::vector<std::vector<std::int64_t>> categories;
+  for (const std::int64_t label : labels_of(*request.dataset)) {
+    categories.push_back(label < 0 ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{label});
+  }
+  return Sampler(repeat_factor_order(repeat_factors(categories, data.real("repeat_threshold")), request.seed),
+                 request.global_batch_size, remainder_of(data), "repeat_factor");
+}
+
+Sampler make_identity(const Section& data, const SamplerRequest& request) {
+  const IdentityOptions options{.instances = data.integer("instances"), .global_batch_size = request.global_batch_size};
+  return Sampler(identity_order(labels_of(*request.dataset), options, request.seed), request.global_batch_size,
+                 Remainder::drop, "identity");
+}
+
+Sampler make_class_balanced(const Section& data, const SamplerRequest& request) {
+  return Sampler(class_balanced_order(labels_of(*request.dataset), request.seed), request.global_batch_size,
+                 remainder_of(data), "class_balanced");
+}
+
+Sampler make_aspect_ratio(const Section& data, const SamplerRequest& request) {
+  OrderPtr order = grouped_order(aspect_groups(aspect_ratios_of(*request.dataset)), request.global_batch_size,
+                                 request.seed, data.boolean("shuffle"));
+  return Sampler(std::move(order), request.global_batch_size, Remainder::drop, "aspect_ratio");
+}
+
+Sampler make_blocks(const Section& data, const SamplerRequest& request) {
+  const std::int64_t size = request.dataset->size();
+  const BlockOptions options{.blocks = data.integer("blocks"), .global_batch_size = request.global_batch_size};
+  return Sampler(block_order(size, plain_order(data, size / options.blocks, request.seed), options),
+                 request.global_batch_size, Remainder::drop, "blocks");
+}
+
+Sampler make_torch(const Section& data, const SamplerRequest& request) {
+  const std::int64_t size = request.dataset->size();
+  return Sampler(data.boolean("shuffle") ? torch_order(size, request.seed) : sequential_order(size),
+                 request.global_batch_size, remainder_of(data), "torch")
+      .with_repeats(repeats_of(data));
 }
 
 }  // namespace
@@ -104,6 +194,58 @@ std::vector<std::int64_t> Sampler::indices(std::int64_t epoch, std::int64_t step
   std::vector<std::int64_t> indices;
   for (const batch::Draw& draw : draws(epoch, step_in_epoch, share)) indices.push_back(draw.index);
   return indices;
+}
+
+const std::vector<SamplerRow>& builtin_samplers() {
+  static const std::vector<SamplerRow> rows = {
+      {.name = "default",
+       .help = "Every sample once per epoch",
+       .keys = {drop_last_key(), repeats_key()},
+       .make = make_default},
+      {.name = "infinite",
+       .help = "Every sample once per epoch; a batch may span two epochs, so that no sample is dropped or repeated",
+       .keys = {repeats_key()},
+       .make = make_infinite},
+      {.name = "repeat_factor",
+       .help = "Samples of rare classes are repeated more often",
+       .keys = {drop_last_key(), keys::real_above("data.repeat_threshold", 0, 1, "0.001",
+                                                  "repeat_factor: a class with a frequency f below this threshold is "
+                                                  "repeated sqrt(threshold / f) times")},
+       .make = make_repeat_factor},
+      {.name = "identity",
+       .help = "Batches with data.instances samples of each of several classes",
+       .keys = {keys::integer("data.instances", "4",
+                              "identity: number of samples per class in a batch; must divide train.global_batch_size",
+                              1)},
+       .make = make_identity},
+      {.name = "class_balanced",
+       .help = "All classes with equal frequency, regardless of their number of samples",
+       .keys = {drop_last_key()},
+       .make = make_class_balanced},
+      {.name = "aspect_ratio",
+       .help = "Batches that contain either only landscape or only portrait images",
+       .keys = {},
+       .make = make_aspect_ratio},
+      {.name = "blocks",
+       .help = "Each rank reads one contiguous block of the data set",
+       .keys = {keys::integer("data.blocks", "1",
+                              "blocks: number of blocks of the data set; must equal the number of ranks", 1)},
+       .make = make_blocks},
+      {.name = "torch",
+       .help = "The same global batches as PyTorch's DistributedSampler with the seed run.seed",
+       .keys = {drop_last_key(), repeats_key()},
+       .make = make_torch},
+  };
+  return rows;
+}
+
+Sampler make_sampler(const Section& data, const SamplerRequest& request, const std::vector<SamplerRow>& samplers) {
+  const SamplerRow& row = find_row(samplers, DataSettings::from(data).sampler, data.cite("sampler"));
+  try {
+    return row.make(data, request);
+  } catch (const std::invalid_argument& error) {
+    throw ConfigError(data.cite("sampler") + ": " + error.what());
+  }
 }
 
 }  // namespace lockstep::data

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/check_registry.hpp"
-
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/registry.hpp>
 

@@ -8,8 +8,8 @@
 #include "engine/evaluation/evaluation.hpp"
 #include "engine/session.hpp"
 #include "engine/settings/agreed.hpp"
-#include "engine/state/average.hpp"
 #include "engine/state/paths.hpp"
+#include "engine/state/stored_model.hpp"
 #include "models/script/script_archive.hpp"
 
 namespace lockstep::engine {

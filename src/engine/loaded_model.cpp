@@ -10,16 +10,13 @@
 #include <utility>
 
 #include "checkpoints/store/store.hpp"
-#include "engine/evaluation/bad_samples.hpp"
 #include "engine/evaluation/evaluation_counts.hpp"
+#include "engine/hooks/hooks.hpp"
 #include "engine/resume/run_state.hpp"
 #include "engine/settings/agreed.hpp"
-#include "engine/setup/heard_by_peers.hpp"
 #include "engine/setup/init_from.hpp"
 #include "engine/setup/run_splits.hpp"
-#include "engine/setup/stored_data.hpp"
-#include "engine/state/average.hpp"
-#include "engine/state/stored_task.hpp"
+#include "engine/state/stored_model.hpp"
 
 namespace lockstep::engine {
 

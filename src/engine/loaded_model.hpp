@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/setup/composition.hpp"
 #include "engine/setup/resources.hpp"
-#include "engine/setup/wrapped_model.hpp"
 
 namespace lockstep::engine {
 

@@ -8,29 +8,29 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <random>
 
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/store.hpp"
 #include "core/text/text.hpp"
 #include "engine/data_moments.hpp"
-#include "engine/evaluation/evaluation.hpp"
+#include "engine/evaluation/evaluation_counts.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/loop/trainer.hpp"
 #include "engine/resume/resume.hpp"
 #include "engine/resume/run_state.hpp"
 #include "engine/settings/agreed.hpp"
 #include "engine/settings/log_settings.hpp"
-#include "engine/settings/process.hpp"
+#include "engine/settings/run_settings.hpp"
+#include "engine/settings/train_settings.hpp"
 #include "engine/setup/finetune.hpp"
-#include "engine/setup/heard_by_peers.hpp"
 #include "engine/setup/init_from.hpp"
 #include "engine/setup/run_splits.hpp"
-#include "engine/setup/stored_data.hpp"
-#include "engine/setup/strategy_table.hpp"
+#include "engine/setup/strategy.hpp"
 #include "engine/setup/teacher.hpp"
 #include "engine/state/device_copies.hpp"
+#include "engine/state/resume_settings.hpp"
 #include "models/losses/task_table.hpp"
 
 namespace lockstep::engine {
@@ -235,6 +235,20 @@ void log_start(const Run& run, const Sections& sections) {
                         run.resources.device.is_cpu() ? "cpu" : "cuda"));
 }
 
+/// Why a run of this configuration ends at a checkpoint, and how it is made longer; empty = it does not end there.
+std::string end_at(const checkpoints::Archive& groups, const Sections& sections, const RunBounds& bounds,
+                   const RestoreOptions& restored) {
+  const bool by_steps = bounds.max_steps > 0 && groups.integer("/", "step") >= bounds.max_steps;
+  const bool by_epochs =
+      !restored.resets_sampler && bounds.max_epochs > 0 && groups.integer("/", "epoch") >= bounds.max_epochs;
+  if (by_steps || by_epochs) {
+    return "train.max_steps or train.max_epochs ends the run there; nothing was changed. To train longer, raise them";
+  }
+  const std::string stopped = restored.is_partial ? "" : early_stop_in(groups, sections);
+  if (stopped.empty()) return "";
+  return stopped + "; nothing was changed. To train longer, change the options of this hook";
+}
+
 }  // namespace
 
 Outcome train(const mpi::Communicator& world, TrainRequest request) {
@@ -266,6 +280,30 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
 void request_stop() noexcept { RunRequests::stop(); }
 
 std::vector<std::string> reported_metrics() { return models::reported_metrics(); }
+
+std::optional<std::string> finished_at(const mpi::Communicator& world, const Sections& sections,
+                                       const std::string& checkpoint) {
+  RunBounds bounds;
+  RestoreOptions restored;
+  world.all_or_throw([&] {
+    bounds = RunBounds::from(sections.at("train"));
+    restored = ResumeSettings::from(sections).restore;
+  });
+  std::string finished;
+  if (world.is_root()) {
+    try {
+      const checkpoints::Archive groups = checkpoints::read_groups(checkpoint);
+      const std::string end = end_at(groups, sections, bounds, restored);
+      if (!end.empty()) {
+        checkpoints::verify(checkpoint);
+        finished = checkpoint + " is at step " + std::to_string(groups.integer("/", "step")) + ", and " + end;
+      }
+    } catch (const Error&) {  // the run that resumes says what is wrong with the checkpoint or the configuration
+    }
+  }
+  finished = world.broadcast(finished);
+  return finished.empty() ? std::nullopt : std::optional(finished);
+}
 
 StoredConfig stored_config(const mpi::Communicator& world, const std::string& from) {
   StoredConfig stored;

@@ -31,6 +31,12 @@ class EventStorage;
 /// Every key of every module below the engine.
 KeySpecs all_keys(const Registry& registry);
 
+/// Checks the rows of a program beside the built-in ones: names are unique, rows have their functions, and a key that
+/// has two owners has the same type, default and range in both. Built-in rows may share keys.
+/// @param more  keys of the program that belong to no row
+/// @throws ConfigError  states both owners. Not collective: the result is the same on every rank
+void check_registry(const Registry& registry, const KeySpecs& more);
+
 /// The facts on which the numbers of a run can depend in addition to its configuration, by name: versions of libraries
 /// and compiler, system, processor. Not collective.
 std::vector<std::pair<std::string, std::string>> platform_facts();
@@ -65,9 +71,6 @@ struct RunPlan {
 /// @throws ConfigError  what training would refuse
 RunPlan plan(const mpi::Communicator& world, const Sections& sections, const Registry& registry, std::int64_t points);
 
-struct LrRange;
-struct LrPoint;
-
 struct TrainRequest {
   const Sections& sections;
   const Registry& registry;
@@ -95,6 +98,31 @@ struct TrainRequest {
 /// @return  done, or stopped or ended on request after saving
 /// @throws  an Error of any kind
 Outcome train(const mpi::Communicator& world, TrainRequest request);
+
+/// A learning-rate range test: the rate increases exponentially from step to step. Source: Smith, "Cyclical Learning
+/// Rates for Training Neural Networks" (2017).
+struct LrRange {
+  double lowest = 1e-7;      ///< > 0
+  double highest = 10;       ///< > lowest
+  std::int64_t steps = 100;  ///< >= 2
+
+  /// The rate of a step, from 0 to steps - 1.
+  double rate(std::int64_t step) const;
+};
+
+struct LrPoint {
+  double lr = 0;
+  double loss = 0;      ///< loss of this step
+  double smoothed = 0;  ///< mean of the losses so far, with exponentially decreasing weights
+};
+
+/// Adds the point of one step.
+/// @return  false = the loss diverges: it is not finite, or its mean exceeds four times the lowest mean
+bool add_point(std::vector<LrPoint>& points, double lr, double loss);
+
+/// The rate at which the mean loss decreases fastest per factor of the rate; none = it never decreases, or there are
+/// fewer than three points.
+std::optional<double> suggested_lr(const std::vector<LrPoint>& points);
 
 /// Trains with a learning rate that increases from step to step, until the loss diverges. Other groups keep their ratio
 /// to the first one. Writes no file. Collective.

@@ -2,10 +2,9 @@
 #include "kernels/batch_norm.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
-#include "core/numbers/at_level.hpp"
+#include "core/numbers/processor_level.hpp"
 
 namespace lockstep::kernels {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/numbers/bfloat16.hpp"
+#include "core/numbers/dtype.hpp"
 
 // Batch normalization of rows of channels, and a sum and a ReLU behind it, in as few passes over memory as it takes.
 // Sums are taken channel by channel in a fixed order: the same bits on any processor and with any number of threads.

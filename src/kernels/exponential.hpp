@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "core/numbers/at_level.hpp"
+#include "core/numbers/processor_level.hpp"
 
 namespace lockstep::kernels {
 

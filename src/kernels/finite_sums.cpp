@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/numbers/at_level.hpp"
+#include "core/numbers/processor_level.hpp"
 
 namespace lockstep::kernels {
 

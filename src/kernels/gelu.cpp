@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/gelu.hpp"
 
-#include "core/numbers/at_level.hpp"
+#include "core/numbers/processor_level.hpp"
 #include "kernels/exponential.hpp"
 
 namespace lockstep::kernels {

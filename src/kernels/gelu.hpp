@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/numbers/bfloat16.hpp"
+#include "core/numbers/dtype.hpp"
 
 namespace lockstep::kernels {
 

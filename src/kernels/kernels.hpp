@@ -9,22 +9,21 @@
 // measured to be faster; where it is not used, or its condition is not met, the library computes. The conditions on
 // shapes and layouts are next to the calls, in src/models.
 //
-//   kernel               header                  used at level    if
-//   attention            attention.hpp           avx2             float32, up to 1024 tokens, heads of 16 n features
-//   depthwise            depthwise_products.hpp  avx2             float32, channels last, 8 n channels
-//   patch_product        patch_products.hpp      avx2             float32, channels last, 8 n inputs, 4 n outputs
-//   winograd             winograd.hpp            avx2             float32, channels last, 3x3, 16 n inputs and outputs
-//   gelu                 gelu.hpp                avx2             float32, contiguous
-//   gelu_gradient        gelu.hpp                generic, avx2    float32 or bfloat16, contiguous
-//   batch_norm           batch_norm.hpp          every            float32 or bfloat16, channels last
-//   outer_product        outer_product.hpp       every            float32, contiguous, up to 64 samples
-//   rounded_products     (src/models)            generic, avx2    products of bfloat16 under autocast, as float32
+//   kernel            header                    used at level  if
+//   attention         attention.hpp             avx2           float32, up to 1024 tokens, heads of 16 n features
+//   depthwise         convolution_products.hpp  avx2           float32, channels last, 8 n channels
+//   patch_product     convolution_products.hpp  avx2           float32, channels last, 8 n inputs, 4 n outputs
+//   winograd          winograd.hpp              avx2           float32, channels last, 3x3, 16 n inputs and outputs
+//   gelu              gelu.hpp                  avx2           float32, contiguous
+//   gelu_gradient     gelu.hpp                  generic, avx2  float32 or bfloat16, contiguous
+//   batch_norm        batch_norm.hpp            every          float32 or bfloat16, channels last
+//   outer_product     outer_product.hpp         every          float32, contiguous, up to 64 samples
+//   rounded_products  (src/models)              generic, avx2  products of bfloat16 under autocast, as float32
 //
-// Kernels without a counterpart in these libraries are used at every level: adafactor.hpp, averages.hpp,
-// finite_sums.hpp, floats.hpp, pixels.hpp, reduction.hpp, resize.hpp, stochastic_rounding.hpp, sums.hpp. So are the
-// loops that lie next to what they belong to: those of optimizers (src/optim), of conversions
-// (core/numbers/half_format.hpp) and of synchronized batch norms (src/parallel/sync). They have the same bits at every
-// level.
+// Kernels without a counterpart in these libraries are used at every level: finite_sums.hpp, optimizers.hpp,
+// pixels.hpp, reduction.hpp, resize.hpp. So are the loops that lie next to what they belong to: those of optimizers
+// (src/optim), of conversions (core/numbers/dtype.hpp) and of synchronized batch norms (src/parallel/sync). They have
+// the same bits at every level.
 namespace lockstep::kernels {
 
 enum class Kernel {

@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <stdexcept>
-#include <vector>
 
-#include "core/numbers/at_level.hpp"
+#include "core/numbers/processor_level.hpp"
 
 namespace lockstep::kernels {
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Loops over pixels that take most of the time. They are compiled for several processors; the results do not depend on
-// the processor.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "core/numbers/at_level.hpp"
+#include "core/numbers/processor_level.hpp"
 
 namespace lockstep::kernels {
+
+// Loops over pixels that take most of the time. They are compiled for several processors; the results do not depend on
+// the processor.
 
 /// a + factor * (b - a) in float32, truncated; clipped where the factor is outside [0, 1].
 LOCKSTEP_INLINE std::uint8_t blend(int a, int b, float factor) {
@@ -39,5 +40,17 @@ void look_up(const std::uint8_t* bytes, std::size_t pixels, int channels, const 
              float* out);
 /// The same with the channels of each pixel adjacent: out[i * channels + c] = table[c * 256 + bytes[i * channels + c]].
 void look_up_pixels(const std::uint8_t* bytes, std::size_t pixels, int channels, const float* table, float* out);
+
+// Loops over rows of float32 numbers of images and samples. The same bits at any level.
+
+/// out = share * own + (1 - share) * partner
+/// @param out  may be `own`
+void blend_rows(const float* own, const float* partner, std::size_t count, double share, float* out);
+
+/// out[i] = sum over k of kernel[k] * in[i + k * step].
+void weighted_sums(const float* in, std::size_t count, std::size_t step, const float* kernel, int size, float* out);
+
+/// round(value), half to even, of numbers in [0, 255].
+void round_to_bytes(const float* in, std::size_t count, std::uint8_t* out);
 
 }  // namespace lockstep::kernels

@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <cstring>
 #include <type_traits>
 #include <vector>
 
-#include "core/numbers/at_level.hpp"
-#include "core/numbers/half_format.hpp"
+#include "core/numbers/dtype.hpp"
+#include "core/numbers/processor_level.hpp"
 
 namespace lockstep::kernels {
 

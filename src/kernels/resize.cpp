@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/numbers/at_level.hpp"
+#include "core/numbers/processor_level.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

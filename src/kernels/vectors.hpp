@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/numbers/at_level.hpp"
+#include "core/numbers/processor_level.hpp"
 
 /// An attribute before a function of a kernel, and before those that it calls; those that pass vectors have the second
 /// one.

@@ -9,6 +9,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -20,7 +21,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "core/system/launchers.hpp"
+#include "core/system/process.hpp"
 #include "log/console_output.hpp"
 
 namespace lockstep::log {
@@ -109,17 +110,8 @@ void erase_status(State& s) {
 }
 
 level_enum level_of(Level level) {
-  switch (level) {
-    case Level::debug:
-      return level_enum::debug;
-    case Level::info:
-      return level_enum::info;
-    case Level::warning:
-      return level_enum::warn;
-    case Level::error:
-      return level_enum::err;
-  }
-  return level_enum::info;
+  static constexpr std::array kLevels = {level_enum::debug, level_enum::info, level_enum::warn, level_enum::err};
+  return kLevels.at(static_cast<std::size_t>(level));
 }
 
 bool rank_0_speaks(const State& s) { return s.options.to_console && s.options.rank == 0; }

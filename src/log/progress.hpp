@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/log/log.hpp>
+
 #include <chrono>
 #include <string>
 
@@ -13,11 +15,17 @@ class ProgressLine {
  public:
   explicit ProgressLine(std::chrono::milliseconds between = std::chrono::seconds(10))
       : between_(between), shown_(std::chrono::steady_clock::now()) {}
-  ~ProgressLine();  ///< erases the line on a terminal
+  ~ProgressLine() { status(""); }  ///< erases the line on a terminal
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  void show(const std::string& text);
+  void show(const std::string& text) {
+    if (stdout_is_terminal()) return status(text);
+    const auto now = std::chrono::steady_clock::now();
+    if (now - shown_ < between_) return;
+    shown_ = now;
+    info(text);
+  }
 
  private:
   std::chrono::milliseconds between_;

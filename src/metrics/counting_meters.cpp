@@ -2,16 +2,12 @@
 // Meters that count each sample into integers.
 #include <lockstep/core/error.hpp>
 
+#include <utility>
+
 #include "metrics/meter_rows.hpp"
-#include "metrics/numbers/calibration.hpp"
-#include "metrics/numbers/confusion.hpp"
-#include "metrics/numbers/likelihood.hpp"
-#include "metrics/numbers/multilabel.hpp"
-#include "metrics/numbers/precision_recall.hpp"
+#include "metrics/numbers/classification.hpp"
 #include "metrics/numbers/probability.hpp"
 #include "metrics/numbers/regression.hpp"
-#include "metrics/numbers/top_k.hpp"
-#include "metrics/numbers/words.hpp"
 
 namespace lockstep::metrics {
 
@@ -22,14 +18,6 @@ using ConstWords = std::span<const std::int64_t>;
 
 constexpr std::int64_t kMaxClasses = 4096;  // a matrix of 128 MiB
 
-void require_matrix(std::int64_t classes) {
-  if (classes >= 1 && classes <= kMaxClasses) return;
-  throw ConfigError("a matrix of " + std::to_string(classes) + " by " + std::to_string(classes) +
-                    " classes is too large: the maximum is " + std::to_string(kMaxClasses));
-}
-
-std::vector<double> doubles(const std::vector<std::int64_t>& counts) { return {counts.begin(), counts.end()}; }
-
 /// The errors of each output.
 struct ErrorsOfOutputs {
   std::vector<RegressionErrors> outputs;
@@ -38,6 +26,46 @@ struct ErrorsOfOutputs {
   void visit_words(Visit& visit) {
     for (RegressionErrors& errors : outputs) errors.visit_words(visit);
   }
+};
+
+// The counts and sums of a meter as words. A class with a function `visit_words(visit)` calls `visit` for each of them,
+// always in the same order.
+
+/// Counts the words of what it visits.
+class WordCounter {
+ public:
+  void operator()(std::int64_t&) { ++count_; }
+  void operator()(ExactSum&) { count_ += ExactSum::kWords; }
+  std::size_t count() const noexcept { return count_; }
+
+ private:
+  std::size_t count_ = 0;
+};
+
+/// Copies words to what it visits.
+class WordReader {
+ public:
+  explicit WordReader(ConstWords words) : words_(words) {}
+  void operator()(std::int64_t& count) { count = take(1).front(); }
+  void operator()(ExactSum& sum) { sum = ExactSum(take(ExactSum::kWords)); }
+
+ private:
+  ConstWords take(std::size_t count) { return std::exchange(words_, words_.subspan(count)).first(count); }
+
+  ConstWords words_;
+};
+
+/// Copies what it visits to words.
+class WordWriter {
+ public:
+  explicit WordWriter(Words words) : words_(words) {}
+  void operator()(std::int64_t& count) { take(1).front() = count; }
+  void operator()(ExactSum& sum) { sum.store(take(ExactSum::kWords)); }
+
+ private:
+  Words take(std::size_t count) { return std::exchange(words_, words_.subspan(count)).first(count); }
+
+  Words words_;
 };
 
 /// A meter whose words are those of one `Sums`, of which `empty` has counted nothing.
@@ -62,6 +90,20 @@ Meter meter_of(std::vector<Result> results, Sums empty, std::function<void(Sums&
                 sums.visit_words(writer);
               },
           .read = [loaded, read = std::move(read)](ConstWords words) { return read(loaded(words)); }};
+}
+
+/// A meter that counts a confusion matrix.
+Meter matrix_meter(std::vector<Result> results, const Section& options, std::int64_t classes,
+                   std::function<Reading(const Confusion&)> read) {
+  if (classes < 1 || classes > kMaxClasses) {
+    throw ConfigError("a matrix of " + std::to_string(classes) + " by " + std::to_string(classes) +
+                      " classes is too large: the maximum is " + std::to_string(kMaxClasses));
+  }
+  return {.results = std::move(results),
+          .words = static_cast<std::size_t>(classes * classes),
+          .add = [classes, ignored = options.integer("ignored")](
+                     const Samples& samples, Words words) { count_confusion(samples, classes, ignored, words); },
+          .read = [classes, read = std::move(read)](ConstWords words) { return read(Confusion(words, classes)); }};
 }
 
 double mean_over(const std::vector<RegressionErrors>& errors, double (RegressionErrors::*value)() const) {
@@ -105,42 +147,26 @@ Meter top_k_meter(const Section& options, std::int64_t classes) {
 }
 
 Meter confusion_meter(const Section& options, std::int64_t classes) {
-  require_matrix(classes);
   const double beta = options.real("beta");
   const Averaging averaging = averaging_of(options.text("average"));
-  return {.results = {{"precision"},
-                      {"recall"},
-                      {beta == 1 ? "f1" : "f_beta"},
-                      {"balanced_accuracy"},
-                      {"cohen_kappa"},
-                      {"matthews"}},
-          .words = static_cast<std::size_t>(classes * classes),
-          .add = [classes, ignored = options.integer("ignored")](
-                     const Samples& samples, Words words) { count_confusion(samples, classes, ignored, words); },
-          .read =
-              [=](ConstWords words) {
-                const Confusion confusion(words, classes);
-                const PrecisionRecall mean = precision_recall(class_counts(confusion), averaging, beta);
-                return Reading{{mean.precision, mean.recall, mean.f_score, balanced_accuracy(confusion),
-                                cohen_kappa(confusion), matthews(confusion)},
-                               {{.name = "confusion",
-                                 .columns = static_cast<std::size_t>(classes),
-                                 .values = doubles(confusion.counts())}}};
-              }};
+  return matrix_meter(
+      {{"precision"}, {"recall"}, {beta == 1 ? "f1" : "f_beta"}, {"balanced_accuracy"}, {"cohen_kappa"}, {"matthews"}},
+      options, classes, [beta, averaging](const Confusion& confusion) {
+        const PrecisionRecall mean = precision_recall(class_counts(confusion), averaging, beta);
+        return Reading{{mean.precision, mean.recall, mean.f_score, balanced_accuracy(confusion), cohen_kappa(confusion),
+                        matthews(confusion)},
+                       {{.name = "confusion",
+                         .columns = static_cast<std::size_t>(confusion.classes()),
+                         .values = {confusion.counts().begin(), confusion.counts().end()}}}};
+      });
 }
 
 Meter overlap_meter(const Section& options, std::int64_t classes) {
-  require_matrix(classes);
-  return {.results = {{"miou"}, {"macc"}, {"mdice"}, {"aacc"}},
-          .words = static_cast<std::size_t>(classes * classes),
-          .add = [classes, ignored = options.integer("ignored")](
-                     const Samples& samples, Words words) { count_confusion(samples, classes, ignored, words); },
-          .read =
-              [classes](ConstWords words) {
-                const Overlap result = overlap(Confusion(words, classes));
-                return Reading{{result.miou, result.macc, result.mdice, result.aacc},
-                               {row_of("iou", result.iou), row_of("acc", result.acc), row_of("dice", result.dice)}};
-              }};
+  return matrix_meter({{"miou"}, {"macc"}, {"mdice"}, {"aacc"}}, options, classes, [](const Confusion& confusion) {
+    const Overlap result = overlap(confusion);
+    return Reading{{result.miou, result.macc, result.mdice, result.aacc},
+                   {row_of("iou", result.iou), row_of("acc", result.acc), row_of("dice", result.dice)}};
+  });
 }
 
 Meter perplexity_meter(const Section& options, std::int64_t /*classes*/) {

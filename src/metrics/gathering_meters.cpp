@@ -6,10 +6,9 @@
 #include <limits>
 
 #include "metrics/meter_rows.hpp"
-#include "metrics/numbers/class_curves.hpp"
+#include "metrics/numbers/curves.hpp"
 #include "metrics/numbers/regression.hpp"
 #include "metrics/numbers/reidentification.hpp"
-#include "metrics/numbers/reranking.hpp"
 
 namespace lockstep::metrics {
 

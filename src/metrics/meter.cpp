@@ -5,7 +5,8 @@
 
 #include <utility>
 
-#include "core/text/option_list.hpp"
+#include "core/text/table.hpp"
+
 namespace lockstep::metrics {
 
 namespace {

@@ -3,6 +3,8 @@
 
 #include <lockstep/core/error.hpp>
 
+#include <torch/types.h>
+
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -15,7 +17,7 @@ Meters::Meters(std::vector<Meter> meters) : meters_(std::move(meters)) {
   std::size_t words = 0;
   for (const Meter& meter : meters_) {
     words += meter.words;
-    if (meter.words == 0 && gathered_for(meter.reads) == nullptr) gathered_.push_back({.reads = meter.reads});
+    if (meter.words == 0 && gathered_for(meter) == gathered_.end()) gathered_.push_back({.reads = meter.reads});
     for (const Result& result : meter.results) {
       if (!names.insert(result.name).second)
         throw ConfigError("two meters compute a value named '" + result.name +
@@ -31,16 +33,8 @@ std::vector<Result> Meters::results() const {
   return results;
 }
 
-Meters::Gathered* Meters::gathered_for(const Reads& reads) {
-  const auto found = std::find_if(gathered_.begin(), gathered_.end(),
-                                  [&reads](const Gathered& gathered) { return gathered.reads == reads; });
-  return found == gathered_.end() ? nullptr : &*found;
-}
-
-const Samples& Meters::gathered_by(const Meter& meter) const {
-  return std::find_if(gathered_.begin(), gathered_.end(),
-                      [&meter](const Gathered& gathered) { return gathered.reads == meter.reads; })
-      ->samples;
+std::vector<Meters::Gathered>::const_iterator Meters::gathered_for(const Meter& meter) const {
+  return std::ranges::find(gathered_, meter.reads, &Gathered::reads);
 }
 
 void Meters::add(const SamplesOf& samples_of) {
@@ -110,7 +104,8 @@ Meters::Readings Meters::read() const {
   Readings readings;
   std::span<const std::int64_t> words = sums_;
   for (const Meter& meter : meters_) {
-    Reading reading = meter.words > 0 ? meter.read(words.first(meter.words)) : meter.read_all(gathered_by(meter));
+    Reading reading =
+        meter.words > 0 ? meter.read(words.first(meter.words)) : meter.read_all(gathered_for(meter)->samples);
     words = words.subspan(meter.words);
     if (reading.numbers.size() != meter.results.size()) {
       throw ConfigError("a meter returns " + std::to_string(reading.numbers.size()) + " numbers, but has " +
@@ -124,6 +119,15 @@ Meters::Readings Meters::read() const {
     for (Table& table : reading.tables) readings.tables.push_back(std::move(table));
   }
   return readings;
+}
+
+std::optional<Answers> count_answers(const Tensor& scores, const Tensor& target) {
+  const bool has_classes = at::isIntegralType(target.scalar_type(), false) && scores.dim() == target.dim() + 1 &&
+                           target.sizes() == scores.sizes().slice(0, static_cast<std::size_t>(target.dim()));
+  if (!has_classes) return std::nullopt;
+  Answers counts{.correct = 0, .count = target.ne(kIgnored).sum().item<std::int64_t>()};
+  if (counts.count > 0) counts.correct = scores.argmax(-1).eq(target).sum().item<std::int64_t>();  // no class is -100
+  return counts;
 }
 
 }  // namespace lockstep::metrics

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -58,11 +59,24 @@ class Meters {
     Reads reads;
     Samples samples = {};
   };
-  Gathered* gathered_for(const Reads& reads);
-  const Samples& gathered_by(const Meter& meter) const;
+  std::vector<Gathered>::const_iterator gathered_for(const Meter& meter) const;
 
   std::vector<std::int64_t> sums_;
   std::vector<Gathered> gathered_;  // samples for the meters that need all of them
 };
+
+/// The number of targets of a batch, and of correct ones (the highest score is that of the target).
+struct Answers {
+  std::int64_t correct = 0;
+  std::int64_t count = 0;  ///< targets that are not ignored (-100)
+
+  bool operator==(const Answers&) const = default;
+};
+
+/// Counts one batch. Not collective.
+/// @param scores  [..., C]
+/// @param target  [...] int64 in [0, C), or -100: not counted
+/// @return        nothing where the target has another shape, such as a number for each output
+std::optional<Answers> count_answers(const Tensor& scores, const Tensor& target);
 
 }  // namespace lockstep::metrics

@@ -11,9 +11,9 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "core/numbers/at_level.hpp"
-#include "core/numbers/half_format.hpp"
-#include "kernels/sums.hpp"
+#include "core/numbers/dtype.hpp"
+#include "core/numbers/processor_level.hpp"
+#include "kernels/optimizers.hpp"
 #include "optim/rules/options.hpp"
 #include "optim/rules/piece_sums.hpp"
 
@@ -145,13 +145,11 @@ std::vector<double> gradient_norms_by_group(const Optimizer& optimizer, FlatPara
   const PieceNumbers pieces(blocks);
   std::vector<double> contributions = norm.contributions(parameters, pieces);
   std::vector<std::vector<double>> by_group(optimizer.groups().size());
-  for (std::size_t b = 0; b < blocks.size(); ++b) {
-    for (std::size_t s = 0; s < blocks[b].segments.size(); ++s) {
-      const std::span<double> part = pieces.part(contributions, b, s);
-      std::vector<double>& group = by_group[optimizer.group_of(b, s)];
-      group.insert(group.end(), part.begin(), part.end());
-    }
-  }
+  for_each_segment(blocks, [&](std::size_t b, std::size_t s) {
+    const std::span<double> part = pieces.part(contributions, b, s);
+    std::vector<double>& group = by_group[optimizer.group_of(b, s)];
+    group.insert(group.end(), part.begin(), part.end());
+  });
   std::vector<double> norms;
   for (std::vector<double>& group : by_group) norms.push_back(norm.total(group));
   return norms;

@@ -24,10 +24,7 @@ GradScalerOptions GradScalerOptions::parse(const std::string& loss_scale, const 
   if (loss_scale == "dynamic") return {};
   const std::optional<double> scale = positive_number(loss_scale);
   if (!scale) throw ConfigError(origin + ": '" + loss_scale + "' is not a loss scale; use dynamic or a number > 0");
-  GradScalerOptions options;
-  options.init_scale = *scale;
-  options.is_dynamic = false;
-  return options;
+  return {.init_scale = *scale, .is_dynamic = false};
 }
 
 GradScaler::GradScaler(const GradScalerOptions& options) : options_(options) {

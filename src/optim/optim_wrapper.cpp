@@ -17,6 +17,16 @@
 
 namespace lockstep::optim {
 
+namespace {
+
+void run_backward(const Tensor& loss, double factor) {
+  const Tensor weighted = factor == 1 ? loss : loss.mul(factor);
+  const batch::NvtxRange range("backward");
+  weighted.backward();
+}
+
+}  // namespace
+
 OptimWrapper::OptimWrapper(Optimizer optimizer, FlatParameters& parameters, const WrapperOptions& options)
     : optimizer_(std::move(optimizer)), parameters_(&parameters), options_(options) {
   if (options_.accumulation_steps < 1) {
@@ -73,11 +83,7 @@ UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<doubl
     settle();
     factor *= scaler_->scale();
   }
-  const Tensor weighted = factor == 1 ? loss : loss.mul(factor);
-  {
-    const batch::NvtxRange range("backward");
-    weighted.backward();
-  }
+  run_backward(loss, factor);
   const bool completes = completes_step();
   ++done_;
   if (!completes) return {};
@@ -101,8 +107,8 @@ UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<doubl
 
 void OptimWrapper::finish_without_step() {
   parameters_->finish_gradients();
-  const bool waits_for_visit = parameters_->as_tensors() == nullptr;
-  if (waits_for_visit) parameters_->visit_gradients([](const GradientPiece&) {}, /*is_last=*/false);
+  const auto skip = [](const GradientPiece&) {};
+  if (parameters_->as_tensors() == nullptr) parameters_->visit_gradients(skip, /*is_last=*/false);  // averages wait
 }
 
 UpdateReport OptimWrapperDict::update_params(const Tensor& loss, std::optional<double> weight,
@@ -110,10 +116,7 @@ UpdateReport OptimWrapperDict::update_params(const Tensor& loss, std::optional<d
   const double scale = scaler() != nullptr ? scaler()->scale() : 1;
   const double factor = scale * (weight ? *weight : 1.0 / static_cast<double>(micro_batches_in_step()));
   const bool completes = completes_step();
-  {
-    const batch::NvtxRange range("backward");
-    (factor == 1 ? loss : loss.mul(factor)).backward();
-  }
+  run_backward(loss, factor);
   for (auto& [name, wrapper] : wrappers_) ++wrapper.done_;
   if (!completes) return {};
   if (before_update) before_update();
@@ -141,9 +144,6 @@ UpdateReport OptimWrapperDict::update_params(const Tensor& loss, std::optional<d
   drop_gradients();
   return all;
 }
-
-/// The host learns the norm, and whether the update was void, last: when all work is queued.
-UpdateReport OptimWrapper::clip_and_step_tensors(double scale) { return report_of(queue_step_tensors(scale, nullptr)); }
 
 /// @return  [2] float64: whether the update is void, and the norm; undefined = it is not, and there is none
 at::Tensor OptimWrapper::queue_step_tensors(double scale, LiveNumbers* live) {
@@ -260,7 +260,8 @@ UpdateReport OptimWrapper::read_recorded_update() {
 /// @param scale  factor on the gradients
 UpdateReport OptimWrapper::clip_and_step(double scale) {
   const batch::NvtxRange range("update");
-  if (parameters_->as_tensors() != nullptr) return clip_and_step_tensors(scale);
+  // The host learns the norm that a GPU finds, and whether the update was void, last: when all work is queued.
+  if (parameters_->as_tensors() != nullptr) return report_of(queue_step_tensors(scale, nullptr));
   const Clip& clip = options_.clip;
   const std::size_t groups = optimizer_.groups().size();
   const double unscale = 1 / scale;
@@ -294,18 +295,65 @@ UpdateReport OptimWrapper::clip_and_step(double scale) {
 std::vector<double> OptimWrapper::values(std::string_view option) const {
   std::vector<double> values;
   for (const ParamGroup& group : optimizer_.groups()) {
-    auto found = group.options.find(std::string(option));
-    if (found == group.options.end() && option == "momentum") found = group.options.find("beta1");
-    if (option == "base_lr") {
-      values.push_back(group.base_lr);
-    } else if (found != group.options.end()) {
-      values.push_back(found->second);
-    } else if (option == "momentum") {
-      values.push_back(0);
-    } else {
+    const Options& options = group.options;
+    auto found = options.find(std::string(option));
+    if (found == options.end() && option == "momentum") found = options.find("beta1");
+    if (found == options.end() && option != "momentum" && option != "base_lr") {
       throw ConfigError("the optimizer " + optimizer_.rule().name + " has no option '" + std::string(option) + "'");
     }
+    values.push_back(option == "base_lr" ? group.base_lr : found != options.end() ? found->second : 0);
   }
+  return values;
+}
+
+// ---- several optimizers
+
+OptimWrapper& OptimWrapperDict::add(const std::string& name, OptimWrapper wrapper) {
+  const auto [place, is_new] = wrappers_.emplace(name, std::move(wrapper));
+  if (!is_new) throw ConfigError("two optimizers have the name '" + name + "'");
+  return place->second;
+}
+
+const OptimWrapper& OptimWrapperDict::at(const std::string& name) const {
+  const auto found = wrappers_.find(name);
+  if (found != wrappers_.end()) return found->second;
+  std::string known;
+  for (const auto& [each, wrapper] : wrappers_) known += (known.empty() ? "" : ", ") + each;
+  throw ConfigError("there is no optimizer named '" + name + "'; the names are: " + known);
+}
+
+OptimWrapper& OptimWrapperDict::at(const std::string& name) {
+  return const_cast<OptimWrapper&>(std::as_const(*this).at(name));
+}
+
+const GradScaler* OptimWrapperDict::scaler() const noexcept {
+  const GradScaler* smallest = nullptr;
+  for (const auto& [name, wrapper] : wrappers_) {
+    const GradScaler* const own = wrapper.scaler();
+    if (own != nullptr && (smallest == nullptr || own->scale() < smallest->scale())) smallest = own;
+  }
+  return smallest;
+}
+
+void OptimWrapperDict::begin_at(std::int64_t done, std::int64_t total) {
+  for (auto& [name, wrapper] : wrappers_) wrapper.begin_at(done, total);
+}
+
+void OptimWrapperDict::drop_gradients() {
+  for (auto& [name, wrapper] : wrappers_) wrapper.parameters().drop_gradients();
+}
+
+void OptimWrapperDict::skip_update() noexcept {
+  for (auto& [name, wrapper] : wrappers_) wrapper.skip_update();
+}
+
+void OptimWrapperDict::reset() noexcept {
+  for (auto& [name, wrapper] : wrappers_) wrapper.reset();
+}
+
+std::map<std::string, std::vector<double>> OptimWrapperDict::values(std::string_view option) const {
+  std::map<std::string, std::vector<double>> values;
+  for (const auto& [name, wrapper] : wrappers_) values[name + "." + std::string(option)] = wrapper.values(option);
   return values;
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/text/table.hpp"
 #include "plot/svg.hpp"
 #include "plot/ticks.hpp"
 
@@ -68,10 +69,41 @@ Ticks y_ticks(Span span, double height, bool log_y) {
   return span.is_empty() ? linear_ticks(0, 1, wanted, true) : linear_ticks(span.low, span.high, wanted, true);
 }
 
-std::vector<std::string> names_of(const LineChart& chart) {
-  std::vector<std::string> names;
-  for (const Series& series : chart.series) names.push_back(series.name);
-  return names;
+/// Both axes of a chart whose vertical one may be logarithmic.
+struct Axes {
+  Ticks x, y;
+  PlotBox box;
+  bool log_y;
+
+  double place_x(double value) const { return plot::place_x(x, box, value); }
+  double place_y(double value) const {
+    const auto scaled = [this](double v) { return log_y ? std::log10(v) : v; };
+    const double share = (scaled(value) - scaled(y.low)) / (scaled(y.high) - scaled(y.low));
+    return box.bottom - share * (box.bottom - box.top);
+  }
+};
+
+/// Space next to the vertical axis for its labels and its name.
+double axis_width(const Ticks& y, const std::string& name) {
+  double widest = 0;
+  for (const std::string& label : tick_labels(y.values)) widest = std::max(widest, text_width(label));
+  return widest + (name.empty() ? 20 : 44);
+}
+
+/// A line across at each of y's values with its label, and the names of both axes.
+std::string draw_axes(const Axes& axes, const std::string& x_label, const std::string& y_label) {
+  const PlotBox& box = axes.box;
+  const std::vector<std::string> labels = tick_labels(axes.y.values);
+  std::string svg;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const double y = axes.place_y(axes.y.values[i]);
+    svg += line_between(box.left, y, box.right, y, kGridStroke);
+    svg += text_at(box.left - 8, y + 4, " text-anchor=\"end\"", labels[i]);
+  }
+  svg += draw_x_axis(axes.x, box, x_label);
+  const double middle = (box.top + box.bottom) / 2;
+  const std::string turned = fmt::format(" text-anchor=\"middle\" transform=\"rotate(-90 18 {})\"", number(middle));
+  return svg + text_at(18, middle, turned, y_label);
 }
 
 std::string draw_legend(const LineChart& chart, const std::vector<LegendEntry>& entries) {
@@ -113,7 +145,7 @@ std::string line_chart(const LineChart& chart) {
 
   axes.box.left = axis_width(axes.y, chart.y_label);
   axes.box.right = width - kMargin;
-  const auto legend = legend_of(names_of(chart), {axes.box.left, title_height + 10, axes.box.right, height});
+  const auto legend = legend_of(names_of(chart.series), {axes.box.left, title_height + 10, axes.box.right, height});
   axes.box.top = legend.empty() ? title_height + 8 : legend.back().y + 16;
   axes.box.bottom = height - (chart.x_label.empty() ? 32 : 54);
   axes.x = x_ticks(spans.x, axes.box.right - axes.box.left);

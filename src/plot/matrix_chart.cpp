@@ -7,7 +7,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "plot/markup.hpp"
 #include "plot/svg.hpp"
 
 namespace lockstep::plot {

@@ -3,17 +3,35 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "core/text/text.hpp"
-#include "plot/markup.hpp"
 
 namespace lockstep::plot {
 
 namespace {
 
 constexpr double kCharWidth = 6.7;
+
+// Told apart on a dark ground, in the order of kColors.
+constexpr std::array<const char*, kColors.size()> kDarkColors = {"#6cb2f0", "#f2808f", "#63c384", "#bf9bea",
+                                                                 "#f5b04c", "#4fd0dd", "#c99676", "#a3abb8"};
+
+// The styles that charts draw texts, axes and grids with, and the page's variable for it.
+constexpr std::array<std::pair<const char*, const char*>, 4> kShared = {
+    {{"#111827", "--ink"}, {"#374151", "--text"}, {"#6b7280", "--muted"}, {"#e5e7eb", "--line"}}};
+
+std::string rule(const std::string& color, const std::string& variable) {
+  return fmt::format("svg[fill=\"{0}\"],svg [fill=\"{0}\"]{{fill:var({1})}}\nsvg [stroke=\"{0}\"]{{stroke:var({1})}}\n",
+                     color, variable);
+}
+
+template <class Colors>
+std::string variables(const Colors& colors) {
+  std::string text;
+  for (std::size_t i = 0; i < colors.size(); ++i) text += fmt::format("--series-{}:{};", i, colors[i]);
+  return ":root{" + text + "}";
+}
 
 }  // namespace
 
@@ -61,33 +79,6 @@ std::string draw_x_axis(const Ticks& ticks, const PlotBox& box, const std::strin
   return svg;
 }
 
-double Axes::place_y(double value) const {
-  const auto scaled = [this](double v) { return log_y ? std::log10(v) : v; };
-  const double share = (scaled(value) - scaled(y.low)) / (scaled(y.high) - scaled(y.low));
-  return box.bottom - share * (box.bottom - box.top);
-}
-
-double axis_width(const Ticks& y, const std::string& name) {
-  double widest = 0;
-  for (const std::string& label : tick_labels(y.values)) widest = std::max(widest, text_width(label));
-  return widest + (name.empty() ? 20 : 44);
-}
-
-std::string draw_axes(const Axes& axes, const std::string& x_label, const std::string& y_label) {
-  const PlotBox& box = axes.box;
-  const std::vector<std::string> labels = tick_labels(axes.y.values);
-  std::string svg;
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    const double y = axes.place_y(axes.y.values[i]);
-    svg += line_between(box.left, y, box.right, y, kGridStroke);
-    svg += text_at(box.left - 8, y + 4, " text-anchor=\"end\"", labels[i]);
-  }
-  svg += draw_x_axis(axes.x, box, x_label);
-  const double middle = (box.top + box.bottom) / 2;
-  const std::string turned = fmt::format(" text-anchor=\"middle\" transform=\"rotate(-90 18 {})\"", number(middle));
-  return svg + text_at(18, middle, turned, y_label);
-}
-
 std::vector<LegendEntry> legend_of(const std::vector<std::string>& names, const PlotBox& room) {
   std::vector<LegendEntry> entries;
   double x = room.left;
@@ -103,6 +94,31 @@ std::vector<LegendEntry> legend_of(const std::vector<std::string>& names, const 
     x += width + 18;
   }
   return entries;
+}
+
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    if (c == '&') {
+      safe += "&amp;";
+    } else if (c == '<') {
+      safe += "&lt;";
+    } else if (c == '>') {
+      safe += "&gt;";
+    } else if (c == '"') {
+      safe += "&quot;";
+    } else {
+      safe += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML knows hardly any control character
+    }
+  }
+  return safe;
+}
+
+std::string page_style() {
+  std::string css = variables(kColors) + "\n@media (prefers-color-scheme:dark){" + variables(kDarkColors) + "}\n";
+  for (std::size_t i = 0; i < kColors.size(); ++i) css += rule(kColors[i], fmt::format("--series-{}", i));
+  for (const auto& [color, variable] : kShared) css += rule(color, variable);
+  return css + "svg>rect[fill=\"#ffffff\"]{fill:none}\nsvg text[fill=\"#ffffff\"]{fill:var(--card)}\n";
 }
 
 }  // namespace lockstep::plot

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What charts are drawn with.
 #pragma once
 
 #include <array>
@@ -9,6 +8,7 @@
 
 #include "plot/ticks.hpp"
 
+// What charts are drawn with.
 namespace lockstep::plot {
 
 // Told apart on white by hue and by lightness.
@@ -41,21 +41,6 @@ double place_x(const Ticks& ticks, const PlotBox& box, double value);
 /// The line below `box` with its marks and its name.
 std::string draw_x_axis(const Ticks& ticks, const PlotBox& box, const std::string& label);
 
-/// Both axes of a chart whose vertical one may be logarithmic.
-struct Axes {
-  Ticks x, y;
-  PlotBox box;
-  bool log_y;
-
-  double place_x(double value) const { return plot::place_x(x, box, value); }
-  double place_y(double value) const;
-};
-
-/// Space next to the vertical axis for its labels and its name.
-double axis_width(const Ticks& y, const std::string& name);
-/// A line across at each of y's values with its label, and the names of both axes.
-std::string draw_axes(const Axes& axes, const std::string& x_label, const std::string& y_label);
-
 /// Names in rows, from the left edge of their room.
 struct LegendEntry {
   std::size_t index;  ///< index of the name
@@ -64,5 +49,13 @@ struct LegendEntry {
 
 /// Places for all names that are not empty.
 std::vector<LegendEntry> legend_of(const std::vector<std::string>& names, const PlotBox& room);
+
+/// Text as it may stand in XML and HTML, in attributes too. Control characters become blanks, the end of a line too.
+std::string escaped(const std::string& text);
+
+/// CSS rules for charts that stand in the text of a page: they take the page's variables `--ink`, `--text`, `--muted`
+/// and `--line` for their texts and lines (`--card` for texts on dark cells), leave the ground to the page, and have
+/// lighter colors where the reader prefers a dark one. As an image of its own a chart stays as it is.
+std::string page_style();
 
 }  // namespace lockstep::plot

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/text/table.hpp"
 #include "plot/svg.hpp"
 #include "plot/ticks.hpp"
 
@@ -39,12 +40,10 @@ std::string draw_legend(const TimelineChart& chart, const std::vector<LegendEntr
 }  // namespace
 
 std::string timeline_chart(const TimelineChart& chart) {
-  std::vector<std::string> kinds;
-  for (const BarKind& kind : chart.kinds) kinds.push_back(kind.name);
   PlotBox box{.left = 0, .top = chart.title.empty() ? 16.0 : 44.0, .right = chart.width - kMargin, .bottom = 0};
   for (const TimelineRow& row : chart.rows) box.left = std::max(box.left, text_width(row.name));
   box.left += 20;
-  const auto legend = legend_of(kinds, {box.left, box.top + 10, box.right, 0});
+  const auto legend = legend_of(names_of(chart.kinds), {box.left, box.top + 10, box.right, 0});
   if (!legend.empty()) box.top = legend.back().y + 10;
   box.bottom = box.top + kRankRowHeight * static_cast<double>(chart.rows.size()) + 6;
   const Ticks ticks = linear_ticks(0, chart.end, std::max(2, static_cast<int>((box.right - box.left) / 90)), false);

@@ -41,12 +41,14 @@ KeySpec start_key(const std::string& default_value) { return factor_key("start_f
 
 KeySpec final_key(const std::string& help = "from end on") { return factor_key("final_factor", "0", help); }
 
+/// `factor` from begin to end, then 1.
 CurveShape make_constant(const Section& rule, Window window) {
   return [factor = rule.real("factor"), window](double position, double value) {
     return position < window.begin || position >= window.end ? value : value * factor;
   };
 }
 
+/// Linear curve from start_factor at begin to end_factor at end.
 CurveShape make_linear(const Section& rule, Window window) {
   return [start = rule.real("start_factor"), end = rule.real("end_factor"), window](double position, double value) {
     if (position < window.begin) return value;
@@ -55,6 +57,7 @@ CurveShape make_linear(const Section& rule, Window window) {
   };
 }
 
+/// The same along a parabola.
 CurveShape make_quadratic(const Section& rule, Window window) {
   return [start = rule.real("start_factor"), end = rule.real("end_factor"), window](double position, double value) {
     if (position < window.begin) return value;
@@ -63,12 +66,14 @@ CurveShape make_quadratic(const Section& rule, Window window) {
   };
 }
 
+/// gamma^t.
 CurveShape make_exponential(const Section& rule, Window window) {
   return [gamma = rule.real("gamma"), window](double position, double value) {
     return position < window.begin ? value : value * std::pow(gamma, inside(window, position));
   };
 }
 
+/// gamma^floor(t / size).
 CurveShape make_step(const Section& rule, Window window) {
   if (rule.is_default("size")) throw ConfigError("size: set the distance between drops");
   return [size = rule.real("size"), gamma = rule.real("gamma"), window](double position, double value) {
@@ -100,6 +105,7 @@ std::vector<double> milestones_of(const Section& rule, const Window& window, std
   return milestones;
 }
 
+/// gamma^(number of milestones reached), or the next of `values`.
 CurveShape make_multistep(const Section& rule, Window window) {
   const std::vector<double> values = rule.reals("values");
   const std::vector<double> milestones = milestones_of(rule, window, values.size());
@@ -113,6 +119,7 @@ CurveShape make_multistep(const Section& rule, Window window) {
   };
 }
 
+/// Cosine curve from start_factor at begin to its floor at begin + length.
 CurveShape make_cosine(const Section& rule, Window window) {
   const double length = rule.is_default("length") ? window.width() : rule.real("length");
   return [start = rule.real("start_factor"), floor = Floor(rule), length, window](double position, double value) {
@@ -122,6 +129,7 @@ CurveShape make_cosine(const Section& rule, Window window) {
   };
 }
 
+/// (1 - t / width)^power.
 CurveShape make_polynomial(const Section& rule, Window window) {
   return [power = rule.real("power"), floor = Floor(rule), window](double position, double value) {
     if (position < window.begin) return value;
@@ -130,6 +138,7 @@ CurveShape make_polynomial(const Section& rule, Window window) {
   };
 }
 
+/// Straight up to 1 at `warmup`, then sqrt(warmup / t).
 CurveShape make_inverse_sqrt(const Section& rule, Window window) {
   if (rule.is_default("warmup")) throw ConfigError("warmup: set the position of the peak");
   const bool rises = rule.boolean("rise");
@@ -143,85 +152,62 @@ CurveShape make_inverse_sqrt(const Section& rule, Window window) {
 
 }  // namespace
 
-Curve constant_curve() {
-  return {.name = "constant",
-          .help = "A constant factor from begin to end, and 1 elsewhere",
-          .keys = {factor_key("factor", "1", "Factor on the value")},
-          .make = make_constant};
-}
-
-Curve linear_curve() {
-  return {.name = "linear",
-          .help =
-              "Linear change from start_factor at begin to end_factor at end; a warm-up is "
-              "linear,start_factor=0.01,end=100",
-          .keys = {start_key("0.01"), factor_key("end_factor", "1", "from end on")},
-          .make = make_linear};
-}
-
-Curve quadratic_curve() {
-  return {.name = "quadratic",
-          .help = "Quadratic warm-up from start_factor to end_factor",
-          .keys = {start_key("0"), factor_key("end_factor", "1", "from end on")},
-          .make = make_quadratic};
-}
-
-Curve exponential_curve() {
-  return {.name = "exponential",
-          .help = "Multiplication by gamma in every unit of by",
-          .keys = {gamma_key("factor in one unit")},
-          .make = make_exponential};
-}
-
-Curve step_curve() {
-  return {.name = "step",
-          .help = "Multiplication by gamma every size units, counted from begin",
-          .keys = {keys::real_above("size", 0, keys::kUnlimited, "1", "Units between drops"),
-                   gamma_key("Factor of each drop")},
-          .make = make_step};
-}
-
-Curve multistep_curve() {
-  return {.name = "multistep",
-          .help = "Multiplication by gamma at each milestone: multistep,milestones=30/60,gamma=0.1",
-          .keys = {keys::reals("milestones", "",
-                               "Positions counted from begin, in ascending order, separated by /. A position that is "
-                               "given twice counts twice",
-                               0),
-                   gamma_key("Factor of each drop"),
-                   keys::reals("values", "",
-                               "Factors before and after each milestone, as an alternative to gamma. Without "
-                               "milestones, all have the same length",
-                               0)},
-          .make = make_multistep};
-}
-
-Curve cosine_curve() {
-  return {.name = "cosine",
-          .help = "Cosine decay from 1 at begin to final_factor at end",
-          .keys = {start_key("1"), final_key(), floor_key(),
-                   keys::real_above(
-                       "length", 0, keys::kUnlimited, "nan",
-                       "Length of half a period, if it differs from the window; the wave continues until end")},
-          .make = make_cosine};
-}
-
-Curve polynomial_curve() {
-  return {.name = "polynomial",
-          .help = "Polynomial decay: (1 - progress)^power, scaled to end at final_factor",
-          .keys = {keys::real("power", "1", "exponent", 0), final_key(), floor_key()},
-          .make = make_polynomial};
-}
-
-Curve inverse_sqrt_curve() {
-  return {.name = "inverse_sqrt",
-          .help = "Linear warm-up to 1, then sqrt(warmup / position)",
-          .keys = {keys::real_above("warmup", 0, keys::kUnlimited, "1", "Position of the peak, counted from begin"),
-                   keys::real("offset", "0", "Offset of the position; 1 = the first step has position 1", 0),
-                   keys::boolean("rise", "true",
-                                 "If false, the inverse square root is also used before warmup, for use after another "
-                                 "warm-up; position 0 then counts as 1")},
-          .make = make_inverse_sqrt};
+const std::vector<Curve>& simple_curves() {
+  static const std::vector<Curve> rows = {
+      {.name = "constant",
+       .help = "A constant factor from begin to end, and 1 elsewhere",
+       .keys = {factor_key("factor", "1", "Factor on the value")},
+       .make = make_constant},
+      {.name = "linear",
+       .help = "Linear change from start_factor at begin to end_factor at end; a warm-up is "
+               "linear,start_factor=0.01,end=100",
+       .keys = {start_key("0.01"), factor_key("end_factor", "1", "from end on")},
+       .make = make_linear},
+      {.name = "quadratic",
+       .help = "Quadratic warm-up from start_factor to end_factor",
+       .keys = {start_key("0"), factor_key("end_factor", "1", "from end on")},
+       .make = make_quadratic},
+      {.name = "exponential",
+       .help = "Multiplication by gamma in every unit of by",
+       .keys = {gamma_key("factor in one unit")},
+       .make = make_exponential},
+      {.name = "step",
+       .help = "Multiplication by gamma every size units, counted from begin",
+       .keys = {keys::real_above("size", 0, keys::kUnlimited, "1", "Units between drops"),
+                gamma_key("Factor of each drop")},
+       .make = make_step},
+      {.name = "multistep",
+       .help = "Multiplication by gamma at each milestone: multistep,milestones=30/60,gamma=0.1",
+       .keys = {keys::reals("milestones", "",
+                            "Positions counted from begin, in ascending order, separated by /. A position that is "
+                            "given twice counts twice",
+                            0),
+                gamma_key("Factor of each drop"),
+                keys::reals("values", "",
+                            "Factors before and after each milestone, as an alternative to gamma. Without "
+                            "milestones, all have the same length",
+                            0)},
+       .make = make_multistep},
+      {.name = "cosine",
+       .help = "Cosine decay from 1 at begin to final_factor at end",
+       .keys = {start_key("1"), final_key(), floor_key(),
+                keys::real_above(
+                    "length", 0, keys::kUnlimited, "nan",
+                    "Length of half a period, if it differs from the window; the wave continues until end")},
+       .make = make_cosine},
+      {.name = "polynomial",
+       .help = "Polynomial decay: (1 - progress)^power, scaled to end at final_factor",
+       .keys = {keys::real("power", "1", "exponent", 0), final_key(), floor_key()},
+       .make = make_polynomial},
+      {.name = "inverse_sqrt",
+       .help = "Linear warm-up to 1, then sqrt(warmup / position)",
+       .keys = {keys::real_above("warmup", 0, keys::kUnlimited, "1", "Position of the peak, counted from begin"),
+                keys::real("offset", "0", "Offset of the position; 1 = the first step has position 1", 0),
+                keys::boolean("rise", "true",
+                              "If false, the inverse square root is also used before warmup, for use after another "
+                              "warm-up; position 0 then counts as 1")},
+       .make = make_inverse_sqrt}};
+  return rows;
 }
 
 }  // namespace lockstep::schedule

@@ -45,22 +45,10 @@ inline double inside_jumps(const Window& window, double position) {
 /// 1 to 0 along half a cosine wave while `part` goes from 0 to 1.
 double half_wave(double part);
 
-// The curves of curves.cpp.
-Curve constant_curve();      ///< `factor` from begin to end, then 1
-Curve linear_curve();        ///< linear curve from start_factor at begin to end_factor at end
-Curve quadratic_curve();     ///< the same along a parabola
-Curve exponential_curve();   ///< gamma^t
-Curve step_curve();          ///< gamma^floor(t / size)
-Curve multistep_curve();     ///< gamma^(number of milestones reached), or the next of `values`
-Curve cosine_curve();        ///< cosine curve from start_factor at begin to its floor at begin + length
-Curve polynomial_curve();    ///< (1 - t / width)^power
-Curve inverse_sqrt_curve();  ///< straight up to 1 at `warmup`, then sqrt(warmup / t)
-// The curves of cycles.cpp.
-Curve wsd_curve();             ///< warm-up, stable, decay
-Curve one_cycle_curve();       ///< up and down once
-Curve cyclic_curve();          ///< up and down forever
-Curve cosine_restart_curve();  ///< cosine waves one after another
-// The curves of composite.cpp and plateau.cpp.
+/// The curves of one movement, of curves.cpp.
+const std::vector<Curve>& simple_curves();
+/// The curves with phases and those that repeat themselves, of cycles.cpp.
+const std::vector<Curve>& cycle_curves();
 Curve composite_curve();  ///< curves one after another
 Curve plateau_curve();    ///< falls when a measured number no longer gets better
 

@@ -3,7 +3,6 @@
 #include <lockstep/core/keys.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "schedule/curves.hpp"
@@ -19,6 +18,7 @@ double root(double part) { return 1.0 - std::sqrt(part); }
 
 KeySpec length_key(const std::string& name, const std::string& help) { return keys::real(name, "0", help, 0); }
 
+/// Warm-up, stable, decay.
 CurveShape make_wsd(const Section& rule, Window window) {
   const double warmup = rule.real("warmup");
   const double decay = rule.real("decay");
@@ -51,6 +51,7 @@ double on_cycle(const std::vector<Turn>& turns, double part, Blend blend) {
   return next_turn.factor + (from.factor - next_turn.factor) * blend((part - from.part) / (next_turn.part - from.part));
 }
 
+/// Up and down once.
 CurveShape make_one_cycle(const Section& rule, Window window) {
   const double rise = rule.real("rise");
   const bool three_phases = rule.boolean("three_phases");
@@ -66,6 +67,7 @@ CurveShape make_one_cycle(const Section& rule, Window window) {
   };
 }
 
+/// Up and down forever.
 CurveShape make_cyclic(const Section& rule, Window window) {
   if (rule.is_default("up")) throw ConfigError("up: set the length of the rise");
   const double up = rule.real("up");
@@ -156,6 +158,7 @@ KeySpec periods_key() {
   return key;
 }
 
+/// Cosine waves one after another.
 CurveShape make_cosine_restart(const Section& rule, Window window) {
   return [waves = waves_of(rule, window), floor = Floor(rule), window](double position, double value) {
     if (position < window.begin) return value;
@@ -171,56 +174,47 @@ CurveShape make_cosine_restart(const Section& rule, Window window) {
 
 }  // namespace
 
-Curve wsd_curve() {
-  return {
-      .name = "wsd",
-      .help = "Warm-up, stable, decay (WSD): rises during warmup, and falls during the last decay units of the window",
-      .keys = {length_key("warmup", "Length of the linear warm-up"), length_key("decay", "Length of the fall"),
-               factor_key("start_factor", "0", "at begin"), factor_key("final_factor", "0", "from end on"), floor_key(),
-               choice_key("shape", {"linear", "cosine", "sqrt"}, "of the decay")},
-      .make = make_wsd};
-}
-
-Curve one_cycle_curve() {
-  return {.name = "one_cycle",
-          .help = "One cycle: rises to 1 and falls once; base= sets the peak, if it differs from the configured value",
-          .keys = {factor_key("rise", "0.3", "Fraction of the window in which it rises"),
-                   factor_key("start_factor", "0.04", "Initial value relative to the peak", false),
-                   factor_key("final_factor", "4e-6", "Final value relative to the peak", false),
-                   choice_key("shape", {"cosine", "linear"}, "of rise and fall"),
-                   keys::boolean("three_phases", "false",
-                                 "Fall to start_factor as fast as it rose, and then to final_factor")},
-          .make = make_one_cycle};
-}
-
-Curve cyclic_curve() {
-  return {.name = "cyclic",
-          .help = "Cycles that rise from start_factor to 1 and fall again",
-          .keys = {length_key("up", "Length of the rise"),
-                   length_key("down", "Length of the fall. If not given, the value of up is used"),
-                   factor_key("start_factor", "0.1", "at the bottom", false),
-                   choice_key(
-                       "shape", {"even", "halved", "exponential"},
-                       "Height of the peaks: constant, halved after each cycle, or multiplied by gamma in every unit"),
-                   factor_key("gamma", "1", "Factor of shape=exponential", false)},
-          .make = make_cyclic};
-}
-
-Curve cosine_restart_curve() {
-  return {
-      .name = "cosine_restart",
-      .help = "Cosine decay with warm restarts: cosine_restart,periods=10/20,weights=1/0.5",
-      .keys = {periods_key(),
-               keys::reals("weights", "", "Factor at the start of each period. If not given, 1 is used", 0),
-               factor_key("grow", "0",
-                          "Further periods follow, each this many times as long as the previous one. 0 = none", false),
-               factor_key("shrink", "1", "Factor on the start value of each further period", false),
-               factor_key("final_factor", "0", "Factor at the end of each period"), floor_key(),
-               choice_key("wave", {"half", "full"},
-                          "half = each period falls; full = each period falls and rises again"),
-               keys::boolean("adaptive", "false",
-                             "Each period starts at the value of a single decay over the whole window")},
-      .make = make_cosine_restart};
+const std::vector<Curve>& cycle_curves() {
+  static const std::vector<Curve> rows = {
+      {.name = "wsd",
+       .help = "Warm-up, stable, decay (WSD): rises during warmup, and falls during the last decay units of the window",
+       .keys = {length_key("warmup", "Length of the linear warm-up"), length_key("decay", "Length of the fall"),
+                factor_key("start_factor", "0", "at begin"), factor_key("final_factor", "0", "from end on"),
+                floor_key(), choice_key("shape", {"linear", "cosine", "sqrt"}, "of the decay")},
+       .make = make_wsd},
+      {.name = "one_cycle",
+       .help = "One cycle: rises to 1 and falls once; base= sets the peak, if it differs from the configured value",
+       .keys = {factor_key("rise", "0.3", "Fraction of the window in which it rises"),
+                factor_key("start_factor", "0.04", "Initial value relative to the peak", false),
+                factor_key("final_factor", "4e-6", "Final value relative to the peak", false),
+                choice_key("shape", {"cosine", "linear"}, "of rise and fall"),
+                keys::boolean("three_phases", "false",
+                              "Fall to start_factor as fast as it rose, and then to final_factor")},
+       .make = make_one_cycle},
+      {.name = "cyclic",
+       .help = "Cycles that rise from start_factor to 1 and fall again",
+       .keys = {length_key("up", "Length of the rise"),
+                length_key("down", "Length of the fall. If not given, the value of up is used"),
+                factor_key("start_factor", "0.1", "at the bottom", false),
+                choice_key(
+                    "shape", {"even", "halved", "exponential"},
+                    "Height of the peaks: constant, halved after each cycle, or multiplied by gamma in every unit"),
+                factor_key("gamma", "1", "Factor of shape=exponential", false)},
+       .make = make_cyclic},
+      {.name = "cosine_restart",
+       .help = "Cosine decay with warm restarts: cosine_restart,periods=10/20,weights=1/0.5",
+       .keys = {periods_key(),
+                keys::reals("weights", "", "Factor at the start of each period. If not given, 1 is used", 0),
+                factor_key("grow", "0",
+                           "Further periods follow, each this many times as long as the previous one. 0 = none", false),
+                factor_key("shrink", "1", "Factor on the start value of each further period", false),
+                factor_key("final_factor", "0", "Factor at the end of each period"), floor_key(),
+                choice_key("wave", {"half", "full"},
+                           "half = each period falls; full = each period falls and rises again"),
+                keys::boolean("adaptive", "false",
+                              "Each period starts at the value of a single decay over the whole window")},
+       .make = make_cosine_restart}};
+  return rows;
 }
 
 }  // namespace lockstep::schedule

@@ -7,7 +7,6 @@
 #include <limits>
 #include <optional>
 
-#include "core/text/option_list.hpp"
 #include "core/text/table.hpp"
 #include "schedule/curves.hpp"
 
@@ -16,74 +15,27 @@ namespace lockstep::schedule {
 namespace {
 
 /// The options of every rule, also of one inside another rule.
-struct InnerSettings {
-  double begin;
-  double end;                  ///< -1 = the end of the run
-  std::optional<double> base;  ///< replaces the value
+KeySpecs inner_keys() {
+  return {keys::real("begin", "0", "Start of the window", 0),
+          keys::real("end", "-1", "End of the window. -1 = the end of the run (plateau: unlimited)", -1),
+          keys::real("base", "nan",
+                     "Value that replaces the configured one from begin on, so that factors become absolute")};
+}
 
-  static KeySpecs keys() {
-    return {keys::real("begin", "0", "Start of the window", 0),
-            keys::real("end", "-1", "End of the window. -1 = the end of the run (plateau: unlimited)", -1),
-            keys::real("base", "nan",
-                       "Value that replaces the configured one from begin on, so that factors become absolute")};
-  }
-  static InnerSettings from(const Section& rule) {
-    return {.begin = rule.real("begin"), .end = rule.real("end"), .base = given(rule, "base")};
-  }
-};
-
-/// The options of every rule of `sched.rule`.
-struct RuleSettings {
-  InnerSettings inner;
-  std::string by;      ///< the unit of positions
-  bool is_smooth;      ///< whether epochs are counted in fractions
-  std::string option;  ///< option of the optimizer
-  std::string group;   ///< group of parameters; empty = all
-  std::string part;    ///< part of the parameters; empty = all
-
-  static KeySpecs keys() {
-    KeySpecs all = InnerSettings::keys();
-    all.push_back(keys::choice("by", "step", "Unit of positions and lengths. run = fractions of the whole run",
-                               {"step", "epoch", "samples", "run"}));
-    all.push_back(
-        keys::boolean("smooth", "false", "With by=epoch, change the value at every step instead of between epochs"));
-    all.push_back(keys::text("of", "lr", "Option of the optimizer"));
-    all.push_back(keys::text("group", "", "Parameter group. If empty, all groups are used"));
-    all.push_back(keys::text("part", "", "Part of the parameters (optim.part). If empty, all parts are used"));
-    return all;
-  }
-  static RuleSettings from(const Section& rule) {
-    return {.inner = InnerSettings::from(rule),
-            .by = rule.text("by"),
-            .is_smooth = rule.boolean("smooth"),
-            .option = rule.text("of"),
-            .group = rule.text("group"),
-            .part = rule.text("part")};
-  }
-};
-
-struct Written {
-  const Curve& curve;
-  Section options;
-};
+using Written = ChosenRow<Curve>;
 
 Written read(const std::string& text, const KeySpecs& common, const std::string& place,
              const std::vector<Curve>& curves) {
   if (std::count(text.begin(), text.end(), '(') != std::count(text.begin(), text.end(), ')')) {
     throw ConfigError(place + ": the numbers of '(' and ')' differ");
   }
-  const std::vector<std::string> parts = split_list(text, ',');
-  Written written{.curve = find_row(curves, parts.front(), place), .options = {}};
-  for (const KeySpec& key : common) written.options.declare(key);
-  for (const KeySpec& key : written.curve.keys) written.options.declare(key);
-  for (std::size_t i = 1; i < parts.size(); ++i) set_option(written.options, parts[i], place);
-  return written;
+  return choose_row(curves, text, common, place, place);
 }
 
-Window window_of(const InnerSettings& settings, const Window& whole) {
+Window window_of(const Section& rule, const Window& whole) {
   Window window = whole;
-  window.begin = settings.begin;
-  const double end = settings.end;
+  window.begin = rule.real("begin");
+  const double end = rule.real("end");
   if (end < 0 && end != -1) throw ConfigError("end: must be -1 or at least 0");
   if (end >= 0) window.end = end;
   if (window.begin < window.end) return window;
@@ -91,12 +43,13 @@ Window window_of(const InnerSettings& settings, const Window& whole) {
                     (end < 0 ? ", the end of the run)" : ")"));
 }
 
-CurveShape shape_of(const Written& written, const InnerSettings& settings, const Window& window) {
-  if (written.curve.make == nullptr) throw ConfigError(written.curve.name + " cannot be a part of another curve");
-  CurveShape shape = written.curve.make(written.options, window);
-  if (!shape) throw ConfigError(written.curve.name + ": its function `make` returned nothing");
-  if (!settings.base) return shape;
-  return [shape = std::move(shape), base = *settings.base, begin = window.begin](double position, double value) {
+CurveShape shape_of(const Written& written, const Window& window) {
+  if (written.row->make == nullptr) throw ConfigError(written.row->name + " cannot be a part of another curve");
+  CurveShape shape = written.row->make(written.options, window);
+  if (!shape) throw ConfigError(written.row->name + ": its function `make` returned nothing");
+  const std::optional<double> base = given(written.options, "base");
+  if (!base) return shape;
+  return [shape = std::move(shape), base = *base, begin = window.begin](double position, double value) {
     return position < begin ? value : shape(position, base);
   };
 }
@@ -113,14 +66,15 @@ std::int64_t known(std::int64_t number, const std::string& what) {
   return number;
 }
 
-Unit unit_of(const RuleSettings& settings, const RunLength& length) {
-  const std::string& by = settings.by;
+Unit unit_of(const Section& rule, const RunLength& length) {
+  const std::string& by = rule.text("by");
+  const bool is_smooth = rule.boolean("smooth");
   const auto total = static_cast<double>(length.total_steps);
-  if (settings.is_smooth && by != "epoch") throw ConfigError("smooth: requires by=epoch");
+  if (is_smooth && by != "epoch") throw ConfigError("smooth: requires by=epoch");
   if (by == "epoch") {
     const std::int64_t steps = known(length.steps_per_epoch, "the run has no epochs");
     const auto size = static_cast<double>(steps);
-    if (settings.is_smooth) {
+    if (is_smooth) {
       return {.position = [size](std::int64_t step) { return static_cast<double>(step) / size; },
               .whole = total / size,
               .steps_in_one = steps};
@@ -147,45 +101,45 @@ double at_whole_step(double position, std::int64_t steps_in_one) {
 }
 
 /// Why a rule has no effect: it lasts to the end of the run, but begins later. "" if it has one.
-std::string reason_of_no_use(const InnerSettings& settings, double whole) {
-  if (settings.end >= 0 || whole <= 0 || settings.begin < whole) return "";
-  return "not used: begin (" + number_text(settings.begin) + ") is not less than the end of the run (" +
-         number_text(whole) + ")";
+std::string reason_of_no_use(const Section& rule, double whole) {
+  const double begin = rule.real("begin");
+  if (rule.real("end") >= 0 || whole <= 0 || begin < whole) return "";
+  return "not used: begin (" + number_text(begin) + ") is not less than the end of the run (" + number_text(whole) +
+         ")";
 }
 
 /// @param unused  gets a sentence if the rule has no effect
 Schedule::ScheduledRule parse_rule(const std::string& text, const RunLength& length, const std::string& place,
                                    const std::vector<Curve>& curves, std::vector<std::string>& unused) {
-  const Written written = read(text, RuleSettings::keys(), place, curves);
-  const RuleSettings settings = RuleSettings::from(written.options);
+  const Written written = read(text, common_curve_keys(), place, curves);
+  const Section& options = written.options;
   try {
-    Unit unit = unit_of(settings, length);
+    Unit unit = unit_of(options, length);
     // A rule that answers to measurements has no shape that the run's end could be a part of, and a run may be
     // prolonged.
-    if (written.curve.make_feedback != nullptr) unit.whole = std::numeric_limits<double>::infinity();
-    Schedule::ScheduledRule rule{.option = settings.option,
-                                 .group = settings.group,
-                                 .part = settings.part,
+    if (written.row->make_feedback != nullptr) unit.whole = std::numeric_limits<double>::infinity();
+    Schedule::ScheduledRule rule{.option = options.text("of"),
+                                 .group = options.text("group"),
+                                 .part = options.text("part"),
                                  .position = unit.position,
                                  .shape = {},
                                  .feedback = {}};
-    const std::string reason =
-        written.curve.make_feedback != nullptr ? "" : reason_of_no_use(settings.inner, unit.whole);
+    const std::string reason = written.row->make_feedback != nullptr ? "" : reason_of_no_use(options, unit.whole);
     if (!reason.empty()) {
       unused.push_back(place + ": " + reason);
       rule.shape = [](double, double value) { return value; };
       return rule;
     }
-    Window window = window_of(settings.inner, {.begin = 0, .end = unit.whole, .curves = &curves});
+    Window window = window_of(options, {.begin = 0, .end = unit.whole, .curves = &curves});
     if (unit.steps_in_one > 0) {
       window.begin = at_whole_step(window.begin, unit.steps_in_one);
       window.end = at_whole_step(window.end, unit.steps_in_one);
     }
-    if (written.curve.make_feedback != nullptr) {
-      rule.feedback = written.curve.make_feedback(written.options, window);
+    if (written.row->make_feedback != nullptr) {
+      rule.feedback = written.row->make_feedback(options, window);
       if (!rule.feedback) throw ConfigError("its function `make_feedback` returned nothing");
     } else {
-      rule.shape = shape_of(written, settings.inner, window);
+      rule.shape = shape_of(written, window);
     }
     return rule;
   } catch (const ConfigError& error) {
@@ -197,25 +151,36 @@ Schedule::ScheduledRule parse_rule(const std::string& text, const RunLength& len
 
 CurveShape parse_inner(const std::string& rule, const Window& window) {
   const std::string place = "'" + rule + "'";
-  const Written written = read(rule, InnerSettings::keys(), place, *window.curves);
-  const InnerSettings settings = InnerSettings::from(written.options);
+  const Written written = read(rule, inner_keys(), place, *window.curves);
   try {
-    return shape_of(written, settings, window_of(settings, window));
+    return shape_of(written, window_of(written.options, window));
   } catch (const ConfigError& error) {
     throw ConfigError(place + ": " + error.what());
   }
 }
 
 const KeySpecs& common_curve_keys() {
-  static const KeySpecs keys = RuleSettings::keys();
-  return keys;
+  static const KeySpecs common = [] {
+    KeySpecs all = inner_keys();
+    all.push_back(keys::choice("by", "step", "Unit of positions and lengths. run = fractions of the whole run",
+                               {"step", "epoch", "samples", "run"}));
+    all.push_back(
+        keys::boolean("smooth", "false", "With by=epoch, change the value at every step instead of between epochs"));
+    all.push_back(keys::text("of", "lr", "Option of the optimizer"));
+    all.push_back(keys::text("group", "", "Parameter group. If empty, all groups are used"));
+    all.push_back(keys::text("part", "", "Part of the parameters (optim.part). If empty, all parts are used"));
+    return all;
+  }();
+  return common;
 }
 
 const std::vector<Curve>& builtin_curves() {
-  static const std::vector<Curve> curves = {
-      constant_curve(),  linear_curve(), quadratic_curve(),      exponential_curve(),  step_curve(),
-      multistep_curve(), cosine_curve(), polynomial_curve(),     inverse_sqrt_curve(), wsd_curve(),
-      one_cycle_curve(), cyclic_curve(), cosine_restart_curve(), composite_curve(),    plateau_curve()};
+  static const std::vector<Curve> curves = [] {
+    std::vector<Curve> all = simple_curves();
+    all.insert(all.end(), cycle_curves().begin(), cycle_curves().end());
+    all.insert(all.end(), {composite_curve(), plateau_curve()});
+    return all;
+  }();
   return curves;
 }
 
@@ -239,7 +204,7 @@ KeySpecs sched_keys(const std::vector<Curve>& curves) {
       "sched.rule", "",
       "Learning rate schedule, such as cosine,begin=100,final_factor=0.1. Several rules are applied in order (" +
           joined(names_of(curves)) + ")");
-  rule.parts.push_back(part("all rules", "Common options", RuleSettings::keys()));
+  rule.parts.push_back(part("all rules", "Common options", common_curve_keys()));
   for (const Curve& curve : curves) rule.parts.push_back(part(curve.name, curve.help, curve.keys));
   return keys::titled("Learning rate schedule", {rule});
 }

@@ -99,27 +99,24 @@ std::unique_ptr<Feedback> make_plateau(const Section& rule, Window window) {
   return std::make_unique<Plateau>(rule, window);
 }
 
-KeySpec count_key(const std::string& name, const std::string& default_value, const std::string& help) {
-  return keys::real(name, default_value, help, 0);
-}
-
 }  // namespace
 
 Curve plateau_curve() {
-  return {.name = "plateau",
-          .help = "Multiplication by factor when a metric has not improved for patience evaluations",
-          .keys = {keys::text("monitor", "val/loss", "Name of an evaluation metric"),
-                   choice_key("better", {"less", "greater"}, "Whether lower or higher values are better"),
-                   factor_key("factor", "0.1", "Factor of each drop, below 1"),
-                   count_key("patience", "10", "Number of evaluations without improvement before a drop"),
-                   count_key("threshold", "1e-4", "Minimum change that counts as an improvement"),
-                   choice_key("measure", {"relative", "absolute", "product"},
-                              "Meaning of threshold: relative to the magnitude of the best value, absolute, or "
-                              "relative to the best value with its sign"),
-                   count_key("cooldown", "0", "Number of evaluations after a drop that are not counted"),
-                   count_key("floor", "0", "Minimum value"), count_key("eps", "1e-8", "Minimum size of a drop")},
-          .make = nullptr,
-          .make_feedback = make_plateau};
+  return {
+      .name = "plateau",
+      .help = "Multiplication by factor when a metric has not improved for patience evaluations",
+      .keys = {keys::text("monitor", "val/loss", "Name of an evaluation metric"),
+               choice_key("better", {"less", "greater"}, "Whether lower or higher values are better"),
+               factor_key("factor", "0.1", "Factor of each drop, below 1"),
+               keys::real("patience", "10", "Number of evaluations without improvement before a drop", 0),
+               keys::real("threshold", "1e-4", "Minimum change that counts as an improvement", 0),
+               choice_key("measure", {"relative", "absolute", "product"},
+                          "Meaning of threshold: relative to the magnitude of the best value, absolute, or "
+                          "relative to the best value with its sign"),
+               keys::real("cooldown", "0", "Number of evaluations after a drop that are not counted", 0),
+               keys::real("floor", "0", "Minimum value", 0), keys::real("eps", "1e-8", "Minimum size of a drop", 0)},
+      .make = nullptr,
+      .make_feedback = make_plateau};
 }
 
 }  // namespace lockstep::schedule

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/log/log.hpp>
 
 #include <algorithm>
 #include <set>
 
 #include "trainer/commands/commands.hpp"
-#include "trainer/commands/print_result.hpp"
 #include "trainer/commands/table_text.hpp"
 
 namespace lockstep::trainer {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/log/log.hpp>
 
 #include "engine/settings/agreed.hpp"
 #include "trainer/commands/commands.hpp"
-#include "trainer/commands/print_result.hpp"
 
 namespace lockstep::trainer {
 

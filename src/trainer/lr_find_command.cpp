@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/log/log.hpp>
 
 #include <fmt/format.h>
 
@@ -8,13 +7,12 @@
 #include <optional>
 
 #include "core/text/parse_value.hpp"
-#include "engine/measures/lr_range.hpp"
+#include "engine/session.hpp"
 #include "plot/line_chart.hpp"
 #include "report/files/run_files.hpp"
 #include "trainer/commands/commands.hpp"
-#include "trainer/commands/print_result.hpp"
+#include "trainer/commands/derived_keys.hpp"
 #include "trainer/commands/table_text.hpp"
-#include "trainer/teacher.hpp"
 
 namespace lockstep::trainer {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "core/system/out_of_memory.hpp"
+#include "core/system/memory.hpp"
 
 // Sanitizers have their own allocator.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

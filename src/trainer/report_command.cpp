@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/log/log.hpp>
 
 #include <functional>
 
 #include "report/files/run_files.hpp"
 #include "report/page/run_page.hpp"
 #include "trainer/commands/commands.hpp"
-#include "trainer/commands/print_result.hpp"
 
 namespace lockstep::trainer {
 

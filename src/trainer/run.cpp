@@ -1,33 +1,81 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/trainer/trainer.hpp>
 
+#include <atomic>
+#include <csignal>
+#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
+#include <ctime>
 #include <exception>
 #include <malloc.h>
+#include <string_view>
 #include <unistd.h>
 
 #include "config/help.hpp"
 #include "core/numbers/processor_level.hpp"
-#include "core/system/out_of_memory.hpp"
-#include "core/system/version.hpp"
-#include "core/text/message.hpp"
+#include "core/system/memory.hpp"
+#include "core/system/process.hpp"
 #include "core/text/table.hpp"
-#include "engine/check_registry.hpp"
+#include "core/text/text.hpp"
+#include "engine/session.hpp"
 #include "engine/settings/agreed.hpp"
-#include "mpi/process/process_memory.hpp"
+#include "mpi/process/launch.hpp"
 #include "trainer/commands/commands.hpp"
-#include "trainer/commands/preset.hpp"
-#include "trainer/commands/print_result.hpp"
-#include "trainer/model_from.hpp"
+#include "trainer/commands/derived_keys.hpp"
 #include "trainer/run_environment.hpp"
-#include "trainer/signals.hpp"
 
 namespace lockstep::trainer {
 
 namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kPair = 5 * kSecond;
+std::atomic<std::int64_t> interrupted_at{-kPair};  // time on the monotonic clock, in ns
+
+// Only what is safe in a signal handler is called below.
+
+extern "C" void on_stop_signal(int) {
+  engine::request_stop();
+  log::hurry();
+}
+
+extern "C" void on_interrupt(int signal) {
+  on_stop_signal(signal);
+  std::timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const std::int64_t moment = now.tv_sec * kSecond + now.tv_nsec;
+  if (moment - interrupted_at.exchange(moment) >= kPair) return;
+  constexpr std::string_view kText =
+      "interrupted twice: exiting without saving; the last checkpoint is the latest state\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());
+  _exit(static_cast<int>(ExitCode::interrupted));
+}
+
+/// A signal that was ignored when the program started stays ignored, as under nohup.
+void handle_unless_ignored(int signal, void (*handler)(int)) {
+  if (std::signal(signal, handler) == SIG_IGN) std::signal(signal, SIG_IGN);
+}
+
+/// USR2, TERM, XCPU and HUP request a stop; however often they come, it is one request. INT asks, too; a second one
+/// within 5 s leaves at once with code 130. INT and HUP stay ignored where they were ignored when the program started,
+/// as a shell does for its jobs in the background and nohup does for its command. PIPE is ignored, see
+/// guard_standard_streams. CONT, which launchers send before TERM, does nothing. USR1 belongs to others (NCCL).
+void install_signal_handlers() {
+  guard_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error of that write, not the end of the process
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGXCPU}) std::signal(signal, on_stop_signal);
+  handle_unless_ignored(SIGINT, on_interrupt);
+  handle_unless_ignored(SIGHUP, on_stop_signal);
+}
+
+/// The handler for a command that cannot be continued: any of these signals ends it as it ends most programs.
+void leave_on_signals() {
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGXCPU}) std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGINT, SIGHUP}) handle_unless_ignored(signal, SIG_DFL);
+}
 
 /// Tensors come from a heap that keeps its memory, not from a fresh mapping at every step.
 void tune_allocator() {

@@ -9,16 +9,13 @@
 
 #include <chrono>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <string>
 
-#include "report/console/eta.hpp"
-#include "report/console/progress_bar.hpp"
+#include "report/console/progress.hpp"
 #include "report/files/artifacts.hpp"
-#include "report/files/metrics_writer.hpp"
+#include "report/files/metrics.hpp"
 #include "report/files/run_files.hpp"
-#include "report/files/summary_writer.hpp"
 #include "report/tensorboard/tensorboard_writer.hpp"
 
 namespace lockstep::trainer {

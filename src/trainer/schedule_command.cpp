@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/log/log.hpp>
 
 #include <algorithm>
 
 #include "plot/line_chart.hpp"
 #include "report/files/run_files.hpp"
 #include "trainer/commands/commands.hpp"
-#include "trainer/commands/print_result.hpp"
 #include "trainer/commands/table_text.hpp"
 
 namespace lockstep::trainer {
@@ -23,17 +21,20 @@ struct Line {
   std::vector<std::pair<std::int64_t, double>> values;
 };
 
+/// The lines of one option after those of another.
 std::vector<Line> lines_of(const std::vector<engine::RunPlan::PlannedCurve>& curves) {
   std::vector<Line> lines;
   for (const engine::RunPlan::PlannedCurve& curve : curves) {
     const auto same = std::find_if(lines.begin(), lines.end(), [&curve](const Line& line) {
       return line.option == curve.option && line.values == curve.values;
     });
-    if (same == lines.end()) {
-      lines.push_back({curve.option, curve.group, curve.values});
-    } else {
+    if (same != lines.end()) {
       same->groups += ", " + curve.group;
+      continue;
     }
+    const auto last =
+        std::find_if(lines.rbegin(), lines.rend(), [&curve](const Line& line) { return line.option == curve.option; });
+    lines.insert(last == lines.rend() ? lines.end() : last.base(), {curve.option, curve.group, curve.values});
   }
   for (Line& line : lines) {
     const auto of_option =
@@ -43,39 +44,25 @@ std::vector<Line> lines_of(const std::vector<engine::RunPlan::PlannedCurve>& cur
   return lines;
 }
 
-/// The lines of one option after those of another.
-std::vector<std::string> options_of(const std::vector<Line>& lines) {
-  std::vector<std::string> options;
-  for (const Line& line : lines) {
-    if (std::find(options.begin(), options.end(), line.option) == options.end()) options.push_back(line.option);
-  }
-  return options;
-}
-
 std::string schedule_table(const std::vector<Line>& lines) {
   std::vector<std::vector<std::string>> rows = {{"step"}};
   for (const auto& [step, value] : lines.front().values) rows.push_back({std::to_string(step)});
-  for (const std::string& option : options_of(lines)) {
-    for (const Line& line : lines) {
-      if (line.option != option) continue;
-      rows.front().push_back(option + (line.groups.empty() ? "" : " of " + line.groups));
-      for (std::size_t i = 0; i < line.values.size(); ++i) rows[i + 1].push_back(brief(line.values[i].second));
-    }
+  for (const Line& line : lines) {
+    rows.front().push_back(line.option + (line.groups.empty() ? "" : " of " + line.groups));
+    for (std::size_t i = 0; i < line.values.size(); ++i) rows[i + 1].push_back(brief(line.values[i].second));
   }
   return table_text(rows);
 }
 
 std::string schedule_charts(const std::vector<Line>& lines) {
   std::vector<plot::LineChart> charts;
-  for (const std::string& option : options_of(lines)) {
-    plot::LineChart chart{.title = option, .x_label = "step", .y_label = option, .series = {}};
-    for (const Line& line : lines) {
-      if (line.option != option) continue;
-      plot::Series series{.name = line.groups, .points = {}};
-      for (const auto& [step, value] : line.values) series.points.push_back({static_cast<double>(step), value});
-      chart.series.push_back(std::move(series));
+  for (const Line& line : lines) {
+    if (charts.empty() || charts.back().title != line.option) {
+      charts.push_back({.title = line.option, .x_label = "step", .y_label = line.option, .series = {}});
     }
-    charts.push_back(std::move(chart));
+    plot::Series series{.name = line.groups, .points = {}};
+    for (const auto& [step, value] : line.values) series.points.push_back({static_cast<double>(step), value});
+    charts.back().series.push_back(std::move(series));
   }
   return plot::line_charts(charts);
 }

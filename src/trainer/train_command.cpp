@@ -5,26 +5,38 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <string>
 #include <thread>
 
 #include "checkpoints/store/lease.hpp"
-#include "core/system/out_of_memory.hpp"
+#include "core/system/memory.hpp"
+#include "core/text/duration.hpp"
 #include "engine/settings/agreed.hpp"
-#include "engine/setup/heard_by_peers.hpp"
 #include "mpi/gpu/gpu.hpp"
+#include "mpi/process/launch.hpp"
 #include "mpi/process/topology.hpp"
 #include "report/files/run_files.hpp"
-#include "trainer/batch_job.hpp"
 #include "trainer/commands/commands.hpp"
+#include "trainer/commands/derived_keys.hpp"
 #include "trainer/run_environment.hpp"
 #include "trainer/run_report.hpp"
-#include "trainer/teacher.hpp"
 
 namespace lockstep::trainer {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+engine::TimeLimit limit_in(Clock::time_point from, double seconds, const std::string& source) {
+  const auto length = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  return {.end = from + length, .seconds = seconds, .source = source};
+}
+
+/// A script that passes USR2 on to mpirun says so, as tools/slurm/train-mpirun.sbatch does.
+bool are_signals_forwarded() { return std::getenv("LOCKSTEP_SIGNALS_FORWARDED") != nullptr; }
 
 namespace fs = std::filesystem;
 
@@ -54,24 +66,6 @@ void settle_folder(const mpi::Communicator& world, config::Config& config) {
   if (run.text("name").empty()) config.set("run.name", name, "derived");
   if (dir.empty()) config.set("run.dir", "runs/" + name, "derived");
 }
-
-/// The settings that the command itself uses of the settled configuration.
-struct OutputSettings {
-  std::string folder;
-  std::string resume;
-  bool has_tensorboard;
-  double console_secs;  ///< minimum time between progress lines
-  bool is_folder_new;   ///< named by the program: neither run.name nor run.dir was given
-
-  static OutputSettings from(const config::Config& config) {
-    const Section& run = config.section("run");
-    return {.folder = run.text("dir"),
-            .resume = config.section("").text("resume"),
-            .has_tensorboard = config.section("log").boolean("tensorboard"),
-            .console_secs = config.section("log").real("console_secs"),
-            .is_folder_new = run.origin("name") == "derived" && run.origin("dir") == "derived"};
-  }
-};
 
 log::Level console_level(const config::Invocation& invocation) {
   if (invocation.options.contains("quiet")) return log::Level::warning;
@@ -135,6 +129,56 @@ bool is_finished(const mpi::Communicator& world, const config::Config& config, c
   return true;
 }
 
+/// Sets resume=auto where slurm has requeued the job, unless the user gave `resume`. Collective.
+void resume_if_requeued(const mpi::Communicator& world, config::Config& config) {
+  const auto job = world.is_root() ? mpi::slurm_job() : std::nullopt;
+  const std::string count = world.broadcast(job ? std::to_string(job->restarts) : "0");
+  if (count == "0" || !config.section("").is_default("resume")) return;
+  config.set("resume", "auto", "SLURM_RESTART_COUNT=" + count);
+}
+
+/// Says which slurm job this is and how often it was requeued; warns when slurm's signals do not reach the ranks. Not
+/// collective; for rank 0.
+void log_batch_job() {
+  const auto job = mpi::slurm_job();
+  if (!job) return;
+  log::info("Slurm job " + job->id + (job->restarts > 0 ? ", restart " + std::to_string(job->restarts) : ""));
+  if (job->is_step_task || are_signals_forwarded()) return;
+  log::warning(
+      "Slurm job " + job->id +
+      ": the ranks were not started by srun, so signals from `--signal=USR2` and `scancel -s USR2` do not reach them; "
+      "start with `srun --mpi=pmix`, or forward the signal in the job script as tools/slurm/train-mpirun.sbatch does");
+}
+
+/// How often slurm has requeued the job; none outside of slurm. For rank 0. Not collective.
+std::optional<int> restarts() {
+  const auto job = mpi::slurm_job();
+  return job ? std::optional(job->restarts) : std::nullopt;
+}
+
+/// When the run has to be over: by train.time_limit, else by slurm's own limit. On rank 0; none elsewhere, and where
+/// there is no limit. Collective.
+/// @param started  from when train.time_limit counts
+/// @throws ConfigError  train.time_limit is no time span, on every rank
+std::optional<engine::TimeLimit> time_limit(const mpi::Communicator& world, const Section& train,
+                                            Clock::time_point started) {
+  const std::string& wanted = train.text("time_limit");
+  const auto seconds = parse_duration(wanted);
+  world.all_or_throw([&] {
+    if (wanted.empty() || (seconds && *seconds > 0)) return;
+    throw ConfigError(train.cite("time_limit") + ": '" + wanted +
+                      "' is not a duration; use seconds, H:MM:SS (for example 23:30:00), or D-HH:MM:SS");
+  });
+  if (!world.is_root()) return std::nullopt;
+  if (seconds) return limit_in(started, *seconds, "train.time_limit");
+  const auto job = mpi::slurm_job();
+  if (!job) return std::nullopt;
+  const auto left = mpi::seconds_left(*job);
+  if (left) return limit_in(Clock::now(), *left, "Slurm's time limit");
+  log::info("the end time of Slurm job " + job->id + " is unknown; set train.time_limit to stop in time");
+  return std::nullopt;
+}
+
 /// Describes the memory of this rank's GPU in the run's folder, if the run ends because the GPU has no more.
 void write_memory_report(const std::string& folder, int rank) {
   const std::string description = noted_gpu_memory();
@@ -171,17 +215,17 @@ ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
   settle_teacher(job, config);
   resume_if_requeued(world, config);
   settle_folder(world, config);
-  const OutputSettings settings = OutputSettings::from(config);
-  const std::string& folder = settings.folder;
+  const Section& run = config.section("run");
+  const std::string folder = run.text("dir");
+  const std::string resume = config.section("").text("resume");
   const std::string checkpoints = folder + "/ckpt";
   const std::vector<std::string> hosts = named_by_ranks(world, mpi::Topology::of(world).host_name);
   // Nothing is written to the folder of a run without the lease, which rank 0 holds.
   const std::shared_ptr<checkpoints::Lease> lease = engine::agreed(
       world, [&] { return world.is_root() ? std::make_shared<checkpoints::Lease>(checkpoints) : nullptr; });
-  const auto next = engine::check_resume(world, settings.resume, checkpoints, config.section("ckpt").text("local_dir"));
+  const auto next = engine::check_resume(world, resume, checkpoints, config.section("ckpt").text("local_dir"));
   if (next && is_finished(world, config, *next)) return ExitCode::done;
-  const std::string environment =
-      environment_json(world.size(), hosts, gpus_of(world, config.section("run").text("device")));
+  const std::string environment = environment_json(world.size(), hosts, gpus_of(world, run.text("device")));
   std::unique_ptr<RunReport> report;
   world.all_or_throw([&] {
     fs::create_directories(folder + "/logs");
@@ -191,9 +235,11 @@ ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
                     .console_level = console_level(invocation)});
     if (!world.is_root()) return;
     write_run_files(folder, job, config, environment);
-    report = std::make_unique<RunReport>(folder, settings.has_tensorboard, settings.console_secs);
+    const Section& settings = config.section("log");
+    report = std::make_unique<RunReport>(folder, settings.boolean("tensorboard"), settings.real("console_secs"));
   });
-  if (settings.resume == "auto" && settings.is_folder_new) {
+  const bool is_folder_new = run.origin("name") == "derived" && run.origin("dir") == "derived";
+  if (resume == "auto" && is_folder_new) {
     log::warning(
         "resume=auto has no effect without run.dir or run.name, because the output folder is new: starting a new run");
   }

@@ -7,7 +7,7 @@
 
 #include "checkpoints/store/store.hpp"
 #include "fake_run.hpp"
-#include "report/files/metrics_reader.hpp"
+#include "report/files/metrics.hpp"
 #include "support/archives.hpp"
 
 namespace lockstep {

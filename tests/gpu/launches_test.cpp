@@ -72,7 +72,7 @@ const std::vector<Update>& updates() {
       {{{"name", "lars"}, {"lr", "0.1"}, {"weight_decay", "0.1"}, {"joint_norm", "true"}, {"adapt_vectors", "false"}},
        kElements},
       {{{"name", "larc"}, {"lr", "0.1"}, {"momentum", "0.9"}, {"weight_decay", "0.1"}}, kElements},
-      {{{"name", "lamb"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"trust_clip", "true"}}, 29},
+      {{{"name", "lamb"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"trust_clip", "true"}}, kElements},
       {{{"name", "adafactor"}, {"lr", "0.01"}, {"weight_decay", "0.1"}}},
       {{{"name", "muon"},
         {"lr", "0.01"},

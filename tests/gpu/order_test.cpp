@@ -8,7 +8,6 @@
 #include "mpi/gpu/step_graph.hpp"
 #include "optim/update/live_numbers.hpp"
 #include "ordered_work.hpp"
-#include "parallel/ddp/batch_copies.hpp"
 #include "parallel/store/step_recorder.hpp"
 #include "parallel/store/tensor_collectives.hpp"
 #include "parallel/store/transfers.hpp"

@@ -7,9 +7,9 @@
 
 #include "batch/byte_values.hpp"
 #include "checkpoints/store/store.hpp"
-#include "engine/evaluation/averaged_weights.hpp"
+#include "engine/evaluation/evaluation.hpp"
 #include "engine/resume/run_state.hpp"
-#include "engine/state/average.hpp"
+#include "engine/state/stored_model.hpp"
 #include "fake_functions.hpp"
 #include "gpu_test.hpp"
 #include "models/layers/generators.hpp"

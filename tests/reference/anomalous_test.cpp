@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "parallel/ddp/anomalous_parameters.hpp"
+#include "parallel/reducers/autograd_graph.hpp"
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {

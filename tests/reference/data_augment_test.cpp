@@ -17,14 +17,19 @@ using data::AugmentSpace;
 void check_magnitudes(const std::string& name, const Json& entry, AugmentSpace space) {
   require_known_fields(entry, {"bins", "image_hw", "ops"});
   const data::ImageSize image{entry.at("image_hw").at(0), entry.at("image_hw").at(1)};
-  const auto rows = data::magnitudes(space, entry.at("bins"), image);
+  const int bins = entry.at("bins");
   const Json& ops = entry.at("ops");
-  EXPECT_EQ(rows.size(), ops.size()) << name;
-  for (const data::Magnitudes& row : rows) {
+  EXPECT_EQ(data::magnitude_op_count(space), ops.size()) << name;
+  for (std::size_t i = 0; i < data::magnitude_op_count(space); ++i) {
+    const data::MagnitudeOp row = data::magnitude_op(space, i);
     ASSERT_TRUE(ops.contains(row.name)) << name << " " << row.name;
     const Json& op = ops.at(row.name);
     EXPECT_EQ(row.is_signed, op.at("signed").get<bool>()) << name << " " << row.name;
-    EXPECT_EQ(row.values.empty() ? Json() : Json(row.values), op.at("values")) << name << " " << row.name;
+    std::vector<double> values;
+    for (int bin = 0; bin < bins; ++bin) values.push_back(data::magnitude(space, i, bin, bins, image));
+    const bool has_argument = !op.at("values").is_null();
+    EXPECT_EQ(Json(values), has_argument ? op.at("values") : Json(std::vector<double>(values.size(), 0)))
+        << name << " " << row.name;
   }
 }
 

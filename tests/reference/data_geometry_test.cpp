@@ -5,7 +5,6 @@
 #include "data/image/geometry.hpp"
 #include "data/image/resize.hpp"
 #include "data/transforms/policies.hpp"
-#include "data/transforms/random_box.hpp"
 #include "data/transforms/transforms.hpp"
 #include "reference/data.hpp"
 

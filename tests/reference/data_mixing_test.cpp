@@ -7,7 +7,7 @@
 #include <torch/types.h>
 
 #include "data/mixing.hpp"
-#include "kernels/floats.hpp"
+#include "kernels/pixels.hpp"
 #include "reference/data.hpp"
 
 namespace lockstep::testing::reference {

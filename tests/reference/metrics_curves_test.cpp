@@ -4,11 +4,10 @@
 #include <limits>
 
 #include "metrics.hpp"
-#include "metrics/numbers/class_curves.hpp"
-#include "metrics/numbers/multilabel.hpp"
+#include "metrics/numbers/classification.hpp"
+#include "metrics/numbers/curves.hpp"
 #include "metrics/numbers/probability.hpp"
 #include "metrics/numbers/reidentification.hpp"
-#include "metrics/numbers/reranking.hpp"
 
 namespace lockstep::testing::reference {
 

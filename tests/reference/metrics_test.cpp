@@ -5,12 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "metrics/numbers/calibration.hpp"
-#include "metrics/numbers/confusion.hpp"
-#include "metrics/numbers/likelihood.hpp"
-#include "metrics/numbers/precision_recall.hpp"
+#include "metrics/numbers/classification.hpp"
+#include "metrics/numbers/probability.hpp"
 #include "metrics/numbers/regression.hpp"
-#include "metrics/numbers/top_k.hpp"
 
 namespace lockstep::testing::reference {
 namespace metrics_test {

@@ -13,7 +13,7 @@
 
 #include "checkpoints/foreign/foreign.hpp"
 #include "engine/setup/init_from.hpp"
-#include "models/layers/adapted_weights.hpp"
+#include "models/layers/initial_values.hpp"
 #include "multirank/engine/small_run.hpp"
 #include "reference/models_golden.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "models/layers/adapted_weights.hpp"
+#include "models/layers/initial_values.hpp"
 #include "reference/models_families.hpp"
 
 namespace lockstep::testing::reference {

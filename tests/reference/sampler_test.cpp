@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "data/torch_generator.hpp"
+#include "data/order.hpp"
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "optim/update/scalar_type.hpp"
 #include "optim/update/tensor_parameters.hpp"
 #include "support/flat_parameters_double.hpp"
 

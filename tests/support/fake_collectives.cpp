@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "mpi/host/backends.hpp"
 #include "mpi/host/host_collectives.hpp"
 #include "support/testing_collectives.hpp"
 

@@ -16,8 +16,7 @@
 #include <utility>
 
 #include "mpi/gpu/gpu.hpp"
-#include "mpi/shared/call.hpp"
-#include "mpi/shared/reduction.hpp"
+#include "mpi/shared/job.hpp"
 
 namespace lockstep::mpi::gpu {
 

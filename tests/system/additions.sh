@@ -68,7 +68,9 @@ change() {
 }
 "
       ;;
-    src/engine/evaluation/evaluation.cpp) insert "$1" '\{"regression_order",' "      {\"$metric\", {regression}}," ;;
+    src/engine/evaluation/evaluation_counts.cpp)
+      insert "$1" '\{"regression_order",' "      {\"$metric\", {regression}},"
+      ;;
     src/metrics/table.cpp)
       insert "$1" '^ +\{"top_k",' "      {\"$metric\", \"Mean of the targets\", \"target\", {}, ${metric}_meter},"
       ;;

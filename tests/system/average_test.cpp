@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "checkpoints/store/store.hpp"
-#include "report/files/metrics_reader.hpp"
+#include "report/files/metrics.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 

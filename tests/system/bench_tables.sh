@@ -39,6 +39,9 @@ measured quick avx512 2026-03-01 true a.1=0.9
 measured other avx2 2026-02-01 false a.1=0.1,0.2 b=1.25 # two runs
 measured older avx2 2026-01-01 false a.1=0.7 a.2=0.07
 
+# A machine without a result for the table has no column.
+measured third generic 2026-02-01 false c=0.5
+
 page() { # TABLES: between the text of a page
   printf 'Text\n\n<!-- measurements: one -->\n%s<!-- end of measurements -->\n\nmore | text\n' "$1"
 }

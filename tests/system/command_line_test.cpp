@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "core/numbers/processor_level.hpp"
-#include "core/system/version.hpp"
+#include "core/system/process.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {

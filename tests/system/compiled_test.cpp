@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
-#include "report/files/metrics_reader.hpp"
+#include "report/files/metrics.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "checkpoints/store/store.hpp"
-#include "report/files/metrics_reader.hpp"
+#include "report/files/metrics.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "report/files/metrics_reader.hpp"
+#include "report/files/metrics.hpp"
 #include "support/folders.hpp"
 #include "support/program.hpp"
 

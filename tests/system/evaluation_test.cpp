@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "report/files/artifacts.hpp"
-#include "report/files/metrics_reader.hpp"
+#include "report/files/metrics.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {

@@ -8,7 +8,7 @@
 #include <iostream>
 
 #include "checkpoints/store/store.hpp"
-#include "report/files/metrics_reader.hpp"
+#include "report/files/metrics.hpp"
 #include "support/archives.hpp"
 #include "support/folders.hpp"
 #include "support/program.hpp"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "report/files/metrics_reader.hpp"
+#include "report/files/metrics.hpp"
 #include "support/folders.hpp"
 #include "support/program.hpp"
 

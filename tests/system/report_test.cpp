@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "report/tensorboard/event_frame.hpp"
+#include "report/tensorboard/wire.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {

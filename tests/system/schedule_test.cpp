@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "report/files/metrics_reader.hpp"
+#include "report/files/metrics.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
-#include "report/files/metrics_reader.hpp"
+#include "report/files/metrics.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {

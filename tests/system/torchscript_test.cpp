@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "checkpoints/store/store.hpp"
-#include "report/files/metrics_reader.hpp"
+#include "report/files/metrics.hpp"
 #include "support/archives.hpp"
 #include "support/folders.hpp"
 #include "support/program.hpp"

@@ -22,7 +22,7 @@
 #include "engine/resume/run_state.hpp"
 #include "engine/saving/checkpoint_saver.hpp"
 #include "engine/session.hpp"
-#include "engine/setup/updates.hpp"
+#include "engine/setup/composition.hpp"
 #include "timing.hpp"
 
 namespace {

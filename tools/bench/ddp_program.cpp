@@ -17,7 +17,7 @@
 #include <span>
 #include <sstream>
 
-#include "core/system/process.hpp"
+#include "core/system/resources.hpp"
 #include "core/text/table.hpp"
 #include "mlp6.hpp"
 #include "timing.hpp"

@@ -12,7 +12,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "engine/setup/updates.hpp"
+#include "engine/setup/composition.hpp"
 
 namespace {
 

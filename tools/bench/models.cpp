@@ -29,9 +29,9 @@
 #include <vector>
 
 #include "config/config.hpp"
-#include "engine/evaluation/evaluation_mode.hpp"
+#include "engine/evaluation/batch_loop.hpp"
 #include "engine/session.hpp"
-#include "engine/setup/updates.hpp"
+#include "engine/setup/composition.hpp"
 
 namespace {
 

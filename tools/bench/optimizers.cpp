@@ -38,7 +38,7 @@ std::vector<parallel::NamedParameter> make_parameters(mpi::Collectives& collecti
   for (const std::int64_t rows : {2000, 490, 10}) {
     for (int i = 0; i < tensors; ++i) {
       const at::Tensor tensor = at::randn({rows, 1000}).requires_grad_();
-      tensor.mutable_grad() = parallel::view_of(place, tensor, at::kFloat, bucket.owner);
+      tensor.mutable_grad() = parallel::view_of(place, tensor, bucket.owner, at::kFloat);
       tensor.mutable_grad().normal_();
       place += tensor.nbytes();
       parameters.push_back({.name = "p" + std::to_string(parameters.size()), .tensor = tensor});

@@ -15,7 +15,7 @@
 
 #include "config/config.hpp"
 #include "engine/session.hpp"
-#include "engine/setup/updates.hpp"
+#include "engine/setup/composition.hpp"
 #include "timing.hpp"
 
 namespace {

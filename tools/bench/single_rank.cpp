@@ -16,7 +16,7 @@
 
 #include "config/config.hpp"
 #include "engine/session.hpp"
-#include "engine/setup/updates.hpp"
+#include "engine/setup/composition.hpp"
 #include "mlp6.hpp"
 #include "timing.hpp"
 

@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -115,7 +114,6 @@ class Batch {
   Batch(ValueMap values, std::int64_t size) : values_(std::move(values)), size_(size) {}
   Batch(Batch&&) noexcept = default;
   Batch& operator=(Batch&&) noexcept = default;
-  Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
   ~Batch() = default;
 
@@ -165,9 +163,11 @@ class Batch {
   void drop_first(std::int64_t count);
 
   /// A second batch with the same tensors and values; the tensors share memory.
-  Batch share() const;
+  Batch share() const { return Batch(*this); }
 
  private:
+  Batch(const Batch&) = default;
+
   ValueMap values_;
   std::int64_t size_ = 0;
   std::shared_ptr<const Roles> roles_;  // null = the default

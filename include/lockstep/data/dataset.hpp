@@ -104,6 +104,8 @@ struct Field {
   std::vector<std::int64_t> shape;  ///< shape for one sample
   at::ScalarType dtype = at::kFloat;
   FieldFormat format = FieldFormat::contiguous;
+
+  bool operator==(const Field&) const = default;
 };
 
 /// The tensors of the samples of a SampleDataset that writes them in place.

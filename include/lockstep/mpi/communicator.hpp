@@ -101,7 +101,7 @@ class Communicator {
   std::string broadcast(const std::string& text, int root = 0) const;
 
   /// Whether all ranks pass true.
-  bool agree(bool yes) const;
+  bool agree(bool yes) const { return all_reduce<std::int32_t>(yes ? 1 : 0, Op::min) == 1; }
 
   /// The rank of each member in MPI_COMM_WORLD. Not collective.
   std::vector<int> world_ranks() const;

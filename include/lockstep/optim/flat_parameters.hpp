@@ -56,6 +56,14 @@ struct FlatBlock {
   bool is_half() const noexcept { return dtype == DType::float16 || dtype == DType::bfloat16; }
 };
 
+/// Calls visit(block, segment) with the numbers of every segment.
+template <class Visit>
+void for_each_segment(std::span<const FlatBlock> blocks, const Visit& visit) {
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    for (std::size_t s = 0; s < blocks[b].segments.size(); ++s) visit(b, s);
+  }
+}
+
 /// A part of the averaged gradient of one parameter: one or several pieces.
 struct GradientPiece {
   std::size_t block = 0;

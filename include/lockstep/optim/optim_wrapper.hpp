@@ -168,7 +168,6 @@ class OptimWrapper : public BaseOptimWrapper {
 
   void finish_without_step();
   UpdateReport clip_and_step(double scale);
-  UpdateReport clip_and_step_tensors(double scale);
   Tensor queue_step_tensors(double scale, LiveNumbers* live);
   UpdateReport report_of(const Tensor& facts);
   UpdateReport outcome_of(const Tensor& facts) const;

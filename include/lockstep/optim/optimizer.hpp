@@ -185,7 +185,7 @@ class Optimizer {
   void assign_groups();
   void count_step();
 
-  // optimizer_state.cpp, and initialize_state in tensor_steps.cpp
+  // The state; initialize_state is in tensor_steps.cpp.
   void name_states();
   void allocate_state(std::size_t block);
   void initialize_state();

@@ -21,12 +21,13 @@ namespace lockstep::parallel {
 /// A bucket of gradients of this rank, not divided by the number of ranks, for a communication hook. Hooks receive
 /// dense gradients only; sparse gradients are averaged without them.
 struct GradBucket {
-  std::size_t index = 0;               ///< index among the buckets of hooks
-  std::size_t count = 0;               ///< number of such buckets per step
-  at::Tensor buffer;                   ///< [n] flat; the padding between gradients is zero and must stay zero
-  std::vector<at::Tensor> gradients;   ///< views of the buffer with the shapes and strides of the parameters
-  std::vector<at::Tensor> parameters;  ///< parameters of these gradients, in the same order
-  std::vector<std::size_t> places;  ///< positions of these parameters in registration order, independent of the buckets
+  std::size_t index = 0;                    ///< index among the buckets of hooks
+  std::size_t count = 0;                    ///< number of such buckets per step
+  at::Tensor buffer = {};                   ///< [n] flat; the padding between gradients is zero and must stay zero
+  std::vector<at::Tensor> gradients = {};   ///< views of the buffer with the shapes and strides of the parameters
+  std::vector<at::Tensor> parameters = {};  ///< parameters of these gradients, in the same order
+  /// Positions of these parameters in registration order, independent of the buckets.
+  std::vector<std::size_t> places = {};
 
   bool is_last() const { return index + 1 == count; }
 };
@@ -100,7 +101,7 @@ struct ChosenHook {
 struct CommHookRow {
   std::string name;
   std::string help;
-  KeySpecs keys;  ///< its own keys of section `ddp`
+  KeySpecs keys = {};  ///< its own keys of section `ddp`
   /// Creates the hook. Called on every rank when the model is wrapped. Throws ConfigError if options contradict each
   /// other.
   std::function<ChosenHook(const Section& ddp, mpi::Collectives& collectives)> make;

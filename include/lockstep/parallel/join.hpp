@@ -3,8 +3,6 @@
 
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <vector>
 
 namespace lockstep::parallel {

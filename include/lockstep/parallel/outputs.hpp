@@ -9,7 +9,6 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
-#include <utility>
 
 namespace lockstep::parallel {
 

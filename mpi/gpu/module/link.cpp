@@ -5,11 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <stdexcept>
-#include <string>
 #include <utility>
-
-#include "mpi/gpu/module/fault.hpp"
 
 namespace lockstep::mpi::gpu {
 
@@ -89,13 +85,13 @@ ncclComm_t Link::taken_comm() {
   return std::exchange(comm_, nullptr);
 }
 
-bool Link::is_under_way() const {
+void Link::poll(bool* is_under_way) {
   ncclResult_t state = ncclSuccess;
   with_comm("ncclCommGetAsyncError", [&](ncclComm_t comm) {
     const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
     return asked == ncclSuccess ? state : asked;
   });
-  return state == ncclInProgress;
+  *is_under_way = state == ncclInProgress;
 }
 
 void Link::finalize() {
@@ -149,9 +145,9 @@ void Link::follow_current_stream() {
   check(cudaStreamWaitEvent(stream_.get(), begin_.get(), 0), "cudaStreamWaitEvent");
 }
 
-void Link::follow(const Event& event) const {
+void Link::follow_event(Event* event) {
   choose(device_);
-  check(cudaStreamWaitEvent(stream_.get(), event.handle.get(), 0), "cudaStreamWaitEvent");
+  check(cudaStreamWaitEvent(stream_.get(), event->handle.get(), 0), "cudaStreamWaitEvent");
 }
 
 void Link::all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {
@@ -196,7 +192,7 @@ void Link::reduce_scatter(const void* const* slices, const std::size_t* counts, 
   });
 }
 
-Event* Link::mark() {
+void Link::mark(Event** event) {
   choose(device_);
   if (free_.empty()) {
     events_.push_back(std::make_unique<Event>());
@@ -204,29 +200,23 @@ Event* Link::mark() {
     free_.push_back(events_.back().get());
     events_.back()->handle = make_event();
   }
-  Event* const event = free_.back();
-  check(cudaEventRecord(event->handle.get(), stream_.get()), "cudaEventRecord");
+  check(cudaEventRecord(free_.back()->handle.get(), stream_.get()), "cudaEventRecord");
+  *event = free_.back();
   free_.pop_back();
-  return event;
 }
 
-void Link::await(const Event& event) const {
+void Link::await(Event* event) {
   choose(device_);
   const cudaStream_t current = c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device_)).stream();
-  check(cudaStreamWaitEvent(current, event.handle.get(), 0), "cudaStreamWaitEvent");
+  check(cudaStreamWaitEvent(current, event->handle.get(), 0), "cudaStreamWaitEvent");
 }
 
-bool Link::is_over(const Event& event) const {
+void Link::is_over(Event* event, bool* yes) {
   choose(device_);
-  const cudaError_t state = cudaEventQuery(event.handle.get());
-  if (state == cudaErrorNotReady) {
-    cudaGetLastError();  // no error, but it would be taken for one
-    return false;
-  }
-  check(state, "cudaEventQuery");
-  return true;
+  const cudaError_t state = cudaEventQuery(event->handle.get());
+  *yes = state != cudaErrorNotReady;
+  if (*yes) return check(state, "cudaEventQuery");
+  cudaGetLastError();  // no error, but it would be taken for one
 }
-
-void Link::drop(Event* event) { free_.push_back(event); }
 
 }  // namespace lockstep::mpi::gpu

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // lockstep_gpu.so: the part of Lockstep that needs CUDA and NCCL. Loading it makes LibTorch's CUDA half known, too.
+#include <ATen/Context.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
@@ -9,16 +10,19 @@
 #include <nccl.h>
 
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <type_traits>
 
-#include "mpi/gpu/module/fault.hpp"
 #include "mpi/gpu/module/link.hpp"
-#include "mpi/gpu/module/memory_watch.hpp"
-#include "mpi/gpu/module_api.hpp"
 
 namespace lockstep::mpi::gpu {
 
@@ -36,6 +40,93 @@ struct Graph {
 };
 
 namespace {
+
+using Stats = c10::CachingDeviceAllocator::DeviceStats;
+
+constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+constexpr std::size_t kMaxSizes = 40;  // the largest; a model has few more
+
+std::string megabytes(std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+std::string row(const char* what, std::int64_t bytes) {
+  std::array<char, 128> text{};
+  std::snprintf(text.data(), text.size(), "  %-46s %16lld\n", what, static_cast<long long>(bytes));
+  return text.data();
+}
+
+std::string totals(c10::DeviceIndex device) {
+  const Stats stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device);
+  return row("used by tensors", stats.allocated_bytes[kAll].current) +
+         row("used by tensors, maximum so far", stats.allocated_bytes[kAll].peak) +
+         row("taken from the GPU by LibTorch", stats.reserved_bytes[kAll].current) +
+         row("taken from the GPU by LibTorch, maximum so far", stats.reserved_bytes[kAll].peak) +
+         row("free pieces of blocks that are in use", stats.inactive_split_bytes[kAll].current);
+}
+
+/// How many pieces of each size are in use, the largest first.
+std::string sizes_in_use(c10::DeviceIndex device) {
+  std::map<std::size_t, std::int64_t, std::greater<>> counts;
+  for (const auto& segment : c10::cuda::CUDACachingAllocator::snapshot({0, 0}, /*include_traces=*/false).segments) {
+    if (segment.device != device) continue;
+    for (const auto& block : segment.blocks) {
+      if (block.allocated) ++counts[block.size];
+    }
+  }
+  std::string text = "pieces in use, the largest first:\n             bytes      count\n";
+  std::size_t shown = 0;
+  for (const auto& [bytes, count] : counts) {
+    if (shown++ == kMaxSizes) return text + "  and " + std::to_string(counts.size() - kMaxSizes) + " smaller sizes\n";
+    std::array<char, 64> line{};
+    std::snprintf(line.data(), line.size(), "  %16zu %10lld\n", bytes, static_cast<long long>(count));
+    text += line.data();
+  }
+  return text;
+}
+
+std::string description_of(std::int64_t device, std::size_t requested, std::size_t total, std::size_t free) {
+  const auto index = static_cast<c10::DeviceIndex>(device);
+  return "memory of GPU " + std::to_string(device) + " when it refused a request, in bytes:\n" +
+         row("requested", static_cast<std::int64_t>(requested)) +
+         row("free on the GPU", static_cast<std::int64_t>(free)) +
+         row("memory of the GPU", static_cast<std::int64_t>(total)) + totals(index) + sizes_in_use(index);
+}
+
+std::atomic<void (*)(const char* description)> observer = nullptr;
+
+void describe(std::int64_t device, std::size_t requested, std::size_t total, std::size_t free) noexcept {
+  try {
+    if (observer != nullptr) observer.load()(description_of(device, requested, total, free).c_str());
+  } catch (const std::exception&) {  // the error itself follows
+  }
+}
+
+/// See ModuleApi::watch_memory.
+void observe_refusals(void (*observe)(const char* description)) {
+  observer = observe;
+  static std::once_flag is_attached;
+  std::call_once(is_attached, [] {
+    at::globalContext().lazyInitDevice(at::kCUDA);  // there are no allocators to observe earlier
+    c10::cuda::CUDACachingAllocator::attachOutOfMemoryObserver(describe);
+  });
+}
+
+/// Does the same for a request on the current device that was not LibTorch's.
+/// @return  a sentence about it in the words of LibTorch
+std::string describe_refusal(std::size_t requested) {
+  int device = 0;
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  describe(device, requested, total, free);
+  const Stats stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(device));
+  const std::int64_t used = stats.allocated_bytes[kAll].current;
+  return "CUDA out of memory. Tried to allocate " + megabytes(requested) + ". GPU " + std::to_string(device) +
+         " has a total capacity of " + megabytes(total) + " of which " + megabytes(free) +
+         " is free. Of the allocated memory " + megabytes(static_cast<std::size_t>(used)) +
+         " is allocated by PyTorch, and " +
+         megabytes(static_cast<std::size_t>(stats.reserved_bytes[kAll].current - used)) + " is reserved by PyTorch";
+}
 
 std::string text_of(const cudaUUID_t& uuid) {
   std::string text;
@@ -93,10 +184,6 @@ Fault close(Link* link) {
   return guarded([&] { delete link; });
 }
 
-Fault poll(Link* link, bool* is_under_way) {
-  return guarded([&] { *is_under_way = link->is_under_way(); });
-}
-
 /// A member of Link as a function of the interface.
 template <auto kMember>
 struct Guarded;
@@ -132,26 +219,6 @@ Fault allocate(Link* link, std::size_t bytes, void** memory, void** registration
       throw;
     }
   });
-}
-
-Fault mark(Link* link, Event** event) {
-  return guarded([&] { *event = link->mark(); });
-}
-
-Fault await(Link* link, Event* event) {
-  return guarded([&] { link->await(*event); });
-}
-
-Fault is_over(Link* link, Event* event, bool* yes) {
-  return guarded([&] { *yes = link->is_over(*event); });
-}
-
-Fault follow(Link* link) {
-  return guarded([&] { link->follow_current_stream(); });
-}
-
-Fault follow_event(Link* link, Event* event) {
-  return guarded([&] { link->follow(*event); });
 }
 
 Fault use_stream(int device) {
@@ -246,7 +313,7 @@ ModuleApi make_api() {
                 .watch_memory = watch_memory,
                 .make_unique_id = make_unique_id,
                 .open = open,
-                .poll = poll,
+                .poll = Guarded<&Link::poll>::call,
                 .finalize = Guarded<&Link::finalize>::call,
                 .abort = Guarded<&Link::abort>::call,
                 .close = close,
@@ -256,12 +323,12 @@ ModuleApi make_api() {
                 .broadcast = Guarded<&Link::broadcast>::call,
                 .all_gather = Guarded<&Link::all_gather>::call,
                 .reduce_scatter = Guarded<&Link::reduce_scatter>::call,
-                .mark = mark,
-                .await = await,
-                .is_over = is_over,
+                .mark = Guarded<&Link::mark>::call,
+                .await = Guarded<&Link::await>::call,
+                .is_over = Guarded<&Link::is_over>::call,
                 .drop = Guarded<&Link::drop>::call,
-                .follow = follow,
-                .follow_event = follow_event,
+                .follow = Guarded<&Link::follow_current_stream>::call,
+                .follow_event = Guarded<&Link::follow_event>::call,
                 .use_stream = use_stream,
                 .begin_capture = begin_capture,
                 .draw_offset = draw_offset,

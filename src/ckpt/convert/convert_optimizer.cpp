@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/error.hpp>
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "checkpoints/interop/torch_optimizer.hpp"
 #include "ckpt/convert/convert.hpp"
-#include "ckpt/convert/public_source.hpp"
 #include "ckpt/reading/locate.hpp"
 #include "ckpt/reading/text.hpp"
 #include "core/text/text.hpp"
@@ -26,10 +22,6 @@ constexpr const char* kMaster = "master";  // float32 values of 16-bit parameter
 
 [[noreturn]] void refuse_optimizer(const InspectedFile& source, const std::string& message) {
   throw Failure(Exit::incompatible, escaped(source.path()) + ": " + message);
-}
-
-std::vector<std::string> lines_of(const InspectedFile& source, const std::string& path) {
-  return words_in(document_of(source, path), '\n');
 }
 
 /// The numbers of the parameter groups, "0" and so on.
@@ -52,16 +44,14 @@ std::string type_of(const InspectedFile& source) {
     refuse_optimizer(source, "it contains the optimizers of several parts (" + escaped(joined(parts)) +
                                  "), but the layout of torch.optim is that of one");
   }
-  const auto& attributes = source.attributes(kOptimizer);
-  const auto type = attributes.find("type");
-  const auto* const text = type == attributes.end() ? nullptr : std::get_if<std::string>(&type->second);
+  const auto* const text = source.attribute<std::string>(kOptimizer, "type");
   if (text == nullptr) refuse_optimizer(source, "its optimizer has no type");
   return *text;
 }
 
 /// Parameters with their states, by name.
 std::map<std::string, OptimizerParameter> parameters_of(const InspectedFile& source) {
-  const std::vector<std::string> names = lines_of(source, kOptimizer + "/param_names");
+  const std::vector<std::string> names = words_in(source.document(kOptimizer + "/param_names"), '\n');
   const FileArray& steps = source.find(kOptimizer + "/step");
   const checkpoints::Array counts = source.read(steps);
   if (counts.dtype != DType::int64 || number_count(counts) != std::ssize(names)) {
@@ -99,11 +89,11 @@ OptimizerGroup options_of(const InspectedFile& source, const std::string& number
 /// The parameters of each group, in the order of the model.
 std::vector<std::vector<std::string>> names_of_groups(const InspectedFile& source,
                                                       const std::vector<std::string>& numbers) {
-  const std::vector<std::string> all = lines_of(source, kOptimizer + "/param_names");
+  const std::vector<std::string> all = words_in(source.document(kOptimizer + "/param_names"), '\n');
   if (numbers.size() == 1) return {all};
   std::vector<std::vector<std::string>> names;
   for (const std::string& number : numbers) {
-    names.push_back(lines_of(source, "/meta" + kOptimizer + "/groups/" + number));
+    names.push_back(words_in(source.document("/meta" + kOptimizer + "/groups/" + number), '\n'));
     if (names.back().empty()) {
       refuse_optimizer(source, "it does not state which parameter belongs to which of its " +
                                    std::to_string(numbers.size()) +

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/error.hpp>
 
 #include <fmt/format.h>
 
@@ -8,12 +7,11 @@
 #include <fstream>
 
 #include "ckpt/convert/convert.hpp"
-#include "ckpt/convert/public_source.hpp"
 #include "ckpt/reading/locate.hpp"
 #include "ckpt/reading/text.hpp"
-#include "core/text/plain_text.hpp"
+#include "core/text/text_files.hpp"
 #include "families/names.hpp"
-#include "families/public_files.hpp"
+#include "families/public_model.hpp"
 
 namespace lockstep::ckpt {
 
@@ -28,17 +26,13 @@ struct Weights {
   std::string words;  ///< "trained weights"
 };
 
-bool has_group_of(const InspectedFile& source, const std::string& prefix) {
-  return std::any_of(source.arrays().begin(), source.arrays().end(),
-                     [&prefix](const FileArray& info) { return info.path.starts_with(prefix); });
-}
-
 Weights chosen_weights(const InspectedFile& source, const Request& request) {
   const std::string& only = request.text("only", "auto");
   if (only != "auto" && only != "model" && only != "ema") {
     throw usage_error("--only " + escaped(only) + ": with --as, it must be model or ema");
   }
-  const bool has_average = has_group_of(source, "/ema/params/");
+  const auto is_averaged = [](const FileArray& info) { return info.path.starts_with("/ema/params/"); };
+  const bool has_average = std::ranges::any_of(source.arrays(), is_averaged);
   if (only == "ema" && !has_average) {
     throw Failure(Exit::not_found, escaped(source.path()) + ": it contains no average of the weights (--only ema)");
   }

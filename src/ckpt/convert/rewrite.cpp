@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Commands that write a checkpoint from others: average, cast, edit.
-#include <lockstep/core/error.hpp>
 
 #include <fmt/format.h>
 
@@ -8,9 +7,7 @@
 #include <utility>
 
 #include "checkpoints/store/store.hpp"
-#include "ckpt/reading/cast.hpp"
 #include "ckpt/reading/commands.hpp"
-#include "ckpt/reading/listing.hpp"
 #include "ckpt/reading/locate.hpp"
 #include "ckpt/reading/text.hpp"
 #include "ckpt/reading/values.hpp"

@@ -3,11 +3,13 @@
 
 #include <lockstep/core/keys.hpp>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <system_error>
 
 #include "checkpoints/store/store.hpp"
-#include "ckpt/reading/failure.hpp"
+#include "ckpt/reading/selection.hpp"
 #include "ckpt/reading/text.hpp"
 
 namespace lockstep::ckpt {
@@ -154,6 +156,54 @@ std::uint64_t bytes_of(const std::string& path) {
     if (entry->is_regular_file(ignored)) bytes += entry->file_size(ignored);
   }
   return bytes;
+}
+
+InspectedFile open_source(const std::string& path) {
+  const Located located = locate(path);
+  if (!located.inside.empty()) {
+    throw usage_error(escaped(path) + ": this command takes a file, not an array in it; --filter selects arrays");
+  }
+  return InspectedFile::open(located.file);
+}
+
+ArrayArgument open_array(const std::vector<std::string>& words) {
+  const NameAndSlice last = split_slice(words.back());
+  if (words.size() == 2) {
+    InspectedFile source = open_source(words[0]);
+    const FileArray* const info = &source.find(last.name);
+    return {std::move(source), info, last.slice};
+  }
+  const Located located = locate(last.name);
+  if (located.inside.empty())
+    throw usage_error("the array is missing; give FILE NAME or FILE/NAME. `ckpt ls` lists the arrays");
+  InspectedFile source = InspectedFile::open(located.file);
+  const FileArray* const info = &source.find(located.inside);
+  return {std::move(source), info, last.slice};
+}
+
+std::vector<const FileArray*> select(const InspectedFile& source, const Request& request) {
+  const Filter filter(request.texts("filter"));
+  std::vector<const FileArray*> chosen;
+  for (const FileArray& info : source.arrays()) {
+    if (filter.matches(info.path) || filter.matches(info.label)) chosen.push_back(&info);
+  }
+  const std::string key = request.text("sort", "order");
+  if (key == "name") {
+    std::ranges::stable_sort(chosen, [](auto* a, auto* b) { return a->path < b->path; });
+  } else if (key == "size") {
+    std::ranges::stable_sort(chosen, [](auto* a, auto* b) { return a->nbytes > b->nbytes; });
+  } else if (key == "norm") {
+    std::map<const FileArray*, double> norms;
+    for (const FileArray* info : chosen) norms[info] = source.statistics(*info).rms;
+    std::ranges::stable_sort(chosen, [&](auto* a, auto* b) { return norms[a] > norms[b]; });
+  } else if (key != "order") {
+    throw usage_error("--sort " + escaped(key) + ": choose one of: size, name, norm, order");
+  }
+  return chosen;
+}
+
+std::size_t limit_of(const Request& request, std::size_t otherwise) {
+  return request.has("limit") ? static_cast<std::size_t>(request.integer("limit", 0)) : otherwise;
 }
 
 }  // namespace lockstep::ckpt

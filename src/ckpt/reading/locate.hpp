@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a path on the command line stands for.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/source.hpp"
+
+/// What the words of a command line stand for: files, checkpoints, and arrays in them.
 namespace lockstep::ckpt {
 
 /// A file or a checkpoint's folder, and an array or group inside it ("" when the path names the whole).
@@ -41,5 +44,23 @@ std::vector<Saved> saved_in(const std::string& directory);
 
 /// The size of a file, or of all files in a folder.
 std::uint64_t bytes_of(const std::string& path);
+
+/// Opens what the path names.
+/// @throws Failure  also when it names an array inside a file
+InspectedFile open_source(const std::string& path);
+
+/// A file, and an array in it that the words name as FILE NAME or FILE/NAME; with a slice where one is written.
+struct ArrayArgument {
+  InspectedFile source;
+  const FileArray* info;
+  std::string slice;
+};
+ArrayArgument open_array(const std::vector<std::string>& words);
+
+/// The arrays that --filter lets pass, in the order of --sort. Not cut to --limit.
+std::vector<const FileArray*> select(const InspectedFile& source, const Request& request);
+
+/// --limit, or `otherwise`.
+std::size_t limit_of(const Request& request, std::size_t otherwise);
 
 }  // namespace lockstep::ckpt

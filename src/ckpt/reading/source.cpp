@@ -4,6 +4,7 @@
 #include <lockstep/core/keys.hpp>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -13,8 +14,9 @@
 #include "checkpoints/foreign/foreign.hpp"
 #include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/store.hpp"
-#include "ckpt/reading/failure.hpp"
+#include "ckpt/reading/commands.hpp"
 #include "ckpt/reading/text.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::ckpt {
 
@@ -24,6 +26,43 @@ namespace {
 constexpr std::uint64_t kWholeBytes = std::uint64_t{1} << 30;
 constexpr std::size_t kManyArrays = 2000;
 constexpr std::size_t kShownNotes = 20;
+
+void add(Entries& entries, const std::string& key, const std::string& value) {
+  const auto [entry, is_new] = entries.emplace(key, value);
+  if (!is_new) entry->second += "\n" + value;
+}
+
+std::optional<Entries> entries_of_ini(const std::string& text) {
+  Entries entries;
+  std::string section;
+  for (const std::string& written : lines_in(text)) {
+    const std::string line = trimmed(written.substr(0, written.find('#')));
+    if (line.empty()) continue;
+    const auto equals = line.find('=');
+    if (line.front() == '[' && line.back() == ']') {
+      section = line.substr(1, line.size() - 2) + ".";
+    } else if (equals == std::string::npos) {
+      return std::nullopt;
+    } else {
+      add(entries, section + trimmed(line.substr(0, equals)), trimmed(line.substr(equals + 1)));
+    }
+  }
+  return entries;
+}
+
+std::optional<Entries> entries_of_json(const std::string& text) {
+  const auto root = nlohmann::json::parse(text, nullptr, false);
+  if (!root.is_object()) return std::nullopt;
+  Entries entries;
+  const auto flat = root.flatten();
+  for (const auto& [pointer, value] : flat.items()) {
+    if (pointer.empty()) continue;        // an empty object
+    std::string key = pointer.substr(1);  // "/hosts/0"
+    std::replace(key.begin(), key.end(), '/', '.');
+    add(entries, key, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return entries;
+}
 
 }  // namespace
 
@@ -98,6 +137,11 @@ checkpoints::Array InspectedFile::read(const FileArray& info) const {
   return whole_ ? whole_->array(info.path) : checkpoints::read_array(path_, info.path);
 }
 
+std::string InspectedFile::document(const std::string& path) const {
+  const auto found = std::ranges::find(arrays_, path, &FileArray::path);
+  return found == arrays_.end() ? "" : checkpoints::text_of(read(*found));
+}
+
 std::string InspectedFile::digest(const FileArray& info) const {
   const checkpoints::Array array = read(info);  // which checks what the file says
   return is_own_ ? info.digest : checkpoints::array_digest(array.bytes);
@@ -129,7 +173,13 @@ const FileArray& InspectedFile::find(const std::string& name) const {
 
 bool InspectedFile::has_group(const std::string& path) const {
   const std::vector<std::string> paths = groups();
-  return std::find(paths.begin(), paths.end(), path) != paths.end();
+  return std::ranges::find(paths, path) != paths.end();
+}
+
+std::optional<Entries> entries_of(const std::string& path, const std::string& text) {
+  if (path == "/meta/config_ini") return entries_of_ini(text);
+  if (path == "/meta/env_json") return entries_of_json(text);
+  return std::nullopt;
 }
 
 }  // namespace lockstep::ckpt

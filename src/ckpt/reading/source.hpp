@@ -4,6 +4,7 @@
 #include <lockstep/checkpoints/archive.hpp>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,8 +38,16 @@ class InspectedFile {
   /// Paths of the groups, each after its parent, the root "/" first.
   std::vector<std::string> groups() const;
   const std::map<std::string, checkpoints::Attribute>& attributes(const std::string& path) const;
+  /// Null if there is no such attribute, or it has another type.
+  template <class Value>
+  const Value* attribute(const std::string& path, const std::string& name) const {
+    const auto found = attributes(path).find(name);
+    return found == attributes(path).end() ? nullptr : std::get_if<Value>(&found->second);
+  }
 
   checkpoints::Array read(const FileArray& info) const;
+  /// The text of an array that contains one, such as "/meta/config_ini"; "" if there is none.
+  std::string document(const std::string& path) const;
   /// The digest of the bytes as they are now: checkpoints::array_digest.
   std::string digest(const FileArray& info) const;
   Statistics statistics(const FileArray& info) const;
@@ -66,5 +75,13 @@ class InspectedFile {
 
 /// "conv1.weight" of "/model/params/conv1.weight" and of "/conv1.weight"; other paths stay.
 std::string label_of(const std::string& path);
+
+/// The entries of a document by key: "optim.lr" of a configuration, "hosts.0" of an environment.
+using Entries = std::map<std::string, std::string>;
+
+/// Parses the text of an array that contains a document: /meta/config_ini or /meta/env_json. Values of a key that
+/// occurs several times are joined by newlines.
+/// @return  nullopt for other arrays, or if the text is malformed
+std::optional<Entries> entries_of(const std::string& path, const std::string& text);
 
 }  // namespace lockstep::ckpt

@@ -5,6 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "ckpt/reading/commands.hpp"
 
 namespace lockstep::ckpt {
 
@@ -62,5 +68,47 @@ std::string exact_bytes(std::uint64_t bytes) {
 }
 
 std::string number_text(double value) { return fmt::format("{:.6g}", value); }
+
+std::string rest_text(std::size_t shown, std::size_t all) {
+  return all > shown ? fmt::format("and {} more\n", all - shown) : "";
+}
+
+OrderedJson json_of(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+OrderedJson json_of(const checkpoints::Attribute& value) {
+  if (const auto* const text = std::get_if<std::string>(&value)) return escaped(*text);
+  if (const auto* const real = std::get_if<double>(&value)) return json_of(*real);
+  return std::get<std::int64_t>(value);
+}
+
+OrderedJson json_of(const FileArray& info) {
+  OrderedJson row = {{"path", escaped(info.path)},
+                     {"name", escaped(info.label)},
+                     {"dtype", name_of(info.dtype)},
+                     {"shape", info.shape},
+                     {"bytes", info.nbytes}};
+  if (!info.first_path.empty()) row["alias_of"] = escaped(info.first_path);
+  return row;
+}
+
+std::string attribute_text(const checkpoints::Attribute& value) {
+  if (const auto* const text = std::get_if<std::string>(&value)) return escaped(*text);
+  if (const auto* const real = std::get_if<double>(&value)) return number_text(*real);
+  return std::to_string(std::get<std::int64_t>(value));
+}
+
+void print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw Failure(Exit::io, std::string("the output could not be written: ") + std::strerror(errno));
+  }
+}
+
+void print(const OrderedJson& document) {
+  print(document.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+}
 
 }  // namespace lockstep::ckpt

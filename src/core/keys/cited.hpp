@@ -22,10 +22,6 @@ inline Cited<std::int64_t> cited_integer(const Section& section, const std::stri
   return {section.integer(key), section.cite(key)};
 }
 
-inline Cited<bool> cited_boolean(const Section& section, const std::string& key) {
-  return {section.boolean(key), section.cite(key)};
-}
-
 /// A `text` or `choice` key.
 inline Cited<std::string> cited_text(const Section& section, const std::string& key) {
   return {section.text(key), section.cite(key)};

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "core/text/text.hpp"
+
 namespace lockstep {
 
 /// An option of a command, such as `--from PATH`. It is not part of the configuration.
@@ -46,6 +48,10 @@ std::vector<CommandSpec> specs_of(const std::vector<CommandRow<Function>>& rows)
 
 /// The sentence for an unknown command, with the known names and the most similar one.
 /// @param word  as messages show it
-std::string unknown_command(const std::string& word, const std::vector<std::string>& names);
+inline std::string unknown_command(const std::string& word, const std::vector<std::string>& names) {
+  const std::string near = nearest_name(word, names);
+  return "command '" + word + "' is unknown; choose one of: " + joined(names) +
+         (near.empty() ? "" : " (did you mean '" + near + "'?)");
+}
 
 }  // namespace lockstep

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
-#include <optional>
 
 #if defined(__x86_64__)
 #include <cpuid.h>

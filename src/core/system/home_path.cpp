@@ -5,9 +5,11 @@
 
 #include <pwd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <unistd.h>
+#include <vector>
+
+#include "core/text/text.hpp"
 
 namespace lockstep {
 
@@ -49,13 +51,9 @@ std::string expanded(const std::string& path) {
 
 std::string with_home(const std::string& paths) {
   if (paths.find_first_of("~$") == std::string::npos) return paths;
-  std::string all;
-  for (std::size_t begin = 0; begin <= paths.size();) {
-    const std::size_t end = std::min(paths.find(',', begin), paths.size());
-    all += (begin == 0 ? "" : ",") + expanded(paths.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return all;
+  std::vector<std::string> all = split(paths, ',');
+  for (std::string& path : all) path = expanded(path);
+  return joined(all, ",");
 }
 
 }  // namespace lockstep

@@ -1,37 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/system/process.hpp"
 
-#include <array>
-#include <string>
+#include <cerrno>
+#include <csignal>
+#include <fcntl.h>
 #include <unistd.h>
 
-#include "core/text/text_stream.hpp"
-
 namespace lockstep {
-
-namespace {
-
-/// An entry of the process's status, which is in kB there.
-double status_mb(const std::string& entry) {
-  FileReader status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (word != entry) continue;
-    double kilobytes = 0;
-    status >> kilobytes;
-    return kilobytes / 1024;
-  }
-  return 0;
-}
-
-}  // namespace
 
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "unknown";
 }
 
-double peak_memory_mb() { return status_mb("VmHWM:"); }
+void guard_standard_streams() noexcept {
+  std::signal(SIGPIPE, SIG_IGN);
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    // open() returns the lowest free number, which is this one.
+    static_cast<void>(::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY));
+  }
+}
 
-double resident_memory_mb() { return status_mb("VmRSS:"); }
+const std::string& version() {
+  static const std::string text = LOCKSTEP_VERSION;
+  return text;
+}
 
 }  // namespace lockstep

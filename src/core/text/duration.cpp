@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/text/parse_value.hpp"
+#include "core/text/text.hpp"
 #include "core/text/text_stream.hpp"
 
 namespace lockstep {
@@ -29,12 +30,10 @@ std::optional<double> count_of(const std::string& digits) {
 /// The parts between colons; of all but the first, two digits up to 59.
 std::optional<std::vector<double>> clock_parts(const std::string& text) {
   std::vector<double> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(':', begin), text.size());
-    const auto part = count_of(text.substr(begin, end - begin));
-    if (!part || (begin > 0 && (end - begin != 2 || *part >= kMinute))) return std::nullopt;
+  for (const std::string& digits : split(text, ':')) {
+    const auto part = count_of(digits);
+    if (!part || (!parts.empty() && (digits.size() != 2 || *part >= kMinute))) return std::nullopt;
     parts.push_back(*part);
-    begin = end + 1;
   }
   return parts;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -16,5 +17,15 @@ std::string clock_text(double seconds);
 
 /// `0.5 s`, with one decimal place.
 std::string seconds_text(double seconds);
+
+using SteadyClock = std::chrono::steady_clock;
+
+/// Seconds of the monotonic clock from `begin` to `end`.
+inline double seconds_between(SteadyClock::time_point begin, SteadyClock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+/// Seconds of the monotonic clock since `begin`.
+inline double seconds_since(SteadyClock::time_point begin) { return seconds_between(begin, SteadyClock::now()); }
 
 }  // namespace lockstep

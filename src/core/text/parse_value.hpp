@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/text/text.hpp"
+
 namespace lockstep {
 
 /// true, false, yes, no, on, off, 1, 0.
@@ -23,19 +25,12 @@ auto parse_list(const std::string& text, Parse parse) {
   using Item = typename decltype(parse(text))::value_type;
   std::optional<std::vector<Item>> items{std::in_place};
   if (text.find_first_not_of(' ') == std::string::npos) return items;
-  std::size_t begin = 0;
-  while (items && begin <= text.size()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::size_t first = text.find_first_not_of(' ', begin);
-    const std::size_t last = end == 0 ? std::string::npos : text.find_last_not_of(' ', end - 1);
-    std::optional<Item> item;
-    if (first < end && last != std::string::npos && last >= first) item = parse(text.substr(first, last - first + 1));
-    if (item) {
-      items->push_back(*item);
-    } else {
-      items.reset();
-    }
-    begin = end + 1;
+  for (std::string part : split(text, ',')) {
+    part.erase(0, part.find_first_not_of(' '));
+    part.erase(part.find_last_not_of(' ') + 1);
+    const std::optional<Item> item = parse(part);
+    if (!item) return std::optional<std::vector<Item>>();
+    items->push_back(*item);
   }
   return items;
 }

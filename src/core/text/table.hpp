@@ -11,6 +11,8 @@
 
 #include "core/text/text.hpp"
 
+// Tables of choices, and values that choose a row and hold options of their own, such as
+// "cosine,begin=100,final_factor=0.1".
 namespace lockstep {
 
 /// The names of all rows, in their order.
@@ -45,6 +47,36 @@ KeySpecs keys_of_rows(KeySpecs common, const std::vector<Row>& rows) {
     }
   }
   return common;
+}
+
+/// Takes over one "key=value" into a section without a name. Inside such a value a list is separated by slashes, as
+/// commas separate the options.
+/// @param place  start of messages
+/// @throws ConfigError  not of this form, an unknown key (with the nearest name), a value that its spec refuses, or a
+///                      key that was given before
+void set_option(Section& options, const std::string& option, const std::string& place);
+
+/// A row of a table, and the values of its options.
+template <class Row>
+struct ChosenRow {
+  const Row* row;
+  Section options = {};
+};
+
+/// Reads "NAME,key=value,...".
+/// @param common        keys that every row has, in addition to its own
+/// @param name_place    start of the message about an unknown name
+/// @param option_place  start of messages about options
+/// @throws ConfigError  an unknown name or key (with the nearest one), or a value that its spec refuses
+template <class Row>
+ChosenRow<Row> choose_row(const std::vector<Row>& rows, const std::string& text, const KeySpecs& common,
+                          const std::string& name_place, const std::string& option_place) {
+  const std::vector<std::string> parts = split_list(text, ',');
+  ChosenRow<Row> chosen{.row = &find_row(rows, parts.front(), name_place)};
+  for (const KeySpec& key : chosen.row->keys) chosen.options.declare(key);
+  for (const KeySpec& key : common) chosen.options.declare(key);
+  for (std::size_t i = 1; i < parts.size(); ++i) set_option(chosen.options, parts[i], option_place);
+  return chosen;
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 
 namespace lockstep {
 
@@ -11,6 +12,18 @@ std::string trimmed(const std::string& text) {
   const char* const blanks = " \t\r\n";
   const std::size_t first = text.find_first_not_of(blanks);
   return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(blanks) + 1 - first);
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char letter : text) {
+    if (letter == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += letter;
+    }
+  }
+  return parts;
 }
 
 std::vector<std::string> split_list(const std::string& text, char separator) {
@@ -47,12 +60,8 @@ std::string as_lines(const std::vector<std::string>& words) {
 }
 
 std::vector<std::string> lines_in(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  std::vector<std::string> lines = split(text, '\n');
+  if (lines.back().empty()) lines.pop_back();
   return lines;
 }
 
@@ -117,11 +126,44 @@ std::string utf8_name(const std::string& text) {
   return utf8_text(escaped);
 }
 
+std::string in_double_quotes(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
 std::string joined(const std::vector<std::string>& words, const std::string& separator) {
   std::string text;
   for (const std::string& word : words) {
     if (&word != &words.front()) text += separator;
     text += word;
+  }
+  return text;
+}
+
+std::string message_of(const std::exception& error) {
+  std::string text = error.what();
+  const char* const shows = std::getenv("TORCH_SHOW_CPP_STACKTRACES");
+  if (shows != nullptr && std::string_view(shows) == "1") return text;
+  return text.substr(0, text.find("\nException raised from "));
+}
+
+std::string TextTable::text() const {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows_) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], character_count(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows_) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string blanks(widths[i] - character_count(row[i]), ' ');
+      const bool is_left = columns_[std::min(i, columns_.size() - 1)] == Align::left;
+      line += (i == 0 ? "" : "  ") + (is_left ? row[i] + blanks : blanks + row[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
   }
   return text;
 }

@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "data/codecs/decode.hpp"
 
@@ -31,11 +30,6 @@ bool has_text(FileBytes file, std::size_t offset, const char* text, std::size_t 
 std::optional<int> exif_orientation(FileBytes exif);
 /// The same in the XML of XMP.
 std::optional<int> xmp_orientation(FileBytes xmp);
-/// Text that zlib has compressed, up to 1 MiB; less if it is damaged.
-std::vector<std::byte> inflated(FileBytes stream);
-/// The bytes that pairs of hexadecimal digits stand for; other characters are skipped.
-std::vector<std::byte> bytes_of_hex(FileBytes text);
-
 /// The metadata of an image; empty = there are none.
 struct Metadata {
   FileBytes exif = {};
@@ -80,8 +74,5 @@ void decode_png_numbers(FileBytes file, const ImageHeader& header, Image& image)
 void decode_ppm(FileBytes file, const ImageHeader& header, Image& image);
 void decode_bmp(FileBytes file, const ImageHeader& header, Image& image);
 void decode_webp(FileBytes file, const ImageHeader& header, Image& image);
-
-/// Pillow's conversion of inverted CMYK pixels to RGB.
-void cmyk_to_rgb(const std::uint8_t* cmyk, std::size_t pixels, std::uint8_t* rgb);
 
 }  // namespace lockstep::data

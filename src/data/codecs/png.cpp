@@ -2,6 +2,7 @@
 #include <lockstep/core/error.hpp>
 
 #include <png.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <csetjmp>
@@ -22,6 +23,7 @@ constexpr std::size_t kSignatureSize = 8;
 constexpr std::string_view kExifKeyword = "exif";
 constexpr std::string_view kRawProfile = "Raw profile type exif";
 constexpr std::string_view kXmpKeyword = "XML:com.adobe.xmp";
+constexpr std::size_t kMaxText = std::size_t{1} << 20;    // decompressed; Pillow's limit
 constexpr std::size_t kHeaderChunk = kSignatureSize + 8;  // content of the first chunk, after its length and name
 
 /// One decoding, in plain types: the functions that use libpng are left by longjmp.
@@ -101,9 +103,37 @@ bool run_png(PngJob* job) {
   return true;
 }
 
-}  // namespace
+/// Text that zlib has compressed, up to 1 MiB; less if it is damaged.
+std::vector<std::byte> inflated(FileBytes stream) {
+  std::vector<std::byte> text(std::min(kMaxText, std::max<std::size_t>(1024, 32 * stream.size())));
+  z_stream state{};
+  if (inflateInit(&state) != Z_OK) return {};
+  state.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(stream.data()));
+  state.avail_in = static_cast<uInt>(stream.size());
+  state.next_out = reinterpret_cast<Bytef*>(text.data());
+  state.avail_out = static_cast<uInt>(text.size());
+  inflate(&state, Z_FINISH);  // an incomplete text is as good as none
+  text.resize(state.total_out);
+  inflateEnd(&state);
+  return text;
+}
 
-namespace {
+/// The bytes that pairs of hexadecimal digits stand for; other characters are skipped.
+std::vector<std::byte> bytes_of_hex(FileBytes text) {
+  std::vector<std::byte> bytes;
+  int high = -1;
+  for (const std::byte each : text) {
+    const char c = static_cast<char>(each);
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
+    if (digit < 0) continue;
+    if (high >= 0) bytes.push_back(static_cast<std::byte>(high << 4 | digit));
+    high = high >= 0 ? -1 : digit;
+  }
+  return bytes;
+}
 
 /// The text of a chunk tEXt, zTXt or iTXt. @return  empty = it has another keyword, or is damaged
 std::vector<std::byte> text_in(const std::string& type, FileBytes chunk, std::string_view keyword) {
@@ -160,26 +190,6 @@ int png_orientation(FileBytes file) {
   return metadata.orientation();
 }
 
-}  // namespace
-
-ImageHeader read_png_header(FileBytes file) {
-  ImageHeader header{.format = ImageFormat::png};
-  if (!has_text(file, kSignatureSize + 4, "IHDR", 4)) throw DataError("the PNG header is damaged; replace the file");
-  const std::uint32_t width = big_endian(file, kHeaderChunk, 4);
-  const std::uint32_t height = big_endian(file, kHeaderChunk + 4, 4);
-  if (width > 0x7FFFFFFF || height > 0x7FFFFFFF) throw DataError("the PNG header is damaged; replace the file");
-  header.width = static_cast<int>(width);
-  header.height = static_cast<int>(height);
-  header.bits = static_cast<int>(big_endian(file, kHeaderChunk + 8, 1));
-  const std::uint32_t type = big_endian(file, kHeaderChunk + 9, 1);
-  header.is_palette = type == PNG_COLOR_TYPE_PALETTE;
-  header.channels = type == PNG_COLOR_TYPE_GRAY ? 1 : type == PNG_COLOR_TYPE_GRAY_ALPHA ? 2 : type == 6 ? 4 : 3;
-  header.orientation = png_orientation(file);
-  return header;
-}
-
-namespace {
-
 void decode_png_to(int channels, bool wants_numbers, FileBytes file, const ImageHeader& header, Image& image) {
   image.reshape(header.size(), channels);
   std::vector<png_bytep> rows(static_cast<std::size_t>(header.height));
@@ -199,6 +209,22 @@ void decode_png_to(int channels, bool wants_numbers, FileBytes file, const Image
 }
 
 }  // namespace
+
+ImageHeader read_png_header(FileBytes file) {
+  ImageHeader header{.format = ImageFormat::png};
+  if (!has_text(file, kSignatureSize + 4, "IHDR", 4)) throw DataError("the PNG header is damaged; replace the file");
+  const std::uint32_t width = big_endian(file, kHeaderChunk, 4);
+  const std::uint32_t height = big_endian(file, kHeaderChunk + 4, 4);
+  if (width > 0x7FFFFFFF || height > 0x7FFFFFFF) throw DataError("the PNG header is damaged; replace the file");
+  header.width = static_cast<int>(width);
+  header.height = static_cast<int>(height);
+  header.bits = static_cast<int>(big_endian(file, kHeaderChunk + 8, 1));
+  const std::uint32_t type = big_endian(file, kHeaderChunk + 9, 1);
+  header.is_palette = type == PNG_COLOR_TYPE_PALETTE;
+  header.channels = type == PNG_COLOR_TYPE_GRAY ? 1 : type == PNG_COLOR_TYPE_GRAY_ALPHA ? 2 : type == 6 ? 4 : 3;
+  header.orientation = png_orientation(file);
+  return header;
+}
 
 void decode_png(FileBytes file, const ImageHeader& header, Image& image) {
   decode_png_to(header.channels <= 2 ? 1 : 3, false, file, header, image);

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/floats.hpp"
+#include "kernels/pixels.hpp"
 
 namespace lockstep::data {
 

@@ -206,22 +206,10 @@ void autocontrast(Image& image) { map_by_histogram(image, autocontrast_table); }
 void equalize(Image& image) { map_by_histogram(image, equalize_table); }
 
 void apply_jitter(Image& image, const ColorJitter& drawn) {
+  constexpr std::array kChanges = {adjust_brightness, adjust_contrast, adjust_saturation, adjust_hue};
   for (const std::int8_t kind : drawn.order) {
-    const double factor = drawn.factors[static_cast<std::size_t>(kind)];
-    if (!drawn.uses[static_cast<std::size_t>(kind)]) continue;
-    switch (kind) {
-      case 0:
-        adjust_brightness(image, factor);
-        break;
-      case 1:
-        adjust_contrast(image, factor);
-        break;
-      case 2:
-        adjust_saturation(image, factor);
-        break;
-      default:
-        adjust_hue(image, factor);
-    }
+    const auto i = static_cast<std::size_t>(kind);
+    if (drawn.uses[i]) kChanges[i](image, drawn.factors[i]);
   }
 }
 

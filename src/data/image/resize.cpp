@@ -7,7 +7,6 @@
 #include <numbers>
 #include <stdexcept>
 
-#include "data/image/geometry.hpp"
 #include "kernels/resize.hpp"
 
 namespace lockstep::data {
@@ -50,20 +49,13 @@ struct FilterRow {
   double (*weight)(double);
 };
 
-FilterRow filter_row(ResizeFilter filter) {
-  switch (filter) {
-    case ResizeFilter::box:
-      return {0.5, box_weight};
-    case ResizeFilter::hamming:
-      return {1, hamming_weight};
-    case ResizeFilter::bicubic:
-      return {2, bicubic_weight};
-    case ResizeFilter::lanczos:
-      return {3, lanczos_weight};
-    default:
-      return {1, bilinear_weight};
-  }
-}
+/// By filter. Nearest pixels need no weights.
+constexpr std::array<FilterRow, 6> kFilterRows = {{{1, bilinear_weight},
+                                                   {0.5, box_weight},
+                                                   {1, bilinear_weight},
+                                                   {1, hamming_weight},
+                                                   {2, bicubic_weight},
+                                                   {3, lanczos_weight}}};
 
 /// A range of pixels of one axis.
 struct AxisRange {
@@ -74,7 +66,7 @@ struct AxisRange {
 /// The filter on one axis from `in` to `out` pixels.
 struct Axis {
   Axis(int in_size, int out_size, ResizeFilter filter)
-      : row(filter_row(filter)),
+      : row(kFilterRows[static_cast<std::size_t>(filter)]),
         in(in_size),
         scale(static_cast<double>(in_size) / out_size),
         filter_scale(std::max(1.0, scale)),

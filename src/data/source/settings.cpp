@@ -2,11 +2,9 @@
 #include "data/source/settings.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/keys.hpp>
 #include <lockstep/data/source.hpp>
 
 #include <algorithm>
-#include <optional>
 
 #include "core/keys/cited.hpp"
 #include "core/text/parse_value.hpp"

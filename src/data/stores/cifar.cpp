@@ -174,16 +174,14 @@ std::string find_cifar_folder(const std::string& path, const CifarKind& kind) {
                             ", or the one above it");
 }
 
-/// The training files that are there, at least one.
+/// The training files, all of which must be there.
 std::vector<std::string> train_paths(const std::string& folder, const CifarKind& kind) {
   std::vector<std::string> paths;
   for (const std::string& file : kind.train_files) {
-    if (exists(folder + "/" + file)) paths.push_back(folder + "/" + file);
+    paths.push_back(folder + "/" + file);
+    if (!exists(paths.back())) throw DataError(folder, "has no file " + file + "; download " + kind.folder + " again");
   }
-  if (paths.size() == kind.train_files.size()) return paths;
-  const auto missing = std::find_if(kind.train_files.begin(), kind.train_files.end(),
-                                    [&](const std::string& file) { return !exists(folder + "/" + file); });
-  throw DataError(folder, "has no file " + *missing + "; download " + kind.folder + " again");
+  return paths;
 }
 
 /// The names of the classes in the file that belongs to the data set; empty = there is no such file.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 #include <system_error>
 
 #include "core/text/text.hpp"
@@ -12,7 +11,6 @@
 #include "data/stores/cache_files.hpp"
 #include "data/stores/file_store.hpp"
 #include "data/stores/folder_listing.hpp"
-#include "data/stores/list_cache.hpp"
 
 namespace lockstep::data {
 

@@ -7,19 +7,23 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <dirent.h>
 #include <exception>
 #include <fcntl.h>
-#include <mutex>
+#include <filesystem>
+#include <optional>
 #include <sys/stat.h>
 #include <system_error>
 #include <thread>
 #include <utility>
 
-#include "core/system/clock.hpp"
+#include "core/text/duration.hpp"
+#include "core/text/text.hpp"
 #include "data/codecs/codecs.hpp"
+#include "data/stores/cache_files.hpp"
 #include "log/progress.hpp"
 
 namespace lockstep::data {
@@ -219,13 +223,19 @@ void pass_over(FolderListing& all, const std::vector<std::string>& names) {
   if (all.passed_over.size() > kNamedFiles) all.passed_over.resize(kNamedFiles);
 }
 
-}  // namespace
-
+/// The time of the last change of a folder. @return  -1 = it cannot be examined
 std::int64_t modified_ns_of(const std::string& folder) noexcept {
   struct stat status {};
   return ::stat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) ? modified_ns(status) : -1;
 }
 
+/// Lists images like torchvision's ImageFolder: the subfolders are the classes, and images can be at any depth below
+/// them. Symbolic links are followed. Files count as images if their names end in .jpg, .jpeg, .png, .ppm, .bmp, .pgm
+/// or .webp, in any case. Hidden files and folders (names with a leading dot, and __MACOSX) and folders with a line
+/// break in their name are passed over. Files are not opened and, where the file system states their type, not
+/// examined.
+/// @throws DataError  a folder cannot be read, there are no class folders, or a file has a format that this build does
+///                    not read (.tif, .tiff, and possibly .webp)
 FolderListing list_folder(const std::string& root) {
   FolderListing all;
   bool has_images = false;
@@ -268,6 +278,75 @@ FolderListing list_folder(const std::string& root) {
   return all;
 }
 
+namespace fs = std::filesystem;
+
+constexpr std::string_view kMagic = "lockstep-list 2 ";
+constexpr std::string_view kOldMagic = "lockstep-list 1 ";  // former version, which includes hidden files
+constexpr std::string_view kFolder = "folder ";
+constexpr std::string_view kEmpty = "empty ";
+constexpr std::string_view kPassedOver = "skipped ";
+
+std::string passed_over_text(const FolderListing& listing) {
+  if (listing.passed_over_count == 0) return "";
+  const bool has_more = static_cast<std::int64_t>(listing.passed_over.size()) < listing.passed_over_count;
+  std::string text = std::to_string(listing.passed_over_count) + " files: " + joined(listing.passed_over);
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text + (has_more ? ", ..." : "");
+}
+
+std::string list_of(const std::string& root, const FolderListing& listing) {
+  std::string rest;
+  std::int64_t newest = 0;
+  for (const ListedFolder& folder : listing.folders) {
+    rest += "# " + std::string(kFolder) + std::to_string(folder.modified_ns) + " " + folder.path + "\n";
+    newest = std::max(newest, folder.modified_ns);
+  }
+  for (const std::string& name : listing.empty_classes) rest += "# " + std::string(kEmpty) + name + "\n";
+  const std::string remark = passed_over_text(listing);
+  if (!remark.empty()) rest += "# " + std::string(kPassedOver) + remark + "\n";
+  rest += listing.lines;
+  return "# " + std::string(kMagic) + root + " " + std::to_string(listing.folders.size()) + " " +
+         std::to_string(newest) + " " + hex(hash_of_text(rest)) + "\n" + rest;
+}
+
+/// Remembers the digests in the index of a list, if there is one: then the whole text need not be read.
+void take_digest(ListText& text, const std::string& cache) {
+  const auto index = ListIndex::find(
+      {.cache = cache, .list = text.name(), .target = ListTarget::classes, .stamp = text.stamp().value()});
+  if (index) text.set_digest(index->facts().text);
+}
+
+/// The parts of a list's comments. @return  nullopt = they are not those of a list of this folder, or it has changed
+std::optional<FolderList> valid_list(ListText text, const std::string& root) {
+  const std::string_view all = text.text();
+  const std::size_t first_end = all.find('\n');
+  if (!all.starts_with("# " + std::string(kMagic)) || root_in(all) != root || first_end == std::string_view::npos)
+    return std::nullopt;
+  const std::string_view first = all.substr(0, first_end);
+  if (!first.ends_with(" " + hex(text.digest().rest))) return std::nullopt;
+  FolderList list{.text = std::move(text), .classes = {}, .empty_classes = {}, .passed_over = {}};
+  std::size_t start = first_end + 1;
+  while (all.substr(start).starts_with("# ")) {
+    const std::size_t end = all.find('\n', start);
+    const std::string_view line = all.substr(start + 2, end - start - 2);
+    start = end == std::string_view::npos ? all.size() : end + 1;
+    if (line.starts_with(kEmpty)) list.empty_classes.emplace_back(line.substr(kEmpty.size()));
+    if (line.starts_with(kPassedOver)) list.passed_over = line.substr(kPassedOver.size());
+    if (!line.starts_with(kFolder)) continue;
+    const std::string_view words = line.substr(kFolder.size());
+    const std::size_t blank = words.find(' ');
+    if (blank == std::string_view::npos) return std::nullopt;
+    std::int64_t time = 0;
+    std::from_chars(words.data(), words.data() + blank, time);
+    const std::string path(words.substr(blank + 1));
+    if (modified_ns_of(root + "/" + path) != time) return std::nullopt;
+    if (path != "." && path.find('/') == std::string::npos) list.classes.push_back(path);
+  }
+  return list;
+}
+
+}  // namespace
+
 FolderListing list_images(const std::string& root) {
   ClassListing listing = std::move(list_classes(root, {""}).front());
   if (listing.images.empty()) {
@@ -278,6 +357,45 @@ FolderListing list_images(const std::string& root) {
   all.folders = std::move(listing.folders);
   pass_over(all, listing.passed_over);
   return all;
+}
+
+std::string root_in(std::string_view list) {
+  const std::string_view first = list.substr(0, std::min(list.find('\n'), list.size()));
+  if (!first.starts_with("# " + std::string(kMagic)) && !first.starts_with("# " + std::string(kOldMagic))) return "";
+  std::string_view root = first.substr(2 + kMagic.size());
+  for (int word = 0; word < 3; ++word) {
+    const std::size_t blank = root.rfind(' ');
+    if (blank == std::string_view::npos) return "";
+    root = root.substr(0, blank);
+  }
+  return std::string(root);
+}
+
+FolderList cached_list(const std::string& root, const std::string& cache) {
+  std::error_code error;
+  const fs::path canonical = fs::canonical(root, error);
+  if (error) throw DataError(root, "cannot be listed (" + error.message() + "); check data.path");
+  if (canonical.native().find('\n') != std::string::npos) {
+    throw DataError(root, "has a line break in its path; rename the folder");
+  }
+  const std::string path = cache.empty() ? "" : cache_path(cache, canonical.native(), ".list");
+  if (!path.empty() && fs::is_regular_file(path, error)) {
+    try {
+      ListText text(path);
+      take_digest(text, cache);
+      if (auto list = valid_list(std::move(text), canonical)) return std::move(*list);
+    } catch (const DataError&) {  // a cache that cannot be read is made again
+    }
+  }
+  const FolderListing listing = list_folder(canonical);
+  std::string text = list_of(canonical, listing);
+  const bool are_settled = std::all_of(listing.folders.begin(), listing.folders.end(),
+                                       [](const ListedFolder& folder) { return is_settled(folder.modified_ns); });
+  const bool is_written = !path.empty() && are_settled && write_whole(path, {text});
+  return {.text = is_written ? ListText(path) : ListText(std::move(text), root),
+          .classes = listing.classes,
+          .empty_classes = listing.empty_classes,
+          .passed_over = passed_over_text(listing)};
 }
 
 }  // namespace lockstep::data

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "data/stores/image_dataset.hpp"
 
-#include <lockstep/core/error.hpp>
-
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -11,15 +9,13 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
-#include <span>
 #include <utility>
 
-#include "core/system/clock.hpp"
+#include "core/text/duration.hpp"
 #include "data/codecs/decode.hpp"
 #include "data/image/geometry.hpp"
 #include "data/source/hash.hpp"
-#include "data/stores/file_reader.hpp"
-#include "data/stores/with_place.hpp"
+#include "data/stores/file_store.hpp"
 namespace lockstep::data {
 
 namespace {
@@ -48,16 +44,10 @@ Task image_task(const ImageStore& store, const ImageDataset::ImageDatasetOptions
 }
 
 Field label_field(TargetKind targets, std::int64_t classes, ImageSize size) {
-  switch (targets) {
-    case TargetKind::label_sets:
-      return {.name = "label", .shape = {classes}, .dtype = at::kFloat};
-    case TargetKind::numbers:
-      return {.name = "label", .shape = {1}, .dtype = at::kFloat};
-    case TargetKind::masks:
-      return {.name = "label", .shape = {size.height, size.width}, .dtype = at::kLong};
-    default:
-      return {.name = "label", .shape = {}, .dtype = at::kLong};
-  }
+  if (targets == TargetKind::label_sets) return {.name = "label", .shape = {classes}, .dtype = at::kFloat};
+  if (targets == TargetKind::numbers) return {.name = "label", .shape = {1}, .dtype = at::kFloat};
+  if (targets == TargetKind::masks) return {.name = "label", .shape = {size.height, size.width}, .dtype = at::kLong};
+  return {.name = "label", .shape = {}, .dtype = at::kLong};
 }
 
 /// @param image  [C, H, W]
@@ -172,10 +162,6 @@ void ImageDataset::fill_measured(std::int64_t index, const batch::Draw& draw, ba
   const auto start = Clock::now();
   fill_from(index, draw, row, memory);
   times.transform_seconds = seconds_since(start) - times.read_seconds - times.decode_seconds;
-  add_times(times);
-}
-
-void ImageDataset::add_times(const LoadTimes& times) const {
   const auto add = [this](std::size_t i, double seconds) { times_[i] += static_cast<std::int64_t>(seconds * 1e9); };
   times_[0] += times.samples;
   add(1, times.read_seconds);
@@ -238,24 +224,17 @@ void ImageDataset::check_size(int crop, ImageSize size) const {
 }
 
 void ImageDataset::fill_label(std::int64_t index, const at::Tensor& label, Scratch& memory) const {
-  switch (store_->facts().targets) {
-    case TargetKind::classes:
-      *label.mutable_data_ptr<std::int64_t>() = store_->target(index).classes.front();
-      return;
-    case TargetKind::none:
-      *label.mutable_data_ptr<std::int64_t>() = kIgnored;
-      return;
-    case TargetKind::numbers:
-      *label.mutable_data_ptr<float>() = static_cast<float>(store_->target(index).number);
-      return;
-    case TargetKind::masks:
-      return fill_mask(index, label, memory);
-    case TargetKind::label_sets: {
-      auto* const values = label.mutable_data_ptr<float>();
-      std::fill_n(values, label.numel(), 0.0F);
-      for (const std::int64_t c : store_->target(index).classes) values[c] = 1;
-      return;
-    }
+  const TargetKind targets = store_->facts().targets;
+  if (targets == TargetKind::masks) return fill_mask(index, label, memory);
+  if (targets == TargetKind::label_sets) {
+    auto* const values = label.mutable_data_ptr<float>();
+    std::fill_n(values, label.numel(), 0.0F);
+    for (const std::int64_t c : store_->target(index).classes) values[c] = 1;
+  } else if (targets == TargetKind::numbers) {
+    *label.mutable_data_ptr<float>() = static_cast<float>(store_->target(index).number);
+  } else {
+    const bool has_class = targets == TargetKind::classes;
+    *label.mutable_data_ptr<std::int64_t>() = has_class ? store_->target(index).classes.front() : kIgnored;
   }
 }
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/error.hpp>
+#include <lockstep/data/image.hpp>
 #include <lockstep/data/source.hpp>
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -73,7 +76,6 @@ class ImageDataset : public SampleDataset,
   void check_size(int crop, ImageSize size) const;
   /// Loads a sample and measures the time, for one of 64 samples of each thread.
   void fill_measured(std::int64_t index, const batch::Draw& draw, batch::ValueMap& row, Scratch& scratch) const;
-  void add_times(const LoadTimes& times) const;
   void fill_from(std::int64_t index, const batch::Draw& draw, batch::ValueMap& row, Scratch& scratch) const;
   void fill_label(std::int64_t index, const at::Tensor& label, Scratch& scratch) const;
   void fill_mask(std::int64_t index, const at::Tensor& label, Scratch& scratch) const;
@@ -87,5 +89,15 @@ class ImageDataset : public SampleDataset,
   Task task_;
   mutable std::array<std::atomic<std::int64_t>, 4> times_ = {};  // samples, and nanoseconds as in LoadTimes
 };
+
+/// Adds the place of an image to the errors of `call`.
+template <class Call>
+auto with_place(const ImageStore& store, std::int64_t index, const Call& call) {
+  try {
+    return call();
+  } catch (const DataError& error) {
+    throw DataError(store.place(index), error.what());
+  }
+}
 
 }  // namespace lockstep::data

@@ -4,19 +4,22 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 
+#include "core/system/in_threads.hpp"
+#include "core/system/resources.hpp"
 #include "core/text/text.hpp"
 #include "data/source/roles.hpp"
 #include "data/source/settings.hpp"
-#include "data/stores/image_check.hpp"
 #include "data/stores/image_dataset.hpp"
 #include "data/stores/image_settings.hpp"
-#include "data/stores/image_statistics.hpp"
 #include "data/stores/list_text.hpp"
 #include "data/stores/store_views.hpp"
+#include "log/progress.hpp"
 
 namespace lockstep::data {
 
@@ -168,35 +171,6 @@ void change_stores(ImageSplits& splits, const Change& change) {
   }
 }
 
-}  // namespace
-
-bool sets_image_keys(const Section& data) {
-  const KeySpecs keys = image_keys();
-  return std::any_of(keys.begin(), keys.end(), [&data](const KeySpec& spec) {
-    const std::string key = spec.name.substr(data.name().size() + 1);
-    if (key == "output") return data.text(key) == "uint8";
-    return key != "classes" && key != "check" && !has_default_value(data, key);
-  });
-}
-
-ImageSplits with_splits(ImageSplits splits, const Section& data) {
-  if (!splits.train) throw DataError("data.name = " + data.text("name") + " has no training part");
-  if (!splits.val && !splits.test && splits.is_one_part) {
-    ImageSplits parts =
-        divided(splits.train, data.real("val_fraction"), static_cast<std::uint64_t>(data.integer("split_seed")));
-    splits.train = std::move(parts.train);
-    splits.val = std::move(parts.val);
-  }
-  const std::string& exclude = data.text("exclude");
-  if (exclude.empty()) return splits;
-  std::int64_t found = 0;
-  change_stores(splits, [&](const StorePtr& store) { return without_listed(store, exclude, found); });
-  splits.notes.push_back("data.exclude leaves out " + std::to_string(found) + " images");
-  return splits;
-}
-
-namespace {
-
 /// The names by which the classes of the data are found in the order of a trained model: those of the source or, if
 /// these do not occur there, those of data.class_names.
 std::vector<std::string> names_to_find(const Section& data, const std::vector<std::string>& ids,
@@ -232,7 +206,76 @@ bool uses_class_order(const Section& data, const ImageStore& train, OpenOptions 
   return own.names != order && (are_known(own.ids) || are_known(own.names));
 }
 
+constexpr std::int64_t kSpread = 17;
+
+void check_one(const ImageDataset& dataset, std::int64_t index) {
+  dataset.sample({.index = index, .epoch = 0, .position = index});
+}
+
+/// Converts the first image and 16 more, evenly spaced, as training would.
+/// @throws DataError  one of them cannot be read
+void check_some(const ImageDataset& dataset) {
+  const std::int64_t size = dataset.size();
+  const std::int64_t count = std::min(kSpread, size);
+  for (std::int64_t i = 0; i < count; ++i) {
+    check_one(dataset, count == 1 ? 0 : (size - 1) / (count - 1) * i + (size - 1) % (count - 1) * i / (count - 1));
+  }
+}
+
+/// Converts all images with all processors of this process, with a line of progress.
+/// @param name  of the split, for the progress
+/// @throws DataError  images cannot be read; the message states their number and the first one
+void check_all(const ImageDataset& dataset, const std::string& name) {
+  std::atomic<std::int64_t> next = 0;
+  std::mutex mutex;
+  std::map<std::int64_t, std::string> faults;
+  log::ProgressLine progress;
+  const int threads = usable_processors();
+  in_threads(threads, [&](int thread) {
+    for (std::int64_t i = next++; i < dataset.size(); i = next++) {
+      try {
+        check_one(dataset, i);
+      } catch (const DataError& error) {
+        const std::scoped_lock lock(mutex);
+        faults.emplace(i, error.what());
+      }
+      if (thread == 0 && i % 64 < threads) {
+        progress.show("checking " + name + ": " + std::to_string(i) + " of " + std::to_string(dataset.size()));
+      }
+    }
+  });
+  if (faults.empty()) return;
+  const std::string& first = faults.begin()->second;
+  if (faults.size() == 1) throw DataError(first);
+  throw DataError(first + " (the first of " + std::to_string(faults.size()) + " images that cannot be read)");
+}
+
 }  // namespace
+
+bool sets_image_keys(const Section& data) {
+  const KeySpecs keys = image_keys();
+  return std::any_of(keys.begin(), keys.end(), [&data](const KeySpec& spec) {
+    const std::string key = spec.name.substr(data.name().size() + 1);
+    if (key == "output") return data.text(key) == "uint8";
+    return key != "classes" && key != "check" && !has_default_value(data, key);
+  });
+}
+
+ImageSplits with_splits(ImageSplits splits, const Section& data) {
+  if (!splits.train) throw DataError("data.name = " + data.text("name") + " has no training part");
+  if (!splits.val && !splits.test && splits.is_one_part) {
+    ImageSplits parts =
+        divided(splits.train, data.real("val_fraction"), static_cast<std::uint64_t>(data.integer("split_seed")));
+    splits.train = std::move(parts.train);
+    splits.val = std::move(parts.val);
+  }
+  const std::string& exclude = data.text("exclude");
+  if (exclude.empty()) return splits;
+  std::int64_t found = 0;
+  change_stores(splits, [&](const StorePtr& store) { return without_listed(store, exclude, found); });
+  splits.notes.push_back("data.exclude leaves out " + std::to_string(found) + " images");
+  return splits;
+}
 
 std::optional<ChannelStatistics> statistics_of(const Dataset& dataset) {
   const auto* const images = ability_of<ImageDataset>(dataset);

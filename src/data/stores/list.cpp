@@ -2,13 +2,12 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "data/source/sources.hpp"
 #include "data/stores/cache_files.hpp"
 #include "data/stores/file_store.hpp"
-#include "data/stores/list_cache.hpp"
+#include "data/stores/folder_listing.hpp"
 #include "data/stores/list_text.hpp"
 
 namespace lockstep::data {

@@ -4,21 +4,62 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
-#include <optional>
+#include <filesystem>
 #include <stdexcept>
+#include <system_error>
 
-#include "core/text/plain_text.hpp"
 #include "core/text/text.hpp"
+#include "core/text/text_files.hpp"
 #include "data/source/hash.hpp"
 #include "data/stores/cache_files.hpp"
-#include "data/stores/list_index.hpp"
 
 namespace lockstep::data {
 
 namespace {
+
+constexpr std::array<char, 16> kIndexMagic = {'l', 'o', 'c', 'k', 's', 't', 'e', 'p',
+                                              '-', 'l', 'i', 'n', 'e', 's', ' ', '1'};
+
+/// The beginning of the file; the positions of the lines follow.
+struct Header {
+  std::array<char, 16> magic = kIndexMagic;
+  FileStamp stamp;
+  std::uint64_t target = 0;
+  std::uint64_t lines = 0;
+  std::int64_t max_label = 0;
+  std::uint64_t has_several = 0;
+  std::int64_t classes = 0;
+  std::uint64_t lines_digest = 0;
+  TextDigest text;
+  std::uint64_t starts_digest = 0;
+  std::uint64_t own_digest = 0;  ///< digest of the header up to here
+};
+static_assert(sizeof(Header) == 16 * sizeof(std::uint64_t), "without gaps");
+
+std::string path_of(const ListIndexKey& key) {
+  std::error_code error;  // if it is set, the path of the list is used unchanged
+  const std::string canonical = std::filesystem::weakly_canonical(key.list, error).string();
+  const std::string& list = error ? key.list : canonical;
+  return cache_path(key.cache, list + "\n" + std::to_string(static_cast<int>(key.target)), ".lines");
+}
+
+std::uint64_t own_digest_of(const Header& header) {
+  return hash_of(std::span(reinterpret_cast<const std::uint8_t*>(&header), offsetof(Header, own_digest)));
+}
+
+std::span<const std::uint8_t> bytes_of(std::span<const std::uint64_t> starts) {
+  return {reinterpret_cast<const std::uint8_t*>(starts.data()), starts.size_bytes()};
+}
+
+template <class T>
+std::string_view chars_of(std::span<const T> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+}
 
 constexpr std::int64_t kMaxClasses = std::int64_t{1} << 24;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
@@ -31,18 +72,13 @@ std::string_view without_end_blanks(std::string_view text) {
   return text;
 }
 
-std::optional<std::int64_t> integer_in(std::string_view text) {
-  std::int64_t value = 0;
+/// A whole number or a finite real one, with nothing around it.
+template <class Number>
+std::optional<Number> parsed(std::string_view text) {
+  Number value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-std::optional<double> number_in(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
-  return value;
+  const bool is_whole_text = error == std::errc() && end == text.data() + text.size();
+  return is_whole_text && std::isfinite(static_cast<double>(value)) ? std::optional(value) : std::nullopt;
 }
 
 template <class Call>
@@ -77,6 +113,49 @@ void for_each_line(std::string_view text, const Call& call) {
 }
 
 }  // namespace
+
+std::shared_ptr<const ListIndex> ListIndex::find(const ListIndexKey& key) {
+  try {
+    const std::shared_ptr<ListIndex> index(new ListIndex(path_of(key)));
+    if (index->take(key)) return index;
+  } catch (const DataError&) {  // there is none, or it cannot be read
+  }
+  return nullptr;
+}
+
+bool ListIndex::take(const ListIndexKey& key) {
+  const auto bytes = file_.bytes();
+  Header header;
+  if (bytes.size() < sizeof header) return false;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const std::size_t rest = bytes.size() - sizeof header;
+  if (header.magic != kIndexMagic || header.own_digest != own_digest_of(header)) return false;
+  if (header.stamp != key.stamp || header.target != static_cast<std::uint64_t>(key.target)) return false;
+  if (rest % sizeof(std::uint64_t) != 0 || rest / sizeof(std::uint64_t) != header.lines) return false;
+  starts_ = {reinterpret_cast<const std::uint64_t*>(bytes.data() + sizeof header), header.lines};
+  if (hash_of(bytes_of(starts_)) != header.starts_digest) return false;
+  facts_ = {.max_label = header.max_label,
+            .has_several = header.has_several != 0,
+            .classes = header.classes,
+            .lines_digest = header.lines_digest,
+            .text = header.text};
+  file_.check();
+  return true;
+}
+
+bool ListIndex::write(const ListIndexKey& key, const ListFacts& facts, std::span<const std::uint64_t> starts) {
+  Header header{.stamp = key.stamp,
+                .target = static_cast<std::uint64_t>(key.target),
+                .lines = starts.size(),
+                .max_label = facts.max_label,
+                .has_several = facts.has_several ? 1U : 0U,
+                .classes = facts.classes,
+                .lines_digest = facts.lines_digest,
+                .text = facts.text,
+                .starts_digest = hash_of(bytes_of(starts))};
+  header.own_digest = own_digest_of(header);
+  return write_whole(path_of(key), {chars_of(std::span<const Header>(&header, 1)), chars_of(starts)});
+}
 
 ListText::ListText(const std::string& path)
     : file_(std::make_unique<const MappedFile>(path)),
@@ -175,7 +254,7 @@ void ListLines::check(const ListLine& line, std::int64_t number) {
   }
   if (options_.target == ListTarget::masks) return;
   if (options_.target == ListTarget::numbers) {
-    if (!number_in(line.label)) {
+    if (!parsed<double>(line.label)) {
       fail(text_.name(), number,
            "'" + std::string(line.label) +
                "' is not a finite number, which data.target = real requires; correct the label");
@@ -191,10 +270,10 @@ void ListLines::check(const ListLine& line, std::int64_t number) {
 }
 
 void ListLines::check_class(std::string_view word, const ListLine& line, std::int64_t number) {
-  const auto label = integer_in(word);
+  const auto label = parsed<std::int64_t>(word);
   if (!label) {
-    const std::string hint = number_in(line.label) ? "; for real numbers, set data.target = real"
-                                                   : "; write 'PATH LABEL' with an integer as the label";
+    const std::string hint = parsed<double>(line.label) ? "; for real numbers, set data.target = real"
+                                                        : "; write 'PATH LABEL' with an integer as the label";
     fail(text_.name(), number, "the label '" + std::string(line.label) + "' is not an integer" + hint);
   }
   const std::int64_t limit = options_.classes > 0 ? options_.classes : kMaxClasses;
@@ -244,17 +323,17 @@ ListLine ListLines::line(std::int64_t index) const {
   return line_at(starts_[static_cast<std::size_t>(index)]);
 }
 
-std::int64_t ListLines::label(std::int64_t index) const { return integer_in(line(index).label).value_or(-1); }
+std::int64_t ListLines::label(std::int64_t index) const { return parsed<std::int64_t>(line(index).label).value_or(-1); }
 
 std::vector<std::int64_t> ListLines::labels(std::int64_t index) const {
   std::vector<std::int64_t> labels;
   const std::string_view text = line(index).label;
   if (text == kNoLabels) return labels;
-  for_each_word(text, [&](std::string_view word) { labels.push_back(integer_in(word).value_or(-1)); });
+  for_each_word(text, [&](std::string_view word) { labels.push_back(parsed<std::int64_t>(word).value_or(-1)); });
   return labels;
 }
 
-double ListLines::number(std::int64_t index) const { return number_in(line(index).label).value_or(0); }
+double ListLines::number(std::int64_t index) const { return parsed<double>(line(index).label).value_or(0); }
 
 std::vector<std::string> read_class_names(const std::string& path) {
   const MappedFile file(path, "data.class_names");

@@ -10,7 +10,7 @@
 #include <set>
 #include <utility>
 
-#include "core/text/plain_text.hpp"
+#include "core/text/text_files.hpp"
 #include "data/source/hash.hpp"
 #include "data/source/mapped_file.hpp"
 #include "data/stores/list_text.hpp"
@@ -28,7 +28,7 @@ class StoreView : public ImageStore {
   /// @param digest  the digest of the view for that of the store
   StoreView(const StorePtr& store, std::int64_t size, IndexMap index,
             std::function<std::uint64_t(std::uint64_t)> digest)
-      : store_(store), facts_(store->facts()), index_(std::move(index)), digest_(std::move(digest)) {
+      : facts_(store->facts()), store_(store), index_(std::move(index)), digest_(std::move(digest)) {
     facts_.size = size;
     if (facts_.masks) facts_.masks = std::make_shared<StoreView>(facts_.masks, size, index_, digest_);
   }
@@ -42,9 +42,11 @@ class StoreView : public ImageStore {
   std::string place(std::int64_t index) const override { return store_->place(index_(index)); }
   std::uint64_t digest() const override { return digest_(store_->digest()); }
 
+ protected:
+  StoreFacts facts_;
+
  private:
   StorePtr store_;
-  StoreFacts facts_;
   IndexMap index_;
   std::function<std::uint64_t(std::uint64_t)> digest_;
 };
@@ -56,30 +58,26 @@ std::uint64_t digest_with(std::uint64_t digest, const std::vector<std::int64_t>&
 }
 
 /// All images, with other class numbers.
-class Renumbered : public ImageStore {
+class Renumbered : public StoreView {
  public:
   /// @param order    the ids of the classes in their new order
   /// @param numbers  the new number of each class of the store
-  Renumbered(StorePtr store, std::vector<std::string> order, std::vector<std::int64_t> numbers)
-      : store_(std::move(store)), facts_(store_->facts()), numbers_(std::move(numbers)) {
+  Renumbered(const StorePtr& store, std::vector<std::string> order, const std::vector<std::int64_t>& numbers)
+      : StoreView(
+            store, store->size(), [](std::int64_t index) { return index; },
+            [numbers](std::uint64_t digest) { return digest_with(digest, numbers); }),
+        numbers_(numbers) {
     facts_.classes = std::ssize(order);
     facts_.class_names = std::move(order);
   }
 
-  const StoreFacts& facts() const override { return facts_; }
-  StoredImage read(std::int64_t index, ReadBuffer& buffer) const override { return store_->read(index, buffer); }
   ImageTarget target(std::int64_t index) const override {
-    ImageTarget target = store_->target(index);
+    ImageTarget target = StoreView::target(index);
     for (std::int64_t& label : target.classes) label = numbers_.at(static_cast<std::size_t>(label));
     return target;
   }
-  std::string name(std::int64_t index) const override { return store_->name(index); }
-  std::string place(std::int64_t index) const override { return store_->place(index); }
-  std::uint64_t digest() const override { return digest_with(store_->digest(), numbers_); }
 
  private:
-  StorePtr store_;
-  StoreFacts facts_;
   std::vector<std::int64_t> numbers_;
 };
 
@@ -99,8 +97,7 @@ std::set<std::string> listed_names(const std::string& path) {
   return names;
 }
 
-}  // namespace
-
+/// The images at positions [begin, begin + count) of a keyed permutation of a store. Needs no memory per image.
 StorePtr permuted_part(const StorePtr& store, std::uint64_t key, std::int64_t begin, std::int64_t count) {
   const random::Permutation order(static_cast<std::uint64_t>(store->size()), key);
   return std::make_shared<StoreView>(
@@ -112,6 +109,8 @@ StorePtr permuted_part(const StorePtr& store, std::uint64_t key, std::int64_t be
         return hash_of({digest, key, static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(count)});
       });
 }
+
+}  // namespace
 
 ImageSplits divided(const StorePtr& store, double fraction, std::uint64_t key) {
   const std::int64_t size = store->size();
@@ -136,15 +135,7 @@ StorePtr with_class_order(StorePtr store, const std::vector<std::string>& order,
     numbers.push_back(found - order.begin());
     new_ids[static_cast<std::size_t>(numbers.back())] = ids[c];
   }
-  return std::make_shared<Renumbered>(std::move(store), std::move(new_ids), std::move(numbers));
-}
-
-StorePtr chosen_part(const StorePtr& store, std::vector<std::int64_t> chosen) {
-  const std::int64_t count = std::ssize(chosen);
-  const auto indices = std::make_shared<const std::vector<std::int64_t>>(std::move(chosen));
-  return std::make_shared<StoreView>(
-      store, count, [indices](std::int64_t index) { return indices->at(static_cast<std::size_t>(index)); },
-      [indices](std::uint64_t digest) { return digest_with(digest, *indices); });
+  return std::make_shared<Renumbered>(store, std::move(new_ids), numbers);
 }
 
 StorePtr without_listed(StorePtr store, const std::string& path, std::int64_t& found) {
@@ -157,7 +148,10 @@ StorePtr without_listed(StorePtr store, const std::string& path, std::int64_t& f
   found += store->size() - count;
   if (count == store->size()) return store;
   if (count == 0) throw DataError(path, "names all samples of a split; none remain for data.exclude");
-  return chosen_part(store, std::move(kept));
+  const auto indices = std::make_shared<const std::vector<std::int64_t>>(std::move(kept));
+  return std::make_shared<StoreView>(
+      store, count, [indices](std::int64_t index) { return indices->at(static_cast<std::size_t>(index)); },
+      [indices](std::uint64_t digest) { return digest_with(digest, *indices); });
 }
 
 }  // namespace lockstep::data

@@ -13,9 +13,6 @@ namespace lockstep::data {
 
 using StorePtr = std::shared_ptr<const ImageStore>;
 
-/// The images at positions [begin, begin + count) of a keyed permutation of a store. Needs no memory per image.
-StorePtr permuted_part(const StorePtr& store, std::uint64_t key, std::int64_t begin, std::int64_t count);
-
 /// Divides a store: the last floor(size * fraction) images of a keyed permutation are `val`, which is null if there are
 /// none.
 ImageSplits divided(const StorePtr& store, double fraction, std::uint64_t key);
@@ -25,9 +22,6 @@ ImageSplits divided(const StorePtr& store, double fraction, std::uint64_t key);
 /// @param names  the name of each class of the store
 /// @throws DataError  a class of the store is not in `order`
 StorePtr with_class_order(StorePtr store, const std::vector<std::string>& order, const std::vector<std::string>& names);
-
-/// The images of a store with these indices, in this order.
-StorePtr chosen_part(const StorePtr& store, std::vector<std::int64_t> chosen);
 
 /// A store without the images that a list file names, either with or without labels.
 /// @param found  is increased by the number of these images

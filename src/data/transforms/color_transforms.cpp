@@ -3,7 +3,6 @@
 
 #include <array>
 #include <functional>
-#include <numeric>
 
 #include "core/text/text.hpp"
 #include "data/image/blur.hpp"
@@ -60,10 +59,8 @@ class RandomColorJitter : public PixelTransform {
   std::array<std::optional<RealRange>, 4> ranges_;
 };
 
-struct BlurDrawn {
-  bool applies;
-  float sigma;
-};
+/// The drawn standard deviation; nullopt = no blur.
+using BlurSigma = std::optional<float>;
 
 class RandomBlur : public PixelTransform {
  public:
@@ -77,17 +74,16 @@ class RandomBlur : public PixelTransform {
   }
 
   Parameters draw(random::Sequence& random, ImageSize) const override {
-    const bool applies = coin(random, probability_);
-    return BlurDrawn{applies, applies ? uniform_float(random, sigma_) : 0};
+    return coin(random, probability_) ? BlurSigma(uniform_float(random, sigma_)) : BlurSigma();
   }
   std::string text(const Parameters& drawn) const override {
-    const auto blur = drawn.as<BlurDrawn>();
-    return blur.applies ? "sigma=" + number_text(blur.sigma, 3) : "";
+    const auto sigma = drawn.as<BlurSigma>();
+    return sigma ? "sigma=" + number_text(*sigma, 3) : "";
   }
   void apply(Image& image, const Parameters& drawn, Workspace& workspace) const override {
-    const auto blur = drawn.as<BlurDrawn>();
-    if (!blur.applies) return;
-    is_pil_ ? gaussian_blur_pil(image, blur.sigma, workspace) : gaussian_blur(image, kernel_, blur.sigma, workspace);
+    const auto sigma = drawn.as<BlurSigma>();
+    if (!sigma) return;
+    is_pil_ ? gaussian_blur_pil(image, *sigma, workspace) : gaussian_blur(image, kernel_, *sigma, workspace);
   }
 
  private:

@@ -110,20 +110,12 @@ class RandomCrop : public PixelTransform, public MaskTransform, public PartTrans
         mode_(pad_mode(options.text("mode"))),
         fill_(fill_option(options)),
         pads_if_needed_(options.boolean("pad_if_needed")) {
-    const std::vector<std::int64_t> given = options.integers("padding");
-    if (given.size() == 1) {
-      const auto all = static_cast<int>(given[0]);
-      padding_ = {all, all, all, all};
-    } else if (given.size() == 2) {
-      const auto x = static_cast<int>(given[0]);
-      const auto y = static_cast<int>(given[1]);
-      padding_ = {x, y, x, y};
-    } else if (given.size() == 4) {
-      padding_ = {static_cast<int>(given[0]), static_cast<int>(given[1]), static_cast<int>(given[2]),
-                  static_cast<int>(given[3])};
-    } else {
-      throw ConfigError("padding does not have 1, 2 (x/y) or 4 numbers (left/top/right/bottom)");
-    }
+    std::vector<int> sides;
+    for (const std::int64_t side : options.integers("padding")) sides.push_back(static_cast<int>(side));
+    if (sides.size() == 1) sides.push_back(sides[0]);
+    if (sides.size() == 2) sides = {sides[0], sides[1], sides[0], sides[1]};
+    if (sides.size() != 4) throw ConfigError("padding does not have 1, 2 (x/y) or 4 numbers (left/top/right/bottom)");
+    padding_ = {sides[0], sides[1], sides[2], sides[3]};
   }
 
   Parameters draw(random::Sequence& random, ImageSize before) const override {

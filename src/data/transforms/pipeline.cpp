@@ -8,8 +8,8 @@
 #include <chrono>
 #include <cstring>
 
-#include "core/system/clock.hpp"
-#include "core/text/option_list.hpp"
+#include "core/text/duration.hpp"
+#include "core/text/table.hpp"
 #include "data/image/color.hpp"
 #include "data/image/geometry.hpp"
 #include "data/transforms/transforms.hpp"

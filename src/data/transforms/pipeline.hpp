@@ -6,7 +6,6 @@
 #include <lockstep/data/transform.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>

@@ -43,24 +43,15 @@ void apply_op(Image& image, const DrawnOp& drawn, const Color& fill, Workspace& 
 
 enum class AugmentSpace { auto_augment, rand_augment, trivial_augment_wide };
 
-/// The magnitudes of an operation for each bin.
-struct Magnitudes {
-  const char* name;
-  bool is_signed = false;      ///< negated with probability 1/2
-  std::vector<double> values;  ///< empty = the operation has no argument
-};
-
-/// @param image  its size limits translations of auto_augment and rand_augment
-std::vector<Magnitudes> magnitudes(AugmentSpace space, int bins, ImageSize image);
-
-/// One of these operations, by its position.
+/// An operation of a space, by its position.
 struct MagnitudeOp {
   const char* name;
-  bool is_signed;
+  bool is_signed;  ///< negated with probability 1/2
 };
 MagnitudeOp magnitude_op(AugmentSpace space, std::size_t op);
 std::size_t magnitude_op_count(AugmentSpace space);
-/// The magnitude of one operation. @param op  position in `magnitudes`
+/// The magnitude of one operation for a bin; 0 if it has no argument.
+/// @param image  its size limits translations of auto_augment and rand_augment
 double magnitude(AugmentSpace space, std::size_t op, int bin, int bins, ImageSize image);
 
 /// A step of a policy.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 
 #include "core/text/text.hpp"
@@ -134,13 +133,8 @@ struct TimmDraws {
     const int sign = coin(random, 0.5) ? -1 : 1;
     double argument = timm_argument(name, level, sign).value_or(0);
     if (name == "GaussianBlurRand") argument = random.uniform(0.1, 2.0 * argument);
-    ResizeFilter chosen = ResizeFilter::bilinear;
-    if (filter) {
-      chosen = *filter;
-    } else if (coin(random, 0.5)) {
-      chosen = ResizeFilter::bicubic;
-    }
-    drawn.add({op_named("timm " + name), chosen, argument});
+    const auto any_filter = [&] { return coin(random, 0.5) ? ResizeFilter::bicubic : ResizeFilter::bilinear; };
+    drawn.add({op_named("timm " + name), filter ? *filter : any_filter(), argument});
   }
 };
 

@@ -5,6 +5,8 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <optional>
+#include <utility>
 
 #include "core/text/text.hpp"
 #include "data/transforms/transforms.hpp"
@@ -68,21 +70,16 @@ class Noise {
   explicit Noise(std::uint64_t key) : random_(key, random::Stream::augment, 0) {}
 
   float next() {
-    if (has_second_) {
-      has_second_ = false;
-      return second_;
-    }
+    if (second_) return *std::exchange(second_, std::nullopt);
     const double radius = std::sqrt(-2.0 * std::log(1.0 - random_.uniform()));
     const double angle = 2.0 * std::numbers::pi * random_.uniform();
     second_ = static_cast<float>(radius * std::sin(angle));
-    has_second_ = true;
     return static_cast<float>(radius * std::cos(angle));
   }
 
  private:
   random::Sequence random_;
-  float second_ = 0;
-  bool has_second_ = false;
+  std::optional<float> second_;
 };
 
 class RandomErasing : public TensorTransform {

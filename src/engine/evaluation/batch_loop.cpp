@@ -12,8 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/system/available_memory.hpp"
-#include "engine/evaluation/evaluation_mode.hpp"
+#include "core/system/resources.hpp"
 #include "engine/evaluation/target_check.hpp"
 #include "engine/saving/progress_lines.hpp"
 #include "engine/settings/loader_memory.hpp"

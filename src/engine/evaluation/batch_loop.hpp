@@ -3,12 +3,15 @@
 
 #include <lockstep/batch/batch.hpp>
 #include <lockstep/data/dataset.hpp>
+#include <lockstep/models/model.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <string>
+
+#include "models/layers/constant_weights.hpp"
 
 namespace lockstep::engine {
 
@@ -33,6 +36,19 @@ struct EvaluatedBatch {
 
 /// Runs the model on a batch. The caller disables gradients. Collective if the forward is.
 EvaluatedBatch run_batch(parallel::DistributedDataParallel& wrapper, const batch::Batch& given);
+
+/// The model is in evaluation mode while one lives, and its parameters must not change.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(models::Model& model) : model_(&model) { model.eval(); }
+  ~EvaluationMode() { model_->train(); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  models::Model* model_;
+  models::ConstantWeights constant_weights_;
+};
 
 /// Calls `work` for every batch of this rank's share of a data set, in order. The batches are fixed blocks of the data
 /// set, so that they do not depend on the number of ranks. If forwards are collective, a rank runs the model on the

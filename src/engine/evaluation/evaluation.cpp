@@ -7,29 +7,157 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
-#include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "batch/sample_values.hpp"
+#include "batch/collate.hpp"
 #include "core/text/parse_value.hpp"
 #include "core/text/text.hpp"
 #include "data/mixing.hpp"
-#include "engine/evaluation/loss_sums.hpp"
-#include "engine/state/average.hpp"
+#include "engine/state/stored_model.hpp"
 #include "engine/steps/micro_batch_events.hpp"
-#include "metrics/classification.hpp"
-#include "models/losses/loss_counts.hpp"
 #include "models/losses/task_table.hpp"
+#include "mpi/shared/lane_tree.hpp"
 #include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 
 namespace {
+
+/// The epochs between evaluations in a pattern of earlier versions: 3 of "train:2,train,test". Patterns with several
+/// evaluations have no number.
+std::string epochs_of_pattern(const std::string& pattern, const std::string&) {
+  std::int64_t epochs = 0;
+  std::int64_t evaluations = 0;
+  for (const std::string& word : split_list(pattern, ',')) {
+    if (word == "test") ++evaluations;
+    if (word == "train") ++epochs;
+    if (word.starts_with("train:")) epochs += parse_integer(word.substr(6)).value_or(0);
+  }
+  return epochs > 0 && evaluations == 1 && pattern.ends_with(",test") ? std::to_string(epochs) : "";
+}
+
+/// The number or text that each sample has under this name.
+/// @throws DataError  the batch does not have this value, or it is neither one number nor one text for each sample
+std::vector<metrics::SampleValue> sample_values(const batch::Batch& batch, const std::string& name) {
+  const auto refuse = [&]() {
+    throw DataError("the value '" + name + "' cannot be read by a meter: it must be one number or one text per sample");
+  };
+  std::vector<metrics::SampleValue> result;
+  const batch::Value& value = batch.at(name);
+  if (value.is<at::Tensor>()) {
+    const at::Tensor numbers = value.as<at::Tensor>().detach().to(at::kCPU, at::kDouble).flatten().contiguous();
+    if (numbers.numel() != batch.size()) refuse();
+    const double* const begin = numbers.const_data_ptr<double>();
+    result.assign(begin, begin + numbers.numel());
+    return result;
+  }
+  const batch::ValueList* const values = batch::values_of_samples(value, batch.size());
+  if (values == nullptr) refuse();
+  for (const batch::Value& each : *values) {
+    if (each.is<std::string>()) {
+      result.emplace_back(each.as<std::string>());
+    } else if (each.is<std::int64_t>()) {
+      result.emplace_back(static_cast<double>(each.as<std::int64_t>()));
+    } else if (each.is<double>()) {
+      result.emplace_back(each.as<double>());
+    } else {
+      refuse();
+    }
+  }
+  return result;
+}
+
+/// Repeats each sample's value for all of its predictions, such as the pixels of an image.
+std::vector<metrics::SampleValue> repeated(const std::vector<metrics::SampleValue>& values, std::size_t predictions) {
+  if (values.empty() || values.size() == predictions) return values;
+  std::vector<metrics::SampleValue> result;
+  for (std::size_t i = 0; i < predictions; ++i) result.push_back(values[i / (predictions / values.size())]);
+  return result;
+}
+
+double items_of(const std::string& name, const std::vector<std::pair<std::string, double>>& counts, double usual) {
+  const std::string entry = name.substr(0, name.find('/'));  // name of the map, if it is an element of one
+  for (const auto& [each, count] : counts) {
+    if (each == entry || (each == "loss" && entry == "loss_raw")) return count;
+  }
+  return usual;
+}
+
+/// The total of losses that run over different items.
+double sum_of_trained(const std::vector<std::pair<std::string, double>>& means) {
+  double sum = 0;
+  for (std::size_t i = 1; i < means.size(); ++i) {
+    const std::string& name = means[i].first;
+    const bool is_trained = name.find('/') == std::string::npos && name.find("loss") != std::string::npos;
+    if (is_trained) sum += means[i].second;
+  }
+  return sum;
+}
+
+/// The losses of the batches of an evaluation, and what they count. Their means are sums over all batches divided by
+/// the counts of all batches, added in a fixed order: the same bits whichever rank has which batch.
+class LossSums {
+ public:
+  /// @param batches  of all ranks
+  explicit LossSums(std::int64_t batches) : batches_(static_cast<std::size_t>(batches)) {}
+
+  /// @param batch   its number
+  /// @param counts  as models::Model::counts
+  /// @param usual   items of a loss that is not counted
+  /// @throws ConfigError  other losses than in the first batch
+  void add(std::int64_t batch, const models::ParsedLosses& losses,
+           const std::vector<std::pair<std::string, double>>& counts, double usual) {
+    if (names_.empty()) {
+      for (const auto& [name, value] : losses.values) names_.push_back(name);
+      sums_.assign(names_.size() * batches_, 0.0);
+      items_.assign(names_.size() * batches_, 0.0);
+      are_counted_ = !counts.empty();
+    }
+    const std::vector<std::pair<std::string, double>> values = models::host_values(losses);
+    if (values.size() != names_.size()) throw ConfigError("the losses of the model differ from the first batch");
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::size_t place = i * batches_ + static_cast<std::size_t>(batch);
+      items_[place] = items_of(values[i].first, counts, usual);
+      if (items_[place] > 0) sums_[place] = values[i].second * items_[place];
+    }
+  }
+
+  /// The means over all ranks' batches. Collective.
+  std::vector<std::pair<std::string, double>> means(const mpi::Communicator& world, mpi::Collectives& collectives) {
+    std::string names = joined(names_, "\n");
+    names = world.broadcast(names);  // rank 0 has a batch if any rank has one
+    are_counted_ = world.all_reduce(static_cast<std::int64_t>(are_counted_ ? 1 : 0)) > 0;
+    world.all_or_throw([&] {
+      if (names_.empty() || joined(names_, "\n") == names) return;
+      throw ConfigError("the model returned the losses '" + joined(names_) + "', but those of rank 0 differ");
+    });
+    names_ = split_list(names, '\n');
+    sums_.resize(names_.size() * batches_);
+    items_.resize(names_.size() * batches_);
+    collectives.all_reduce(sums_.data(), sums_.size(), DType::float64, mpi::ReduceOp::sum);
+    collectives.all_reduce(items_.data(), items_.size(), DType::float64, mpi::ReduceOp::sum);
+    std::vector<std::pair<std::string, double>> means;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      const auto of_batches = [&](const std::vector<double>& values) {
+        return mpi::sum_by_lanes(std::span(values).subspan(i * batches_, batches_));
+      };
+      means.emplace_back(names_[i], of_batches(sums_) / of_batches(items_));
+    }
+    if (are_counted_ && means.size() > 1) means.front().second = sum_of_trained(means);
+    return means;
+  }
+
+ private:
+  std::size_t batches_;
+  std::vector<std::string> names_;  // names of the losses, "loss" first; empty = this rank had no batch
+  std::vector<double> sums_;        // [names, batches]; 0 where another rank has counted
+  std::vector<double> items_;       // [names, batches]; the same
+  bool are_counted_ = false;        // whether the model counts the items
+};
 
 /// The numbers of items in the means of the losses; empty = each is a mean over the samples.
 std::vector<std::pair<std::string, double>> counted_items(const models::Model& model, const batch::Batch& given,
@@ -67,23 +195,6 @@ KeySpec metrics_key(const char* name, const char* help, const std::vector<metric
   }
   return key;
 }
-
-namespace {
-
-/// The epochs between evaluations in a pattern of earlier versions: 3 of "train:2,train,test". Patterns with several
-/// evaluations have no number.
-std::string epochs_of_pattern(const std::string& pattern, const std::string&) {
-  std::int64_t epochs = 0;
-  std::int64_t evaluations = 0;
-  for (const std::string& word : split_list(pattern, ',')) {
-    if (word == "test") ++evaluations;
-    if (word == "train") ++epochs;
-    if (word.starts_with("train:")) epochs += parse_integer(word.substr(6)).value_or(0);
-  }
-  return epochs > 0 && evaluations == 1 && pattern.ends_with(",test") ? std::to_string(epochs) : "";
-}
-
-}  // namespace
 
 KeySpecs EvalSettings::keys(const std::vector<metrics::MeterRow>& meters) {
   return keys::titled(
@@ -158,120 +269,6 @@ const data::Dataset& split_of(const data::Splits& splits, const Cited<std::strin
                     joined(there) + ", or set eval.when=never");
 }
 
-namespace {
-
-/// The kinds of task that have the outputs and targets of these built-in meters; others fit any kind.
-const std::map<std::string, std::vector<TaskKind>>& kinds_of_meters() {
-  using enum TaskKind;
-  static const std::vector<TaskKind> of_classes = {classification, language, segmentation};
-  static const std::vector<TaskKind> of_scores = {classification, language, segmentation, multilabel};
-  static const std::map<std::string, std::vector<TaskKind>> kinds = {
-      {"top_k", of_scores},
-      {"confusion", of_classes},
-      {"overlap", of_classes},
-      {"perplexity", of_classes},
-      {"calibration", of_classes},
-      {"multilabel", {multilabel}},
-      {"probability", {multilabel, regression}},
-      {"regression", {regression}},
-      {"regression_order", {regression}},
-      {"auroc", of_scores},
-      {"average_precision", of_scores},
-  };
-  return kinds;
-}
-
-/// @param text    NAME,option=value; a meter that reads other values than the main ones is not checked
-/// @throws ConfigError  the outputs of the task do not fit the meter
-void require_fit(const std::string& text, const Task& task, const std::string& cite) {
-  const std::vector<std::string> parts = split_list(text, ',');
-  const auto found = kinds_of_meters().find(parts.front());
-  const bool reads_others = std::any_of(parts.begin(), parts.end(), [](const std::string& part) {
-    return part.starts_with("output") || part.starts_with("target");
-  });
-  if (found == kinds_of_meters().end() || reads_others || task.kind == TaskKind::custom) return;
-  const std::vector<TaskKind>& kinds = found->second;
-  if (std::find(kinds.begin(), kinds.end(), task.kind) != kinds.end()) return;
-  std::vector<std::string> names;
-  for (const TaskKind kind : kinds) names.push_back(models::row_of(kind).name);
-  throw ConfigError(cite + ": " + parts.front() + " does not fit the task, which is " + models::row_of(task.kind).name +
-                    "; it is for: " + joined(names) +
-                    ". Choose another metric, or set the options output and target of this one");
-}
-
-}  // namespace
-
-metrics::Meters make_meters(const MeterNames& names, const Task& task, const std::vector<metrics::MeterRow>& rows) {
-  std::vector<metrics::Meter> meters;
-  for (const std::string& text : names.value) {
-    meters.push_back(metrics::make_meter(text, task.classes, names.cite, rows));
-    require_fit(text, task, names.cite);
-  }
-  // Lockstep's own values in the records "eval" and "epoch".
-  static const std::set<std::string> reserved = {"loss", "accuracy", "count", "samples"};
-  for (const metrics::Meter& meter : meters) {
-    for (const metrics::Result& result : meter.results) {
-      if (!reserved.contains(result.name)) continue;
-      throw ConfigError(names.cite + ": a meter computes a value named '" + result.name +
-                        "', which is the name of a value of Lockstep; rename it, or set the option prefix");
-    }
-  }
-  try {
-    return metrics::Meters(std::move(meters));
-  } catch (const ConfigError& error) {
-    throw ConfigError(names.cite + ": " + error.what());
-  }
-}
-
-metrics::Meters make_eval_meters(const MeterNames& names, const Task& task,
-                                 const std::vector<metrics::MeterRow>& rows) {
-  if (!names.value.empty()) return make_meters(names, task, rows);
-  return make_meters({models::row_of(task.kind).meters, names.cite}, task, rows);
-}
-
-namespace {
-
-/// The number or text that each sample has under this name.
-/// @throws DataError  the batch does not have this value, or it is neither one number nor one text for each sample
-std::vector<metrics::SampleValue> sample_values(const batch::Batch& batch, const std::string& name) {
-  const auto refuse = [&]() {
-    throw DataError("the value '" + name + "' cannot be read by a meter: it must be one number or one text per sample");
-  };
-  std::vector<metrics::SampleValue> result;
-  const batch::Value& value = batch.at(name);
-  if (value.is<at::Tensor>()) {
-    const at::Tensor numbers = value.as<at::Tensor>().detach().to(at::kCPU, at::kDouble).flatten().contiguous();
-    if (numbers.numel() != batch.size()) refuse();
-    const double* const begin = numbers.const_data_ptr<double>();
-    result.assign(begin, begin + numbers.numel());
-    return result;
-  }
-  const batch::ValueList* const values = batch::values_of_samples(value, batch.size());
-  if (values == nullptr) refuse();
-  for (const batch::Value& each : *values) {
-    if (each.is<std::string>()) {
-      result.emplace_back(each.as<std::string>());
-    } else if (each.is<std::int64_t>()) {
-      result.emplace_back(static_cast<double>(each.as<std::int64_t>()));
-    } else if (each.is<double>()) {
-      result.emplace_back(each.as<double>());
-    } else {
-      refuse();
-    }
-  }
-  return result;
-}
-
-/// Repeats each sample's value for all of its predictions, such as the pixels of an image.
-std::vector<metrics::SampleValue> repeated(const std::vector<metrics::SampleValue>& values, std::size_t predictions) {
-  if (values.empty() || values.size() == predictions) return values;
-  std::vector<metrics::SampleValue> result;
-  for (std::size_t i = 0; i < predictions; ++i) result.push_back(values[i / (predictions / values.size())]);
-  return result;
-}
-
-}  // namespace
-
 void add_to(metrics::Meters& meters, const batch::Outputs& outputs, const batch::Batch& batch, std::int64_t first) {
   if (meters.is_empty()) return;
   meters.add([&](const metrics::Reads& reads) {
@@ -335,6 +332,20 @@ EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedD
   result.has_classes = counts[2] == 0;
   sum_over_ranks(meters, wrapper.collectives());
   return result;
+}
+
+void with_average(parallel::DistributedDataParallel& wrapper, optim::ModelAverage* average,
+                  const std::function<void()>& body) {
+  if (average == nullptr || !average->has_begun()) return body();
+  wrapper.synchronize_buffers();  // training continues as if no average were evaluated
+  average->swap();
+  try {
+    body();
+  } catch (...) {
+    average->swap_alone();
+    throw;
+  }
+  average->swap();
 }
 
 }  // namespace lockstep::engine

@@ -16,11 +16,14 @@
 
 #include "core/keys/cited.hpp"
 #include "engine/evaluation/batch_loop.hpp"
-#include "engine/evaluation/meter_names.hpp"
 #include "engine/settings/intervals.hpp"
 #include "metrics/meters.hpp"
+#include "optim/averages/model_average.hpp"
 
 namespace lockstep::engine {
+
+/// Meters with their options, as eval.metrics and train.metrics name them.
+using MeterNames = Cited<std::vector<std::string>>;
 
 /// A key of that kind, which describes the rows.
 KeySpec metrics_key(const char* name, const char* help, const std::vector<metrics::MeterRow>& meters);
@@ -48,16 +51,6 @@ struct EvalSettings {
 /// The part of the data that eval.split names.
 /// @throws ConfigError  the source does not have this part; the message names those that it has
 const data::Dataset& split_of(const data::Splits& splits, const Cited<std::string>& name);
-
-/// The meters that are named, with nothing counted.
-/// @param rows  which may be named
-/// @throws ConfigError  an unknown one, with the nearest, options that do not fit, or two numbers of one name
-/// Not collective.
-metrics::Meters make_meters(const MeterNames& names, const Task& task,
-                            const std::vector<metrics::MeterRow>& rows = metrics::builtin_meters());
-/// The same, of evaluations: where none is named, those of the kind of the task.
-metrics::Meters make_eval_meters(const MeterNames& names, const Task& task,
-                                 const std::vector<metrics::MeterRow>& rows = metrics::builtin_meters());
 
 /// Counts one batch.
 /// @param first  number of its first sample
@@ -91,5 +84,14 @@ struct EvaluationResult {
 EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
                           const data::Dataset& dataset, const EvaluationLimits& limits, metrics::Meters& meters,
                           const std::function<void(StepEvent, const LastBatch&)>& notify = {});
+
+/// Runs `body` with averaged weights and buffers in the model, where there is an average that has begun; then, and
+/// after an exception too, the trained ones are back with all their bits. Without an average it only runs `body`.
+/// Collective. After an exception each rank puts its own parts back, and waits for nobody: where parameters are shared
+/// the others' are back once all ranks have come out of here, and where they are sharded after the next
+/// ParameterStore::write.
+/// @param average  of the wrapper's model; null = none
+void with_average(parallel::DistributedDataParallel& wrapper, optim::ModelAverage* average,
+                  const std::function<void()>& body);
 
 }  // namespace lockstep::engine

@@ -10,8 +10,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string_view>
-#include <utility>
 
 #include "engine/evaluation/batch_loop.hpp"
 
@@ -96,6 +96,10 @@ std::vector<std::int64_t> indices_of(const batch::Batch& batch) {
 }
 
 }  // namespace
+
+std::string class_name(const std::vector<std::string>& names, std::int64_t c) {
+  return c >= 0 && c < std::ssize(names) ? names[static_cast<std::size_t>(c)] : std::to_string(c);
+}
 
 BatchPredictions predict_batch(parallel::DistributedDataParallel& wrapper, const batch::Batch& given, const Task& task,
                                const data::Dataset& dataset) {

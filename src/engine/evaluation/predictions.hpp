@@ -7,6 +7,7 @@
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace lockstep::engine {
@@ -26,6 +27,9 @@ struct BatchPredictions {
   std::int64_t size() const { return static_cast<std::int64_t>(indices.size()); }
   at::Tensor target_of(std::int64_t i) const { return target.defined() ? target[i] : at::Tensor(); }
 };
+
+/// The name of a class, or its number if it has none.
+std::string class_name(const std::vector<std::string>& names, std::int64_t c);
 
 /// Runs the model on a batch, without gradients.
 /// @param task  of the model

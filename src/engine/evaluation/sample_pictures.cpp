@@ -11,8 +11,8 @@
 #include <exception>
 #include <utility>
 
-#include "core/text/message.hpp"
-#include "engine/evaluation/class_numbers.hpp"
+#include "core/text/text.hpp"
+#include "engine/evaluation/predictions.hpp"
 
 namespace lockstep::engine {
 

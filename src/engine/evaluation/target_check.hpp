@@ -7,7 +7,7 @@
 #include <functional>
 #include <optional>
 
-#include "models/losses/loss_counts.hpp"
+#include "models/losses/task_table.hpp"
 
 namespace lockstep::engine {
 

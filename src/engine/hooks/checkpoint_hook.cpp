@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "batch/nvtx_range.hpp"
-#include "core/system/clock.hpp"
+#include "core/text/duration.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/saving/best_values.hpp"
 #include "engine/saving/checkpoint_saver.hpp"

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "engine/evaluation/averaged_weights.hpp"
+#include "engine/evaluation/evaluation.hpp"
 #include "engine/evaluation/evaluation_counts.hpp"
 #include "engine/evaluation/sample_pictures.hpp"
 #include "engine/hooks/hooks.hpp"

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "core/text/name_pattern.hpp"
+#include "core/text/parameter_names.hpp"
 #include "engine/setup/finetune.hpp"
 #include "parallel/store/parameter_store.hpp"
 
@@ -27,8 +27,7 @@ class FrozenBatchNormHook : public Hook {
       const auto layer = std::dynamic_pointer_cast<models::BatchNorm>(module);
       if (!layer) continue;
       const std::vector<at::Tensor> parameters = layer->parameters();
-      const bool is_trained = std::any_of(parameters.begin(), parameters.end(),
-                                          [](const at::Tensor& parameter) { return parameter.requires_grad(); });
+      const bool is_trained = std::ranges::any_of(parameters, &at::Tensor::requires_grad);
       if (!is_trained && !parameters.empty()) frozen_.push_back(layer);
     }
     set_mode(false);
@@ -103,8 +102,8 @@ class FreezeHook : public Hook {
                         " updates all parameters together and cannot be combined with parameters that join later");
     }
     for (const auto& child : run.wrapper.model().named_modules({}, /*include_self=*/false)) {
-      const bool is_named = std::any_of(unfreezing_.patterns.begin(), unfreezing_.patterns.end(),
-                                        [&](const std::string& pattern) { return matches_name(pattern, child.key()); });
+      const bool is_named = std::ranges::any_of(
+          unfreezing_.patterns, [&](const std::string& pattern) { return matches_name(pattern, child.key()); });
       if (is_named) blocks_.push_back(child.value());
     }
   }
@@ -145,7 +144,7 @@ class FreezeHook : public Hook {
 
 std::vector<PrioritizedHook> finetune_hooks(const FinetuneSettings& settings) {
   std::vector<PrioritizedHook> hooks;
-  const bool trains_all = std::find(settings.train.begin(), settings.train.end(), "all") != settings.train.end();
+  const bool trains_all = std::ranges::find(settings.train, "all") != settings.train.end();
   if (settings.freezes_batch_norm && !trains_all)
     hooks.emplace_back(Priority::very_high, std::make_unique<FrozenBatchNormHook>());
   for (const Unfreezing& unfreezing : settings.unfreezings)

@@ -7,7 +7,7 @@
 #include <functional>
 #include <memory>
 
-// The rows of builtin_hooks, one file each.
+// The rows of builtin_hooks.
 namespace lockstep::engine {
 
 HookRow early_stopping_row();

@@ -7,7 +7,6 @@
 #include <cctype>
 #include <map>
 
-#include "core/text/option_list.hpp"
 #include "core/text/table.hpp"
 #include "engine/hooks/hook_rows.hpp"
 
@@ -32,8 +31,7 @@ const std::vector<Band>& bands() {
 }
 
 KeySpec priority_key(const HookRow& row) {
-  const auto band = std::find_if(bands().begin(), bands().end(),
-                                 [&row](const Band& each_band) { return each_band.priority == row.priority; });
+  const auto band = std::ranges::find(bands(), row.priority, &Band::priority);
   KeySpec key = common_hook_key();
   key.default_value = band == bands().end() ? std::to_string(static_cast<int>(row.priority)) : band->name;
   return key;

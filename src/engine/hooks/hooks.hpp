@@ -3,6 +3,7 @@
 
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/keys.hpp>
+#include <lockstep/data/source.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/metrics/meter.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
@@ -14,10 +15,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/keys/cited.hpp"
-#include "engine/evaluation/meter_names.hpp"
 #include "engine/hooks/time_limit.hpp"
 #include "engine/settings/saving_settings.hpp"
 
@@ -75,8 +76,13 @@ PrioritizedHook evaluate_hook(const Sections& sections,
 /// Measures what train.metrics names while training, and reports an "epoch" record of `train/NAME` and the number of
 /// samples behind it after every epoch. Checkpoints hold what the epoch has so far.
 /// @param meters  which train.metrics may name
-PrioritizedHook train_meters_hook(const MeterNames& names,
+PrioritizedHook train_meters_hook(const Cited<std::vector<std::string>>& names,
                                   const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());
+
+/// The samples that each rank has replaced since the last call, with the rank. The same list on every rank.
+/// Collective.
+std::vector<std::pair<int, data::BadSample>> gather_bad_samples(const mpi::Communicator& world,
+                                                                data::SampleErrors& errors);
 
 /// A hook for runs that replace samples that cannot be read (data.on_error = replace): logs each such sample once, puts
 /// their number into the run's events as "data_errors", appends their names to bad_samples.txt, and ends the run if

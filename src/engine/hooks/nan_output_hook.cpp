@@ -13,7 +13,7 @@
 
 #include "checkpoints/foreign/foreign.hpp"
 #include "engine/hooks/hook_rows.hpp"
-#include "engine/settings/process.hpp"
+#include "engine/settings/run_settings.hpp"
 
 namespace lockstep::engine {
 
@@ -104,10 +104,6 @@ class NanOutputHook : public Hook {
   std::string fault_;
 };
 
-std::unique_ptr<Hook> make_nan_output(const Section& options, const HookContext& context) {
-  return std::make_unique<NanOutputHook>(RunSettings::from(context.run.at("run")).dir, options.boolean("dump"));
-}
-
 }  // namespace
 
 HookRow nan_output_row() {
@@ -117,7 +113,10 @@ HookRow nan_output_row() {
               "run.dir",
           .keys = {keys::boolean("dump", "true", "Write input, target and output of the batch to a file")},
           .priority = Priority::normal,
-          .make = make_nan_output};
+          .make = [](const Section& options, const HookContext& context) {
+            return std::make_unique<NanOutputHook>(RunSettings::from(context.run.at("run")).dir,
+                                                   options.boolean("dump"));
+          }};
 }
 
 }  // namespace lockstep::engine

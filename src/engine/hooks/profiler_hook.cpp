@@ -5,23 +5,88 @@
 #include <lockstep/mpi/communicator.hpp>
 
 #include <fmt/format.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <algorithm>
+#include <exception>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 
+#include "core/text/text.hpp"
 #include "engine/hooks/hook_rows.hpp"
-#include "engine/measures/device_trace.hpp"
 #include "engine/measures/trace.hpp"
-#include "engine/settings/process.hpp"
+#include "engine/settings/run_settings.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
 constexpr std::size_t kMaxSpans = 1'000'000;  // limit for each rank
+
+namespace profiler = torch::autograd::profiler;
+using torch::profiler::impl::ActivityType;
+using torch::profiler::impl::ProfilerConfig;
+using torch::profiler::impl::ProfilerState;
+
+constexpr double kNanosecondsPerMicrosecond = 1000;
+
+/// Operators on the host are noted by OperatorTrace.
+const std::set<ActivityType> kActivities = {ActivityType::CUDA};
+
+Span span_of(const profiler::KinetoEvent& event) {
+  const double begin = static_cast<double>(event.startNs()) / kNanosecondsPerMicrosecond;
+  return {.name = event.name(),
+          .thread = kFirstStream + event.deviceResourceId(),
+          .begin = begin,
+          .end = begin + static_cast<double>(event.durationNs()) / kNanosecondsPerMicrosecond};
+}
+
+/// While one lives, the work of this process on its GPU is noted: kernels, copies and memsets of all streams, by
+/// LibTorch's Kineto with NVIDIA's CUPTI. One at a time; begun and ended by the same thread.
+class DeviceTrace {
+ public:
+  DeviceTrace() noexcept {
+    try {
+      const ProfilerConfig config(ProfilerState::KINETO);
+      profiler::prepareProfiler(config, kActivities);
+      profiler::enableProfiler(config, kActivities);
+      is_open_ = true;
+    } catch (const std::exception& error) {
+      fault_ = message_of(error);
+    }
+  }
+  ~DeviceTrace() { take(); }
+  DeviceTrace(const DeviceTrace&) = delete;
+  DeviceTrace& operator=(const DeviceTrace&) = delete;
+
+  /// Ends the recording, for which the GPU finishes its work. Once.
+  /// @return  spans of threads from kFirstStream on, one for each stream
+  std::vector<Span> take() noexcept {
+    std::vector<Span> spans;
+    if (!is_open_) return spans;
+    is_open_ = false;
+    try {
+      const std::unique_ptr<profiler::ProfilerResult> result = profiler::disableProfiler();
+      for (const profiler::KinetoEvent& event : result->events()) {
+        if (event.deviceType() == c10::DeviceType::CUDA) spans.push_back(span_of(event));
+      }
+      if (spans.empty())
+        fault_ = "CUPTI reported no work of the GPU; the driver may allow profiling to administrators only";
+    } catch (const std::exception& error) {
+      fault_ = message_of(error);
+    }
+    return spans;
+  }
+  /// Why `take` has returned nothing; empty = there is something.
+  const std::string& fault() const noexcept { return fault_; }
+
+ private:
+  bool is_open_ = false;
+  std::string fault_;
+};
 
 /// Each event ends a section of the step and begins the next one. Operators are noted on the host by LibTorch's own
 /// callbacks, and the kernels that they start on a GPU by DeviceTrace.
@@ -52,7 +117,7 @@ class ProfilerHook : public Hook {
     if (!is_open_) {
       is_open_ = true;
       if (is_shown_) operators_.emplace(kMaxSpans);
-      if (is_shown_) kernels_ = trace_device(run.device);
+      if (is_shown_ && run.device.is_cuda()) kernels_.emplace();
     }
     const double now = trace_now();
     step_begin_ = now;
@@ -105,26 +170,28 @@ class ProfilerHook : public Hook {
 
   std::string own_events(int rank) {
     if (!is_shown_) return "";
-    std::vector<Span> operators = operators_->take();
+    append(operators_->take());
     if (operators_->dropped() > 0) {
       log::warning(fmt::format("profiler: {} operators came after the first {} and are not in the trace",
                                operators_->dropped(), kMaxSpans));
     }
     operators_.reset();
-    spans_.insert(spans_.end(), std::make_move_iterator(operators.begin()), std::make_move_iterator(operators.end()));
     if (kernels_) add_kernels();
     std::string events = trace_events(spans_, rank);
     spans_.clear();
     return events;
   }
 
+  void append(std::vector<Span> spans) {
+    spans_.insert(spans_.end(), std::make_move_iterator(spans.begin()), std::make_move_iterator(spans.end()));
+  }
+
   void add_kernels() {
-    std::vector<Span> kernels = kernels_->take();
+    append(kernels_->take());
     if (!kernels_->fault().empty()) {
       log::warning("profiler: the trace shows the host only, not the GPU: " + kernels_->fault());
     }
     kernels_.reset();
-    spans_.insert(spans_.end(), std::make_move_iterator(kernels.begin()), std::make_move_iterator(kernels.end()));
   }
 
   /// Without a trace a run is as good as with it: no failure.
@@ -150,13 +217,8 @@ class ProfilerHook : public Hook {
   double section_begin_ = 0;
   std::vector<Span> spans_;
   std::optional<OperatorTrace> operators_;
-  std::unique_ptr<DeviceTrace> kernels_;  // null without a GPU
+  std::optional<DeviceTrace> kernels_;  // none without a GPU
 };
-
-std::unique_ptr<Hook> make_profiler(const Section& options, const HookContext& context) {
-  return std::make_unique<ProfilerHook>(options.integer("from_step"), options.integer("steps"),
-                                        options.integers("ranks"), RunSettings::from(context.run.at("run")).dir);
-}
 
 }  // namespace
 
@@ -169,7 +231,11 @@ HookRow profiler_row() {
                    keys::integer("steps", "3", "Number of traced steps", 1, 10000),
                    keys::integers("ranks", "", "Traced ranks. If empty, all ranks are traced", 0, 1e6)},
           .priority = Priority::highest,
-          .make = make_profiler};
+          .make = [](const Section& options, const HookContext& context) {
+            return std::make_unique<ProfilerHook>(options.integer("from_step"), options.integer("steps"),
+                                                  options.integers("ranks"),
+                                                  RunSettings::from(context.run.at("run")).dir);
+          }};
 }
 
 }  // namespace lockstep::engine

@@ -13,7 +13,7 @@
 #include <memory>
 #include <utility>
 
-#include "engine/evaluation/evaluation.hpp"
+#include "engine/evaluation/evaluation_counts.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/steps/perf_timer.hpp"
 

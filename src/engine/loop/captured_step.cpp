@@ -6,6 +6,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,38 @@
 namespace lockstep::engine {
 
 namespace {
+
+struct CaptureReason {
+  bool (*applies)(const CaptureFacts& facts);
+  const char* text;
+};
+
+/// The first one that applies is stated.
+constexpr std::array<CaptureReason, 12> kReasons = {{
+    {[](const CaptureFacts& facts) { return !facts.is_on_gpu; }, "CUDA graphs require a GPU (run.device)"},
+    {[](const CaptureFacts& facts) { return facts.has_lanes; }, "lanes (train.lanes) are summed on the CPU"},
+    {[](const CaptureFacts& facts) { return facts.uses_closure; },
+     "the optimizer (optim.name) evaluates the loss several times in a step and decides on the CPU how often"},
+    {[](const CaptureFacts& facts) { return facts.has_parts; },
+     "several optimizers (optim.part, strategy.separate) update the parameters"},
+    {[](const CaptureFacts& facts) { return !facts.has_captured_form; },
+     "the action of a step (train.step) is not model, simple or amp"},
+    {[](const CaptureFacts& facts) { return facts.is_sharded; },
+     "the training state is divided among the ranks (strategy.name=sharded)"},
+    {[](const CaptureFacts& facts) { return !facts.has_fixed_hook_work; },
+     "the communication hook (ddp.comm_hook) decides on the CPU what it sends; of the built-in hooks, only powersgd "
+     "without ddp.powersgd_warm_start does"},
+    {[](const CaptureFacts& facts) { return facts.finds_unused; },
+     "the graph of each step is searched for unused parameters (ddp.find_unused_parameters)"},
+    {[](const CaptureFacts& facts) { return facts.reads_gradients; },
+     "a hook reads the gradients between backward and update (train.hooks)"},
+    {[](const CaptureFacts& facts) { return facts.times_sections; },
+     "the sections of each step are timed (log.sections)"},
+    {[](const CaptureFacts& facts) { return facts.reports_times; },
+     "the communication of each step is timed (ddp.report)"},
+    {[](const CaptureFacts& facts) { return facts.checks_writes; },
+     "writes to parameters are checked (ddp.check_writes)"},
+}};
 
 /// Buckets get their final layout in the second step, and libraries choose their kernels in the first ones.
 constexpr std::int64_t kEagerSteps = 3;
@@ -61,6 +94,24 @@ void copy_values(const batch::Batch& target, const batch::Batch& from) {
   const std::vector<at::Tensor> targets = tensors_of(target);
   const std::vector<at::Tensor> sources = tensors_of(from);
   for (std::size_t i = 0; i < targets.size(); ++i) targets[i].copy_(sources[i], /*non_blocking=*/true);
+}
+
+/// Everything that the settings and hooks of a run mean for the capture of its steps.
+CaptureFacts capture_facts(const Run& run, bool reads_gradients) {
+  const parallel::DistributedDataParallel& wrapper = run.view.wrapper;
+  const parallel::DdpOptions& options = wrapper.options();
+  return {.is_on_gpu = run.resources.gpu != nullptr,
+          .has_lanes = run.data.layout().lanes > 0,
+          .uses_closure = run.view.optimizer.uses_closure(),
+          .has_parts = run.updates.has_parts,
+          .has_captured_form = run.step.captured.has_value(),
+          .is_sharded = options.sharding.stage > 0,
+          .has_fixed_hook_work = run.view.world.size() == 1 || wrapper.has_recordable_hook(),
+          .finds_unused = options.reducer.finds_unused,
+          .reads_gradients = reads_gradients,
+          .times_sections = run.perf != nullptr,
+          .reports_times = options.reports_times,
+          .checks_writes = options.checks_writes};
 }
 
 }  // namespace
@@ -110,21 +161,9 @@ class CapturedStep::RecordingOptimizer final : public optim::BaseOptimWrapper, p
   Recording* target_;
 };
 
-CaptureFacts capture_facts(const Run& run, bool reads_gradients) {
-  const parallel::DistributedDataParallel& wrapper = run.view.wrapper;
-  const parallel::DdpOptions& options = wrapper.options();
-  return {.is_on_gpu = run.resources.gpu != nullptr,
-          .has_lanes = run.data.layout().lanes > 0,
-          .uses_closure = run.view.optimizer.uses_closure(),
-          .has_parts = run.updates.has_parts,
-          .has_captured_form = run.step.captured.has_value(),
-          .is_sharded = options.sharding.stage > 0,
-          .has_fixed_hook_work = run.view.world.size() == 1 || wrapper.has_recordable_hook(),
-          .finds_unused = options.reducer.finds_unused,
-          .reads_gradients = reads_gradients,
-          .times_sections = run.perf != nullptr,
-          .reports_times = options.reports_times,
-          .checks_writes = options.checks_writes};
+std::string reason_against_capture(const CaptureFacts& facts) {
+  const auto found = std::ranges::find_if(kReasons, [&](const CaptureReason& reason) { return reason.applies(facts); });
+  return found == kReasons.end() ? "" : found->text;
 }
 
 CapturedStep::CapturedStep(Run& run, bool reads_gradients, bool reads_late,
@@ -175,7 +214,7 @@ bool CapturedStep::is_usual(std::span<const models::LossWeights> weights) {
     is_warm();
     return false;
   }
-  return std::none_of(weights.begin(), weights.end(), [](const auto& each) { return each.count_nothing; });
+  return std::ranges::none_of(weights, &models::LossWeights::count_nothing);
 }
 
 void CapturedStep::begin(std::span<const batch::Batch> batches, std::span<const models::LossWeights> weights) {
@@ -209,7 +248,7 @@ bool CapturedStep::is_ready(std::span<const models::LossWeights> weights) {
 }
 
 CapturedStep::Recording* CapturedStep::recording_for(std::size_t part, const models::LossWeights& weights) const {
-  const auto found = std::find_if(recordings_.begin(), recordings_.end(), [&](const auto& recording) {
+  const auto found = std::ranges::find_if(recordings_, [&](const auto& recording) {
     return recording->is_first == (part == 0) && recording->is_last == (part + 1 == parts_.size()) &&
            recording->weights.by_name.size() == weights.by_name.size() &&
            are_alike(recording->inputs, parts_[part].prepared);

@@ -1,17 +1,34 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/loop/step_runner.hpp"
 
+#include <lockstep/core/error.hpp>
+
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <exception>
+#include <limits>
 #include <utility>
 
-#include "core/system/clock.hpp"
+#include "core/text/duration.hpp"
+#include "core/text/text.hpp"
 #include "models/layers/generators.hpp"
+#include "models/losses/task_table.hpp"
 #include "mpi/shared/lane_tree.hpp"
 
 namespace lockstep::engine {
 
 namespace {
+
+/// A count as two whole numbers, of 2^-20 and of 2^-62. Their sums are exact, so that they do not depend on the order
+/// of batches and ranks, also where class weights make counts of fractions.
+constexpr double kCoarse = 0x1p-20;
+constexpr double kFine = 0x1p-62;
+
+std::pair<double, double> whole_numbers_of(double count) {
+  const double coarse = std::round(count / kCoarse);
+  return {coarse, std::round((count - coarse * kCoarse) / kFine)};
+}
 
 /// Sections are timed, and gradients read, by hosts that know what has been computed; several optimizers take turns.
 bool can_read_late(const Run& run, bool reads_gradients) {
@@ -25,6 +42,109 @@ void note_update(StepReport& report, const optim::UpdateReport& update) {
 }
 
 }  // namespace
+
+/// Weights the losses of a step by the numbers of items that the model counts in its batches (models::Model::counts),
+/// so that the step trains the mean over all items of the global batch, however they are divided. The default losses of
+/// the kind of the task count the targets that are not ignored; a step without ignored targets has the usual weights.
+class StepRunner::LossCounts {
+ public:
+  /// Finds out whether the model counts. Collective.
+  /// @param first  this rank's first micro_batch
+  /// @throws ConfigError  the ranks' models count items of different losses; on every rank
+  LossCounts(const models::Model& model, const batch::Batch& first, const mpi::Communicator& world) {
+    world.all_or_throw([&] {
+      for (const auto& [name, count] : models::counts_of(model, first)) names_.push_back(name);
+    });
+    const std::vector<std::string> all = world.all_gather(joined(names_));
+    world.all_or_throw([&] {
+      if (all[static_cast<std::size_t>(world.rank())] == all.front()) return;
+      throw ConfigError("the model counts items of the losses '" + joined(names_) + "', but on rank 0 of '" +
+                        all.front() + "'");
+    });
+    if (!names_.empty() || !models::counts_by_task(model)) return;
+    names_.push_back("loss");
+    is_of_task_ = true;
+  }
+
+  /// No loss is counted.
+  bool is_empty() const noexcept { return names_.empty(); }
+
+  /// The weights of this rank's micro_batches of one step. Collective.
+  /// @param usual  by micro_batch: the weight of losses that are not counted
+  /// @param parts  into how many averages of equal weight the reducer divides the step: ranks, or lanes
+  /// @throws ConfigError  on every rank: counting failed on one, or a count is negative or not finite
+  std::vector<models::LossWeights> weigh(const models::Model& model, std::span<const batch::Batch> batches,
+                                         std::span<const double> usual, double parts, const mpi::Communicator& world,
+                                         mpi::Collectives& collectives) const {
+    std::vector<std::vector<double>> counts;
+    const std::size_t numbers = names_.size() + (is_of_task_ ? 1 : 0);
+    std::vector<double> sums(2 * numbers, 0.0);
+    std::exception_ptr failure;
+    try {
+      for (const batch::Batch& batch : batches) {
+        counts.push_back(counts_of(model, batch));
+        for (std::size_t i = 0; i < numbers; ++i) {
+          const auto [coarse, fine] = whole_numbers_of(counts.back()[i]);
+          sums[2 * i] += coarse;
+          sums[2 * i + 1] += fine;
+        }
+      }
+    } catch (...) {
+      failure = std::current_exception();
+      sums.assign(sums.size(), std::numeric_limits<double>::quiet_NaN());  // NaN tells all ranks of the failure
+    }
+    collectives.all_reduce(sums.data(), sums.size(), DType::float64, mpi::ReduceOp::sum);
+    if (std::isnan(sums.front())) {
+      world.all_or_throw([&] {
+        if (failure) std::rethrow_exception(failure);
+      });
+    }
+    std::vector<double> totals;
+    for (std::size_t i = 0; i < numbers; ++i) totals.push_back(sums[2 * i] * kCoarse + sums[2 * i + 1] * kFine);
+    std::vector<models::LossWeights> weights;
+    for (std::size_t b = 0; b < batches.size(); ++b) weights.push_back(weights_of(counts[b], usual[b], parts, totals));
+    return weights;
+  }
+
+ private:
+  /// The counts in the order of the names. Of default losses, the number of targets that do not count follows.
+  std::vector<double> counts_of(const models::Model& model, const batch::Batch& batch) const {
+    if (is_of_task_) {
+      const models::TargetCount targets = models::count_targets(model, batch);
+      return {targets.counted, targets.all - targets.counted};
+    }
+    std::vector<double> counts;
+    std::vector<std::string> names;
+    for (const auto& [name, count] : models::counts_of(model, batch)) {
+      if (!(count >= 0) || std::isinf(count)) {
+        throw ConfigError("the model counts " + number_text(count) + " items of the loss '" + name + "'");
+      }
+      names.push_back(name);
+      counts.push_back(count);
+    }
+    if (names == names_) return counts;
+    throw ConfigError("the model counts items of the losses '" + joined(names) + "', but in the first batch of '" +
+                      joined(names_) + "'");
+  }
+
+  /// @param counts  of a micro_batch
+  /// @param totals  the same of the step
+  models::LossWeights weights_of(const std::vector<double>& counts, double usual, double parts,
+                                 const std::vector<double>& totals) const {
+    models::LossWeights weights(usual);
+    if (is_of_task_ && totals.back() == 0) return weights;
+    weights.are_of_task = is_of_task_;
+    weights.count_nothing = true;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      weights.by_name.emplace_back(names_[i], totals[i] == 0 ? 0 : parts * counts[i] / totals[i]);
+      weights.count_nothing = weights.count_nothing && totals[i] == 0;
+    }
+    return weights;
+  }
+
+  std::vector<std::string> names_;
+  bool is_of_task_ = false;
+};
 
 StepRunner::StepRunner(Run& run, bool reads_gradients)
     : run_(&run),
@@ -87,7 +207,7 @@ void StepRunner::complete(StepReport& report) const {
 
 void StepRunner::run_micro_batches(data::Loader& loader, QueuedStep& step) {
   batch::Batch first = next_of(loader);
-  if (!counts_) counts_.emplace(run_->view.wrapper.model(), first, run_->view.world);
+  if (!counts_) counts_ = std::make_unique<LossCounts>(run_->view.wrapper.model(), first, run_->view.world);
   if (counts_->is_empty() && !may_capture()) {
     run_micro_batch(first, 0, usual_weight(first), step);
     for (std::int64_t part = 1; part < run_->data.layout().micro_batches; ++part) {
@@ -107,7 +227,7 @@ void StepRunner::run_micro_batches(data::Loader& loader, QueuedStep& step) {
 /// A step of an optimizer that evaluates the loss of its micro_batches several times. The report's loss is the first.
 void StepRunner::run_closure_step(data::Loader& loader, QueuedStep& step) {
   const std::vector<batch::Batch> batches = batches_of_step(next_of(loader), loader);
-  if (!counts_) counts_.emplace(run_->view.wrapper.model(), batches.front(), run_->view.world);
+  if (!counts_) counts_ = std::make_unique<LossCounts>(run_->view.wrapper.model(), batches.front(), run_->view.world);
   const std::vector<models::LossWeights> weights = weigh(batches);
   std::vector<double> first;
   const optim::UpdateReport update = run_->view.optimizer.update_with_closure([&] {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/batch/batch.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/engine/hook.hpp>
+#include <lockstep/models/model.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/loop/captured_step.hpp"
-#include "engine/loop/loss_counts.hpp"
 #include "engine/loop/run.hpp"
 
 namespace lockstep::engine {
@@ -62,6 +62,8 @@ class StepRunner {
   double mean_loss(std::span<const double> sums) const;
 
  private:
+  class LossCounts;
+
   void run_micro_batches(data::Loader& loader, QueuedStep& step);
   bool may_capture() const { return captured_ && captured_->reason().empty(); }
   void run_closure_step(data::Loader& loader, QueuedStep& step);
@@ -82,7 +84,7 @@ class StepRunner {
   bool reads_late_;
   std::function<void(StepEvent, const LastBatch&)> notify_;
   std::unique_ptr<CapturedStep> captured_;  // null = run.compile is off
-  std::optional<LossCounts> counts_;        // set in the first step
+  std::unique_ptr<LossCounts> counts_;      // set in the first step
 };
 
 }  // namespace lockstep::engine

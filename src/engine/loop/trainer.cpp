@@ -10,9 +10,9 @@
 #include <string>
 #include <utility>
 
-#include "core/text/message.hpp"
+#include "core/text/text.hpp"
+#include "engine/loop/run.hpp"
 #include "engine/loop/step_agreement.hpp"
-#include "engine/loop/training_data.hpp"
 
 namespace lockstep::engine {
 

@@ -3,6 +3,7 @@
 #include <lockstep/engine/event_storage.hpp>
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 namespace lockstep::engine {
@@ -10,8 +11,10 @@ namespace lockstep::engine {
 namespace {
 
 template <class Kept>
-void keep(std::vector<Kept>& kept, Kept value, std::size_t max) {
+void keep(std::vector<Kept>& kept, Kept value, const std::string& prefix, std::int64_t step, std::size_t max) {
   if (max == 0) return;
+  value.name = prefix + value.name;
+  value.step = step;
   if (kept.size() == max) kept.erase(kept.begin());
   kept.push_back(std::move(value));
 }
@@ -26,6 +29,75 @@ void require_own_name(const std::string& name, const std::string& owner, const s
 }
 
 }  // namespace
+
+History::History(std::size_t longest) : longest_(longest) {
+  if (longest == 0) throw std::invalid_argument("History: longest must be at least 1");
+}
+
+void History::add(const HistoryEntry& entry) {
+  if (entry.count < 1) throw std::invalid_argument("History::add: count must be at least 1");
+  if (size() < longest_) {
+    entries_.push_back(entry);
+  } else {
+    entries_[oldest_] = entry;
+    oldest_ = (oldest_ + 1) % longest_;
+  }
+  // Kahan's compensated sum.
+  const double next = entry.value - lost_;
+  const double sum = sum_ + next;
+  lost_ = (sum - sum_) - next;
+  sum_ = sum;
+  count_ += entry.count;
+}
+
+const History::HistoryEntry& History::at(std::size_t i) const {
+  if (i >= size()) throw std::out_of_range("History: the index is out of range");
+  return entries_[(oldest_ + i) % size()];
+}
+
+/// The latest `window` of them, oldest first.
+std::vector<double> History::values(std::size_t window) const {
+  if (window == 0) throw std::invalid_argument("History: a window must contain at least 1 value");
+  if (size() == 0) throw std::out_of_range("History: it is empty");
+  std::vector<double> values;
+  for (std::size_t i = size() - std::min(window, size()); i < size(); ++i) values.push_back(at(i).value);
+  return values;
+}
+
+double History::median(std::size_t window) const {
+  std::vector<double> sorted = values(window);
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t middle = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+double History::mean(std::size_t window) const {
+  const std::vector<double> recent = values(window);
+  std::int64_t count = 0;
+  for (std::size_t i = size() - recent.size(); i < size(); ++i) count += at(i).count;
+  return std::accumulate(recent.begin(), recent.end(), 0.0) / static_cast<double>(count);
+}
+
+double History::min(std::size_t window) const {
+  const std::vector<double> recent = values(window);
+  return *std::min_element(recent.begin(), recent.end());
+}
+
+double History::max(std::size_t window) const {
+  const std::vector<double> recent = values(window);
+  return *std::max_element(recent.begin(), recent.end());
+}
+
+double History::mean_of_all() const {
+  if (count_ == 0) throw std::out_of_range("History: it is empty");
+  return sum_ / static_cast<double>(count_);
+}
+
+std::size_t History::count_within(std::int64_t steps) const noexcept {
+  std::size_t count = 0;
+  while (count < size() && at(size() - 1 - count).step > latest().step - steps) ++count;
+  return count;
+}
 
 EventStorage::Scope::Scope(EventStorage& storage, const std::string& name)
     : storage_(&storage), length_(storage.prefix_.size()) {
@@ -60,7 +132,7 @@ void EventStorage::put(const std::string& name, double value, const ScalarOption
 
 void EventStorage::put_of_rank(const std::string& name, double value, const std::string& owner) {
   const std::string full = prefix_ + name;
-  auto found = std::find_if(rank_means_.begin(), rank_means_.end(), [&](const Mean& m) { return m.name == full; });
+  auto found = std::ranges::find(rank_means_, full, &Mean::name);
   require_own_name(name, owner, found == rank_means_.end() ? owner : found->owner);
   if (found == rank_means_.end()) found = rank_means_.insert(found, Mean{.name = full, .owner = owner});
   found->sum += value;
@@ -78,23 +150,11 @@ std::vector<std::pair<std::string, double>> EventStorage::take_rank_means() {
   return means;
 }
 
-void EventStorage::put(Picture image) {
-  image.name = prefix_ + image.name;
-  image.step = step_;
-  keep(images_, std::move(image), max_pictures_);
-}
+void EventStorage::put(Picture image) { keep(images_, std::move(image), prefix_, step_, max_pictures_); }
 
-void EventStorage::put(Histogram histogram) {
-  histogram.name = prefix_ + histogram.name;
-  histogram.step = step_;
-  keep(histograms_, std::move(histogram), max_pictures_);
-}
+void EventStorage::put(Histogram histogram) { keep(histograms_, std::move(histogram), prefix_, step_, max_pictures_); }
 
-void EventStorage::put(Table table) {
-  table.name = prefix_ + table.name;
-  table.step = step_;
-  keep(tables_, std::move(table), max_pictures_);
-}
+void EventStorage::put(Table table) { keep(tables_, std::move(table), prefix_, step_, max_pictures_); }
 
 const History& EventStorage::history(const std::string& name) const {
   const auto found = index_.find(name);

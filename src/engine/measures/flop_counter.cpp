@@ -12,7 +12,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/system/clock.hpp"
+#include "core/text/duration.hpp"
 
 namespace lockstep::engine {
 

@@ -5,31 +5,22 @@
 #include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/loop/run.hpp"
 
-// The components of a run's checkpoints. Each has a file of its own in this folder, except for the states of hooks.
+// The built-in components of a run's checkpoints, which the files of this folder define. run_state.cpp lists them in
+// order, and then those of hooks.
 namespace lockstep::parallel {
 class PartParameters;
 }
 
 namespace lockstep::engine {
-
-struct CapturedParts;
-
-using Components = std::vector<std::shared_ptr<Stateful>>;
-
-/// All components of a run, in the order in which they are captured and restored: the built-in ones, then those that
-/// hooks add. The run outlives them.
-/// @throws std::logic_error  two components have the same name
-Components run_components(Run& run);
-
-/// The components of a new checkpoint.
-/// @param config_ini  the resolved configuration
-Components captured_components(Run& run, const std::string& config_ini, const CapturedParts& parts);
 
 /// Parameters, trained or not, and buffers: group /model.
 std::shared_ptr<Stateful> model_state(parallel::DistributedDataParallel& wrapper);
@@ -87,6 +78,16 @@ std::shared_ptr<Stateful> data_state(Run& run);
 /// The origin of the run: group /meta, stored for information and for the lineage, and not restored. The data of the
 /// user: group /extra.
 std::shared_ptr<Stateful> origin_state(Run& run, std::string config_ini);
+
+/// A row of numbers, which the array owns.
+template <class T>
+checkpoints::Array array_of(std::vector<T> values, DType dtype) {
+  const auto kept = std::make_shared<std::vector<T>>(std::move(values));
+  return {.dtype = dtype,
+          .shape = {static_cast<std::int64_t>(kept->size())},
+          .bytes = std::as_bytes(std::span(*kept)),
+          .owner = kept};
+}
 
 /// The reproducibility of a component that is not restored completely.
 inline Reproducibility incomplete_state() {

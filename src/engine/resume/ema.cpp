@@ -4,7 +4,6 @@
 #include <torch/types.h>
 
 #include <map>
-#include <optional>
 
 #include "engine/resume/components.hpp"
 #include "engine/state/local_state.hpp"

@@ -3,19 +3,178 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/text/text.hpp"
 #include "engine/resume/components.hpp"
-#include "engine/resume/optimizer_arrays.hpp"
 #include "engine/state/local_state.hpp"
 #include "engine/state/paths.hpp"
-#include "engine/state/tensor_arrays.hpp"
+#include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
 using checkpoints::Archive;
+using checkpoints::Array;
+
+/// Calls visit(block, segment) for every parameter.
+template <class Visit>
+void for_each_segment(const OptimizerContext& place, const Visit& visit) {
+  const auto blocks = place.part == nullptr ? place.store->blocks() : place.part->blocks();
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    for (std::size_t s = 0; s < blocks[b].segments.size(); ++s) visit(b, s);
+  }
+}
+
+/// The numbers in the store of the parameters, in the model's order.
+std::vector<std::size_t> parameters_of(const OptimizerContext& place) {
+  std::vector<std::size_t> numbers;
+  for_each_segment(place, [&](std::size_t b, std::size_t s) { numbers.push_back(place.parameter(b, s)); });
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+/// The path of one state array of one parameter.
+std::string state_path(const OptimizerContext& place, std::size_t block, std::size_t segment, std::size_t slot) {
+  return path(place.group + "/state/" + place.optimizer->state_names()[slot], place.segment(block, segment).name);
+}
+
+/// The shape, strides and type of a state array, as a meta tensor.
+at::Tensor meta_tensor_of(const optim::StateArray& state) {
+  const at::TensorOptions options = at::TensorOptions().dtype(parallel::scalar_type_of(state.dtype));
+  const at::Tensor tensor = at::empty(state.shape, options.device(at::kMeta));
+  return state.strides.empty() ? tensor : tensor.as_strided(state.shape, state.strides);
+}
+
+/// The part of one state array of one parameter on this rank; nullopt = none.
+std::optional<LocalState> local_state(const OptimizerContext& place, std::size_t block, std::size_t segment,
+                                      std::size_t slot) {
+  const optim::Segment& part = place.segment(block, segment);
+  const bool is_whole = place.store->shards() == nullptr || part.own_end - part.own_begin == part.count;
+  if (!is_whole && part.own_begin >= part.own_end) return std::nullopt;
+  const std::optional<optim::StateArray> state = place.optimizer->state_of(block, segment, slot);
+  if (!state) return std::nullopt;
+  const at::Device device = place.store->device();
+  LocalState local{.path = state_path(place, block, segment, slot), .tensor = meta_tensor_of(*state), .device = device};
+  if (is_whole) {
+    const at::Tensor& like = local.tensor;
+    local.tensor = at::from_blob(
+        state->values, like.sizes(), like.strides(), [](void*) {}, like.options().device(device), device);
+    return local;
+  }
+  const auto element = static_cast<std::int64_t>(local.tensor.element_size());
+  local.begin = part.own_begin;
+  local.bytes = {state->values + part.own_begin * element,
+                 static_cast<std::size_t>((part.own_end - part.own_begin) * element)};
+  return local;
+}
+
+/// The names of the parameters, one per line, in the model's order.
+std::string parameter_names(const OptimizerContext& place) {
+  std::string names;
+  for (const std::size_t i : parameters_of(place)) names += place.store->parameter(i).name + "\n";
+  return names;
+}
+
+/// Whether the archive has every number that the rule remembers, with a possible value.
+bool has_numbers(const Archive& archive, const OptimizerContext& place) {
+  constexpr double kMaxCount = 9007199254740992;  // above it, float64 does not count exactly
+  const auto is_there = [&](const auto& number) {
+    const std::string group = place.group + "/numbers";
+    if (!archive.has_attribute(group, number.first)) return false;
+    const double value = archive.real(group, number.first);
+    return value >= 0 && value <= kMaxCount;
+  };
+  const auto& numbers = place.optimizer->numbers();
+  return std::all_of(numbers.begin(), numbers.end(), is_there);
+}
+
+/// The differences between groups other than weight decay, which is configuration and may change.
+std::set<std::string> without_decays(const std::vector<std::string>& names) {
+  std::set<std::string> others;
+  for (const std::string& name : names) {
+    std::vector<std::string> parts = split_list(name, '+');
+    std::erase_if(parts, [](const std::string& part) {
+      return part == "all" || part == "rest" || part == "decay" || part == "no_decay" || part.starts_with("decay*") ||
+             part.starts_with("weight_decay=");
+    });
+    others.insert(joined(parts, "+"));
+  }
+  return others;
+}
+
+class OptimizerComparison {
+ public:
+  OptimizerComparison(const OptimizerContext& place, const Archive& archive, CompatibilityReport& report)
+      : place_(place), archive_(archive), report_(report) {}
+
+  bool has_optimizer() const {
+    return archive_.has_attribute(place_.group, "type") || archive_.has(place_.group + "/step");
+  }
+
+  void add(const std::string& text) {
+    report_.add({.kind = MismatchKind::optimizer, .text = text, .remedies = {Remedy::reset_optimizer}});
+  }
+
+  void compare_update_counts() {
+    const Array& steps = archive_.array(place_.group + "/step");
+    const std::string names = stored_names();
+    const std::vector<std::int64_t> count = {std::count(names.begin(), names.end(), '\n')};
+    if (steps.dtype == DType::int64 && steps.shape == count) return;
+    add(title() + " does not have one count of updates per parameter");
+  }
+
+  /// @return  whether the rules are the same, so that there is more to compare
+  bool compare_rules() {
+    const std::string& type = archive_.text(place_.group, "type");
+    const std::string& live = place_.optimizer->rule().name;
+    if (type != live) add(title() + " is " + type + ", the run's is " + live);
+    return type == live;
+  }
+
+  void compare_states() {
+    const std::vector<std::string>& slots = place_.optimizer->state_names();
+    for_each_segment(place_, [&](std::size_t b, std::size_t s) {
+      for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+        const auto state = place_.optimizer->state_of(b, s, slot);
+        if (!state) continue;
+        report_.expect_array(MismatchKind::optimizer, state_path(place_, b, s, slot), meta_tensor_of(*state),
+                             {Remedy::reset_optimizer});
+      }
+    });
+    if (stored_names() != parameter_names(place_)) add(title() + " contains other parameters, or another order");
+    for (const std::string& slot : archive_.groups_in(place_.group + "/state")) {
+      const bool is_known = std::find(slots.begin(), slots.end(), slot) != slots.end();
+      if (!is_known) add(title() + " keeps " + slot + ", the run's does not");
+    }
+  }
+
+  void compare_groups() {
+    std::vector<std::string> saved;
+    for (const std::string& group : archive_.groups_in(place_.group + "/groups")) {
+      saved.push_back(archive_.text(place_.group + "/groups/" + group, "name"));
+    }
+    std::vector<std::string> live;
+    for (const optim::ParamGroup& group : place_.optimizer->groups()) live.push_back(group.name);
+    if (without_decays(saved) == without_decays(live)) return;
+    const std::string owner = place_.name.empty() ? "its" : title() + "'s";
+    add(owner + " parameter groups are [" + joined(saved) + "], the run's are [" + joined(live) + "]");
+  }
+
+  void compare_numbers() {
+    if (!has_numbers(archive_, place_)) add(title() + " lacks some of its numbers");
+  }
+
+ private:
+  /// The name in messages.
+  std::string title() const { return "its optimizer" + (place_.name.empty() ? "" : " " + place_.name); }
+  std::string stored_names() const { return checkpoints::text_of(archive_.array(place_.group + "/param_names")); }
+
+  const OptimizerContext& place_;
+  const Archive& archive_;
+  CompatibilityReport& report_;
+};
 
 class OptimizerState : public Stateful {
  public:
@@ -35,7 +194,16 @@ class OptimizerState : public Stateful {
   }
 
   void compare(const Archive& archive, const RestoreOptions& options, CompatibilityReport& report) override {
-    compare_optimizer(context_, archive, options, report);
+    OptimizerComparison comparison(context_, archive, report);
+    if (!comparison.has_optimizer()) {
+      return comparison.add(context_.name.empty() ? "it does not contain the state of the optimizer"
+                                                  : "it does not contain an optimizer named " + context_.name);
+    }
+    comparison.compare_update_counts();  // which are restored whether or not the parameters fit
+    if (options.is_partial || !comparison.compare_rules()) return;
+    comparison.compare_states();
+    comparison.compare_groups();
+    comparison.compare_numbers();
   }
 
   /// Takes what fits; what does not was either refused before or is to be left as it is.
@@ -197,6 +365,18 @@ class PartsState : public Stateful {
 };
 
 }  // namespace
+
+std::size_t OptimizerContext::in_store(std::size_t block) const {
+  return part == nullptr ? block : part->in_store(block);
+}
+
+const optim::Segment& OptimizerContext::segment(std::size_t block, std::size_t segment) const {
+  return store->blocks()[in_store(block)].segments[segment];
+}
+
+std::size_t OptimizerContext::parameter(std::size_t block, std::size_t segment) const {
+  return store->index_of(in_store(block), segment);
+}
 
 std::shared_ptr<Stateful> parts_state(Run& run) { return std::make_shared<PartsState>(run.updates); }
 

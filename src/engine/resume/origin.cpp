@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "core/text/text.hpp"
+#include "data/stores/image_splits.hpp"
 #include "engine/resume/components.hpp"
+#include "engine/setup/run_splits.hpp"
 #include "engine/state/paths.hpp"
-#include "engine/state/stored_task.hpp"
+#include "engine/state/stored_model.hpp"
 
 namespace lockstep::engine {
 
@@ -38,10 +41,60 @@ class OriginState : public Stateful {
   std::string config_ini_;
 };
 
+/// Lines on one line, for a sentence.
+std::string in_sentence(std::string lines) {
+  for (std::size_t position = lines.find('\n'); position != std::string::npos; position = lines.find('\n'))
+    lines.replace(position, 1, "; ");
+  return lines;
+}
+
+class DataState : public Stateful {
+ public:
+  explicit DataState(const data::Dataset& train)
+      : transform_(joined(data::transform_of(train), "\n")), statistics_(data::statistics_of(train)) {}
+
+  std::string name() const override { return "data"; }
+
+  void capture(const StateWriter& writer) override {
+    if (!transform_.empty()) writer.put(kTransform, checkpoints::text_array(transform_));
+    if (!statistics_) return;
+    writer.put(kStatisticsMean, array_of(statistics_->mean, DType::float64));
+    writer.put(kStatisticsStd, array_of(statistics_->std, DType::float64));
+  }
+
+  /// The data of the run were opened with the statistics of the checkpoint.
+  void restore(const Archive&, const RestoreOptions&) override {}
+
+  Reproducibility reproducibility(const Archive& archive, const RestoreOptions&) override {
+    return worst_of({by_transform(archive), by_statistics(archive)});
+  }
+
+ private:
+  Reproducibility by_transform(const Archive& archive) const {
+    if (!archive.has(kTransform)) return {};
+    const std::string was = checkpoints::text_of(archive.array(kTransform));
+    if (was == transform_) return {};
+    return {Reproducibility::Degree::statistical,
+            "data.transform is '" + in_sentence(transform_) + "' and was '" + in_sentence(was) + "'"};
+  }
+
+  /// Statistics of another checkpoint than the one that resumed_statistics read.
+  Reproducibility by_statistics(const Archive& archive) const {
+    const auto stored = stored_statistics(archive);
+    if (!stored || !statistics_ || (stored->mean == statistics_->mean && stored->std == statistics_->std)) return {};
+    return {Reproducibility::Degree::statistical, "the statistics of normalise,mean=auto differ"};
+  }
+
+  std::string transform_;  // one line for each transform; empty = the source has none
+  std::optional<data::ChannelStatistics> statistics_;
+};
+
 }  // namespace
 
 std::shared_ptr<Stateful> origin_state(Run& run, std::string config_ini) {
   return std::make_shared<OriginState>(run, std::move(config_ini));
 }
+
+std::shared_ptr<Stateful> data_state(Run& run) { return std::make_shared<DataState>(*run.data.splits().train); }
 
 }  // namespace lockstep::engine

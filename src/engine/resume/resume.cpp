@@ -4,17 +4,14 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 
-#include <cstdint>
 #include <filesystem>
 
 #include "checkpoints/store/checkpoint_index.hpp"
-#include "checkpoints/store/finite.hpp"
-#include "checkpoints/store/requeue_count.hpp"
 #include "checkpoints/store/store.hpp"
 #include "engine/loop/trainer.hpp"
 #include "engine/resume/run_state.hpp"
 #include "engine/saving/candidates.hpp"
-#include "engine/saving/read_agreed.hpp"
+#include "engine/saving/reading.hpp"
 #include "engine/settings/agreed.hpp"
 #include "engine/state/paths.hpp"
 
@@ -31,8 +28,7 @@ std::optional<ReadCheckpoint> read_source(Trainer& trainer, const ResumeSettings
   AgreedReading reading{.world = run.world, .store = run.wrapper.store(), .targets = {}};
   // A fresh start needs the initial values.
   if (!settings.allow_fresh) reading.targets = restore_targets(trainer, settings.restore);
-  const bool may_fall_back = settings.source == "auto" || settings.source == "must";
-  return may_fall_back ? read_first_agreed(reading, found, settings) : read_agreed(reading, found.front());
+  return read_agreed(reading, found, settings);
 }
 
 /// NaN in parameters stays NaN: every step from there on would be lost.

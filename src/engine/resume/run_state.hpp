@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
-#include "engine/state/resume_settings.hpp"
 
 // A run's state as the archive of a checkpoint, and back. See Stateful for what it consists of.
 namespace lockstep::engine {

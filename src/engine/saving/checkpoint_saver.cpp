@@ -13,9 +13,7 @@
 #include <unistd.h>
 
 #include "checkpoints/disk/disk.hpp"
-#include "checkpoints/disk/stale_files.hpp"
-#include "core/system/clock.hpp"
-#include "core/text/message.hpp"
+#include "core/text/text.hpp"
 #include "engine/saving/progress_lines.hpp"
 
 namespace lockstep::engine {
@@ -178,9 +176,7 @@ void CheckpointSaver::begin(std::int64_t step, const std::function<checkpoints::
   } else {
     job_->is_done = true;
   }
-  if (!is_copied && options_.is_async) {
-    if (job_->thread.joinable()) job_->thread.join();
-  }
+  if (!is_copied && options_.is_async && job_->thread.joinable()) job_->thread.join();
   job_->stalled_seconds = seconds_between(began, SteadyClock::now());
 }
 
@@ -268,7 +264,7 @@ void CheckpointSaver::retain(const Committed& what) {
 
 void CheckpointSaver::poll() {
   if (!job_) return;
-  const bool is_done = options_.writers == 1 && !world_.is_root() ? true : job_->is_done.load();
+  const bool is_done = (options_.writers == 1 && !world_.is_root()) || job_->is_done.load();
   if (world_.agree(is_done)) complete();
 }
 
@@ -281,17 +277,15 @@ void CheckpointSaver::complete() {
     for (const std::string& words : world_.all_gather(failure)) {
       if (failure.empty()) failure = words;
     }
-    if (world_.is_root() && failure.empty()) {
-      try {
-        job_->committed = commit(*job_);
-      } catch (const std::exception& error) {
-        failure = error.what();
-      }
-    } else if (world_.is_root() && !job_->staged.empty()) {
-      checkpoints::abandon(job_->staged);
-    }
-  } else if (world_.is_root() && !failure.empty() && !job_->staged.empty()) {
+  }
+  if (world_.is_root() && !failure.empty() && !job_->staged.empty()) {
     checkpoints::abandon(job_->staged);
+  } else if (world_.is_root() && failure.empty() && options_.writers > 1) {
+    try {
+      job_->committed = commit(*job_);
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
   }
   const auto end = SteadyClock::now();
   const double stalled = job_->stalled_seconds + seconds_between(began, end);

@@ -19,7 +19,7 @@
 #include "checkpoints/store/retention.hpp"
 #include "checkpoints/store/snapshot.hpp"
 #include "checkpoints/store/store.hpp"
-#include "core/system/clock.hpp"
+#include "core/text/duration.hpp"
 #include "engine/saving/local_copies.hpp"
 #include "engine/settings/saving_settings.hpp"
 

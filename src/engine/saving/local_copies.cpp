@@ -11,12 +11,10 @@
 #include <span>
 
 #include "checkpoints/disk/disk.hpp"
-#include "checkpoints/disk/stale_files.hpp"
 #include "checkpoints/store/checkpoint_index.hpp"
-#include "checkpoints/store/retention.hpp"
 #include "checkpoints/store/store.hpp"
-#include "core/system/clock.hpp"
-#include "core/text/message.hpp"
+#include "core/text/duration.hpp"
+#include "core/text/text.hpp"
 #include "engine/saving/progress_lines.hpp"
 
 namespace lockstep::engine {

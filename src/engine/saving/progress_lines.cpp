@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/system/clock.hpp"
 #include "core/text/duration.hpp"
 
 namespace lockstep::engine {

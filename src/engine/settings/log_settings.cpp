@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/settings/log_settings.hpp"
 
-#include <lockstep/core/keys.hpp>
 #include <lockstep/engine/hook.hpp>
 
 namespace lockstep::engine {

@@ -2,7 +2,6 @@
 #include "engine/settings/nonfinite.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/keys.hpp>
 #include <lockstep/engine/stateful.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/optim/optimizer.hpp>

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/settings/saving_settings.hpp"
 
-#include <lockstep/core/keys.hpp>
 #include <lockstep/engine/hook.hpp>
 
 namespace lockstep::engine {
 
-namespace {
-
-KeySpecs when_keys() {
+KeySpecs SavingSettings::keys() {
   return keys::titled(
       "Saving and keeping checkpoints",
       {
@@ -40,38 +37,27 @@ KeySpecs when_keys() {
               {"replicated", "sharded", "single"}),
           keys::integer("ckpt.writers", "0", "Number of ranks that write a sharded checkpoint. 0 = one per host", 0,
                         1 << 20),
+          keys::integer("ckpt.keep_last", "3", "Number of latest checkpoints to keep", 1, kMaxSteps),
+          keys::integer("ckpt.keep_every", "0",
+                        "Checkpoints at multiples of this number of steps are never deleted. 0 = disabled", 0,
+                        kMaxSteps),
+          keys::real("ckpt.keep_age", "0",
+                     "Checkpoints younger than this number of hours are not deleted. 0 = disabled", 0),
+          keys::integer("ckpt.keep_best", "1",
+                        "Number of best checkpoints to keep, according to ckpt.best_metric. 0 = disabled", 0, 1000),
+          keys::text("ckpt.best_metric", "auto",
+                     "Evaluation metric that selects the best checkpoints. auto = selected by the kind of the task, "
+                     "usually val/loss"),
+          keys::choice("ckpt.best_rule", "auto",
+                       "Whether less or greater values of ckpt.best_metric are better. auto = derived from the name of "
+                       "the metric",
+                       {"auto", "less", "greater"}),
+          keys::integer("ckpt.verify_every", "10",
+                        "The first and then every n-th checkpoint is read back and verified. 0 = disabled", 0,
+                        kMaxSteps),
+          keys::integer("ckpt.max_failures", "5", "Maximum number of consecutive failed saves before the run ends", 1,
+                        kMaxSteps),
       });
-}
-
-KeySpecs which_keys() {
-  return {
-      keys::integer("ckpt.keep_last", "3", "Number of latest checkpoints to keep", 1, kMaxSteps),
-      keys::integer("ckpt.keep_every", "0",
-                    "Checkpoints at multiples of this number of steps are never deleted. 0 = disabled", 0, kMaxSteps),
-      keys::real("ckpt.keep_age", "0", "Checkpoints younger than this number of hours are not deleted. 0 = disabled",
-                 0),
-      keys::integer("ckpt.keep_best", "1",
-                    "Number of best checkpoints to keep, according to ckpt.best_metric. 0 = disabled", 0, 1000),
-      keys::text("ckpt.best_metric", "auto",
-                 "Evaluation metric that selects the best checkpoints. auto = selected by the kind of the task, "
-                 "usually val/loss"),
-      keys::choice(
-          "ckpt.best_rule", "auto",
-          "Whether less or greater values of ckpt.best_metric are better. auto = derived from the name of the metric",
-          {"auto", "less", "greater"}),
-      keys::integer("ckpt.verify_every", "10",
-                    "The first and then every n-th checkpoint is read back and verified. 0 = disabled", 0, kMaxSteps),
-      keys::integer("ckpt.max_failures", "5", "Maximum number of consecutive failed saves before the run ends", 1,
-                    kMaxSteps),
-  };
-}
-
-}  // namespace
-
-KeySpecs SavingSettings::keys() {
-  KeySpecs keys = when_keys();
-  for (KeySpec& key : which_keys()) keys.push_back(std::move(key));
-  return keys;
 }
 
 SavingSettings SavingSettings::from(const Section& ckpt) {

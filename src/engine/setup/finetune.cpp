@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "core/text/name_pattern.hpp"
+#include "core/text/parameter_names.hpp"
 #include "core/text/parse_value.hpp"
 #include "core/text/text.hpp"
 #include "models/script/parameter_roles.hpp"

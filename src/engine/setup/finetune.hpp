@@ -6,7 +6,6 @@
 #include <lockstep/models/model.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 

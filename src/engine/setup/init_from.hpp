@@ -3,7 +3,6 @@
 
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/task.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
@@ -46,12 +45,9 @@ struct InitDifference {
 
 using InitDifferences = std::vector<InitDifference>;
 
-/// A line break, and a table with up to 20 differences and the number of the others.
-std::string table_of(const InitDifferences& differences);
-
-/// Takes initial parameters and buffers from files, if the settings name some: a Lockstep checkpoint, or a safetensors,
-/// PyTorch, npz or HDF5 file. See find_tensors for how tensors of a file are found. Values of another floating type
-/// are converted. A missing counter num_batches_tracked is 0.
+/// Takes initial parameters and buffers from files, if section `init` names some, and logs what is skipped: a Lockstep
+/// checkpoint, or a safetensors, PyTorch, npz or HDF5 file. See find_tensors for how tensors of a file are found.
+/// Values of another floating type are converted. A missing counter num_batches_tracked is 0.
 ///
 /// The ranks of a host share one copy in memory: of a checkpoint, each rank reads a part; other files are mapped. Each
 /// tensor is converted while it is copied to its place.
@@ -61,17 +57,15 @@ std::string table_of(const InitDifferences& differences);
 /// @throws CheckpointError  it cannot be read, or holds other names or shapes than the model: a table of them, on every
 /// rank
 InitDifferences init_from(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
-                          const InitSettings& settings);
-/// The same for a model that is not wrapped.
+                          const Sections& sections);
+
+/// The same for a model that is not wrapped, without a warning.
 /// @param write  calls its second argument for each of these parameters
 /// @param check  looks at each file that is a checkpoint; it may throw
 InitDifferences init_model(
     const mpi::Communicator& world, const models::Model& model, InitSettings settings,
     const std::function<void(const std::vector<NamedTensor>&, const std::function<void(const NamedTensor&)>&)>& write,
     const std::function<void(const checkpoints::Archive&)>& check = {});
-/// The same with the settings of the sections `init` and `model`; logs what is skipped.
-InitDifferences init_from(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
-                          const Sections& sections);
 
 /// Whether init_from, or a resume instead of it, gives every parameter of the model a value.
 bool replaces_all_parameters(const Section& init);

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <lockstep/core/keys.hpp>
+#include <lockstep/models/model.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -39,5 +41,31 @@ std::string products_in_tf32(const Cited<std::string>& tf32, const Cited<std::st
 /// Has GPUs compute these products of float32 numbers in TF32 from now on, and all others exactly, in this process.
 /// @param tf32  convolutions (those of cuDNN, with recurrent layers, as PyTorch does), all or none
 void set_float32_products(const std::string& tf32);
+
+/// 16-bit parameters.
+struct ParamDtypeSettings {
+  Cited<std::string> dtype = {"fp32"};
+  bool has_masters = true;
+  bool rounds_stochastically = false;
+
+  /// Keys param_dtype, master_weights and stochastic_rounding of section `train`.
+  static KeySpecs keys();
+  /// @throws ConfigError  a key has no effect
+  static ParamDtypeSettings from(const Section& train);
+
+  bool is_half() const { return dtype.value == "bf16"; }
+  optim::HalfOptions half_options(std::uint64_t seed) const;
+  /// The text for the log and for comparisons with a checkpoint; empty = train.param_dtype=fp32.
+  std::string text() const;
+};
+
+/// @param sections      train, ddp, strategy and optim are read
+/// @param uses_closure  whether the optimizer evaluates closures
+/// @throws ConfigError  16-bit parameters cannot be combined with another setting
+void require_param_dtype(const ParamDtypeSettings& settings, const Sections& sections, bool uses_closure);
+
+/// Converts the parameters to bfloat16, except those of norm layers, which are few and compute in float32. Buffers keep
+/// their types.
+void narrow_parameters(models::Model& model);
 
 }  // namespace lockstep::engine

@@ -8,6 +8,7 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -44,5 +45,9 @@ struct Resources {
 /// Collective. To be called before anything asks LibTorch about CUDA.
 Resources make_resources(const Sections& sections, const mpi::Communicator& world, Purpose purpose = Purpose::training,
                          std::shared_ptr<const mpi::Gpu> stand_in = nullptr);
+
+/// The soft limit of open files that is requested: at least `wanted`, as far as the hard limit goes; never less than it
+/// was.
+std::uint64_t open_files_limit(std::uint64_t soft, std::uint64_t hard, std::uint64_t wanted);
 
 }  // namespace lockstep::engine

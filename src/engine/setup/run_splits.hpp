@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/task.hpp>
 #include <lockstep/data/source.hpp>
 #include <lockstep/data/transform.hpp>
@@ -11,6 +12,9 @@
 #include <optional>
 #include <string>
 
+#include "engine/state/resume_settings.hpp"
+
+// The data of a run, and what a checkpoint contains about them, which is needed before they are opened.
 namespace lockstep::engine {
 
 /// The facts of a run for its data.
@@ -33,5 +37,26 @@ data::Splits open_splits(const mpi::Communicator& world, const Section& data, co
 /// @return  nothing if neither is a folder with config.json
 /// @throws CheckpointError  config.json is malformed; on every rank
 std::optional<Task> published_task(const mpi::Communicator& world, const Sections& sections);
+
+inline const std::string kTransform = "/data/transform";
+inline const std::string kStatisticsMean = "/data/statistics/mean";
+inline const std::string kStatisticsStd = "/data/statistics/std";
+
+/// The statistics of `normalise,mean=auto` in a checkpoint; nullopt = the run did not use any, or the checkpoint is of
+/// an earlier version.
+/// @throws CheckpointError  they are malformed
+std::optional<data::ChannelStatistics> stored_statistics(const checkpoints::Archive& archive);
+
+/// The statistics of `normalise,mean=auto` with which a run continues: those of the checkpoint that it resumes from.
+/// Reads no other arrays. nullopt = a fresh start, or a checkpoint without statistics.
+/// @param directory  the run's checkpoint folder
+/// @throws ConfigError, CheckpointError  as load_or_resume, on every rank; a checkpoint that cannot be read is skipped
+/// Collective: rank 0 reads.
+std::optional<data::ChannelStatistics> resumed_statistics(const mpi::Communicator& world,
+                                                          const ResumeSettings& settings, const std::string& directory);
+
+/// The statistics of rank 0, on every rank. Collective.
+std::optional<data::ChannelStatistics> broadcast(const mpi::Communicator& world,
+                                                 const std::optional<data::ChannelStatistics>& statistics);
 
 }  // namespace lockstep::engine

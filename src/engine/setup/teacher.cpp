@@ -15,14 +15,13 @@
 #include <utility>
 
 #include "checkpoints/format/digest.hpp"
-#include "core/text/option_list.hpp"
+#include "core/text/table.hpp"
 #include "core/text/text.hpp"
 #include "engine/settings/agreed.hpp"
 #include "engine/setup/init_from.hpp"
 #include "engine/setup/resources.hpp"
-#include "engine/state/average.hpp"
-#include "engine/state/renames.hpp"
-#include "engine/state/stored_task.hpp"
+#include "engine/state/resume_settings.hpp"
+#include "engine/state/stored_model.hpp"
 #include "models/layers/taps.hpp"
 #include "models/losses/distillation.hpp"
 #include "models/losses/task_table.hpp"

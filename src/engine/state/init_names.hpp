@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "core/keys/renames.hpp"
-
 namespace lockstep::engine {
 
 /// A tensor of a file for initial values.
@@ -38,7 +36,7 @@ std::vector<StoredTensors> tensor_forms(const checkpoints::Archive& archive, con
 struct FoundTensors {
   StoredTensors tensors = {};
   std::string group = "";   ///< path of their group in the file
-  bool is_average = false;  ///< see WeightLayout
+  bool is_average = false;  ///< they are averaged weights
 };
 
 /// The tensors of the group of a file that has most of the model's names. Of several such groups, the averaged weights

@@ -2,13 +2,12 @@
 #include "engine/state/resume_settings.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/keys.hpp>
 
 #include <map>
 #include <utility>
 
+#include "core/text/parameter_names.hpp"
 #include "core/text/text.hpp"
-#include "engine/state/renames.hpp"
 
 namespace lockstep::engine {
 
@@ -49,6 +48,8 @@ void read_resets(const Section& resume, RestoreOptions& options) {
 }
 
 }  // namespace
+
+Renames renames_of(const Section& section) { return parse_renames(section.texts("rename"), section.cite("rename")); }
 
 KeySpecs ResumeSettings::keys() {
   return keys::titled(

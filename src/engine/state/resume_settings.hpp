@@ -9,6 +9,10 @@
 
 namespace lockstep::engine {
 
+/// Key `rename` of a section.
+/// @throws ConfigError  see parse_renames
+Renames renames_of(const Section& section);
+
 /// Key `resume` and section `resume`: from which checkpoint a run resumes, and how.
 struct ResumeSettings {
   std::string source = "none";      ///< none, auto, must, a step or a path

@@ -22,8 +22,4 @@ MadeStep make_step(const Section& train, const std::vector<StepRow>& rows);
 /// Key `step` of section `train`, which describes the rows.
 KeySpec step_key(const std::vector<StepRow>& rows);
 
-/// Runs the step of the wrapper with these options, notifies the hooks, and times the sections.
-/// @throws std::logic_error  the training is over
-parallel::StepResult run_step(StepContext& step, const StepOptions& options);
-
 }  // namespace lockstep::engine

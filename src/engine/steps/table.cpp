@@ -4,9 +4,11 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 
+#include <stdexcept>
 #include <utility>
 #include <variant>
 
+#include "engine/steps/micro_batch_events.hpp"
 #include "engine/steps/rows.hpp"
 
 namespace lockstep::engine {
@@ -49,6 +51,24 @@ StepOptions options_of(TrainStep step) {
 /// A function of a program may decide on the host what it computes, and hosts time sections: neither is captured.
 bool is_capturable(const StepOptions& options, const StepRow& row) {
   return !options.losses && !options.reduces_manually && !row.measures_sections;
+}
+
+void require_not_over(const StepContext& step) {
+  if (step.where < 1) return;
+  throw std::logic_error(
+      "a step after the end of the training (progress is 1): the sampler and the run were resumed at different "
+      "positions; resume with the same global batch size and length of the run");
+}
+
+/// Runs the step of the wrapper with these options, notifies the hooks, and times the sections.
+/// @throws std::logic_error  the training is over
+parallel::StepResult run_step(StepContext& step, const StepOptions& options) {
+  require_not_over(step);
+  MicroBatchEvents events({.given = &step.batch, .model = &step.wrapper.model()}, step.notify, &step.optimizer,
+                          step.perf);
+  events.reads_gradients = step.reads_gradients;
+  events.reads_late = step.reads_late;
+  return step.wrapper.train_step(step.batch, step.optimizer, step.weights, options, &events);
 }
 
 }  // namespace

@@ -36,4 +36,38 @@ FamilyRow unet_family() {
           .sizes_of = unet_sizes};
 }
 
+/// The encoder is a ResNet with the stem of ImageNet.
+FamilyRow unet_resnet_family() {
+  FamilyRow family{.name = "unet_resnet",
+                   .help = "U-Net with a ResNet as its encoder, named as in segmentation_models_pytorch",
+                   .keys = resnet_keys(),
+                   .sizes = {{"stem", "imagenet"}},
+                   .head = {"segmentation_head.0"},
+                   .stem = "encoder.conv1",
+                   .layers = {{"encoder.conv1.", "encoder.bn1."},
+                              {"encoder.layer{a}."},
+                              {"decoder.blocks.{a}."},
+                              {"segmentation_head."}},
+                   .prefers_channels_last = true,
+                   .libraries = {{.name = "torchvision",
+                                  .names = {{"encoder.conv1.*", "conv1.*"},
+                                            {"encoder.bn1.*", "bn1.*"},
+                                            {"encoder.layer{s}.{i}.conv{n}.*", "layer{s}.{i}.conv{n}.*"},
+                                            {"encoder.layer{s}.{i}.bn{n}.*", "layer{s}.{i}.bn{n}.*"},
+                                            {"encoder.layer{s}.{i}.downsample.{n}.*", "layer{s}.{i}.downsample.{n}.*"}},
+                                  .is_import_only = true}}};
+  family.keys.push_back(head_key());
+  family.keys.push_back(keys::integers("model.decoder_widths", "256,128,64,32,16",
+                                       "Output channels of the five levels of the decoder, from the smallest images "
+                                       "to the largest (unet_resnet*)",
+                                       1, kMaxSize));
+  for (ModelPreset preset : resnet_family().presets) {
+    if (preset.name != "resnet18" && preset.name != "resnet34" && preset.name != "resnet50") continue;
+    preset.name = "unet_" + preset.name;
+    std::erase(preset.sizes, std::pair<std::string, std::string>("stem", "small"));
+    family.presets.push_back(std::move(preset));
+  }
+  return family;
+}
+
 }  // namespace lockstep::families

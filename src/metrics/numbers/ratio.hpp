@@ -14,5 +14,7 @@ inline double ratio(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 inline double ratio(double part, double whole) { return whole == 0 ? 0 : part / whole; }
+/// The same, but NaN where the whole is 0.
+inline double defined_ratio(std::int64_t part, std::int64_t whole) { return whole == 0 ? kNan : ratio(part, whole); }
 
 }  // namespace lockstep::metrics

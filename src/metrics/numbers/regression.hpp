@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 // y is a target and p its prediction; units are those of the targets. Every value is NaN of no sample.
 namespace lockstep::metrics {

@@ -36,12 +36,21 @@ void put(std::vector<std::byte>& bytes, std::span<const T> values) {
 }
 
 /// Takes `count` values from the front of `bytes`.
-template <class T>
-void take(std::span<const std::byte>& bytes, std::size_t count, std::vector<T>& values) {
+template <class Values>
+void take(std::span<const std::byte>& bytes, std::size_t count, Values& values) {
   values.resize(count);
   if (count == 0) return;
-  std::memcpy(values.data(), bytes.data(), count * sizeof(T));
-  bytes = bytes.subspan(count * sizeof(T));
+  const std::size_t size = count * sizeof(values[0]);
+  std::memcpy(values.data(), bytes.data(), size);
+  bytes = bytes.subspan(size);
+}
+
+template <class T>
+T take_one(std::span<const std::byte>& bytes) {
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  bytes = bytes.subspan(sizeof value);
+  return value;
 }
 
 void put_text(std::vector<std::byte>& bytes, const std::string& text) {
@@ -51,16 +60,13 @@ void put_text(std::vector<std::byte>& bytes, const std::string& text) {
 }
 
 std::string take_text(std::span<const std::byte>& bytes) {
-  std::vector<std::uint64_t> length;
-  std::vector<char> text;
-  take(bytes, 1, length);
-  take(bytes, length[0], text);
-  return {text.begin(), text.end()};
+  std::string text;
+  take(bytes, take_one<std::uint64_t>(bytes), text);
+  return text;
 }
 
 void put_value(std::vector<std::byte>& bytes, const SampleValue& value) {
-  const auto kind = static_cast<std::byte>(value.index());
-  bytes.push_back(kind);
+  bytes.push_back(static_cast<std::byte>(value.index()));
   if (const double* const number = std::get_if<double>(&value)) {
     put(bytes, std::span(number, 1));
   } else {
@@ -69,20 +75,14 @@ void put_value(std::vector<std::byte>& bytes, const SampleValue& value) {
 }
 
 SampleValue take_value(std::span<const std::byte>& bytes) {
-  std::vector<std::byte> kind;
-  take(bytes, 1, kind);
-  if (kind[0] != std::byte{0}) return take_text(bytes);
-  std::vector<double> number;
-  take(bytes, 1, number);
-  return number[0];
+  if (take_one<std::byte>(bytes) != std::byte{0}) return take_text(bytes);
+  return take_one<double>(bytes);
 }
 
 Samples unpack_one(std::span<const std::byte> bytes) {
   Samples samples;
   if (bytes.empty()) return samples;
-  Header header;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  bytes = bytes.subspan(sizeof header);
+  const auto header = take_one<Header>(bytes);
   samples.output_columns = header.output_columns;
   samples.target_columns = header.target_columns;
   take(bytes, header.samples, samples.indices);

@@ -8,7 +8,6 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <sstream>
 
 namespace lockstep::models {
 

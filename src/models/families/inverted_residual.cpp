@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "models/layers/norm_relu.hpp"
+#include "models/layers/constant_weights.hpp"
 
 namespace lockstep::models {
 

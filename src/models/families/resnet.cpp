@@ -6,20 +6,20 @@
 #include "models/families/resnet.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/layers.hpp>
 
 #include <torch/types.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string_view>
 
 #include "core/text/parse_value.hpp"
+#include "models/families/inverted_residual.hpp"
 #include "models/families/rows.hpp"
 #include "models/layers/channels_last.hpp"
+#include "models/layers/constant_weights.hpp"
 #include "models/layers/initial_values.hpp"
-#include "models/layers/norm_relu.hpp"
+#include "models/layers/sequence.hpp"
 
 namespace lockstep::models {
 
@@ -35,54 +35,53 @@ std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int6
                                   Conv2dOptions{.stride = stride, .has_bias = false, .groups = groups});
 }
 
-/// Projects the input of a residual unit to the shape of its output.
-class Shortcut : public Block {
- public:
-  Shortcut(std::int64_t in, std::int64_t out, std::int64_t stride) {
-    conv_ = register_module("0", convolution(in, out, 1, stride));
-    norm_ = register_module("1", std::make_shared<BatchNorm>(out));
-  }
-
-  at::Tensor forward(const at::Tensor& input) override { return convolution_norm(*conv_, *norm_, input); }
-
- private:
-  std::shared_ptr<Conv2d> conv_;
-  std::shared_ptr<BatchNorm> norm_;
-};
-
-/// A part of a stage: convolutions around which the input is added to the output.
+/// A part of a stage: convolutions around which the input is added to the output. Each but the last is followed by a
+/// normalization and a ReLU; the last by a normalization, the addition and a ReLU.
 class ResidualUnit : public Block {
  public:
+  at::Tensor forward(const at::Tensor& input) override {
+    at::Tensor x = input;
+    for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {
+      x = convolution_norm_relu(*layers_[i].conv, layers_[i].norm.get(), x);
+    }
+    const Layer& last = layers_.back();
+    return convolution_norm_relu(*last.conv, last.norm.get(), x, shortcut_ ? run(*shortcut_, input) : input);
+  }
+
   /// The scale of the last normalization, which is zero where a unit starts as the identity.
-  virtual at::Tensor& last_scale() = 0;
+  at::Tensor& last_scale() { return layers_.back().norm->weight; }
+
+ protected:
+  void add(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t groups = 1) {
+    const std::string number = std::to_string(layers_.size() + 1);
+    const auto conv = register_module("conv" + number, convolution(in, out, kernel, stride, groups));
+    layers_.push_back({conv, register_module("bn" + number, std::make_shared<BatchNorm>(out))});
+  }
+
+  /// Projects the input to the shape of the output if they differ.
+  void add_shortcut(std::int64_t in, std::int64_t out, std::int64_t stride) {
+    if (stride == 1 && in == out) return;
+    shortcut_ = register_module("downsample", std::make_shared<ConvNorm>(in, out, ConvNormOptions{.stride = stride}));
+  }
+
+ private:
+  struct Layer {
+    std::shared_ptr<Conv2d> conv;
+    std::shared_ptr<BatchNorm> norm;
+  };
+
+  std::vector<Layer> layers_;
+  std::shared_ptr<ConvNorm> shortcut_;
 };
 
 /// Two 3x3 convolutions.
 class BasicUnit : public ResidualUnit {
  public:
   BasicUnit(std::int64_t in, std::int64_t out, std::int64_t stride) {
-    conv1_ = register_module("conv1", convolution(in, out, 3, stride));
-    norm1_ = register_module("bn1", std::make_shared<BatchNorm>(out));
-    conv2_ = register_module("conv2", convolution(out, out, 3, 1));
-    norm2_ = register_module("bn2", std::make_shared<BatchNorm>(out));
-    if (stride != 1 || in != out) {
-      shortcut_ = register_module("downsample", std::make_shared<Shortcut>(in, out, stride));
-    }
+    add(in, out, 3, stride);
+    add(out, out, 3, 1);
+    add_shortcut(in, out, stride);
   }
-
-  at::Tensor forward(const at::Tensor& input) override {
-    const at::Tensor inner = convolution_norm_relu(*conv1_, norm1_.get(), input);
-    return convolution_norm_relu(*conv2_, norm2_.get(), inner, shortcut_ ? run(*shortcut_, input) : input);
-  }
-
-  at::Tensor& last_scale() override { return norm2_->weight; }
-
- private:
-  std::shared_ptr<Conv2d> conv1_;
-  std::shared_ptr<BatchNorm> norm1_;
-  std::shared_ptr<Conv2d> conv2_;
-  std::shared_ptr<BatchNorm> norm2_;
-  std::shared_ptr<Shortcut> shortcut_;
 };
 
 /// A 3x3 convolution, perhaps of groups, between two 1x1 convolutions.
@@ -93,64 +92,30 @@ class Bottleneck : public ResidualUnit {
   Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride, const ResNetOptions& options) {
     const std::int64_t inner = width * options.width_per_group / 64 * options.groups;
     const std::int64_t out = kExpansion * width;
-    conv1_ = register_module("conv1", convolution(in, inner, 1, 1));
-    norm1_ = register_module("bn1", std::make_shared<BatchNorm>(inner));
-    conv2_ = register_module("conv2", convolution(inner, inner, 3, stride, options.groups));
-    norm2_ = register_module("bn2", std::make_shared<BatchNorm>(inner));
-    conv3_ = register_module("conv3", convolution(inner, out, 1, 1));
-    norm3_ = register_module("bn3", std::make_shared<BatchNorm>(out));
-    if (stride != 1 || in != out) {
-      shortcut_ = register_module("downsample", std::make_shared<Shortcut>(in, out, stride));
-    }
+    add(in, inner, 1, 1);
+    add(inner, inner, 3, stride, options.groups);
+    add(inner, out, 1, 1);
+    add_shortcut(in, out, stride);
   }
-
-  at::Tensor forward(const at::Tensor& input) override {
-    at::Tensor x = convolution_norm_relu(*conv1_, norm1_.get(), input);
-    x = convolution_norm_relu(*conv2_, norm2_.get(), x);
-    return convolution_norm_relu(*conv3_, norm3_.get(), x, shortcut_ ? run(*shortcut_, input) : input);
-  }
-
-  at::Tensor& last_scale() override { return norm3_->weight; }
-
- private:
-  std::shared_ptr<Conv2d> conv1_;
-  std::shared_ptr<BatchNorm> norm1_;
-  std::shared_ptr<Conv2d> conv2_;
-  std::shared_ptr<BatchNorm> norm2_;
-  std::shared_ptr<Conv2d> conv3_;
-  std::shared_ptr<BatchNorm> norm3_;
-  std::shared_ptr<Shortcut> shortcut_;
 };
 
-class Stage : public Block {
- public:
-  /// @param in     channels, which become those of the output
-  /// @param stage  number from 0
-  Stage(std::int64_t& in, std::size_t stage, const ResNetOptions& options) {
-    const std::int64_t width = options.width << stage;
-    for (std::int64_t i = 0; i < options.units[stage]; ++i) {
-      const std::int64_t stride = i == 0 && stage > 0 ? 2 : 1;
-      std::shared_ptr<ResidualUnit> unit;
-      if (options.has_bottlenecks) {
-        unit = std::make_shared<Bottleneck>(in, width, stride, options);
-        in = Bottleneck::kExpansion * width;
-      } else {
-        unit = std::make_shared<BasicUnit>(in, width, stride);
-        in = width;
-      }
-      units_.push_back(register_module(std::to_string(i), unit));
+/// @param in     channels, which become those of the output
+/// @param stage  number from 0
+std::shared_ptr<BlockSequence> residual_stage(std::int64_t& in, std::size_t stage, const ResNetOptions& options) {
+  const std::int64_t width = options.width << stage;
+  const auto units = std::make_shared<BlockSequence>();
+  for (std::int64_t i = 0; i < options.units[stage]; ++i) {
+    const std::int64_t stride = i == 0 && stage > 0 ? 2 : 1;
+    if (options.has_bottlenecks) {
+      units->add(std::to_string(i), std::make_shared<Bottleneck>(in, width, stride, options));
+      in = Bottleneck::kExpansion * width;
+    } else {
+      units->add(std::to_string(i), std::make_shared<BasicUnit>(in, width, stride));
+      in = width;
     }
   }
-
-  at::Tensor forward(const at::Tensor& input) override {
-    at::Tensor x = input;
-    for (const auto& unit : units_) x = run(*unit, x);
-    return x;
-  }
-
- private:
-  std::vector<std::shared_ptr<ResidualUnit>> units_;
-};
+  return units;
+}
 
 }  // namespace
 
@@ -163,7 +128,7 @@ ResNetBody::ResNetBody(Block& owner, const ResNetOptions& options)
   std::int64_t in = width;
   channels_.push_back(in);
   for (std::size_t s = 0; s < options.units.size(); ++s) {
-    const auto stage = std::make_shared<Stage>(in, s, options);
+    const auto stage = residual_stage(in, s, options);
     stages_.push_back(owner.register_module("layer" + std::to_string(s + 1), stage));
     channels_.push_back(in);
   }

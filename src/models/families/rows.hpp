@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 // Models of the families of src/families. Sizes that no key sets are in section `model`, too.
 namespace lockstep::models {

@@ -11,7 +11,6 @@
 #include <cmath>
 
 #include "models/families/rows.hpp"
-#include "models/layers/adapted_weights.hpp"
 #include "models/layers/initial_values.hpp"
 #include "models/layers/sequence.hpp"
 
@@ -159,27 +158,16 @@ class PatchEmbedding : public Block {
   std::shared_ptr<Conv2d> proj_;
 };
 
-class VitBlocks : public Block {
- public:
-  explicit VitBlocks(const VitOptions& options) {
-    const std::vector<double> rates = drop_path_rates(options.drop_path, options.depth);
-    for (std::size_t i = 0; i < rates.size(); ++i) {
-      const bool has_first_only = options.is_class_token_enough(static_cast<std::int64_t>(i));
-      blocks_.push_back(
-          register_module(std::to_string(i), std::make_shared<VitBlock>(options, rates[i], has_first_only)));
-    }
+/// [N, T, E] -> the same, or [N, 1, E] if only the class token is read
+std::shared_ptr<BlockSequence> vit_blocks(const VitOptions& options) {
+  const auto blocks = std::make_shared<BlockSequence>();
+  const std::vector<double> rates = drop_path_rates(options.drop_path, options.depth);
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    const bool has_first_only = options.is_class_token_enough(static_cast<std::int64_t>(i));
+    blocks->add(std::to_string(i), std::make_shared<VitBlock>(options, rates[i], has_first_only));
   }
-
-  /// [N, T, E] -> the same, or [N, 1, E] if only the class token is read
-  at::Tensor forward(const at::Tensor& input) override {
-    at::Tensor x = input;
-    for (const auto& block : blocks_) x = run(*block, x);
-    return x;
-  }
-
- private:
-  std::vector<std::shared_ptr<VitBlock>> blocks_;
-};
+  return blocks;
+}
 
 class VisionTransformer : public Model {
  public:
@@ -194,7 +182,7 @@ class VisionTransformer : public Model {
     positions_ = register_parameter("pos_embed", torch::empty({1, tokens, e}));
     patches_ = register_module("patch_embed", std::make_shared<PatchEmbedding>(options));
     if (options.has_pre_norm) first_norm_ = register_module("norm_pre", vit_norm(e));
-    blocks_ = register_module("blocks", std::make_shared<VitBlocks>(options));
+    blocks_ = register_module("blocks", vit_blocks(options));
     norm_ = register_module(options.has_mean_pooling ? "fc_norm" : "norm", vit_norm(e));
     if (options.classes > 0) head_ = register_module("head", std::make_shared<Linear>(e, options.classes));
     initialize();
@@ -253,7 +241,7 @@ class VisionTransformer : public Model {
   at::Tensor positions_;
   std::shared_ptr<PatchEmbedding> patches_;
   std::shared_ptr<LayerNorm> first_norm_;
-  std::shared_ptr<VitBlocks> blocks_;
+  std::shared_ptr<BlockSequence> blocks_;
   std::shared_ptr<LayerNorm> norm_;
   std::shared_ptr<Linear> head_;
 };

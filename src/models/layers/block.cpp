@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/text/message.hpp"
+#include "core/text/text.hpp"
 #include "models/layers/taps.hpp"
 
 namespace lockstep::models {

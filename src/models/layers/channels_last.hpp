@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/models/functional.hpp>
+
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/clone.h>
+#include <ATen/ops/slice_backward.h>
 
 namespace lockstep::models {
 
@@ -24,5 +27,43 @@ inline bool is_channels_last_float(const at::Tensor& images) {
          images.is_contiguous(at::MemoryFormat::ChannelsLast) &&
          images.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
 }
+
+// Convolutions with a kernel of one pixel, which are products of matrices.
+
+/// Whether each output pixel is a product of the weight and one input pixel.
+inline bool is_pixelwise(const at::Tensor& weight, const Convolution& geometry) {
+  return weight.size(2) == 1 && weight.size(3) == 1 && geometry.padding == 0 && geometry.groups == 1 &&
+         !geometry.is_transposed;
+}
+
+/// [N, C, H, W] as [N, H, W, C], of the same memory.
+inline at::Tensor pixels_of(const at::Tensor& images) { return images.permute({0, 2, 3, 1}); }
+inline at::Tensor images_of(const at::Tensor& pixels) { return pixels.permute({0, 3, 1, 2}); }
+
+/// The pixels that a pixelwise convolution reads: every stride-th of each direction, as a view of [N, H, W, C].
+inline at::Tensor read_pixels_of(const at::Tensor& images, std::int64_t stride) {
+  return pixels_of(images).slice(1, 0, std::nullopt, stride).slice(2, 0, std::nullopt, stride);
+}
+
+/// Whether oneDNN would have to skip pixels. For the gradient of the weight of such convolutions with 2 to 7 input
+/// channels, that of LibTorch 2.11 writes past the end of a buffer at level avx2. The pixels are therefore selected
+/// before it is called.
+inline bool skips_pixels(const at::Tensor& weight, const Convolution& geometry) {
+  return geometry.stride != 1 && weight.dim() == 4 && is_pixelwise(weight, geometry) &&
+         weight.scalar_type() == at::kFloat && weight.is_cpu();
+}
+
+/// The gradient of images, from that of their pixels in the way of read_pixels_of. Differentiable.
+/// @param pixels  [N, H', W', C]
+/// @param sizes   of the images, [N, C, H, W]
+inline at::Tensor spread_pixels(const at::Tensor& pixels, at::IntArrayRef sizes, std::int64_t stride) {
+  const std::int64_t height = sizes[2];
+  const std::int64_t width = sizes[3];
+  const at::Tensor rows = at::slice_backward(pixels, {sizes[0], pixels.size(1), width, sizes[1]}, 2, 0, width, stride);
+  return images_of(at::slice_backward(rows, {sizes[0], height, width, sizes[1]}, 1, 0, height, stride));
+}
+
+/// [out, in, 1, 1] as [out, in].
+inline at::Tensor matrix_of(const at::Tensor& weight) { return weight.reshape({weight.size(0), weight.size(1)}); }
 
 }  // namespace lockstep::models

@@ -15,7 +15,6 @@
 
 #include "models/layers/channels_last.hpp"
 #include "models/layers/linear_kernels.hpp"
-#include "models/layers/pixelwise.hpp"
 #include "models/layers/winograd.hpp"
 
 namespace lockstep::models {

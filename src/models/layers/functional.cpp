@@ -12,7 +12,8 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cmath>
+#include <stdexcept>
+#include <string>
 
 #include "kernels/attention.hpp"
 #include "kernels/gelu.hpp"
@@ -21,12 +22,12 @@
 #include "models/layers/gradient_sink.hpp"
 #include "models/layers/linear_kernels.hpp"
 #include "models/layers/recorded.hpp"
-#include "models/layers/rounded_products.hpp"
 
-// N rows (samples, or samples times tokens), I inputs, O outputs, E features, V vocabulary.
 namespace lockstep::models {
 
 namespace {
+
+// N rows (samples, or samples times tokens), I inputs, O outputs, E features, V vocabulary.
 
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
@@ -366,6 +367,26 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight) {
   if (!is_trained_into_sink(weight) || !records(weight)) return at::embedding(weight, tokens);
   return output_of(backward_node<EmbeddingBackward>(tokens, weight), [&] { return at::embedding(weight, tokens); });
+}
+
+Autocast::Autocast(c10::DeviceType device, c10::ScalarType type)
+    : device_(device),
+      was_enabled_(at::autocast::is_autocast_enabled(device)),
+      type_before_(at::autocast::get_autocast_dtype(device)) {
+  if (type != at::kHalf && type != at::kBFloat16) {
+    throw std::invalid_argument("Autocast: casts are to float16 or bfloat16, not to " +
+                                std::string(at::toString(type)));
+  }
+  at::autocast::set_autocast_enabled(device, true);
+  at::autocast::set_autocast_dtype(device, type);
+  at::autocast::increment_nesting();
+}
+
+Autocast::~Autocast() {
+  // Casts of parameters are kept while any lives: the next forward must see what an update wrote.
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(device_, was_enabled_);
+  at::autocast::set_autocast_dtype(device_, type_before_);
 }
 
 }  // namespace lockstep::models

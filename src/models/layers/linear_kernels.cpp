@@ -3,10 +3,10 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/types.h>
 
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -83,6 +83,28 @@ void linear_weight_gradient(const at::Tensor& gradient, const at::Tensor& input,
   at::parallel_for(0, product.rows, kernels::outer_product_grain(product), [&](std::int64_t begin, std::int64_t end) {
     kernels::write_outer_product(product, panels, begin, end, target.mutable_data_ptr<float>());
   });
+}
+
+std::optional<at::ScalarType> rounding_of_products(const at::Tensor& factor) {
+  if (!kernels::is_used(kernels::Kernel::rounded_products) || !factor.is_cpu() ||
+      !at::autocast::is_autocast_enabled(at::kCPU)) {
+    return std::nullopt;
+  }
+  const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCPU);
+  // A loss scale of fp16 relies on gradients that overflow as they do elsewhere.
+  const bool is_rounded = type == at::kBFloat16 && (factor.scalar_type() == at::kFloat || factor.scalar_type() == type);
+  return is_rounded ? std::optional(type) : std::nullopt;
+}
+
+at::Tensor as_float(const at::Tensor& parameter) {
+  return parameter.defined() && parameter.scalar_type() == at::kBFloat16 ? parameter.to(at::kFloat) : parameter;
+}
+
+at::Tensor rounded_factor(const at::Tensor& tensor, at::ScalarType type) { return tensor.to(type).to(at::kFloat); }
+
+at::Tensor rounded_weight(const at::Tensor& weight, at::ScalarType type) {
+  const torch::NoGradGuard no_grad;
+  return rounded_factor(weight, type);
 }
 
 }  // namespace lockstep::models

@@ -3,11 +3,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
+namespace lockstep::models {
+
 // The three matrix products of a linear layer, without autograd. With few rows they are bound by moving the weight, and
 // the BLAS that LibTorch takes moves it several times: it packs it first, or clears the result first; with many rows
 // its kernel is the slower one. So where they are faster, products of float32 on a CPU come from oneDNN or are an
 // OuterProduct. Which it is depends on sizes alone.
-namespace lockstep::models {
 
 /// y = x W^T + b
 /// @param input   [..., in]
@@ -32,5 +35,23 @@ at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& w
 /// @param input     [N, in]
 /// @param target    [out, in]: overwritten
 void linear_weight_gradient(const at::Tensor& gradient, const at::Tensor& input, at::Tensor target);
+
+// Products under autocast on processors that have no instructions for numbers of 16 bits, where LibTorch's products of
+// such numbers take about ten times as long as those of float32. There, layers round the factors to 16 bits, as
+// autocast does, and multiply them in float32: the products are the same, and the sums are more exact.
+
+/// The type to which layers round their factors now; none = they compute as usual.
+/// @param factor  on a CPU, float32 or of that type, unless the answer is none
+std::optional<at::ScalarType> rounding_of_products(const at::Tensor& factor);
+
+/// A parameter of 16 bits in float32, recorded by autograd: its gradient is rounded to its type. Others, also undefined
+/// ones, are returned as they are.
+at::Tensor as_float(const at::Tensor& parameter);
+
+/// A factor in float32, rounded to `type`. Recorded by autograd.
+at::Tensor rounded_factor(const at::Tensor& tensor, at::ScalarType type);
+
+/// The same for a weight, not recorded: its gradient passes the rounding unchanged.
+at::Tensor rounded_weight(const at::Tensor& weight, at::ScalarType type);
 
 }  // namespace lockstep::models

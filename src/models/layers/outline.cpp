@@ -4,8 +4,6 @@
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
-#include "models/layers/outline_scope.hpp"
-
 namespace lockstep::models {
 
 namespace {

@@ -3,6 +3,8 @@
 
 #include <lockstep/models/model.hpp>
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 #include <memory>
 #include <vector>
 
@@ -13,5 +15,24 @@ namespace lockstep::models {
 /// @throws ConfigError  as `build`
 std::shared_ptr<Model> outline(const Section& model, const Task& task, at::ScalarType dtype = at::kFloat,
                                const std::vector<ModelRow>& rows = builtin_models());
+
+/// During its lifetime, this thread creates tensors on the meta device, that is without memory and values, unless a
+/// device is requested.
+class ScopedOutline {
+ public:
+  ScopedOutline();
+
+ private:
+  c10::impl::IncludeDispatchKeyGuard guard_;
+};
+
+/// During its lifetime, a ScopedOutline around it has no effect.
+class ScopedMemory {
+ public:
+  ScopedMemory();
+
+ private:
+  c10::impl::ExcludeDispatchKeyGuard guard_;
+};
 
 }  // namespace lockstep::models

@@ -5,9 +5,10 @@
 
 #include <ATen/core/Tensor.h>
 
+namespace lockstep::models {
+
 // Convolutions with a kernel of 3x3 and a stride of 1, which take 16 multiplications for 4 output pixels instead of 36.
 // Source: Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016, section 4.1.
-namespace lockstep::models {
 
 /// Whether a convolution can be computed this way, and faster on this processor than by oneDNN.
 bool is_for_winograd(const at::Tensor& weight, const Convolution& geometry);

@@ -8,7 +8,6 @@
 
 #include "core/text/table.hpp"
 #include "core/text/text.hpp"
-#include "models/losses/loss_counts.hpp"
 #include "models/losses/loss_rows.hpp"
 #include "models/losses/task_table.hpp"
 

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "models/losses/task_table.hpp"
 
-#include <lockstep/models/loss.hpp>
-
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <stdexcept>
 
 #include "models/losses/loss_rows.hpp"

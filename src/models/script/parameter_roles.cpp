@@ -10,7 +10,7 @@
 #include <map>
 
 #include "families/names.hpp"
-#include "models/script/script_part.hpp"
+#include "models/script/script_layers.hpp"
 
 namespace lockstep::models {
 

@@ -13,10 +13,9 @@
 #include <tuple>
 
 #include "models/families/rows.hpp"
-#include "models/layers/outline_scope.hpp"
+#include "models/layers/outline.hpp"
 #include "models/script/script_archive.hpp"
 #include "models/script/script_layers.hpp"
-#include "models/script/script_part.hpp"
 
 namespace lockstep::models {
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "core/text/name_pattern.hpp"
+#include "core/text/parameter_names.hpp"
 #include "core/text/table.hpp"
 
 namespace lockstep::optim {

@@ -7,10 +7,9 @@
 
 #include <algorithm>
 
-#include "core/text/name_pattern.hpp"
+#include "core/text/parameter_names.hpp"
 #include "core/text/text.hpp"
-#include "kernels/averages.hpp"
-#include "optim/update/scalar_type.hpp"
+#include "kernels/optimizers.hpp"
 #include "optim/update/tensor_parameters.hpp"
 
 namespace lockstep::optim {
@@ -79,12 +78,10 @@ void ModelAverage::choose_parameters() {
 /// Calls visit(block, segment) for every averaged parameter of which this rank owns a part.
 template <class Visit>
 void ModelAverage::for_each_own(const Visit& visit) const {
-  for (std::size_t b = 0; b < parameters_->blocks().size(); ++b) {
-    for (std::size_t s = 0; s < parameters_->blocks()[b].segments.size(); ++s) {
-      const Segment& segment = parameters_->blocks()[b].segments[s];
-      if (segment.own_begin < segment.own_end && is_averaged(b, s)) visit(b, s);
-    }
-  }
+  for_each_segment(parameters_->blocks(), [&](std::size_t b, std::size_t s) {
+    const Segment& segment = parameters_->blocks()[b].segments[s];
+    if (segment.own_begin < segment.own_end && is_averaged(b, s)) visit(b, s);
+  });
 }
 
 void ModelAverage::update() {
@@ -116,22 +113,10 @@ void ModelAverage::visit_own(const Visit& visit) {
 /// [own_end - own_begin]
 at::Tensor ModelAverage::flat_average(std::size_t block, std::size_t segment) const {
   const Segment& own = parameters_->blocks()[block].segments[segment];
-  const at::TensorOptions options = flat_parameter(block, segment).options().requires_grad(false);
   std::byte* const begin =
       average_[block].get() + static_cast<std::size_t>(own.offset + own.own_begin) * size_of(dtype(block));
-  return at::from_blob(
-      begin, {own.own_end - own.own_begin}, [](void*) {}, options.dtype(scalar_type_of(dtype(block))),
-      options.device());
-}
-
-/// [own_end - own_begin]
-at::Tensor ModelAverage::flat_parameter(std::size_t block, std::size_t segment) const {
-  if (parameters_->as_tensors() != nullptr) return parameters_->as_tensors()->flat_parameter(block, segment);
-  const FlatBlock& flat_block = parameters_->blocks()[block];
-  const Segment& own = flat_block.segments[segment];
-  std::byte* const begin =
-      flat_block.parameters + static_cast<std::size_t>(own.offset + own.own_begin) * size_of(flat_block.dtype);
-  return at::from_blob(begin, {own.own_end - own.own_begin}, scalar_type_of(flat_block.dtype));
+  const at::TensorOptions like = flat_parameter(*parameters_, block, segment).options();
+  return flat_view(begin, own.own_end - own.own_begin, like.dtype(scalar_type_of(dtype(block))));
 }
 
 void ModelAverage::update_parameters(double weight) {
@@ -145,9 +130,9 @@ void ModelAverage::update_parameters(double weight) {
   std::vector<at::Tensor> values;
   for_each_own([&](std::size_t b, std::size_t s) {
     if (parameters_->blocks()[b].is_half())
-      return blend(flat_average(b, s), flat_parameter(b, s).to(at::kFloat), weight);
+      return blend(flat_average(b, s), flat_parameter(*parameters_, b, s).to(at::kFloat), weight);
     averages.push_back(flat_average(b, s));
-    values.push_back(flat_parameter(b, s));
+    values.push_back(flat_parameter(*parameters_, b, s));
   });
   if (averages.empty()) return;
   weight == 1 ? at::_foreach_copy_(averages, values) : at::_foreach_lerp_(averages, values, weight);
@@ -163,7 +148,7 @@ void ModelAverage::exchange_parameters() {
     return;
   }
   for_each_own([&](std::size_t b, std::size_t s) {
-    if (!parameters_->blocks()[b].is_half()) exchange(flat_average(b, s), flat_parameter(b, s));
+    if (!parameters_->blocks()[b].is_half()) exchange(flat_average(b, s), flat_parameter(*parameters_, b, s));
   });
 }
 
@@ -173,7 +158,7 @@ void ModelAverage::exchange_halves() {
   std::size_t i = 0;
   for_each_own([&](std::size_t b, std::size_t s) {
     if (!parameters_->blocks()[b].is_half()) return;
-    const at::Tensor half = flat_parameter(b, s);
+    const at::Tensor half = flat_parameter(*parameters_, b, s);
     if (kept_.empty()) {
       kept.push_back(half.clone());
       half.copy_(flat_average(b, s));

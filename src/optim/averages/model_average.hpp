@@ -12,7 +12,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace lockstep::optim {
@@ -76,7 +75,6 @@ class ModelAverage {
   void exchange_parameters();
   void exchange_halves();
   at::Tensor flat_average(std::size_t block, std::size_t segment) const;
-  at::Tensor flat_parameter(std::size_t block, std::size_t segment) const;
   template <class Visit>
   void for_each_own(const Visit& visit) const;
   template <class Visit>

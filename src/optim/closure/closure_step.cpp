@@ -8,20 +8,13 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "kernels/sums.hpp"
+#include "kernels/optimizers.hpp"
 #include "optim/rules/piece_sums.hpp"
-#include "optim/update/scalar_type.hpp"
 #include "optim/update/tensor_parameters.hpp"
 
 namespace lockstep::optim {
 
 namespace {
-
-/// [count] Borrowed memory, of the type and device of `like`.
-at::Tensor flat(std::byte* values, std::int64_t count, const at::TensorOptions& like) {
-  return at::from_blob(
-      values, {count}, [](void*) {}, like.requires_grad(false), like.device());
-}
 
 /// A copy in float64.
 at::Tensor as_one(const Vector& vector) { return at::cat(vector).to(at::kDouble); }
@@ -33,22 +26,34 @@ double sum_of_products_at(const at::Tensor& a, const at::Tensor& b, std::int64_t
 
 }  // namespace
 
+// The operations refuse empty lists.
+
+Vector sum(const Vector& a, double factor, const Vector& b) {
+  return a.empty() ? Vector() : at::_foreach_add(a, b, factor);
+}
+
+Vector product(const Vector& a, double factor) { return a.empty() ? Vector() : at::_foreach_mul(a, factor); }
+
+Vector signs(const Vector& a) { return a.empty() ? Vector() : at::_foreach_sign(a); }
+
+void add(const Vector& target, double factor, const Vector& values) {
+  if (!target.empty()) at::_foreach_add_(target, values, factor);
+}
+
+void assign(const Vector& target, const Vector& from) {
+  if (!target.empty()) at::_foreach_copy_(target, from);
+}
+
+// ---- a step
+
 ClosureStep::ClosureStep(Optimizer& optimizer, FlatParameters& parameters, const std::function<double()>& closure)
     : optimizer_(&optimizer), parameters_(&parameters), tensors_(parameters.as_tensors()), closure_(&closure) {
-  for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
-    const FlatBlock& block = parameters.blocks()[b];
-    for (std::size_t s = 0; s < block.segments.size(); ++s) {
-      const Segment& segment = block.segments[s];
-      const std::size_t number = parameter_count_++;
-      if (segment.own_begin == segment.own_end) continue;
-      std::byte* const values = block.parameters + segment.offset * static_cast<std::int64_t>(size_of(block.dtype));
-      owned_.push_back({.block = b,
-                        .segment = s,
-                        .number = number,
-                        .parameter = tensors_ != nullptr ? tensors_->flat_parameter(b, s)
-                                                         : flat(values, segment.count, scalar_type_of(block.dtype))});
-    }
-  }
+  for_each_segment(parameters.blocks(), [&](std::size_t b, std::size_t s) {
+    const Segment& segment = parameters.blocks()[b].segments[s];
+    const std::size_t number = parameter_count_++;
+    if (segment.own_begin == segment.own_end) return;
+    owned_.push_back({.block = b, .segment = s, .number = number, .parameter = flat_parameter(parameters, b, s)});
+  });
 }
 
 Vector ClosureStep::state_row(std::size_t slot, std::int64_t row) const {
@@ -57,7 +62,7 @@ Vector ClosureStep::state_row(std::size_t slot, std::int64_t row) const {
     const StateArray state = optimizer_->state_of(owned.block, owned.segment, slot).value();
     const std::int64_t count = owned.parameter.numel();
     std::byte* const values = state.values + row * count * static_cast<std::int64_t>(size_of(state.dtype));
-    rows.push_back(flat(values, count, owned.parameter.options()));
+    rows.push_back(flat_view(values, count, owned.parameter.options()));
   }
   return rows;
 }

@@ -14,9 +14,22 @@
 #include <string>
 #include <vector>
 
-#include "optim/closure/vectors.hpp"
-
 namespace lockstep::optim {
+
+// Vectors over all parameters, by LibTorch's foreach operations: on a GPU one launch each, however many parameters.
+
+/// Vectors have the length of all parameters together: of each that this rank owns a flat tensor, as it lies in memory.
+/// Empty where this rank owns nothing.
+using Vector = std::vector<at::Tensor>;
+
+/// a + factor * b
+Vector sum(const Vector& a, double factor, const Vector& b);
+Vector product(const Vector& a, double factor);
+Vector signs(const Vector& a);
+/// target += factor * values
+void add(const Vector& target, double factor, const Vector& values);
+/// target = from
+void assign(const Vector& target, const Vector& from);
 
 /// One step of a ClosureRule, which evaluates the loss any number of times. Vectors are held by the owners of the
 /// parameters; numbers have the same bits on every rank, so that all ranks decide alike. Functions that return a

@@ -14,29 +14,7 @@
 namespace lockstep::optim {
 
 /// Keys of section `optim` that divide parameters into groups.
-struct GroupSettings {
-  bool has_spared = false;             ///< optim.no_decay: no weight decay on flat and undecayed parameters
-  std::vector<std::string> paramwise;  ///< see ParamGroupBuilder
-  std::string place;                   ///< how messages cite optim.paramwise
-
-  static KeySpecs keys();
-  static GroupSettings from(const Section& optim);
-};
-
-/// Options for kinds of parameters, as in "bias_lr_mult=2,norm_decay_mult=0". None = the options of all.
-struct KindSettings {
-  std::optional<double> bias_lr_mult;
-  std::optional<double> bias_decay_mult;
-  std::optional<double> norm_decay_mult;
-  std::optional<double> dwconv_decay_mult;
-  std::optional<double> flat_decay_mult;
-  std::optional<double> dcn_offset_lr_mult;
-  double layer_decay = 1;  ///< factor on the lr for each layer between a parameter's own and the output
-  bool bypasses_duplicates = false;
-
-  static KeySpecs keys();
-  static KindSettings from(const Section& options);
-};
+KeySpecs group_keys();
 
 struct ParameterGroups {
   std::vector<ParamGroup> groups;
@@ -84,34 +62,25 @@ class ParamGroupBuilder {
     bool operator==(const Resolved&) const = default;
   };
 
-  void read(const std::string& text, const Section& optim, const Rule& rule, Section& kinds);
+  void read(const std::string& text, const Section& optim, const Rule& rule);
   Selection read_selection(const std::string& text, const Section& optim, const Rule& rule) const;
   void sort_selections();
   const Selection* selection_of(const std::string& parameter) const;
   std::string remark_on_duplicate(const ParameterInfo& parameter) const;
+  /// A factor for a kind of parameters; none = it has the options of all.
+  std::optional<double> multiplier(const std::string& key) const;
   double lr_factor(const ParameterInfo& parameter) const;
   double decay_factor(const ParameterInfo& parameter) const;
   Resolved resolve(const ParameterInfo& parameter, const Selection* selection) const;
   std::string name_of(const Resolved& group, int digits) const;
   void name_groups(std::vector<ParamGroup>& groups, const std::vector<Resolved>& resolved) const;
 
-  bool is_plain() const { return settings_.paramwise.empty(); }
-
-  GroupSettings settings_;
-  KindSettings kinds_;
+  bool has_spared_;  // optim.no_decay: no weight decay on flat and undecayed parameters
+  std::vector<std::string> paramwise_;
+  std::string place_;  // how messages cite optim.paramwise
+  Section kinds_;      // options for kinds of parameters, as in "bias_lr_mult=2,norm_decay_mult=0"
   Options base_;
   std::vector<Selection> selections_;  // the one that counts first
-};
-
-/// Keys of section `optim` that scale learning rates with the batch.
-struct LrScaleSettings {
-  std::int64_t base_batch = 0;        ///< samples of a step for which optim.lr is meant; 0 = lrs are not scaled
-  bool includes_accumulation = true;  ///< a whole step counts; else one forward of all ranks
-  bool is_square_root = false;        ///< lrs follow the square root of the batch
-
-  static KeySpecs keys();
-  /// @throws ConfigError  optim.auto_scale_lr without optim.base_batch_size
-  static LrScaleSettings from(const Section& optim);
 };
 
 /// How learning rates follow the batch: lr * batch / base_batch, or lr * sqrt(batch / base_batch).
@@ -125,6 +94,8 @@ struct LrScale {
   double factor() const;
 };
 
+/// Keys of section `optim` that scale learning rates with the batch.
+KeySpecs lr_scale_keys();
 /// @param samples_per_step     over all ranks
 /// @param samples_per_forward  of them, in one micro_batch over all ranks
 /// @throws ConfigError  optim.auto_scale_lr without optim.base_batch_size

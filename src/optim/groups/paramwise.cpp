@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "core/text/option_list.hpp"
+#include "core/text/table.hpp"
 #include "optim/groups/param_groups.hpp"
 #include "optim/rules/options.hpp"
 
@@ -25,13 +25,27 @@ KeySpecs selection_keys() {
           keys::text("group", "", "Name of the parameter group, for sched.rule")};
 }
 
+/// Keys for kinds of parameters.
+KeySpecs kind_keys() {
+  return {
+      multiplier_key("bias_lr_mult", "Factor on the lr of biases, except those of normalization layers"),
+      multiplier_key("bias_decay_mult", "Factor on the weight decay of biases"),
+      multiplier_key("norm_decay_mult", "Factor on the weight decay of batch, instance, group and layer norms"),
+      multiplier_key("dwconv_decay_mult", "Factor on the weight decay of depthwise convolutions"),
+      multiplier_key("flat_decay_mult", "Factor on the weight decay of one-dimensional parameters"),
+      multiplier_key("dcn_offset_lr_mult", "Factor on the lr of the offset layers of deformable convolutions"),
+      keys::real_above("layer_decay", 0, 1, "1",
+                       "Layer-wise lr decay: factor on the lr for each layer between a parameter and the output"),
+      keys::boolean("bypass_duplicate", "false", "A parameter with several names has the options of its first name")};
+}
+
 /// The options that stand in a text of `optim.paramwise`, for help.
 KeySpecs paramwise_parts() {
   return {{.name = "by the kind of a parameter",
            .type = KeyType::text,
            .default_value = "",
            .help = "bias_lr_mult=2,norm_decay_mult=0",
-           .parts = KindSettings::keys()},
+           .parts = kind_keys()},
           {.name = "by the name of a parameter (custom: contains, re: matches completely)",
            .type = KeyType::text,
            .default_value = "",
@@ -42,7 +56,7 @@ KeySpecs paramwise_parts() {
 
 Options read_options(const Section& optim, const Rule& rule) {
   Options options = rule.read(optim);
-  read_shared_options(optim, options);
+  options.merge(read_keys(optim, shared_option_keys()));
   return options;
 }
 
@@ -86,34 +100,7 @@ Options options_with(const Section& given, const Section& optim, const Rule& rul
 
 }  // namespace
 
-KeySpecs KindSettings::keys() {
-  return {
-      multiplier_key("bias_lr_mult", "Factor on the lr of biases, except those of normalization layers"),
-      multiplier_key("bias_decay_mult", "Factor on the weight decay of biases"),
-      multiplier_key("norm_decay_mult", "Factor on the weight decay of batch, instance, group and layer norms"),
-      multiplier_key("dwconv_decay_mult", "Factor on the weight decay of depthwise convolutions"),
-      multiplier_key("flat_decay_mult", "Factor on the weight decay of one-dimensional parameters"),
-      multiplier_key("dcn_offset_lr_mult", "Factor on the lr of the offset layers of deformable convolutions"),
-      keys::real_above("layer_decay", 0, 1, "1",
-                       "Layer-wise lr decay: factor on the lr for each layer between a parameter and the output"),
-      keys::boolean("bypass_duplicate", "false", "A parameter with several names has the options of its first name")};
-}
-
-KindSettings KindSettings::from(const Section& options) {
-  const auto multiplier = [&options](const char* key) {
-    return options.is_default(key) ? std::nullopt : std::optional(options.real(key));
-  };
-  return {.bias_lr_mult = multiplier("bias_lr_mult"),
-          .bias_decay_mult = multiplier("bias_decay_mult"),
-          .norm_decay_mult = multiplier("norm_decay_mult"),
-          .dwconv_decay_mult = multiplier("dwconv_decay_mult"),
-          .flat_decay_mult = multiplier("flat_decay_mult"),
-          .dcn_offset_lr_mult = multiplier("dcn_offset_lr_mult"),
-          .layer_decay = options.real("layer_decay"),
-          .bypasses_duplicates = options.boolean("bypass_duplicate")};
-}
-
-KeySpecs GroupSettings::keys() {
+KeySpecs group_keys() {
   return {keys::choice(
               "optim.no_decay", "none",
               "Parameters without weight decay. norms_biases = all parameters with fewer than two dimensions, and the "
@@ -126,39 +113,34 @@ KeySpecs GroupSettings::keys() {
            .parts = paramwise_parts()}};
 }
 
-GroupSettings GroupSettings::from(const Section& optim) {
-  return {.has_spared = optim.text("no_decay") == "norms_biases",
-          .paramwise = optim.texts("paramwise"),
-          .place = optim.cite("paramwise")};
-}
-
 bool ParamGroupBuilder::Selection::matches(const std::string& name) const {
   if (pattern) return std::regex_match(name, *pattern);
   return (name.find('.') == std::string::npos ? "." + name : name).find(infix) != std::string::npos;
 }
 
 ParamGroupBuilder::ParamGroupBuilder(const Section& optim, const Rule& rule)
-    : settings_(GroupSettings::from(optim)), base_(read_options(optim, rule)) {
-  Section kinds;
-  for (const KeySpec& key : KindSettings::keys()) kinds.declare(key);
-  for (const std::string& text : settings_.paramwise) read(text, optim, rule, kinds);
-  kinds_ = KindSettings::from(kinds);
+    : has_spared_(optim.text("no_decay") == "norms_biases"),
+      paramwise_(optim.texts("paramwise")),
+      place_(optim.cite("paramwise")),
+      base_(read_options(optim, rule)) {
+  for (const KeySpec& key : kind_keys()) kinds_.declare(key);
+  for (const std::string& text : paramwise_) read(text, optim, rule);
   sort_selections();
-  if (settings_.has_spared && kinds_.flat_decay_mult) {
+  if (has_spared_ && multiplier("flat_decay_mult")) {
     throw ConfigError(
-        settings_.place +
+        place_ +
         ": flat_decay_mult cannot be combined with optim.no_decay=norms_biases, which sets the same multiplier");
   }
 }
 
-void ParamGroupBuilder::read(const std::string& text, const Section& optim, const Rule& rule, Section& kinds) {
+void ParamGroupBuilder::read(const std::string& text, const Section& optim, const Rule& rule) {
   if (text.starts_with(kCustom) || text.starts_with(kPattern)) {
     selections_.push_back(read_selection(text, optim, rule));
     return;
   }
-  const std::string place = settings_.place + ": '" + text + "'";
+  const std::string place = place_ + ": '" + text + "'";
   for (const std::string& option : split_list(text, ',')) {
-    set_option(kinds, option, place);
+    set_option(kinds_, option, place);
     const std::string key = trimmed(option.substr(0, option.find('=')));
     if (key.ends_with("decay_mult")) require_weight_decay(optim, key, place);
   }
@@ -166,7 +148,7 @@ void ParamGroupBuilder::read(const std::string& text, const Section& optim, cons
 
 ParamGroupBuilder::Selection ParamGroupBuilder::read_selection(const std::string& text, const Section& optim,
                                                                const Rule& rule) const {
-  const std::string place = settings_.place + ": '" + text + "'";
+  const std::string place = place_ + ": '" + text + "'";
   std::vector<std::string> parts = split_list(text, ',');
   const auto first_option = std::find_if(parts.begin() + 1, parts.end(), is_option);
   Selection selection{
@@ -200,7 +182,7 @@ void ParamGroupBuilder::sort_selections() {
   });
   const auto twice = std::adjacent_find(infixes, selections_.end(),
                                         [](const Selection& a, const Selection& b) { return a.infix == b.infix; });
-  if (twice != selections_.end()) throw ConfigError(settings_.place + ": '" + twice->text + "' is given twice");
+  if (twice != selections_.end()) throw ConfigError(place_ + ": '" + twice->text + "' is given twice");
 }
 
 }  // namespace lockstep::optim

@@ -9,8 +9,8 @@
 #include <optional>
 #include <set>
 
-#include "core/text/name_pattern.hpp"
-#include "core/text/option_list.hpp"
+#include "core/text/parameter_names.hpp"
+#include "core/text/table.hpp"
 
 namespace lockstep::optim {
 

@@ -2,6 +2,7 @@
 #include "core/text/table.hpp"
 
 #include <lockstep/core/keys.hpp>
+#include <lockstep/optim/rule.hpp>
 
 #include "optim/groups/param_groups.hpp"
 #include "optim/groups/parts.hpp"
@@ -25,7 +26,7 @@ KeySpec name_key(const std::vector<Rule>& rules) {
 /// The keys that do not depend on the rule.
 KeySpecs common_keys(const std::vector<Rule>& rules) {
   KeySpecs keys = keys::titled("Optimizer and parameter groups", {name_key(rules)});
-  for (const KeySpecs& more : {shared_option_keys(), GroupSettings::keys(), LrScaleSettings::keys()}) {
+  for (const KeySpecs& more : {shared_option_keys(), group_keys(), lr_scale_keys()}) {
     keys.insert(keys.end(), more.begin(), more.end());
   }
   keys.push_back(PartSettings::key());
@@ -47,5 +48,21 @@ const Rule& find_rule(std::string_view name, const std::vector<Rule>& rules) {
 }
 
 KeySpecs optim_keys(const std::vector<Rule>& rules) { return keys_of_rows(common_keys(rules), rules); }
+
+const ElementRule* Rule::elements() const noexcept {
+  const auto* const measured = std::get_if<TensorRule>(&kind);
+  return measured != nullptr ? &measured->elements : std::get_if<ElementRule>(&kind);
+}
+
+bool Rule::supports_tensors() const noexcept {
+  const ElementRule* const rule = elements();
+  return rule == nullptr || rule->fused != nullptr || rule->rows != nullptr;
+}
+
+StateShape Rule::state_shape() const noexcept {
+  if (const auto* const whole = std::get_if<WholeRule>(&kind)) return whole->state_shape;
+  const auto* const rule = std::get_if<ClosureRule>(&kind);
+  return rule != nullptr ? rule->state_shape : nullptr;
+}
 
 }  // namespace lockstep::optim

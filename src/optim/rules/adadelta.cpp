@@ -42,17 +42,13 @@ KeySpecs adadelta_keys() {
   return {eps_key(), keys::real("optim.rho", "0.9", "adadelta: decay rate of the mean squares", 0, 1)};
 }
 
+std::vector<std::string> adadelta_states(const Options&) { return {"square_avg", "acc_delta"}; }
+
 }  // namespace
 
 Rule adadelta_rule() {
-  return {.name = "adadelta",
-          .help = "Adadelta; usually with lr=1",
-          .keys = adadelta_keys(),
-          .read = read_keys<adadelta_keys>,
-          .state_names = [](const Options&) -> std::vector<std::string> {
-            return {"square_avg", "acc_delta"};
-          },
-          .kind = element_rule<adadelta>()};
+  return rule_of_keys<adadelta_keys>("adadelta", "Adadelta; usually with lr=1", adadelta_states,
+                                     element_rule<adadelta>());
 }
 
 }  // namespace lockstep::optim

@@ -44,6 +44,8 @@ KeySpecs adagrad_keys() {
           keys::real("optim.initial_accumulator_value", "0", "adagrad: initial value of the sums of squares", 0)};
 }
 
+std::vector<std::string> adagrad_states(const Options&) { return {"sum"}; }
+
 }  // namespace
 
 double adagrad_step_size(const Options& options, std::int64_t step) {
@@ -51,13 +53,10 @@ double adagrad_step_size(const Options& options, std::int64_t step) {
 }
 
 Rule adagrad_rule() {
-  return {.name = "adagrad",
-          .help = "Adagrad",
-          .keys = adagrad_keys(),
-          .read = read_keys<adagrad_keys>,
-          .state_names = [](const Options&) -> std::vector<std::string> { return {"sum"}; },
-          .kind = element_rule<adagrad>(update_adagrad_tensors),
-          .initial_state = [](const Options& options, std::size_t) { return options.at("initial_accumulator_value"); }};
+  Rule rule =
+      rule_of_keys<adagrad_keys>("adagrad", "Adagrad", adagrad_states, element_rule<adagrad>(update_adagrad_tensors));
+  rule.initial_state = [](const Options& options, std::size_t) { return options.at("initial_accumulator_value"); };
+  return rule;
 }
 
 }  // namespace lockstep::optim

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/keys.hpp>
+
 #include "optim/rules/element_rule.hpp"
 #include "optim/rules/options.hpp"
 #include "optim/rules/rules.hpp"
@@ -12,10 +14,8 @@ constexpr unsigned kIsAmsgrad = 2;
 
 struct Adam {
   GradientTerms terms;
-  Coefficient step_size;  ///< lr / (1 - beta1^step)
-  Coefficient take1;      ///< 1 - beta1
-  Coefficient beta2;
-  Coefficient take2;            ///< 1 - beta2
+  TwoMoments moments;
+  Coefficient step_size;        ///< lr / (1 - beta1^step)
   Coefficient root_correction;  ///< sqrt(1 - beta2^step)
   Coefficient eps;
   Coefficient is_amsgrad;
@@ -28,32 +28,30 @@ struct Adam {
 
   template <unsigned kVariant, class T>
   LOCKSTEP_INLINE void update(Element<T>& e) const {
-    T& mean = e.state[0];
-    T& square = e.state[1];
     T g = terms.sign * e.gradient;
     if constexpr ((kVariant & kHasL2) != 0) g = plus(g, terms.l2_coefficient, e.parameter);
-    mean = towards(mean, g, take1);
-    square = plus_square(beta2 * square, take2, g);
-    T divisor = square;
-    if constexpr ((kVariant & kIsAmsgrad) != 0) divisor = e.state[2] = maximum(e.state[2], square);
+    moments.learn(e, g);
+    T divisor = e.state[1];
+    if constexpr ((kVariant & kIsAmsgrad) != 0) divisor = e.state[2] = maximum(e.state[2], divisor);
     const T denominator = sqrt(divisor) / root_correction + eps;
-    e.parameter = minus_quotient(terms.decay_factor * e.parameter, step_size, mean, denominator);
+    e.parameter = minus_quotient(terms.decay_factor * e.parameter, step_size, e.state[0], denominator);
   }
 };
 
 template <bool kIsDecoupled>
 Adam adam(const Options& options, std::int64_t step) {
   return {.terms = gradient_terms(options, kIsDecoupled),
+          .moments = moments(options),
           .step_size = changing(options.at("lr") / bias_correction(options.at("beta1"), step)),
-          .take1 = 1 - options.at("beta1"),
-          .beta2 = options.at("beta2"),
-          .take2 = 1 - options.at("beta2"),
           .root_correction = changing(std::sqrt(bias_correction(options.at("beta2"), step))),
           .eps = options.at("eps"),
           .is_amsgrad = options.at("amsgrad")};
 }
 
-KeySpecs adam_keys() { return {betas_key(), eps_key(), amsgrad_key()}; }
+KeySpecs adam_keys() {
+  return {betas_key(), eps_key(),
+          keys::boolean("optim.amsgrad", "false", "adam, adamw: use the maximum of past second moments (AMSGrad)")};
+}
 
 std::vector<std::string> adam_states(const Options& options) {
   if (options.at("amsgrad") == 0) return {"exp_avg", "exp_avg_sq"};
@@ -63,21 +61,12 @@ std::vector<std::string> adam_states(const Options& options) {
 }  // namespace
 
 Rule adam_rule() {
-  return {.name = "adam",
-          .help = "Adam",
-          .keys = adam_keys(),
-          .read = read_keys<adam_keys>,
-          .state_names = adam_states,
-          .kind = element_rule<adam<false>>(update_adam_tensors)};
+  return rule_of_keys<adam_keys>("adam", "Adam", adam_states, element_rule<adam<false>>(update_adam_tensors));
 }
 
 Rule adamw_rule() {
-  return {.name = "adamw",
-          .help = "Adam with decoupled weight decay",
-          .keys = adam_keys(),
-          .read = read_keys<adam_keys>,
-          .state_names = adam_states,
-          .kind = element_rule<adam<true>>(update_adamw_tensors)};
+  return rule_of_keys<adam_keys>("adamw", "Adam with decoupled weight decay", adam_states,
+                                 element_rule<adam<true>>(update_adamw_tensors));
 }
 
 }  // namespace lockstep::optim

@@ -37,17 +37,13 @@ Adamax adamax(const Options& options, std::int64_t step) {
 
 KeySpecs adamax_keys() { return {betas_key(), eps_key()}; }
 
+std::vector<std::string> adamax_states(const Options&) { return {"exp_avg", "exp_inf"}; }
+
 }  // namespace
 
 Rule adamax_rule() {
-  return {.name = "adamax",
-          .help = "Adamax: Adam with the infinity norm",
-          .keys = adamax_keys(),
-          .read = read_keys<adamax_keys>,
-          .state_names = [](const Options&) -> std::vector<std::string> {
-            return {"exp_avg", "exp_inf"};
-          },
-          .kind = element_rule<adamax>()};
+  return rule_of_keys<adamax_keys>("adamax", "Adamax: Adam with the infinity norm", adamax_states,
+                                   element_rule<adamax>());
 }
 
 }  // namespace lockstep::optim

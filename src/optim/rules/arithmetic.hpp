@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The arithmetic in which rules are written once, for several types of numbers: float and double, for one element in a
-// loop; at::Tensor, for all elements of an update or, in trust ratios, a number per parameter.
+// loop; at::Tensor, for all elements of an update or, in trust ratios, a number per row.
 //
 // A function for tensors is one launch and does not change its arguments, unless its comment says otherwise.
 #pragma once
@@ -12,7 +12,7 @@
 #include <cmath>
 #include <concepts>
 
-#include "core/numbers/at_level.hpp"
+#include "core/numbers/processor_level.hpp"
 
 namespace lockstep::optim {
 
@@ -116,10 +116,6 @@ LOCKSTEP_INLINE auto agreement(Real auto x, Real auto y) { return decltype(x)(x 
 LOCKSTEP_INLINE auto unless_zero(Real auto x, Real auto condition, const Coefficient& value) {
   return condition == 0 ? rounded<decltype(x)>(value) : x;
 }
-/// x where both conditions are positive, else 1. Four launches, which change x.
-LOCKSTEP_INLINE auto where_positive(Real auto x, Real auto condition, Real auto other_condition) {
-  return condition > 0 && other_condition > 0 ? x : decltype(x)(1);
-}
 
 // ---- tensors: the same, rounded in another order; coefficients of 1 or 0 are not applied. Functions with the names of
 // LibTorch are those of LibTorch.
@@ -138,6 +134,5 @@ Tensor by_sign(const Tensor& x, const Coefficient& above, const Coefficient& bel
 Tensor zero_where_negative(const Tensor& x, const Tensor& condition);
 Tensor agreement(const Tensor& x, const Tensor& y);
 Tensor unless_zero(const Tensor& x, const Tensor& condition, const Coefficient& value);
-Tensor where_positive(const Tensor& x, const Tensor& condition, const Tensor& other_condition);
 
 }  // namespace lockstep::optim

@@ -52,15 +52,13 @@ KeySpecs asgd_keys() {
           keys::real("optim.t0", "1000000", "asgd: number of updates before averaging starts", 0)};
 }
 
+std::vector<std::string> asgd_states(const Options&) { return {"ax"}; }
+
 }  // namespace
 
 Rule asgd_rule() {
-  return {.name = "asgd",
-          .help = "Averaged SGD; the average of the parameters is the state 'ax'",
-          .keys = asgd_keys(),
-          .read = read_keys<asgd_keys>,
-          .state_names = [](const Options&) -> std::vector<std::string> { return {"ax"}; },
-          .kind = element_rule<asgd>()};
+  return rule_of_keys<asgd_keys>("asgd", "Averaged SGD; the average of the parameters is the state 'ax'", asgd_states,
+                                 element_rule<asgd>());
 }
 
 }  // namespace lockstep::optim

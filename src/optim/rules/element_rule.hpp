@@ -24,9 +24,8 @@
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
-#include "kernels/sums.hpp"
+#include "kernels/optimizers.hpp"
 #include "optim/rules/arithmetic.hpp"
 
 namespace lockstep::optim {
@@ -60,6 +59,23 @@ inline GradientTerms gradient_terms(const Options& options, bool is_decoupled) {
   return terms;
 }
 
+/// The first two states of Adam and its relatives: the mean of the gradients and that of their squares.
+struct TwoMoments {
+  Coefficient take1;  ///< 1 - beta1
+  Coefficient beta2;
+  Coefficient take2;  ///< 1 - beta2
+
+  template <class T>
+  LOCKSTEP_INLINE void learn(Element<T>& e, const T& gradient) const {
+    e.state[0] = towards(e.state[0], gradient, take1);
+    e.state[1] = plus_square(beta2 * e.state[1], take2, gradient);
+  }
+};
+
+inline TwoMoments moments(const Options& options) {
+  return {.take1 = 1 - options.at("beta1"), .beta2 = options.at("beta2"), .take2 = 1 - options.at("beta2")};
+}
+
 /// 1 - beta^step: corrects a mean that began at zero.
 inline double bias_correction(double beta, std::int64_t step) { return 1 - std::pow(beta, static_cast<double>(step)); }
 
@@ -72,34 +88,21 @@ struct RowForms {
   void (*measure)(const Coefficients&, ElementRows&) = nullptr;
   bool counts = false;    ///< measured values are 0 or 1, and the share of 1 counts
   bool descends = false;  ///< `update` leaves a gradient for sgd without weight decay
-  bool (*adapts)(const Coefficients&, std::size_t dims) = nullptr;
-  /// @param parameter_norms, measured  [P] float64: 2-norms, or shares; one for each parameter, as the result
+  bool (*adapts)(const Coefficients&, std::size_t dims) = nullptr;  ///< false: as if the norms were 0
+  /// @param parameter_norms, measured  [R, 1] float64: 2-norms, or shares; one for each row, as the result
   at::Tensor (*factors)(const Coefficients&, const at::Tensor& parameter_norms, const at::Tensor& measured) = nullptr;
   Coefficient& (*adapted)(Coefficients&) = nullptr;
-  /// The divisor of the coefficient `scaled`, if the rule needs the norm of all gradients: [] float64.
-  at::Tensor (*norm_divisor)(const Coefficients&, const at::Tensor& gradient_norm) = nullptr;
-  Coefficient& (*scaled)(Coefficients&) = nullptr;
 };
 
 template <class Formula>
 inline constexpr bool has_direction = requires {
   Formula::kAdapted;
 };
-template <class Formula>
-inline constexpr bool has_norm_divisor = requires {
-  Formula::kScaled;
-};
 
 template <class Formula>
 constexpr unsigned variants_of() {
   if constexpr (requires { Formula::kVariants; }) return Formula::kVariants;
   return 1;
-}
-
-template <class Formula>
-LOCKSTEP_INLINE unsigned variant_of(const Formula& rule) {
-  if constexpr (variants_of<Formula>() > 1) return rule.variant();
-  return 0;
 }
 
 template <class Formula, unsigned kVariant>
@@ -181,7 +184,7 @@ LOCKSTEP_INLINE std::int64_t count_range(const Formula& given, const ElementRang
 template <unsigned kVariant = 0, class Formula, class Visit>
 auto visit_variant(const Formula& rule, const Visit& visit) {
   if constexpr (kVariant + 1 < variants_of<Formula>()) {
-    if (variant_of(rule) != kVariant) return visit_variant<kVariant + 1>(rule, visit);
+    if (rule.variant() != kVariant) return visit_variant<kVariant + 1>(rule, visit);
   }
   return visit(std::integral_constant<unsigned, kVariant>());
 }
@@ -261,12 +264,6 @@ constexpr RowForms row_forms() {
     };
     forms.adapted = [](Coefficients& c) -> Coefficient& { return c.in_place<Formula>().*Formula::kAdapted; };
   }
-  if constexpr (has_norm_divisor<Formula>) {
-    forms.norm_divisor = [](const Coefficients& c, const at::Tensor& gradient_norm) {
-      return c.as<Formula>().norm_divisor(gradient_norm);
-    };
-    forms.scaled = [](Coefficients& c) -> Coefficient& { return c.in_place<Formula>().*Formula::kScaled; };
-  }
   return forms;
 }
 template <class Formula>
@@ -276,26 +273,35 @@ inline constexpr RowForms kRowForms = row_forms<Formula>();
 template <auto kCompute>
 using FormulaOf = decltype(kCompute(Options(), 0));
 
+template <auto kCompute>
+ElementRule loops() {
+  return {.coefficients = [](const Options& options,
+                             std::int64_t step) { return Coefficients::of(kCompute(options, step)); },
+          .update32 = update_elements_by<FormulaOf<kCompute>, float>,
+          .update64 = update_elements_by<FormulaOf<kCompute>, double>};
+}
+
 /// @tparam kCompute  computes the coefficients of the rule
 /// @param fused      see ElementRule
 template <auto kCompute>
 ElementRule element_rule(TensorForm fused = nullptr) {
-  return {.coefficients = [](const Options& options,
-                             std::int64_t step) { return Coefficients::of(kCompute(options, step)); },
-          .update32 = update_elements_by<FormulaOf<kCompute>, float>,
-          .update64 = update_elements_by<FormulaOf<kCompute>, double>,
-          .fused = fused,
-          .rows = &kRowForms<FormulaOf<kCompute>>};
+  ElementRule rule = loops<kCompute>();
+  rule.fused = fused;
+  rule.rows = &kRowForms<FormulaOf<kCompute>>;
+  return rule;
 }
 
-template <auto kCompute>
+/// @tparam kFused  the form for GPUs; null = the template of the rule
+template <auto kCompute, TensorForm kFused = nullptr>
 TensorRule tensor_rule(Needs (*needs)(const Options& options)) {
-  TensorRule rule{.elements = element_rule<kCompute>(),
+  TensorRule rule{.elements = loops<kCompute>(),
                   .needs = needs,
                   .measure32 = measure_elements_by<FormulaOf<kCompute>, float>,
                   .measure64 = measure_elements_by<FormulaOf<kCompute>, double>,
                   .adapt = adapt_to_sums_by<FormulaOf<kCompute>>};
-  if constexpr (has_norm_divisor<FormulaOf<kCompute>>) rule.adapt_to_norm = adapt_to_norm_by<FormulaOf<kCompute>>;
+  rule.elements.fused = kFused;
+  if constexpr (kFused == nullptr) rule.elements.rows = &kRowForms<FormulaOf<kCompute>>;
+  if constexpr (requires { FormulaOf<kCompute>::kScaled; }) rule.adapt_to_norm = adapt_to_norm_by<FormulaOf<kCompute>>;
   return rule;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/keys.hpp>
 
+#include <algorithm>
+
 #include "optim/rules/element_rule.hpp"
 #include "optim/rules/options.hpp"
 #include "optim/rules/rules.hpp"
@@ -29,10 +31,7 @@ struct Lamb {
   static constexpr std::size_t states(unsigned) { return 2; }
   unsigned variant() const { return was_measured.value != 0 ? 1 : 0; }
 
-  template <class T>
-  T norm_divisor(const T& gradient_norm) const {
-    return clamp_min(T(gradient_norm / max_grad_norm), 1);
-  }
+  double norm_divisor(double gradient_norm) const { return std::max(1.0, gradient_norm / max_grad_norm.value); }
 
   /// The step that would be subtracted if lr were 1 and nothing adapted.
   template <unsigned kWasMeasured, class T>
@@ -53,11 +52,10 @@ struct Lamb {
     return direction;
   }
 
-  template <class T>
-  T factor(const T& parameter_norm, const T& step_norm) const {
-    const T decayed_norm = decay_size * parameter_norm;
-    const T ratio = where_positive(T(decayed_norm / step_norm), decayed_norm, step_norm);
-    return is_clipped.value != 0 ? clamp_max(ratio, 1) : ratio;
+  double factor(double parameter_norm, double step_norm) const {
+    const double decayed_norm = decay_size.value * parameter_norm;
+    const double ratio = decayed_norm > 0 && step_norm > 0 ? decayed_norm / step_norm : 1;
+    return is_clipped.value != 0 ? std::min(ratio, 1.0) : ratio;
   }
 
   template <unsigned, class T>
@@ -104,21 +102,18 @@ KeySpecs lamb_keys() {
       keys::boolean("optim.grad_averaging", "true", "lamb: multiply the gradient by 1 - beta1 in the first moment")};
 }
 
+}  // namespace
+
 Needs needs_of_lamb(const Options& options) {
   return {.gradient_norm = options.at("max_grad_norm") != 0,
           .sums = options.at("weight_decay") != 0 || options.at("always_adapt") != 0};
 }
 
-}  // namespace
-
 Rule lamb_rule() {
-  return {.name = "lamb",
-          .help = "LAMB: Adam with a trust ratio per parameter, for large batches",
-          .keys = lamb_keys(),
-          .read = read_keys<lamb_keys>,
-          .state_names = moment_states,
-          .kind = tensor_rule<lamb>(needs_of_lamb),
-          .counts_every_step = true};
+  Rule rule = rule_of_keys<lamb_keys>("lamb", "LAMB: Adam with a trust ratio per parameter, for large batches",
+                                      moment_states, tensor_rule<lamb, update_lamb_tensors>(needs_of_lamb));
+  rule.counts_every_step = true;
+  return rule;
 }
 
 }  // namespace lockstep::optim

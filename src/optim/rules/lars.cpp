@@ -89,41 +89,34 @@ Needs needs_of_lars(const Options& options) {
   return {.sums = options.at("weight_decay") != 0 || options.at("always_adapt") != 0};
 }
 
-/// The options that both rules read.
-Options read_common(const Section& optim) {
+KeySpecs lars_keys() {
+  KeySpecs keys = momentum_keys();
+  keys.insert(keys.end(),
+              {eps_key(),
+               keys::real("optim.trust_coefficient", "0.001",
+                          "lars, larc: trust coefficient; usually 0.001 for lars and 0.02 for larc", 0),
+               trust_clip_key(), always_adapt_key(),
+               keys::boolean("optim.joint_norm", "false",
+                             "lars: use the norm of gradient plus weight decay instead of the sum of their norms"),
+               keys::boolean("optim.adapt_vectors", "true", "lars: also adapt one-dimensional parameters")});
+  return keys;
+}
+
+Options read_lars(const Section& optim) {
   Options options = read_momentum(optim);
   if (options.at("momentum") >= 1) {
     throw ConfigError(optim.cite("momentum") + " must be in [0, 1) for " + optim.text("name"));
   }
-  read_numbers(optim, options, {"trust_coefficient", "eps"});
-  read_flags(optim, options, {"trust_clip"});
-  return options;
-}
-
-Options read_lars(const Section& optim) {
-  Options options = read_common(optim);
-  read_flags(optim, options, {"always_adapt", "joint_norm", "adapt_vectors"});
+  options.merge(read_keys(optim, lars_keys()));
   return options;
 }
 
 Options read_larc(const Section& optim) {
-  Options options = read_common(optim);
+  Options options = read_lars(optim);
   options["always_adapt"] = 1;
   options["joint_norm"] = 0;
+  options.erase("adapt_vectors");
   return options;
-}
-
-KeySpecs lars_keys() {
-  KeySpecs keys = momentum_keys();
-  keys.push_back(eps_key());
-  keys.push_back(keys::real("optim.trust_coefficient", "0.001",
-                            "lars, larc: trust coefficient; usually 0.001 for lars and 0.02 for larc", 0));
-  keys.push_back(trust_clip_key());
-  keys.push_back(always_adapt_key());
-  keys.push_back(keys::boolean("optim.joint_norm", "false",
-                               "lars: use the norm of gradient plus weight decay instead of the sum of their norms"));
-  keys.push_back(keys::boolean("optim.adapt_vectors", "true", "lars: also adapt one-dimensional parameters"));
-  return keys;
 }
 
 }  // namespace

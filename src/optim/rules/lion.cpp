@@ -67,17 +67,16 @@ KeySpecs lion_keys() {
                                      "gradient")};
 }
 
+std::vector<std::string> lion_states(const Options&) { return {"exp_avg"}; }
+
 }  // namespace
 
 Rule lion_rule() {
-  return {.name = "lion",
-          .help =
-              "Lion: steps along the sign of the momentum, with decoupled weight decay; usually with a third of the lr "
-              "of adamw",
-          .keys = lion_keys(),
-          .read = read_keys<lion_keys>,
-          .state_names = [](const Options&) -> std::vector<std::string> { return {"exp_avg"}; },
-          .kind = tensor_rule<lion>([](const Options& options) { return Needs{.sums = options.at("caution") != 0}; })};
+  return rule_of_keys<lion_keys>(
+      "lion",
+      "Lion: steps along the sign of the momentum, with decoupled weight decay; usually with a third of the lr of "
+      "adamw",
+      lion_states, tensor_rule<lion>([](const Options& options) { return Needs{.sums = options.at("caution") != 0}; }));
 }
 
 }  // namespace lockstep::optim

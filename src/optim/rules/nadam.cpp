@@ -11,9 +11,7 @@ namespace {
 
 struct Nadam {
   GradientTerms terms;
-  Coefficient take1;  ///< 1 - beta1
-  Coefficient beta2;
-  Coefficient take2;        ///< 1 - beta2
+  TwoMoments moments;
   Coefficient correction2;  ///< 1 - beta2^step
   Coefficient eps;
   Coefficient gradient_step;  ///< multiplies the gradient over its root mean square
@@ -23,14 +21,11 @@ struct Nadam {
 
   template <class T>
   LOCKSTEP_INLINE void update(Element<T>& e) const {
-    T& mean = e.state[0];
-    T& square = e.state[1];
     const T g = terms.gradient(e);
-    mean = towards(mean, g, take1);
-    square = plus_square(beta2 * square, take2, g);
-    const T denominator = sqrt(square / correction2) + eps;
+    moments.learn(e, g);
+    const T denominator = sqrt(e.state[1] / correction2) + eps;
     const T moved = minus_quotient(terms.decay_factor * e.parameter, gradient_step, g, denominator);
-    e.parameter = minus_quotient(moved, mean_step, mean, denominator);
+    e.parameter = minus_quotient(moved, mean_step, e.state[0], denominator);
   }
 };
 
@@ -54,9 +49,7 @@ Nadam nadam(const Options& options, std::int64_t step) {
   const double next_momentum = momentum_at(options, step + 1);
   const double product = momentum_product(options, step);
   return {.terms = gradient_terms(options, options.at("decoupled_weight_decay") != 0),
-          .take1 = 1 - options.at("beta1"),
-          .beta2 = options.at("beta2"),
-          .take2 = 1 - options.at("beta2"),
+          .moments = moments(options),
           .correction2 = changing(bias_correction(options.at("beta2"), step)),
           .eps = options.at("eps"),
           .gradient_step = changing(options.at("lr") * (1 - momentum) / (1 - product)),
@@ -71,12 +64,7 @@ KeySpecs nadam_keys() {
 }  // namespace
 
 Rule nadam_rule() {
-  return {.name = "nadam",
-          .help = "NAdam: Adam with Nesterov momentum",
-          .keys = nadam_keys(),
-          .read = read_keys<nadam_keys>,
-          .state_names = moment_states,
-          .kind = element_rule<nadam>()};
+  return rule_of_keys<nadam_keys>("nadam", "NAdam: Adam with Nesterov momentum", moment_states, element_rule<nadam>());
 }
 
 }  // namespace lockstep::optim

@@ -8,6 +8,21 @@
 
 namespace lockstep::optim {
 
+namespace {
+
+/// Adds "beta1" and "beta2".
+void read_betas(const Section& optim, Options& options) {
+  const std::vector<double> betas = optim.reals("betas");
+  const bool are_below_one = std::all_of(betas.begin(), betas.end(), [](double beta) { return beta < 1; });
+  if (betas.size() != 2 || !are_below_one) {
+    throw ConfigError(optim.cite("betas") + " must be two numbers in [0, 1), such as 0.9, 0.999");
+  }
+  options["beta1"] = betas[0];
+  options["beta2"] = betas[1];
+}
+
+}  // namespace
+
 KeySpecs shared_option_keys() {
   return {
       keys::real("optim.lr", "0.001",
@@ -19,10 +34,6 @@ KeySpecs shared_option_keys() {
       keys::boolean("optim.maximize", "false", "Maximize the loss instead of minimizing it")};
 }
 
-void read_shared_options(const Section& optim, Options& options) {
-  options.merge(read_keys(optim, shared_option_keys()));
-}
-
 KeySpec betas_key() {
   return keys::reals("optim.betas", "0.9, 0.999",
                      "adam and its variants, lamb, lion (usually 0.9, 0.99): decay rates of the first and second "
@@ -30,25 +41,11 @@ KeySpec betas_key() {
                      0, 1);
 }
 
-void read_betas(const Section& optim, Options& options) {
-  const std::vector<double> betas = optim.reals("betas");
-  const bool are_below_one = std::all_of(betas.begin(), betas.end(), [](double beta) { return beta < 1; });
-  if (betas.size() != 2 || !are_below_one) {
-    throw ConfigError(optim.cite("betas") + " must be two numbers in [0, 1), such as 0.9, 0.999");
-  }
-  options["beta1"] = betas[0];
-  options["beta2"] = betas[1];
-}
-
 KeySpec eps_key() {
   return keys::real(
       "optim.eps", "1e-8",
       "Term added to the denominator for numerical stability; usually 1e-10 for adagrad, 1e-6 for adadelta and lamb",
       0);
-}
-
-KeySpec amsgrad_key() {
-  return keys::boolean("optim.amsgrad", "false", "adam, adamw: use the maximum of past second moments (AMSGrad)");
 }
 
 KeySpec decoupled_weight_decay_key() {
@@ -83,19 +80,11 @@ Options read_keys(const Section& optim, const KeySpecs& keys) {
   Options options;
   for (const KeySpec& key : keys) {
     const std::string name = key.name.substr(key.name.find('.') + 1);
-    if (key.type == KeyType::real) read_numbers(optim, options, {name});
-    if (key.type == KeyType::boolean) read_flags(optim, options, {name});
+    if (key.type == KeyType::real) options[name] = optim.real(name);
+    if (key.type == KeyType::boolean) options[name] = optim.boolean(name) ? 1 : 0;
     if (name == "betas") read_betas(optim, options);
   }
   return options;
-}
-
-void read_numbers(const Section& optim, Options& options, const std::vector<std::string>& keys) {
-  for (const std::string& key : keys) options[key] = optim.real(key);
-}
-
-void read_flags(const Section& optim, Options& options, const std::vector<std::string>& keys) {
-  for (const std::string& key : keys) options[key] = optim.boolean(key) ? 1 : 0;
 }
 
 std::vector<std::string> momentum_states(const Options& options) {

@@ -6,22 +6,16 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::optim {
 
 /// lr, weight_decay, maximize: what every rule reads.
 KeySpecs shared_option_keys();
-/// Adds "lr", "weight_decay" and "maximize".
-void read_shared_options(const Section& optim, Options& options);
 
 KeySpec betas_key();
-/// Adds "beta1" and "beta2".
-/// @throws ConfigError  not two numbers in [0, 1)
-void read_betas(const Section& optim, Options& options);
-
 KeySpec eps_key();
-KeySpec amsgrad_key();
 KeySpec decoupled_weight_decay_key();
 KeySpec trust_clip_key();
 KeySpec always_adapt_key();
@@ -31,16 +25,25 @@ KeySpecs momentum_keys();
 /// @throws ConfigError  nesterov without momentum or with dampening
 Options read_momentum(const Section& optim);
 
-/// The options of these keys: numbers as they are, flags as 0 or 1, and `betas`. Keys of other types are left out.
+/// The options of these keys: numbers as they are, flags as 0 or 1, and "beta1" and "beta2". Keys of other types are
+/// left out.
+/// @throws ConfigError  `betas` are not two numbers in [0, 1)
 Options read_keys(const Section& optim, const KeySpecs& keys);
 template <KeySpecs (*kKeys)()>
 Options read_keys(const Section& optim) {
   return read_keys(optim, kKeys());
 }
 
-/// Adds the keys that are read as they are: numbers, and flags as 0 or 1.
-void read_numbers(const Section& optim, Options& options, const std::vector<std::string>& keys);
-void read_flags(const Section& optim, Options& options, const std::vector<std::string>& keys);
+/// A row whose options are those of its keys, as read_keys reads them.
+template <KeySpecs (*kKeys)()>
+Rule rule_of_keys(std::string name, std::string help, decltype(Rule::state_names) states, decltype(Rule::kind) kind) {
+  return {.name = std::move(name),
+          .help = std::move(help),
+          .keys = kKeys(),
+          .read = read_keys<kKeys>,
+          .state_names = states,
+          .kind = std::move(kind)};
+}
 
 /// Names of states: "momentum_buffer" if there is momentum.
 std::vector<std::string> momentum_states(const Options& options);

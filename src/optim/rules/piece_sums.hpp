@@ -5,19 +5,32 @@
 #include <lockstep/optim/flat_parameters.hpp>
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <vector>
 
 namespace lockstep::optim {
 
 /// Sums neighbors, then neighboring sums, and so on. Leaves `values` changed.
-double sum_by_tree(std::span<double> values);
+inline double sum_by_tree(std::span<double> values) {
+  for (std::size_t width = 1; width < values.size(); width *= 2) {
+    for (std::size_t i = 0; i + width < values.size(); i += 2 * width) values[i] += values[i + width];
+  }
+  return values.empty() ? 0 : values[0];
+}
 
 /// A place for every piece of every parameter.
 class PieceNumbers {
  public:
-  explicit PieceNumbers(std::span<const FlatBlock> blocks);
+  explicit PieceNumbers(std::span<const FlatBlock> blocks) {
+    for (const FlatBlock& block : blocks) {
+      auto& first = first_.emplace_back();
+      for (const Segment& segment : block.segments) {
+        first.push_back(count_);
+        count_ += static_cast<std::size_t>((segment.count + kPieceElements - 1) / kPieceElements);
+      }
+      first.push_back(count_);
+    }
+  }
 
   std::size_t count() const noexcept { return count_; }
   std::size_t place_of(const GradientPiece& piece) const {

@@ -9,9 +9,7 @@ namespace {
 
 struct RAdam {
   GradientTerms terms;
-  Coefficient take1;  ///< 1 - beta1
-  Coefficient beta2;
-  Coefficient take2;  ///< 1 - beta2
+  TwoMoments moments;
   Coefficient eps;
   Coefficient step_size;
   Coefficient is_rectified;  ///< 1: divide by the root of the mean square, once that is known well enough
@@ -22,13 +20,11 @@ struct RAdam {
 
   template <unsigned kIsRectified, class T>
   LOCKSTEP_INLINE void update(Element<T>& e) const {
-    T& mean = e.state[0];
-    T& square = e.state[1];
     const T g = terms.gradient(e);
-    mean = towards(mean, g, take1);
-    square = plus_square(beta2 * square, take2, g);
+    moments.learn(e, g);
+    const T& mean = e.state[0];
     const T decayed = terms.decay_factor * e.parameter;
-    if constexpr (kIsRectified != 0) e.parameter = minus_quotient(decayed, step_size, mean, sqrt(square) + eps);
+    if constexpr (kIsRectified != 0) e.parameter = minus_quotient(decayed, step_size, mean, sqrt(e.state[1]) + eps);
     if constexpr (kIsRectified == 0) e.parameter = minus(decayed, step_size, mean);
   }
 };
@@ -56,9 +52,7 @@ RAdam radam(const Options& options, std::int64_t step) {
     step_size *= rectified.factor * std::sqrt(bias_correction(options.at("beta2"), step));
   }
   return {.terms = gradient_terms(options, options.at("decoupled_weight_decay") != 0),
-          .take1 = 1 - options.at("beta1"),
-          .beta2 = options.at("beta2"),
-          .take2 = 1 - options.at("beta2"),
+          .moments = moments(options),
           .eps = options.at("eps"),
           .step_size = changing(step_size),
           .is_rectified = rectified.is_rectified ? 1.0 : 0.0};
@@ -69,12 +63,8 @@ KeySpecs radam_keys() { return {betas_key(), eps_key(), decoupled_weight_decay_k
 }  // namespace
 
 Rule radam_rule() {
-  return {.name = "radam",
-          .help = "RAdam: rectified Adam, which needs no warm-up",
-          .keys = radam_keys(),
-          .read = read_keys<radam_keys>,
-          .state_names = moment_states,
-          .kind = element_rule<radam>()};
+  return rule_of_keys<radam_keys>("radam", "RAdam: rectified Adam, which needs no warm-up", moment_states,
+                                  element_rule<radam>());
 }
 
 }  // namespace lockstep::optim

@@ -79,12 +79,7 @@ KeySpecs rmsprop_keys() {
 }  // namespace
 
 Rule rmsprop_rule() {
-  return {.name = "rmsprop",
-          .help = "RMSprop",
-          .keys = rmsprop_keys(),
-          .read = read_keys<rmsprop_keys>,
-          .state_names = rmsprop_states,
-          .kind = element_rule<rmsprop>()};
+  return rule_of_keys<rmsprop_keys>("rmsprop", "RMSprop", rmsprop_states, element_rule<rmsprop>());
 }
 
 }  // namespace lockstep::optim

@@ -56,6 +56,8 @@ Options read_rprop(const Section& optim) {
   return {{"shrink", etas[0]}, {"grow", etas[1]}, {"least", sizes[0]}, {"most", sizes[1]}};
 }
 
+std::vector<std::string> rprop_states(const Options&) { return {"prev", "step_size"}; }
+
 }  // namespace
 
 Rule rprop_rule() {
@@ -67,9 +69,7 @@ Rule rprop_rule() {
                    keys::reals("optim.step_sizes", "1e-6, 50",
                                "rprop: minimum and maximum step size; lr is the initial step size", 0)},
           .read = read_rprop,
-          .state_names = [](const Options&) -> std::vector<std::string> {
-            return {"prev", "step_size"};
-          },
+          .state_names = rprop_states,
           .kind = element_rule<rprop>()};
 }
 

@@ -59,8 +59,13 @@ void update_sgd_tensors(const TensorUpdate& update);
 void update_adam_tensors(const TensorUpdate& update);
 void update_adamw_tensors(const TensorUpdate& update);
 void update_adagrad_tensors(const TensorUpdate& update);
+/// LAMB by those of Adam and SGD: some launches more.
+void update_lamb_tensors(const TensorUpdate& update);
+
+// What these updates share with the loops.
 
 /// @param step  number of the update, from 1
 double adagrad_step_size(const Options& options, std::int64_t step);
+Needs needs_of_lamb(const Options& options);
 
 }  // namespace lockstep::optim

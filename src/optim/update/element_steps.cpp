@@ -8,12 +8,10 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/numbers/at_level.hpp"
-#include "core/numbers/half_format.hpp"
-#include "kernels/stochastic_rounding.hpp"
-#include "kernels/sums.hpp"
+#include "core/numbers/dtype.hpp"
+#include "core/numbers/processor_level.hpp"
+#include "kernels/optimizers.hpp"
 #include "optim/rules/piece_sums.hpp"
-#include "optim/rules/stochastic_rounding.hpp"
 
 namespace lockstep::optim {
 
@@ -80,17 +78,15 @@ void Optimizer::compute_coefficients(const ElementRule& rule) {
   std::size_t last_group = groups_.size();
   std::int64_t last_step = 0;
   Coefficients last;
-  for (std::size_t b = 0; b < steps_.size(); ++b) {
-    for (std::size_t s = 0; s < steps_[b].size(); ++s) {
-      if (!parameters_->has_gradient(b, s)) continue;
-      const std::size_t group = group_of_[b][s];
-      const std::int64_t step = steps_[b][s];
-      if (group != last_group || step != last_step) last = rule.coefficients(groups_[group].options, step);
-      last_group = group;
-      last_step = step;
-      coefficients_[b][s] = last;
-    }
-  }
+  for_each_segment(parameters_->blocks(), [&](std::size_t b, std::size_t s) {
+    if (!parameters_->has_gradient(b, s)) return;
+    const std::size_t group = group_of_[b][s];
+    const std::int64_t step = steps_[b][s];
+    if (group != last_group || step != last_step) last = rule.coefficients(groups_[group].options, step);
+    last_group = group;
+    last_step = step;
+    coefficients_[b][s] = last;
+  });
 }
 
 void Optimizer::update_elements(const ElementRule& rule, Changes changes) {
@@ -121,13 +117,10 @@ void Optimizer::adapt_to_norm(const TensorRule& rule, Changes changes) {
   });
   parameters_->sum_over_owners(squares);  // each has one owner: the others add 0
   const double norm = std::sqrt(sum_by_tree(squares));
-  for (std::size_t b = 0; b < steps_.size(); ++b) {
-    for (std::size_t s = 0; s < steps_[b].size(); ++s) {
-      const Options& options = options_of(b, s);
-      const bool is_adapted = parameters_->has_gradient(b, s) && rule.needs(options).gradient_norm;
-      if (is_adapted) rule.adapt_to_norm(coefficients_[b][s], norm);
-    }
-  }
+  for_each_segment(parameters_->blocks(), [&](std::size_t b, std::size_t s) {
+    const bool is_adapted = parameters_->has_gradient(b, s) && rule.needs(options_of(b, s)).gradient_norm;
+    if (is_adapted) rule.adapt_to_norm(coefficients_[b][s], norm);
+  });
 }
 
 void Optimizer::adapt_to_sums(const TensorRule& rule, Changes changes) {
@@ -141,15 +134,12 @@ void Optimizer::adapt_to_sums(const TensorRule& rule, Changes changes) {
     for (std::size_t k = 0; k < measured.size(); ++k) row(k)[pieces.place_of(piece)] = measured[k];
   });
   parameters_->sum_over_owners(values);  // each has one owner: the others add 0
-  for (std::size_t b = 0; b < blocks.size(); ++b) {
-    for (std::size_t s = 0; s < blocks[b].segments.size(); ++s) {
-      const Options& options = options_of(b, s);
-      if (!parameters_->has_gradient(b, s) || !rule.needs(options).sums) continue;
-      Sums sums{};
-      for (std::size_t k = 0; k < sums.size(); ++k) sums[k] = sum_by_tree(pieces.part(row(k), b, s));
-      rule.adapt(coefficients_[b][s], sums, blocks[b].segments[s]);
-    }
-  }
+  for_each_segment(blocks, [&](std::size_t b, std::size_t s) {
+    if (!parameters_->has_gradient(b, s) || !rule.needs(options_of(b, s)).sums) return;
+    Sums sums{};
+    for (std::size_t k = 0; k < sums.size(); ++k) sums[k] = sum_by_tree(pieces.part(row(k), b, s));
+    rule.adapt(coefficients_[b][s], sums, blocks[b].segments[s]);
+  });
 }
 
 /// Calls visit for every piece of this rank. Its values are the gradient as it enters the update.

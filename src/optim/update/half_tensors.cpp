@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Updates of 16-bit parameters by tensors: the rule updates float32 values, which are then rounded.
 #include <lockstep/optim/tensor_update.hpp>
+#include <lockstep/random/random.hpp>
 
 #include <torch/types.h>
 
-#include "kernels/stochastic_rounding.hpp"
-#include "optim/rules/stochastic_rounding.hpp"
+#include "kernels/optimizers.hpp"
+#include "optim/update/stochastic_rounding.hpp"
 #include "optim/update/tensor_parameters.hpp"
 #include "optim/update/tensor_stack.hpp"
 
 namespace lockstep::optim {
 
 namespace {
+
+/// FNV-1a.
+std::uint64_t hash_of(std::string_view text) {
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001B3U;
+  return hash;
+}
 
 // Operations on int32, which wrap like those of uint32 in kernels::round_stochastically.
 
@@ -62,6 +70,12 @@ at::Tensor rounded_rows(const TensorStack& stack, const std::vector<std::int64_t
 
 }  // namespace
 
+kernels::RoundingKey rounding_key(std::uint64_t seed, std::string_view parameter, std::int64_t step) {
+  const std::uint64_t bits =
+      random::bits(seed, random::Stream::rounding, hash_of(parameter), static_cast<std::uint64_t>(step));
+  return {.first = static_cast<std::uint32_t>(bits), .second = static_cast<std::uint32_t>(bits >> 32)};
+}
+
 at::Tensor rounded_stochastically(const at::Tensor& from, std::int64_t begin, kernels::RoundingKey key) {
   const TensorStack stack = TensorStack::of({from});
   return stack.parts_of(rounded_rows(stack, {begin}, {key})).front();
@@ -84,14 +98,13 @@ TensorStack Optimizer::widened(std::size_t block, const std::vector<std::size_t>
 /// Views of the masters.
 std::vector<at::Tensor> Optimizer::masters_of(std::size_t block, const std::vector<std::size_t>& segments,
                                               const std::vector<at::Tensor>& halves) const {
-  const at::TensorOptions options = halves.front().options().dtype(at::kFloat).requires_grad(false);
+  const at::TensorOptions options = halves.front().options().dtype(at::kFloat);
   std::vector<at::Tensor> masters;
   for (const std::size_t segment : segments) {
     const Segment& range = parameters_->blocks()[block].segments[segment];
     std::byte* const values = state_of(block, segment, rule_states_).value().values;
-    masters.push_back(at::from_blob(
-        values + range.own_begin * static_cast<std::int64_t>(sizeof(float)), {range.own_end - range.own_begin},
-        [](void*) {}, options, options.device()));
+    masters.push_back(flat_view(values + range.own_begin * static_cast<std::int64_t>(sizeof(float)),
+                                range.own_end - range.own_begin, options));
   }
   return masters;
 }

@@ -50,23 +50,9 @@ void LiveUpdate::fix_options() const {
 
 at::Tensor Number::live(at::ScalarType type) const { return live_.to(type); }
 
-Number Number::operator-() const {
-  Number negative = *this;
-  negative.plain_ = -plain_;
-  if (is_live()) negative.live_ = live_.neg();
-  return negative;
-}
-
 void multiply(const TensorList& list, const Number& factor) {
   if (!factor.is_live()) return at::_foreach_mul_(list, factor.plain());
   at::_foreach_mul_(list, factor.live(list.front().scalar_type()));
-}
-
-void add_multiple(const TensorList& list, const TensorList& others, const Number& factor) {
-  if (!factor.is_live()) return at::_foreach_add_(list, others, factor.plain());
-  const at::Tensor live = factor.live(list.front().scalar_type());
-  if (!list.front().is_cpu()) return at::_foreach_add_(list, at::_foreach_mul(others, live));
-  for (std::size_t i = 0; i < list.size(); ++i) list[i].addcmul_(others[i], live.expand_as(others[i]));
 }
 
 at::Tensor product(const at::Tensor& tensor, const Number& factor) {

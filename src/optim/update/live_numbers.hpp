@@ -68,7 +68,6 @@ class LiveUpdate {
   }
   /// Every option but lr, which the forms read as a live number.
   void fix_options() const;
-  std::size_t size() const noexcept { return numbers_->size(); }
 
  private:
   LiveNumbers* numbers_;
@@ -88,7 +87,6 @@ class Number {
   double plain() const noexcept { return plain_; }
   /// [] of this type; only if is_live.
   at::Tensor live(at::ScalarType type) const;
-  Number operator-() const;
 
  private:
   double plain_;
@@ -97,14 +95,10 @@ class Number {
 
 using TensorList = std::vector<at::Tensor>;
 
-// Operations with a number on all tensors of a list, which have one type. On a CPU the results are the same, bit for
-// bit, whether the number is live or not.
+// Operations with a number. On a CPU the results are the same, bit for bit, whether the number is live or not.
 
+/// Changes tensors of one type in place.
 void multiply(const TensorList& list, const Number& factor);
-/// list += factor * others
-void add_multiple(const TensorList& list, const TensorList& others, const Number& factor);
-
-/// The same for one tensor, in memory of its own.
 at::Tensor product(const at::Tensor& tensor, const Number& factor);
 at::Tensor moved_towards(const at::Tensor& tensor, const at::Tensor& other, const Number& weight);
 

@@ -5,7 +5,7 @@
 
 #include <deque>
 #include <memory>
-#include <numeric>
+#include <utility>
 #include <variant>
 
 #include "optim/rules/element_rule.hpp"
@@ -48,88 +48,56 @@ DeviceCoefficients coefficients_of(const ElementRule& rule, const TensorUpdate& 
   return all;
 }
 
-/// The lists of an update in one stack.
-class StackedUpdate {
- public:
-  explicit StackedUpdate(const TensorUpdate& update)
-      : count_(update.parameters.size()), stack_(TensorStack::of(lists_of(update))) {}
+/// What is stacked: parameters, gradients, then each state.
+TensorList lists_of(const TensorUpdate& update) {
+  TensorList lists = concatenated(update.parameters, update.gradients);
+  for (const TensorList& state : update.states) lists = concatenated(std::move(lists), state);
+  return lists;
+}
 
-  std::size_t count() const noexcept { return count_; }
-  /// [R, kRowElements] The rows of one list: parameters, gradients, then each state.
-  at::Tensor rows(std::size_t list) const {
-    const std::int64_t length = stack_.first_row(count_);
-    return stack_.rows().narrow(0, static_cast<std::int64_t>(list) * length, length);
-  }
-  /// The tensors of rows that are laid out like those of a list.
-  TensorList parts_of(const at::Tensor& rows) const { return stack_.parts_of(rows, count_); }
-  /// [R, 1] Repeats a value for the rows of each parameter.
-  at::Tensor by_row(const TensorList& values) const { return stack_.by_row(values); }
-
- private:
-  static TensorList lists_of(const TensorUpdate& update) {
-    TensorList lists = update.parameters;
-    lists.insert(lists.end(), update.gradients.begin(), update.gradients.end());
-    for (const TensorList& state : update.states) lists.insert(lists.end(), state.begin(), state.end());
-    return lists;
-  }
-
-  std::size_t count_;
-  TensorStack stack_;
-};
-
-/// [P] float64: the shares of elements that are 1.
-at::Tensor shares_of(const TensorList& list) {
+/// [] float64: the share of elements that are 1, of each tensor.
+TensorList shares_of(const TensorList& list) {
   const TensorList sums = at::_foreach_norm(list, 1, at::kDouble);
   std::vector<at::Scalar> counts;
   for (const at::Tensor& tensor : list) counts.emplace_back(static_cast<double>(tensor.numel()));
   at::_foreach_div_(sums, counts);
-  return at::stack(sums);
+  return sums;
 }
 
-/// The factors of the parameters: [P] float64.
-at::Tensor factors_of(const RowForms& forms, const Coefficients& coefficients, const TensorList& parameters,
-                      const TensorList& measured) {
-  if (forms.counts) return forms.factors(coefficients, at::Tensor(), shares_of(measured));
-  TensorList both = parameters;
-  both.insert(both.end(), measured.begin(), measured.end());
-  const at::Tensor norms = at::stack(norms_of(both));
-  const auto count = static_cast<std::int64_t>(parameters.size());
-  return forms.factors(coefficients, norms.narrow(0, 0, count), norms.narrow(0, count, count));
+/// The factors of the parameters, for each row: [R, 1] float64.
+/// @param measured  rows
+at::Tensor factors_of(const RowForms& forms, const Coefficients& coefficients, const TensorUpdate& update,
+                      const TensorStack& stack, const at::Tensor& measured) {
+  const TensorList parts = stack.parts_of(measured, update.parameters.size());
+  if (forms.counts) return forms.factors(coefficients, at::Tensor(), stack.by_row(shares_of(parts)));
+  TensorList norms = norms_of(concatenated(update.parameters, parts));
+  at::Tensor zero;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (forms.adapts(coefficients, update.dims[i])) continue;
+    if (!zero.defined()) zero = at::zeros_like(norms[i]);
+    norms[i] = norms[parts.size() + i] = zero;
+  }
+  const TensorList by_row = stack.by_row(norms).chunk(2);
+  return forms.factors(coefficients, by_row[0], by_row[1]);
 }
 
 /// Measures the rows, and multiplies the rule's coefficient by what follows for each parameter.
-void adapt(const RowForms& forms, const TensorUpdate& update, const StackedUpdate& stacked,
+void adapt(const RowForms& forms, const TensorUpdate& update, const TensorStack& stack,
            DeviceCoefficients& coefficients, ElementRows& rows) {
   forms.measure(coefficients.narrow, rows);
-  const Coefficient& adapted = forms.adapted(coefficients.wide);
-  const at::Tensor factors = factors_of(forms, coefficients.wide, update.parameters, stacked.parts_of(rows.measured));
-  TensorList values = (adapted * factors).unbind();
-  at::Tensor unadapted;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (forms.adapts(coefficients.narrow, update.dims[i])) continue;
-    if (!unadapted.defined()) unadapted = adapted * at::ones({}, factors.options());
-    values[i] = unadapted;
-  }
-  const at::Tensor live = stacked.by_row(values).to(rows.parameter.scalar_type());
+  const at::Tensor factors = factors_of(forms, coefficients.wide, update, stack, rows.measured);
+  const at::Tensor live = (forms.adapted(coefficients.wide) * factors).to(rows.parameter.scalar_type());
   forms.adapted(coefficients.narrow).live = &coefficients.memory->emplace_back(live);
 }
 
-void adapt_to_norm(const RowForms& forms, const TensorUpdate& update, DeviceCoefficients& coefficients) {
-  Coefficient& scaled = forms.scaled(coefficients.narrow);
-  const at::Tensor factor = reciprocal(forms.norm_divisor(coefficients.wide, update.gradient_norm));
-  const at::Tensor live = (scaled * factor).to(update.parameters.front().scalar_type());
-  scaled.live = &coefficients.memory->emplace_back(live);
-}
-
 /// Puts the results of an update in the place of parameters and states.
-void assign_rows(const TensorUpdate& update, const StackedUpdate& stacked, ElementRows& rows) {
+void assign_rows(const TensorUpdate& update, const TensorStack& stack, ElementRows& rows) {
   TensorList targets = update.parameters;
-  TensorList values = stacked.parts_of(rows.parameter);
+  TensorList values = stack.parts_of(rows.parameter, update.parameters.size());
   for (std::size_t k = 0; k < update.states.size(); ++k) {
     if (rows.state[k].is_same(rows.parameter)) rows.state[k] = rows.parameter.clone();
-    const TensorList parts = stacked.parts_of(rows.state[k]);
-    targets.insert(targets.end(), update.states[k].begin(), update.states[k].end());
-    values.insert(values.end(), parts.begin(), parts.end());
+    targets = concatenated(std::move(targets), update.states[k]);
+    values = concatenated(std::move(values), stack.parts_of(rows.state[k], update.parameters.size()));
   }
   assign(update, targets, values);
 }
@@ -137,38 +105,28 @@ void assign_rows(const TensorUpdate& update, const StackedUpdate& stacked, Eleme
 /// The update of some of the parameters.
 void update_stack(const Rule& rule, const TensorUpdate& update, DeviceCoefficients coefficients) {
   const RowForms& forms = *rule.elements()->rows;
-  const StackedUpdate stacked(update);
+  const std::size_t count = update.parameters.size();
+  const TensorStack stack = TensorStack::of(lists_of(update));
   ElementRows rows;
-  rows.parameter = stacked.rows(0);
-  rows.gradient = stacked.rows(1);
-  for (std::size_t k = 0; k < update.states.size(); ++k) rows.state[k] = stacked.rows(2 + k);
+  rows.parameter = stack.rows_of(0, count);
+  rows.gradient = stack.rows_of(count, count);
+  for (std::size_t k = 0; k < update.states.size(); ++k) rows.state[k] = stack.rows_of((2 + k) * count, count);
   if (const auto* const measured = std::get_if<TensorRule>(&rule.kind)) {
-    const Needs needs = measured->needs(*update.options);
-    if (needs.gradient_norm) adapt_to_norm(forms, update, coefficients);
-    if (needs.sums) adapt(forms, update, stacked, coefficients, rows);
+    if (measured->needs(*update.options).sums) adapt(forms, update, stack, coefficients, rows);
   }
   forms.update(coefficients.narrow, rows);
-  if (forms.descends) return descend(update, stacked.parts_of(rows.gradient), /*weight_decay=*/0, /*maximize=*/false);
-  assign_rows(update, stacked, rows);
+  if (forms.descends)
+    return descend(update, stack.parts_of(rows.gradient, count), /*weight_decay=*/0, /*maximize=*/false);
+  assign_rows(update, stack, rows);
 }
 
 }  // namespace
 
-void update_by_rows(const Rule& rule, const TensorUpdate& update) {
-  const DeviceCoefficients coefficients = coefficients_of(*rule.elements(), update);
-  std::size_t first = 0;
-  for (const TensorList& part : divided_for_stacks(update.parameters)) {
-    std::vector<std::size_t> members(part.size());
-    std::iota(members.begin(), members.end(), first);
-    first += part.size();
-    update_stack(rule, selected(update, members), coefficients);
-  }
-}
-
 void update_tensors(const Rule& rule, const TensorUpdate& update) {
   if (const auto* const whole = std::get_if<WholeRule>(&rule.kind)) return whole->update(update);
   if (const TensorForm fused = rule.elements()->fused) return fused(update);
-  update_by_rows(rule, update);
+  const DeviceCoefficients coefficients = coefficients_of(*rule.elements(), update);
+  for (const TensorUpdate& part : parts_for_stacks(update)) update_stack(rule, part, coefficients);
 }
 
 }  // namespace lockstep::optim

@@ -81,8 +81,4 @@ at::Tensor unless_zero(const at::Tensor& x, const at::Tensor& condition, const C
   return x.masked_fill_(condition == 0, value.value);
 }
 
-at::Tensor where_positive(const at::Tensor& x, const at::Tensor& condition, const at::Tensor& other_condition) {
-  return x.masked_fill_((condition * other_condition > 0).logical_not_(), 1);
-}
-
 }  // namespace lockstep::optim

@@ -10,12 +10,15 @@
 
 #include <torch/types.h>
 
+#include <cmath>
 #include <map>
 #include <optional>
 
+#include "optim/rules/arithmetic.hpp"
 #include "optim/rules/rules.hpp"
 #include "optim/update/live_numbers.hpp"
 #include "optim/update/tensor_rules.hpp"
+#include "optim/update/tensor_stack.hpp"
 
 namespace lockstep::optim {
 
@@ -68,28 +71,86 @@ void update_adam_by(const Fused& fused, const TensorUpdate& update) {
   const Options& options = *update.options;
   const bool is_amsgrad = options.at("amsgrad") != 0;
   const TensorList steps = steps_of(update);
-  const TensorList none;
   const auto run = [&](const auto& lr) {
-    fused(update.parameters, update.gradients, update.states[0], update.states[1], is_amsgrad ? update.states[2] : none,
-          steps, lr, options.at("beta1"), options.at("beta2"), options.at("weight_decay"), options.at("eps"),
-          is_amsgrad, options.at("maximize") != 0, std::optional<at::Tensor>(), optional(update.is_void));
+    fused(update.parameters, update.gradients, update.states[0], update.states[1],
+          is_amsgrad ? update.states[2] : TensorList(), steps, lr, options.at("beta1"), options.at("beta2"),
+          options.at("weight_decay"), options.at("eps"), is_amsgrad, options.at("maximize") != 0,
+          std::optional<at::Tensor>(), optional(update.is_void));
   };
   update.live != nullptr ? run(live_lr(update)) : run(options.at("lr"));
+}
+
+/// Updates the moments as Adam does, and adds `factor` times what it would subtract for a learning rate of 1.
+void add_adam_steps(const TensorUpdate& update, const TensorList& targets, const TensorList& gradients,
+                    const TensorList& means, double factor) {
+  const Options& options = *update.options;
+  const at::TensorOptions number = targets.front().options().dtype(at::kFloat);
+  const TensorList steps = options.at("bias_correction") != 0
+                               ? steps_of(update)
+                               : TensorList(targets.size(), at::full({}, INFINITY, number));  // corrections of 1
+  at::_fused_adam_(targets, gradients, means, update.states[1], {}, steps, /*lr=*/-factor, options.at("beta1"),
+                   options.at("beta2"), /*weight_decay=*/0, options.at("eps"), /*amsgrad=*/false,
+                   options.at("maximize") != 0, {}, optional(update.is_void));
+}
+
+/// The share of the steps that is taken, for each row of the stack: [R, 1] float64.
+/// @param steps  for a learning rate of 1
+at::Tensor trust_ratios(const TensorUpdate& update, const TensorStack& stack, const TensorList& steps) {
+  const Options& options = *update.options;
+  const TensorList norms = stack.by_row(norms_of(concatenated(update.parameters, steps))).chunk(2);
+  const auto decay_size = [](const Options& given, std::int64_t) {
+    return std::abs(1 - given.at("lr") * given.at("weight_decay"));
+  };
+  const bool is_decoupled = options.at("decoupled_weight_decay") != 0;
+  at::Tensor ratios = (is_decoupled ? product(norms[0], Number(update, decay_size)) : norms[0]).div(norms[1]);
+  ratios.nan_to_num_(/*nan=*/1, /*posinf=*/1);  // a norm is 0: then 1
+  at::threshold_(ratios, /*threshold=*/0, /*value=*/1);
+  return options.at("trust_clip") != 0 ? ratios.clamp_max_(1) : ratios;
+}
+
+void update_lamb_stack(const TensorUpdate& update) {
+  const Options& options = *update.options;
+  const auto [needs_gradient_norm, needs_sums] = needs_of_lamb(options);
+  const double weight_decay = options.at("weight_decay");
+  const bool is_decoupled = options.at("decoupled_weight_decay") != 0;
+  const std::size_t count = update.parameters.size();
+  const TensorStack stack = TensorStack::of(concatenated(update.parameters, update.gradients));
+  const TensorList steps(stack.parts().begin(), stack.parts().begin() + std::ssize(update.parameters));
+  const TensorList gradients(stack.parts().begin() + std::ssize(update.parameters), stack.parts().end());
+  if (needs_gradient_norm) {
+    const at::Tensor norm = update.gradient_norm / Coefficient(options.at("max_grad_norm"));
+    stack.rows_of(count, count).div_(norm.clamp_min(1));
+  }
+  at::Tensor rows = stack.rows_of(0, count);
+  is_decoupled || weight_decay == 0 ? rows.zero_() : rows.mul_(weight_decay);
+  if (options.at("grad_averaging") != 0) {
+    add_adam_steps(update, steps, gradients, update.states[0], /*factor=*/1);
+  } else {  // Adam's mean is the stored one times the share of the gradient
+    const double share = 1 - options.at("beta1");
+    const TensorList means = at::_foreach_mul(update.states[0], share);
+    add_adam_steps(update, steps, gradients, means, /*factor=*/1 / share);
+    at::_foreach_div_(means, share);
+    assign(update, update.states[0], means);
+  }
+  if (needs_sums) rows.mul_(trust_ratios(update, stack, steps).to(rows.scalar_type()));
+  descend(update, steps, is_decoupled ? weight_decay : 0, /*maximize=*/false);
 }
 
 }  // namespace
 
 void descend(const TensorUpdate& update, const TensorList& directions, double weight_decay, bool maximize) {
-  const Options& options = *update.options;
-  const double momentum = options.at("momentum");
+  const auto option = [&options = *update.options](const char* name) {
+    const auto found = options.find(name);
+    return found == options.end() ? 0 : found->second;
+  };
+  const double momentum = option("momentum");
   const bool is_first_step = is_first(update);
-  const TensorList none;
   const auto run = [&](const auto& lr) {
-    at::_fused_sgd_(update.parameters, directions, momentum != 0 ? update.states[0] : none, weight_decay, momentum, lr,
-                    options.at("dampening"), options.at("nesterov") != 0, maximize, is_first_step, {},
+    at::_fused_sgd_(update.parameters, directions, momentum != 0 ? update.states[0] : TensorList(), weight_decay,
+                    momentum, lr, option("dampening"), option("nesterov") != 0, maximize, is_first_step, {},
                     optional(update.is_void));
   };
-  update.live != nullptr ? run(live_lr(update)) : run(options.at("lr"));
+  update.live != nullptr ? run(live_lr(update)) : run(option("lr"));
 }
 
 void update_sgd_tensors(const TensorUpdate& update) {
@@ -102,6 +163,10 @@ void update_adam_tensors(const TensorUpdate& update) {
 
 void update_adamw_tensors(const TensorUpdate& update) {
   update_adam_by([](auto&&... arguments) { at::_fused_adamw_(arguments...); }, update);
+}
+
+void update_lamb_tensors(const TensorUpdate& update) {
+  for (const TensorUpdate& part : parts_for_stacks(update)) update_lamb_stack(part);
 }
 
 void update_adagrad_tensors(const TensorUpdate& update) {

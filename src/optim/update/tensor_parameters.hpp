@@ -1,16 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/tensor.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
-#include <cstdint>
 #include <functional>
 #include <limits>
 #include <vector>
 
 namespace lockstep::optim {
+
+/// LibTorch's type of parameters, gradients and states.
+inline at::ScalarType scalar_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::float64:
+      return at::kDouble;
+    case DType::bfloat16:
+      return at::kBFloat16;
+    case DType::float16:
+      return at::kHalf;
+    default:
+      return at::kFloat;
+  }
+}
 
 /// FlatParameters as tensors.
 class TensorParameters {
@@ -29,6 +44,11 @@ class TensorParameters {
   virtual void sum_over_ranks(const at::Tensor&) {}
   virtual void maximum_over_ranks(const at::Tensor&) {}
 };
+
+/// [count] A view of memory that outlives it, of the type and on the device of `like`.
+at::Tensor flat_view(std::byte* values, std::int64_t count, const at::TensorOptions& like);
+/// [own_end - own_begin] A view of this rank's part of a segment, on a CPU or a GPU.
+at::Tensor flat_parameter(FlatParameters& parameters, std::size_t block, std::size_t segment);
 
 /// The treatment of gradients on their way into an update by tensors, without the host knowing the numbers.
 struct TensorChange {

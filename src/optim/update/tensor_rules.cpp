@@ -3,6 +3,10 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
+#include <map>
+#include <numeric>
+
 #include "optim/update/tensor_stack.hpp"
 
 namespace lockstep::optim {
@@ -29,6 +33,11 @@ std::vector<T> selected_from(const std::vector<T>& all, const std::vector<std::s
 
 }  // namespace
 
+TensorList concatenated(TensorList first, const TensorList& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 TensorUpdate selected(const TensorUpdate& update, const std::vector<std::size_t>& members) {
   TensorUpdate some = update;
   some.parameters = selected_from(update.parameters, members);
@@ -39,6 +48,38 @@ TensorUpdate selected(const TensorUpdate& update, const std::vector<std::size_t>
   if (!update.dims.empty()) some.dims = selected_from(update.dims, members);
   return some;
 }
+
+std::vector<TensorUpdate> parts_for_stacks(const TensorUpdate& update) {
+  std::vector<TensorUpdate> parts;
+  std::size_t first = 0;
+  for (const TensorList& part : divided_for_stacks(update.parameters)) {
+    std::vector<std::size_t> members(part.size());
+    std::iota(members.begin(), members.end(), first);
+    first += part.size();
+    parts.push_back(selected(update, members));
+  }
+  return parts;
+}
+
+std::vector<std::vector<std::size_t>> alike(const TensorList& tensors) {
+  std::map<std::vector<std::int64_t>, std::vector<std::size_t>> by_shape;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].numel() > 0) by_shape[tensors[i].sizes().vec()].push_back(i);
+  }
+  std::vector<std::vector<std::size_t>> all;
+  for (const auto& [shape, members] : by_shape) {
+    const at::Tensor& one = tensors[members.front()];
+    const std::int64_t together = one.is_cpu() ? 1 : (kStackElements + one.numel() - 1) / one.numel();
+    for (auto next = members.begin(); next != members.end();) {
+      const auto end = next + std::min(together, members.end() - next);
+      all.emplace_back(next, end);
+      next = end;
+    }
+  }
+  return all;
+}
+
+at::Tensor stacked(const TensorList& list) { return list.size() == 1 ? list.front().unsqueeze(0) : at::stack(list); }
 
 bool is_first(const TensorUpdate& update) {
   if (update.live != nullptr) {
@@ -63,10 +104,6 @@ void change_unless_void(const TensorUpdate& update, const std::function<void(con
   assign(update, tensors, copies.parts());
 }
 
-void assign(const TensorUpdate& update, const at::Tensor& tensor, const at::Tensor& values) {
-  tensor.copy_(update.is_void.defined() ? at::where(update.is_void > 0, tensor, values) : values);
-}
-
 void assign(const TensorUpdate& update, const TensorList& tensors, const TensorList& values) {
   if (!update.is_void.defined()) return at::_foreach_copy_(tensors, values);
   // The kernel of SGD is the one that reads on the device whether it may write. Its first step fills the momentum with
@@ -80,15 +117,5 @@ TensorList downhill(const TensorUpdate& update) {
 }
 
 TensorList norms_of(const TensorList& list) { return at::_foreach_norm(list, 2, at::kDouble); }
-
-void move(const TensorUpdate& update, const at::Tensor& parameter, const Number& decay_factor, const at::Tensor& step) {
-  if (update.is_void.defined()) return assign(update, parameter, product(parameter, decay_factor).sub_(step));
-  if (decay_factor.is_live() || decay_factor.plain() != 1) multiply({parameter}, decay_factor);
-  parameter.sub_(step);
-}
-
-at::Tensor downhill(const TensorUpdate& update, std::size_t i) {
-  return update.options->at("maximize") != 0 ? update.gradients[i].neg() : update.gradients[i];
-}
 
 }  // namespace lockstep::optim

@@ -6,11 +6,10 @@
 namespace lockstep::optim {
 
 std::vector<std::vector<at::Tensor>> divided_for_stacks(const std::vector<at::Tensor>& tensors) {
-  constexpr std::int64_t kElements = std::int64_t{1} << 24;  // a part ends there
   std::vector<std::vector<at::Tensor>> parts;
-  std::int64_t elements = kElements;
+  std::int64_t elements = kStackElements;
   for (const at::Tensor& tensor : tensors) {
-    if (elements >= kElements) {
+    if (elements >= kStackElements) {
       parts.emplace_back();
       elements = 0;
     }
@@ -34,6 +33,10 @@ TensorStack TensorStack::of(const std::vector<at::Tensor>& tensors, at::ScalarTy
   TensorStack stack(tensors, type);
   at::_foreach_copy_(stack.parts_, tensors);
   return stack;
+}
+
+at::Tensor TensorStack::rows_of(std::size_t first, std::size_t count) const {
+  return rows_.narrow(0, first_rows_[first], first_rows_[first + count] - first_rows_[first]);
 }
 
 std::vector<at::Tensor> TensorStack::parts_of(const at::Tensor& rows, std::size_t count) const {

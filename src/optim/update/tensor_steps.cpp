@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Steps of rules that update whole tensors.
-#include <lockstep/core/error.hpp>
 #include <lockstep/optim/tensor_update.hpp>
 
+#include <c10/util/strides.h>
 #include <torch/types.h>
 
-#include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
 #include <stdexcept>
-#include <string>
 #include <tuple>
 
 #include "optim/update/live_numbers.hpp"
-#include "optim/update/scalar_type.hpp"
 #include "optim/update/tensor_parameters.hpp"
 #include "optim/update/tensor_rules.hpp"
 #include "optim/update/tensor_stack.hpp"
@@ -24,15 +21,10 @@ namespace lockstep::optim {
 namespace {
 
 /// Given ones, or those of a tensor whose last dimension lies closest.
-Shape strides_of(const Shape& shape, Shape given) {
+Shape strides_of(const Shape& shape, const Shape& given) {
   if (!given.empty()) return given;
-  std::int64_t count = 1;
-  given.resize(shape.size());
-  for (std::size_t i = shape.size(); i-- > 0;) {
-    given[i] = count;
-    count *= shape[i];
-  }
-  return given;
+  const at::DimVector strides = c10::contiguous_strides(shape);
+  return {strides.begin(), strides.end()};
 }
 
 void change_gradients(std::vector<at::Tensor>& gradients, const TensorChange& change, std::size_t group) {
@@ -130,18 +122,14 @@ void Optimizer::initialize_state() {
     const std::int64_t begin = is_like_parameter ? segment.own_begin : 0;
     const std::int64_t end = is_like_parameter ? segment.own_end : c10::multiply_integers(array->shape);
     const auto bytes = static_cast<std::int64_t>(size_of(array->dtype));
-    const auto options = at::device(device).dtype(array->dtype == DType::float64 ? at::kDouble : at::kFloat);
-    at::from_blob(
-        array->values + begin * bytes, {end - begin}, [](void*) {}, options, device)
-        .fill_(rule_->initial_state(options_of(b, s), slot));
+    const auto options = at::device(device).dtype(scalar_type_of(array->dtype));
+    flat_view(array->values + begin * bytes, end - begin, options).fill_(rule_->initial_state(options_of(b, s), slot));
   };
   const torch::NoGradGuard no_grad;
   parameters_->write([&] {  // the owners of the other parts read this one when they save a checkpoint
-    for (std::size_t b = 0; b < parameters_->blocks().size(); ++b) {
-      for (std::size_t s = 0; s < parameters_->blocks()[b].segments.size(); ++s) {
-        for (std::size_t slot = 0; slot < rule_states_; ++slot) fill(b, s, slot);
-      }
-    }
+    for_each_segment(parameters_->blocks(), [&](std::size_t b, std::size_t s) {
+      for (std::size_t slot = 0; slot < rule_states_; ++slot) fill(b, s, slot);
+    });
   });
 }
 
@@ -158,8 +146,7 @@ void Optimizer::step_by(const WholeRule& rule, Changes changes) {
       const at::ScalarType type = block.dtype == DType::float64 ? at::kDouble : at::kFloat;
       const at::Tensor& gradient = whole.take(piece, segment, type);
       if (!gradient.defined()) return;
-      std::byte* const values = block.parameters + segment.offset * static_cast<std::int64_t>(size_of(block.dtype));
-      const at::Tensor parameter = at::from_blob(values, {segment.count}, scalar_type_of(block.dtype));
+      const at::Tensor parameter = flat_parameter(*parameters_, piece.block, piece.segment);
       std::optional<TensorStack> wide;
       if (block.is_half()) wide = widened(piece.block, {piece.segment}, {parameter});
       TensorUpdate update;
@@ -181,22 +168,19 @@ void Optimizer::step_tensors(const TensorChange& change, LiveNumbers* live) {
   using Key = std::tuple<std::size_t, std::size_t, std::int64_t>;
   std::map<Key, TensorUpdate> updates;
   std::map<Key, std::vector<std::size_t>> halves;  // segments
-  for (std::size_t b = 0; b < steps_.size(); ++b) {
-    was_counted_[b].assign(steps_[b].size(), 0);
-    for (std::size_t s = 0; s < steps_[b].size(); ++s) {
-      if (!parameters_->has_gradient(b, s)) continue;
-      was_counted_[b][s] = 1;
-      const Segment& segment = parameters_->blocks()[b].segments[s];
-      if (segment.own_begin == segment.own_end && segment.count > 0) continue;  // another rank's
-      const Key key = {b, group_of_[b][s], steps_[b][s]};
-      if (parameters_->blocks()[b].is_half()) {
-        halves[key].push_back(s);
-        continue;
-      }
+  for_each_segment(parameters_->blocks(), [&](std::size_t b, std::size_t s) {
+    was_counted_[b][s] = parameters_->has_gradient(b, s) ? 1 : 0;
+    if (was_counted_[b][s] == 0) return;
+    const Segment& segment = parameters_->blocks()[b].segments[s];
+    if (segment.own_begin == segment.own_end && segment.count > 0) return;  // another rank's
+    const Key key = {b, group_of_[b][s], steps_[b][s]};
+    if (parameters_->blocks()[b].is_half()) {
+      halves[key].push_back(s);
+    } else {
       add_to(updates[key], b, s, parameters_->as_tensors()->flat_parameter(b, s),
              parameters_->as_tensors()->flat_gradient(b, s));
     }
-  }
+  });
   parameters_->write([&] {
     for (auto& [key, update] : updates) change_gradients(update.gradients, change, std::get<1>(key));
     TensorUpdate common;
@@ -243,19 +227,15 @@ void Optimizer::apply(TensorUpdate& update, std::size_t block, LiveNumbers* live
 
 void Optimizer::count_recorded_step() {
   was_counted_ = recorded_;
-  for (std::size_t b = 0; b < steps_.size(); ++b) {
-    for (std::size_t s = 0; s < steps_[b].size(); ++s) {
-      if (rule_->counts_every_step || recorded_[b][s] != 0) ++steps_[b][s];
-    }
-  }
+  for_each_segment(parameters_->blocks(), [&](std::size_t b, std::size_t s) {
+    if (rule_->counts_every_step || recorded_[b][s] != 0) ++steps_[b][s];
+  });
 }
 
 void Optimizer::uncount_step(const std::vector<std::vector<char>>& counted) {
-  for (std::size_t b = 0; b < steps_.size(); ++b) {
-    for (std::size_t s = 0; s < counted[b].size(); ++s) {
-      if (rule_->counts_every_step || counted[b][s] != 0) --steps_[b][s];
-    }
-  }
+  for_each_segment(parameters_->blocks(), [&](std::size_t b, std::size_t s) {
+    if (rule_->counts_every_step || counted[b][s] != 0) --steps_[b][s];
+  });
 }
 
 }  // namespace lockstep::optim

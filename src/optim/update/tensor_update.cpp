@@ -27,14 +27,12 @@ struct Gradient {
 template <class IsWanted>
 std::vector<Gradient> gradients_of(FlatParameters& parameters, const IsWanted& is_wanted) {
   std::vector<Gradient> gradients;
-  for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
-    for (std::size_t s = 0; s < parameters.blocks()[b].segments.size(); ++s) {
-      const Segment& segment = parameters.blocks()[b].segments[s];
-      const bool is_empty = segment.own_begin == segment.own_end;  // which has no largest element
-      if (is_empty || !parameters.has_gradient(b, s) || !is_wanted(b, s)) continue;
-      gradients.push_back({b, s, parameters.as_tensors()->flat_gradient(b, s)});
-    }
-  }
+  for_each_segment(parameters.blocks(), [&](std::size_t b, std::size_t s) {
+    const Segment& segment = parameters.blocks()[b].segments[s];
+    const bool is_empty = segment.own_begin == segment.own_end;  // which has no largest element
+    if (is_empty || !parameters.has_gradient(b, s) || !is_wanted(b, s)) return;
+    gradients.push_back({b, s, parameters.as_tensors()->flat_gradient(b, s)});
+  });
   return gradients;
 }
 
@@ -116,23 +114,32 @@ std::vector<at::Tensor> norms_over_ranks(FlatParameters& parameters, const std::
 
 }  // namespace
 
+at::Tensor flat_view(std::byte* values, std::int64_t count, const at::TensorOptions& like) {
+  return at::from_blob(
+      values, {count}, [](void*) {}, like.requires_grad(false), like.device());
+}
+
+at::Tensor flat_parameter(FlatParameters& parameters, std::size_t block, std::size_t segment) {
+  if (parameters.as_tensors() != nullptr) return parameters.as_tensors()->flat_parameter(block, segment);
+  const FlatBlock& flat_block = parameters.blocks()[block];
+  const Segment& own = flat_block.segments[segment];
+  const std::int64_t begin = (own.offset + own.own_begin) * static_cast<std::int64_t>(size_of(flat_block.dtype));
+  return at::from_blob(flat_block.parameters + begin, {own.own_end - own.own_begin}, scalar_type_of(flat_block.dtype));
+}
+
 at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type, const GradientView* view) {
   return norms_over_ranks(parameters, {norm_of(gradients_of(parameters, is_any), norm_type, view)}, norm_type).front();
 }
 
 std::vector<at::Tensor> gradient_norm_tensors(const Optimizer& optimizer, FlatParameters& parameters,
                                               double norm_type) {
+  std::vector<bool> have_gradients(optimizer.groups().size());  // equal on every rank
+  for_each_segment(parameters.blocks(), [&](std::size_t b, std::size_t s) {
+    if (parameters.has_gradient(b, s)) have_gradients[optimizer.group_of(b, s)] = true;
+  });
   std::vector<at::Tensor> norms;
-  std::vector<bool> have_gradients;  // equal on every rank
-  for (std::size_t g = 0; g < optimizer.groups().size(); ++g) {
-    bool has_gradient = false;
+  for (std::size_t g = 0; g < have_gradients.size(); ++g) {
     const auto is_in_group = [&](std::size_t b, std::size_t s) { return optimizer.group_of(b, s) == g; };
-    for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
-      for (std::size_t s = 0; s < parameters.blocks()[b].segments.size(); ++s) {
-        has_gradient = has_gradient || (is_in_group(b, s) && parameters.has_gradient(b, s));
-      }
-    }
-    have_gradients.push_back(has_gradient);
     norms.push_back(norm_of(gradients_of(parameters, is_in_group), norm_type));
   }
   norms = norms_over_ranks(parameters, norms, norm_type);

@@ -54,7 +54,7 @@ CommHook averaging_hook(at::ScalarType type, mpi::Collectives& collectives) {
 }
 
 CommHookRow rounding_row(const std::string& name, const std::string& help, at::ScalarType type) {
-  return {.name = name, .help = help, .keys = {}, .make = [type](const Section&, mpi::Collectives& all) {
+  return {.name = name, .help = help, .make = [type](const Section&, mpi::Collectives& all) {
             return ChosenHook{.hook = averaging_hook(type, all), .rounding = type, .is_recordable = true};
           }};
 }
@@ -86,7 +86,6 @@ const std::vector<CommHookRow>& builtin_comm_hooks() {
                   mpi::Collectives& all) { return power_sgd_hook(all, PowerSgdOptions::from(ddp)); }},
       {.name = "noop",
        .help = "not at all, to measure",
-       .keys = {},
        .make =
            [](const Section&, mpi::Collectives&) {
              return ChosenHook{.hook = noop_hook(), .is_silent = true, .is_recordable = true};

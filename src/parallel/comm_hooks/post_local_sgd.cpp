@@ -5,8 +5,6 @@
 
 #include <torch/types.h>
 
-#include <vector>
-
 #include "parallel/store/parameter_store.hpp"
 #include "parallel/store/tensor_collectives.hpp"
 

@@ -2,7 +2,6 @@
 #include "parallel/comm_hooks/power_sgd.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/keys.hpp>
 #include <lockstep/random/random.hpp>
 
 #include <torch/types.h>
@@ -50,7 +49,7 @@ struct GradientMatrix {
   std::vector<std::size_t> gradients;  // indices of the gradients in the bucket
   at::Tensor matrix;                   // M, [n, m]
   std::int64_t rank;
-  at::Tensor q;  // [m, rank]
+  at::Tensor q = {};  // [m, rank]
 };
 
 class PowerSgd : public HookMemory {
@@ -59,22 +58,175 @@ class PowerSgd : public HookMemory {
     require_usable(options_);
   }
 
-  Completion start(const GradBucket& bucket);
+  Completion start(const GradBucket& bucket) {
+    const std::int64_t step = step_;
+    if (bucket.is_last()) ++step_;
+    if (step < options_.start_step) return all_reduce_hook(pool_.collectives())(bucket);
 
-  HookState state() const override;
-  void load_state(const HookState& state) override;
+    std::vector<at::Tensor> uncompressed;
+    std::vector<GradientMatrix> parts = divide(bucket, uncompressed);
+    std::int64_t count = 0;
+    for (const at::Tensor& gradient : uncompressed) count += gradient.numel();
+    for (const GradientMatrix& part : parts) count += part.matrix.size(0) * part.rank;
+    // The tensor that is not compressed travels in front of the Ps.
+    const at::Tensor message = pool_.take(2 * bucket.index, count, bucket.buffer.options());
+    std::int64_t begin = 0;
+    const auto send = [&](const at::Tensor& values) {
+      message.narrow(0, begin, values.numel()).view(values.sizes()).copy_(values);
+      begin += values.numel();
+    };
+    for (const at::Tensor& gradient : uncompressed) send(gradient);
+    for (GradientMatrix& part : parts) {
+      const auto warm = warm_qs_.find(part.key);
+      const bool fits =
+          warm != warm_qs_.end() && warm->second.sizes() == at::IntArrayRef{part.matrix.size(1), part.rank};
+      part.q = orthonormalized(fits ? warm->second : first_q(part, step));
+      send(at::mm(part.matrix, part.q));
+    }
+    const mpi::Ticket ticket = start_all_reduce(message, pool_.collectives(), mpi::ReduceOp::average);
+    return [this, bucket, parts = std::move(parts), uncompressed = std::move(uncompressed), message, ticket]() mutable {
+      pool_.collectives().wait(ticket);
+      return finish(bucket, parts, uncompressed, message);
+    };
+  }
+
+  HookState state() const override {
+    HookState state;
+    state.integers["step"] = step_;
+    for (const auto& [place, error] : errors_) state.tensors["error." + std::to_string(place)] = error.clone();
+    for (const auto& [key, q] : warm_qs_) state.common["q." + std::to_string(key)] = q.clone();
+    return state;
+  }
+
+  void load_state(const HookState& state) override {
+    const auto fail = [](const std::string& what) {
+      throw CheckpointError("the state of ddp.comm_hook=powersgd " + what);
+    };
+    if (!state.integers.contains("step")) fail("does not contain 'step'");
+    std::map<std::size_t, at::Tensor> errors;
+    std::map<std::int64_t, at::Tensor> warm_qs;
+    for (const auto& [name, tensor] : state.tensors) {
+      if (!name.starts_with("error.")) fail("has an unknown tensor '" + name + "'");
+      errors[std::stoull(name.substr(6))] = tensor.clone();
+    }
+    for (const auto& [name, tensor] : state.common) {
+      if (!name.starts_with("q.")) fail("has an unknown tensor '" + name + "'");
+      warm_qs[std::stoll(name.substr(2))] = tensor.clone();
+    }
+    step_ = state.integers.at("step");
+    errors_ = std::move(errors);
+    warm_qs_ = std::move(warm_qs);
+    ++loads_;
+  }
+
   std::int64_t work() const override { return step_ < options_.start_step ? 0 : 1 + loads_; }
   std::int64_t* step_count() override { return &step_; }
 
  private:
-  std::vector<GradientMatrix> divide(const GradBucket& bucket, std::vector<at::Tensor>& uncompressed) const;
-  GradientMatrix whole(const GradBucket& bucket) const;
+  /// The matrices to be compressed; gradients that stay as they are go to `uncompressed`.
+  std::vector<GradientMatrix> divide(const GradBucket& bucket, std::vector<at::Tensor>& uncompressed) const {
+    if (options_.is_batched) return {whole(bucket)};
+    std::vector<GradientMatrix> parts;
+    for (std::size_t g = 0; g < bucket.gradients.size(); ++g) {
+      const at::Tensor& gradient = bucket.gradients[g];
+      const std::int64_t n = gradient.dim() == 0 ? 1 : gradient.size(0);
+      const std::int64_t m = n == 0 ? 0 : gradient.numel() / n;
+      const auto sent = static_cast<double>((n + m) * std::min({n, m, options_.rank}));
+      if (sent * options_.min_compression_rate < static_cast<double>(n * m)) {
+        parts.push_back(part_of(bucket, static_cast<std::int64_t>(bucket.places[g]), {g}, n, m));
+      } else {
+        uncompressed.push_back(gradient);
+      }
+    }
+    return parts;
+  }
+
+  /// All gradients of a bucket in a square, filled up with zeros.
+  GradientMatrix whole(const GradBucket& bucket) const {
+    std::vector<std::size_t> all(bucket.gradients.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    double count = 0;
+    for (const at::Tensor& gradient : bucket.gradients) count += static_cast<double>(gradient.numel());
+    const auto side = static_cast<std::int64_t>(std::ceil(std::sqrt(count)));
+    return part_of(bucket, kBatched + static_cast<std::int64_t>(bucket.index), std::move(all), side, side);
+  }
+
+  /// Adds what former steps lost.
   GradientMatrix part_of(const GradBucket& bucket, std::int64_t key, std::vector<std::size_t> gradients, std::int64_t n,
-                         std::int64_t m) const;
-  at::Tensor first_q(const GradientMatrix& part, std::int64_t step) const;
+                         std::int64_t m) const {
+    const bool is_narrow = bucket.buffer.scalar_type() == at::kHalf || bucket.buffer.scalar_type() == at::kBFloat16;
+    std::vector<at::Tensor> pieces;
+    for (const std::size_t g : gradients) {
+      const at::Tensor piece =
+          bucket.gradients[g].reshape({-1}).to(is_narrow ? at::kFloat : bucket.buffer.scalar_type());
+      const auto error = errors_.find(bucket.places[g]);
+      pieces.push_back(error == errors_.end() ? piece : piece + error->second);
+    }
+    at::Tensor flat = pieces.size() == 1 ? pieces[0] : at::cat(pieces);
+    if (flat.numel() < n * m) flat = at::constant_pad_nd(flat, {0, n * m - flat.numel()});
+    return {.key = key,
+            .gradients = std::move(gradients),
+            .matrix = flat.view({n, m}),
+            .rank = std::min({n, m, options_.rank})};
+  }
+
+  /// The same on all ranks, another in every step.
+  at::Tensor first_q(const GradientMatrix& part, std::int64_t step) const {
+    random::Sequence sequence(options_.seed, random::Stream::compression, static_cast<std::uint64_t>(step),
+                              static_cast<std::uint64_t>(part.key));
+    at::Tensor q = at::empty({part.matrix.size(1), part.rank}, at::kDouble);
+    double* const values = q.mutable_data_ptr<double>();
+    for (std::int64_t i = 0; i < q.numel(); ++i) values[i] = sequence.normal();
+    return q.to(part.matrix.options());
+  }
+
+  /// Once the Ps are averaged: averages the Qs, and puts the products instead of the gradients.
   at::Tensor finish(const GradBucket& bucket, std::vector<GradientMatrix>& parts,
-                    const std::vector<at::Tensor>& uncompressed, const at::Tensor& message);
-  void take_over(const GradBucket& bucket, const GradientMatrix& part, const at::Tensor& approximation);
+                    const std::vector<at::Tensor>& uncompressed, const at::Tensor& message) {
+    std::int64_t begin = 0;
+    const auto next_of = [&begin](const at::Tensor& from, at::IntArrayRef shape) {
+      const std::int64_t count = c10::multiply_integers(shape);
+      begin += count;
+      return from.narrow(0, begin - count, count).view(shape);
+    };
+    for (const at::Tensor& gradient : uncompressed) gradient.copy_(next_of(message, gradient.sizes()));
+    if (parts.empty()) return bucket.buffer;
+
+    std::vector<at::Tensor> ps;
+    std::int64_t count = 0;
+    for (const GradientMatrix& part : parts) {
+      const at::Tensor p = next_of(message, {part.matrix.size(0), part.rank});
+      ps.push_back(orthonormalized(p.to(part.matrix.scalar_type())));
+      count += part.q.numel();
+    }
+    const at::Tensor qs = pool_.take(2 * bucket.index + 1, count, message.options());
+    begin = 0;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      next_of(qs, parts[i].q.sizes()).copy_(at::mm(parts[i].matrix.t(), ps[i]));
+    }
+    mpi::Collectives& collectives = pool_.collectives();
+    collectives.wait(start_all_reduce(qs, collectives, mpi::ReduceOp::average));
+    begin = 0;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      parts[i].q.copy_(next_of(qs, parts[i].q.sizes()));
+      if (options_.has_warm_start) keep(warm_qs_[parts[i].key], parts[i].q);
+      take_over(bucket, parts[i], at::mm(ps[i], parts[i].q.t()));
+    }
+    return bucket.buffer;
+  }
+
+  /// Gradients become their approximation; the rest is remembered.
+  void take_over(const GradBucket& bucket, const GradientMatrix& part, const at::Tensor& approximation) {
+    const at::Tensor values = approximation.view({-1});
+    const at::Tensor lost = options_.has_error_feedback ? part.matrix.view({-1}) - values : at::Tensor();
+    std::int64_t begin = 0;
+    for (const std::size_t g : part.gradients) {
+      const at::Tensor& gradient = bucket.gradients[g];
+      if (lost.defined()) keep(errors_[bucket.places[g]], lost.narrow(0, begin, gradient.numel()));
+      gradient.copy_(values.narrow(0, begin, gradient.numel()).view(gradient.sizes()));
+      begin += gradient.numel();
+    }
+  }
 
   MessagePool pool_;
   PowerSgdOptions options_;
@@ -83,171 +235,6 @@ class PowerSgd : public HookMemory {
   std::map<std::int64_t, at::Tensor> warm_qs_;  // GradientMatrix::key -> the Q of the last step
   std::int64_t loads_ = 0;                      // loads of the state, whose tensors are others then
 };
-
-Completion PowerSgd::start(const GradBucket& bucket) {
-  const std::int64_t step = step_;
-  if (bucket.is_last()) ++step_;
-  if (step < options_.start_step) return all_reduce_hook(pool_.collectives())(bucket);
-
-  std::vector<at::Tensor> uncompressed;
-  std::vector<GradientMatrix> parts = divide(bucket, uncompressed);
-  std::int64_t count = 0;
-  for (const at::Tensor& gradient : uncompressed) count += gradient.numel();
-  for (const GradientMatrix& part : parts) count += part.matrix.size(0) * part.rank;
-  // The tensor that is not compressed travels in front of the Ps.
-  const at::Tensor message = pool_.take(2 * bucket.index, count, bucket.buffer.options());
-  std::int64_t begin = 0;
-  const auto send = [&](const at::Tensor& values) {
-    message.narrow(0, begin, values.numel()).view(values.sizes()).copy_(values);
-    begin += values.numel();
-  };
-  for (const at::Tensor& gradient : uncompressed) send(gradient);
-  for (GradientMatrix& part : parts) {
-    const auto warm = warm_qs_.find(part.key);
-    const bool fits = warm != warm_qs_.end() && warm->second.sizes() == at::IntArrayRef{part.matrix.size(1), part.rank};
-    part.q = orthonormalized(fits ? warm->second : first_q(part, step));
-    send(at::mm(part.matrix, part.q));
-  }
-  const mpi::Ticket ticket = start_all_reduce(message, pool_.collectives(), mpi::ReduceOp::average);
-  return [this, bucket, parts = std::move(parts), uncompressed = std::move(uncompressed), message, ticket]() mutable {
-    pool_.collectives().wait(ticket);
-    return finish(bucket, parts, uncompressed, message);
-  };
-}
-
-/// The matrices to be compressed; gradients that stay as they are go to `uncompressed`.
-std::vector<GradientMatrix> PowerSgd::divide(const GradBucket& bucket, std::vector<at::Tensor>& uncompressed) const {
-  if (options_.is_batched) return {whole(bucket)};
-  std::vector<GradientMatrix> parts;
-  for (std::size_t g = 0; g < bucket.gradients.size(); ++g) {
-    const at::Tensor& gradient = bucket.gradients[g];
-    const std::int64_t n = gradient.dim() == 0 ? 1 : gradient.size(0);
-    const std::int64_t m = n == 0 ? 0 : gradient.numel() / n;
-    const auto sent = static_cast<double>((n + m) * std::min({n, m, options_.rank}));
-    if (sent * options_.min_compression_rate < static_cast<double>(n * m)) {
-      parts.push_back(part_of(bucket, static_cast<std::int64_t>(bucket.places[g]), {g}, n, m));
-    } else {
-      uncompressed.push_back(gradient);
-    }
-  }
-  return parts;
-}
-
-/// All gradients of a bucket in a square, filled up with zeros.
-GradientMatrix PowerSgd::whole(const GradBucket& bucket) const {
-  std::vector<std::size_t> all(bucket.gradients.size());
-  std::iota(all.begin(), all.end(), std::size_t{0});
-  double count = 0;
-  for (const at::Tensor& gradient : bucket.gradients) count += static_cast<double>(gradient.numel());
-  const auto side = static_cast<std::int64_t>(std::ceil(std::sqrt(count)));
-  return part_of(bucket, kBatched + static_cast<std::int64_t>(bucket.index), std::move(all), side, side);
-}
-
-/// Adds what former steps lost.
-GradientMatrix PowerSgd::part_of(const GradBucket& bucket, std::int64_t key, std::vector<std::size_t> gradients,
-                                 std::int64_t n, std::int64_t m) const {
-  const bool is_narrow = bucket.buffer.scalar_type() == at::kHalf || bucket.buffer.scalar_type() == at::kBFloat16;
-  std::vector<at::Tensor> pieces;
-  for (const std::size_t g : gradients) {
-    const at::Tensor piece = bucket.gradients[g].reshape({-1}).to(is_narrow ? at::kFloat : bucket.buffer.scalar_type());
-    const auto error = errors_.find(bucket.places[g]);
-    pieces.push_back(error == errors_.end() ? piece : piece + error->second);
-  }
-  at::Tensor flat = pieces.size() == 1 ? pieces[0] : at::cat(pieces);
-  if (flat.numel() < n * m) flat = at::constant_pad_nd(flat, {0, n * m - flat.numel()});
-  return {.key = key,
-          .gradients = std::move(gradients),
-          .matrix = flat.view({n, m}),
-          .rank = std::min({n, m, options_.rank}),
-          .q = {}};
-}
-
-/// The same on all ranks, another in every step.
-at::Tensor PowerSgd::first_q(const GradientMatrix& part, std::int64_t step) const {
-  random::Sequence sequence(options_.seed, random::Stream::compression, static_cast<std::uint64_t>(step),
-                            static_cast<std::uint64_t>(part.key));
-  at::Tensor q = at::empty({part.matrix.size(1), part.rank}, at::kDouble);
-  double* const values = q.mutable_data_ptr<double>();
-  for (std::int64_t i = 0; i < q.numel(); ++i) values[i] = sequence.normal();
-  return q.to(part.matrix.options());
-}
-
-/// Once the Ps are averaged: averages the Qs, and puts the products instead of the gradients.
-at::Tensor PowerSgd::finish(const GradBucket& bucket, std::vector<GradientMatrix>& parts,
-                            const std::vector<at::Tensor>& uncompressed, const at::Tensor& message) {
-  std::int64_t begin = 0;
-  const auto next_of = [&begin](const at::Tensor& from, at::IntArrayRef shape) {
-    const std::int64_t count = c10::multiply_integers(shape);
-    begin += count;
-    return from.narrow(0, begin - count, count).view(shape);
-  };
-  for (const at::Tensor& gradient : uncompressed) gradient.copy_(next_of(message, gradient.sizes()));
-  if (parts.empty()) return bucket.buffer;
-
-  std::vector<at::Tensor> ps;
-  std::int64_t count = 0;
-  for (const GradientMatrix& part : parts) {
-    const at::Tensor p = next_of(message, {part.matrix.size(0), part.rank});
-    ps.push_back(orthonormalized(p.to(part.matrix.scalar_type())));
-    count += part.q.numel();
-  }
-  const at::Tensor qs = pool_.take(2 * bucket.index + 1, count, message.options());
-  begin = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    next_of(qs, parts[i].q.sizes()).copy_(at::mm(parts[i].matrix.t(), ps[i]));
-  }
-  mpi::Collectives& collectives = pool_.collectives();
-  collectives.wait(start_all_reduce(qs, collectives, mpi::ReduceOp::average));
-  begin = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    parts[i].q.copy_(next_of(qs, parts[i].q.sizes()));
-    if (options_.has_warm_start) keep(warm_qs_[parts[i].key], parts[i].q);
-    take_over(bucket, parts[i], at::mm(ps[i], parts[i].q.t()));
-  }
-  return bucket.buffer;
-}
-
-/// Gradients become their approximation; the rest is remembered.
-void PowerSgd::take_over(const GradBucket& bucket, const GradientMatrix& part, const at::Tensor& approximation) {
-  const at::Tensor values = approximation.view({-1});
-  const at::Tensor lost = options_.has_error_feedback ? part.matrix.view({-1}) - values : at::Tensor();
-  std::int64_t begin = 0;
-  for (const std::size_t g : part.gradients) {
-    const at::Tensor& gradient = bucket.gradients[g];
-    if (lost.defined()) keep(errors_[bucket.places[g]], lost.narrow(0, begin, gradient.numel()));
-    gradient.copy_(values.narrow(0, begin, gradient.numel()).view(gradient.sizes()));
-    begin += gradient.numel();
-  }
-}
-
-HookState PowerSgd::state() const {
-  HookState state;
-  state.integers["step"] = step_;
-  for (const auto& [place, error] : errors_) state.tensors["error." + std::to_string(place)] = error.clone();
-  for (const auto& [key, q] : warm_qs_) state.common["q." + std::to_string(key)] = q.clone();
-  return state;
-}
-
-void PowerSgd::load_state(const HookState& state) {
-  const auto fail = [](const std::string& what) {
-    throw CheckpointError("the state of ddp.comm_hook=powersgd " + what);
-  };
-  if (!state.integers.contains("step")) fail("does not contain 'step'");
-  std::map<std::size_t, at::Tensor> errors;
-  std::map<std::int64_t, at::Tensor> warm_qs;
-  for (const auto& [name, tensor] : state.tensors) {
-    if (!name.starts_with("error.")) fail("has an unknown tensor '" + name + "'");
-    errors[std::stoull(name.substr(6))] = tensor.clone();
-  }
-  for (const auto& [name, tensor] : state.common) {
-    if (!name.starts_with("q.")) fail("has an unknown tensor '" + name + "'");
-    warm_qs[std::stoll(name.substr(2))] = tensor.clone();
-  }
-  step_ = state.integers.at("step");
-  errors_ = std::move(errors);
-  warm_qs_ = std::move(warm_qs);
-  ++loads_;
-}
 
 }  // namespace
 

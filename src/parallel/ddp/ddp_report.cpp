@@ -72,13 +72,11 @@ std::string picture_of(const BucketTimes& bucket, double end) {
   return strip.text();
 }
 
-/// Calls `show(b)` for the buckets that have room; `leave_out(how many)` stands for those in the middle.
-void for_each_shown(std::size_t buckets, const std::function<void(std::size_t)>& show,
-                    const std::function<void(std::size_t)>& leave_out) {
-  const bool is_long = buckets > kMaxRows;
+/// Calls `show(b)` for the buckets that have room, and writes how many there are in the middle that have none.
+void for_each_shown(std::ostream& out, std::size_t buckets, const std::function<void(std::size_t)>& show) {
   for (std::size_t b = 0; b < buckets; ++b) {
-    if (is_long && b == kMaxRows / 2) {
-      leave_out(buckets - kMaxRows);
+    if (buckets > kMaxRows && b == kMaxRows / 2) {
+      out << "\n(" << buckets - kMaxRows << " more)";
       b = buckets - kMaxRows / 2;
     }
     show(b);
@@ -102,7 +100,7 @@ void write_table(std::ostream& out, const StepTimeline& step, bool is_of_gpu) {
       out << std::setw(10) << (is_of_gpu ? "-" : milliseconds(value));
     }
   };
-  for_each_shown(step.buckets.size(), show, [&out](std::size_t count) { out << "\n(" << count << " more)"; });
+  for_each_shown(out, step.buckets.size(), show);
 }
 
 void write_picture(std::ostream& out, const StepTimeline& step) {
@@ -112,7 +110,7 @@ void write_picture(std::ostream& out, const StepTimeline& step) {
   const auto show = [&](std::size_t b) {
     out << "\n" << std::setw(8) << b << "|" << picture_of(step.buckets[b], step.end) << "|";
   };
-  for_each_shown(step.buckets.size(), show, [&out](std::size_t count) { out << "\n(" << count << " more)"; });
+  for_each_shown(out, step.buckets.size(), show);
 }
 
 }  // namespace

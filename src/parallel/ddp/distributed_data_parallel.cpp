@@ -10,21 +10,19 @@
 #include "batch/late_values.hpp"
 #include "models/layers/recompute.hpp"
 #include "mpi/process/topology.hpp"
-#include "parallel/ddp/batch_copies.hpp"
 #include "parallel/ddp/model_buffers.hpp"
 #include "parallel/ddp/requirements.hpp"
 #include "parallel/reducers/bucket_reducer.hpp"
 #include "parallel/reducers/lane_reducer.hpp"
-#include "parallel/reducers/local_reducer.hpp"
 #include "parallel/reducers/separate_reducer.hpp"
 #include "parallel/sharding/shard_blocks.hpp"
 #include "parallel/sharding/shard_reducer.hpp"
 #include "parallel/store/parameter_store.hpp"
 #include "parallel/store/reducer.hpp"
-#include "parallel/store/shard_ranks.hpp"
 #include "parallel/store/shards.hpp"
 #include "parallel/store/step_recorder.hpp"
 #include "parallel/store/tensor_collectives.hpp"
+#include "parallel/store/transfers.hpp"
 
 namespace lockstep::parallel {
 
@@ -42,6 +40,16 @@ void synchronize_batch_norm(models::Model& model, const mpi::Communicator& world
   const int group = ranks > 0 ? world.rank() / ranks : mpi::Topology::of(world, options.hosts).host_index;
   convert_to_sync_batch_norm(model, *collectives.split(group));
 }
+
+/// The reducer of one rank alone: its own gradients are the average. No hooks, no buckets, no collectives.
+class LocalReducer : public Reducer, public UnevenRanks {
+ public:
+  void prepare(Synchronization) override {}
+  void finish() override {}
+  void reset(GivenUp /*what*/) override {}
+  void contribute_zeros() override {}
+  void set_divisor(int /*ranks*/) override {}
+};
 
 std::unique_ptr<ShardRanks> shard_ranks_of(const mpi::Communicator& world, mpi::Collectives& all,
                                            const DdpOptions& options) {
@@ -215,9 +223,7 @@ void DistributedDataParallel::prepare_gradients() {
   const Synchronization mode = !synchronizes_ ? Synchronization::none
                                : is_sliced    ? Synchronization::sliced
                                               : Synchronization::whole;
-  auto* const by_part = ability_of<PartwiseReducer>(*reducer_);
-  if (active_part_ && by_part != nullptr) return by_part->prepare_part(*active_part_, mode);
-  reducer_->prepare(mode);
+  active_part_ ? reducer_->prepare_part(*active_part_, mode) : reducer_->prepare(mode);
 }
 
 bool DistributedDataParallel::supports_slices() const {
@@ -228,7 +234,7 @@ bool DistributedDataParallel::supports_slices() const {
 /// Makes the buffers equal on all ranks, if the options request it.
 void DistributedDataParallel::synchronize_before_forward() {
   const bool is_nothing_to_do = collectives_->world_size() == 1 || options_.buffers == BufferMode::off;
-  if (is_nothing_to_do || reducer_->traits().averages_buffers) return;
+  if (is_nothing_to_do || reducer_->averages_lanes()) return;
   const StepRecorder::Meeting meeting(recorder_.get());
   if (options_.buffers == BufferMode::broadcast) buffers_->broadcast_from(buffer_root_);
   if (options_.buffers == BufferMode::average) synchronize_buffers();
@@ -257,7 +263,7 @@ std::optional<models::ScopedTap> DistributedDataParallel::tap_of_recompute() con
 }
 
 void DistributedDataParallel::synchronize_buffers() {
-  if (!reducer_->traits().averages_buffers) buffers_->average();
+  if (!reducer_->averages_lanes()) buffers_->average();
 }
 
 void DistributedDataParallel::broadcast_state(int root) {

@@ -12,6 +12,7 @@
 
 // The requirements that a model and its options must fulfil before a wrapper is built. Each function throws
 // ConfigError. Not collective.
+
 namespace lockstep::parallel {
 
 void require_one_device(const std::vector<NamedParameter>& parameters);

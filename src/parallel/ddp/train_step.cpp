@@ -15,11 +15,11 @@
 #include "batch/late_values.hpp"
 #include "batch/nvtx_range.hpp"
 #include "core/text/text.hpp"
-#include "parallel/ddp/anomalous_parameters.hpp"
-#include "parallel/ddp/batch_copies.hpp"
+#include "parallel/reducers/autograd_graph.hpp"
 #include "parallel/store/parameter_store.hpp"
 #include "parallel/store/reducer.hpp"
 #include "parallel/store/step_recorder.hpp"
+#include "parallel/store/transfers.hpp"
 
 namespace lockstep::parallel {
 
@@ -214,7 +214,7 @@ void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
 
 /// The part of a micro_batch in the step's average when the caller does not say it.
 double DistributedDataParallel::share_of(const batch::Batch& batch, const optim::BaseOptimWrapper& optimizer) {
-  if (reducer_->traits().averages_forwards) return 1;
+  if (reducer_->averages_lanes()) return 1;
   const double part = 1.0 / static_cast<double>(optimizer.micro_batches_in_step());
   if (!options_.weighs_samples) return part;
   const auto mine = static_cast<double>(batch.size());

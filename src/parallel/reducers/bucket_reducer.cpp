@@ -14,11 +14,8 @@
 
 #include "batch/nvtx_range.hpp"
 #include "mpi/shared/device_collectives.hpp"
-#include "parallel/reducers/missing_gradients.hpp"
-#include "parallel/reducers/output_watch.hpp"
 #include "parallel/store/step_recorder.hpp"
 #include "parallel/store/tensor_collectives.hpp"
-#include "parallel/sync/sparse_gradients.hpp"
 
 namespace lockstep::parallel {
 
@@ -55,7 +52,9 @@ BucketReducer::BucketReducer(std::vector<NamedParameter> parameters, const Reduc
     options_.finds_unused = false;
   }
   build(is_rebuilding() ? plan_whole(gradients_.specs()) : plan_buckets(gradients_.specs(), options_.limits));
-  hooks_ = std::make_unique<AccumulatorHooks>(gradients_.parameters(), static_cast<AccumulatorListener&>(*this));
+  hooks_ = std::make_unique<AccumulatorHooks>(
+      gradients_.parameters(),
+      [this](std::size_t parameter, bool has_gradient) { on_accumulated(parameter, has_gradient); });
 }
 
 // ---- Buckets
@@ -112,10 +111,6 @@ BucketReport BucketReducer::report() const {
     report.use_counts.push_back(static_cast<int>(std::lround(tail_[1 + i] * ranks)));
   }
   return report;
-}
-
-void BucketReducer::set_comm_hook(CommHook hook, bool is_silent) {
-  hook_.set(std::move(hook), is_silent, finished_steps_ > 0);
 }
 
 void set_comm_hook(Reducer& reducer, CommHook hook, bool is_silent) {
@@ -215,7 +210,7 @@ void BucketReducer::mark_ready(std::size_t parameter) {
   ++ready_count_;
   if (!is_rebuilt_ && finished_steps_ == 0) arrival_.push_back(parameter);
   const std::size_t b = buckets().bucket_of(parameter);
-  if (--pending_[b] == 0 && recorder_ != nullptr) recorder_->bucket_ready(b);
+  if (--pending_[b] == 0 && recorder_ != nullptr) recorder_->note(StepPoint::ready, b);
   start_ready_buckets();
 }
 
@@ -235,7 +230,7 @@ void BucketReducer::start(std::size_t b) {
   ++started_;
   if (is_last) fill_tail();
   if (is_for_hook(b)) hook_.start(b, buckets().as_hook_sees(b, gradients_.parameters()));
-  if (recorder_ != nullptr) recorder_->bucket_launched(b);
+  if (recorder_ != nullptr) recorder_->note(StepPoint::launched, b);
   if (bucket.is_sparse || hook_.is_silent() || (hook_.has_hook() && !is_last)) return;
   std::byte* memory = buckets().memory(b);
   std::size_t count = buckets().reduced_count(b);
@@ -261,7 +256,7 @@ void BucketReducer::finish() {
   if (!is_expecting_) return;
   is_expecting_ = false;
   has_begun_ = false;
-  if (recorder_ != nullptr) recorder_->backward_ends();
+  if (recorder_ != nullptr) recorder_->note(StepPoint::backward_end);
   if (is_learning()) {
     for (const std::size_t parameter : graph_.order_of_last_use()) mark_ready(parameter);
   } else if (!has_marked_unused_) {
@@ -315,9 +310,9 @@ void BucketReducer::complete() {
 void BucketReducer::complete_sliced() {
   // Waits bucket by bucket, so that each wait can be recorded; otherwise the first range waits for all.
   for (std::size_t b = 0; recorder_ != nullptr && b < buckets().size(); ++b) {
-    recorder_->wait_begins(b);
+    recorder_->note(StepPoint::wait_begin, b);
     visits_.meet(tickets_[b]);
-    recorder_->wait_ends(b);
+    recorder_->note(StepPoint::wait_end, b);
   }
   const mpi::Slice slice = buckets().tail_slice();
   const at::Tensor tail = at::empty_like(buckets().tail());
@@ -342,15 +337,18 @@ void BucketReducer::complete_whole() {
 
 void BucketReducer::await_buckets() {
   for (std::size_t b = 0; b < buckets().size(); ++b) {
-    if (recorder_ != nullptr) recorder_->wait_begins(b);
+    if (recorder_ != nullptr) recorder_->note(StepPoint::wait_begin, b);
     if (is_for_hook(b)) hook_.finish(b, buckets().as_hook_sees(b, gradients_.parameters()));
     if (!hook_.has_hook() && !buckets().bucket(b).is_sparse) collectives_.wait(tickets_[b]);
-    if (recorder_ != nullptr) recorder_->wait_ends(b);
+    if (recorder_ != nullptr) recorder_->note(StepPoint::wait_end, b);
   }
 }
 
+/// Reading what a GPU has reduced makes the host wait for it. Where every parameter must be used on every rank, the
+/// tail is copied when the next step begins, and read when the step after that begins: only a mistake is reported
+/// later.
 void BucketReducer::read_tail() {
-  has_late_tail_ = reads_tail_late();
+  has_late_tail_ = mpi::has_device_buckets(collectives_) && !watches_outputs();
   if (has_late_tail_) {
     std::fill(tail_.begin(), tail_.end(), 1.0);
     tail_[0] = 0;
@@ -358,11 +356,6 @@ void BucketReducer::read_tail() {
     tail_ = numbers_in(buckets().tail());
   }
 }
-
-/// Reading what a GPU has reduced makes the host wait for it. Where every parameter must be used on every rank, the
-/// tail is copied when the next step begins, and read when the step after that begins: only a mistake is reported
-/// later.
-bool BucketReducer::reads_tail_late() const { return mpi::has_device_buckets(collectives_) && !watches_outputs(); }
 
 void BucketReducer::check_late_tail() {
   if (!queued_tail_.are_pending()) return;
@@ -439,9 +432,8 @@ void BucketReducer::fail(const std::string& missing) {
   }
   begin_step();
   is_sliced_ = false;
-  const std::string text =
-      "ddp: the previous reduction cannot be finished: no gradient for " + describe_missing(all) + "; " +
-      remedy_of_missing({.has_static_graph = options_.has_static_graph, .finds_unused = options_.finds_unused});
+  const std::string text = "ddp: the previous reduction cannot be finished: no gradient for " + describe_missing(all) +
+                           "; " + remedy_of_missing(options_);
   if (hook_.is_silent()) throw ConfigError(text);
   throw_agreed(ExitCode::configuration, text);
 }

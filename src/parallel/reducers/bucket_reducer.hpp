@@ -12,14 +12,10 @@
 #include <vector>
 
 #include "batch/late_values.hpp"
-#include "parallel/reducers/accumulator_hooks.hpp"
-#include "parallel/reducers/bucketed_gradients.hpp"
-#include "parallel/reducers/hook_slot.hpp"
-#include "parallel/reducers/slice_visits.hpp"
-#include "parallel/reducers/static_graph.hpp"
-#include "parallel/reducers/unused_parameters.hpp"
+#include "parallel/reducers/autograd_graph.hpp"
 #include "parallel/store/named_parameter.hpp"
 #include "parallel/store/reducer.hpp"
+#include "parallel/sync/gradient_buckets.hpp"
 
 namespace lockstep::parallel {
 
@@ -35,11 +31,7 @@ namespace lockstep::parallel {
 ///
 /// An undefined gradient differs from zero: a parameter that no rank used in a step keeps its previous `.grad`. A
 /// parameter that some rank used receives the average on all ranks, where ranks without it count as zero.
-class BucketReducer : public Reducer,
-                      public SlicedReducer,
-                      public AdaptiveReducer,
-                      public UnevenRanks,
-                      private AccumulatorListener {
+class BucketReducer : public Reducer, public SlicedReducer, public AdaptiveReducer, public UnevenRanks {
  public:
   /// Allocates the buckets. Collective.
   /// @param parameters   in registration order; each has requires_grad
@@ -69,10 +61,10 @@ class BucketReducer : public Reducer,
   /// @param is_silent  the hook sends nothing, and the reducer does not either: sparse gradients, use counts and
   ///                   errors about missing gradients then concern each rank alone
   /// @throws ConfigError  there is a hook already, or a step was run
-  void set_comm_hook(CommHook hook, bool is_silent);
+  void set_comm_hook(CommHook hook, bool is_silent) { hook_.set(std::move(hook), is_silent, finished_steps_ > 0); }
 
  private:
-  void on_accumulated(std::size_t parameter, bool has_gradient) override;
+  void on_accumulated(std::size_t parameter, bool has_gradient);
 
   bool is_rebuilding() const { return !options_.finds_unused; }
   bool is_learning() const { return options_.has_static_graph && finished_steps_ == 0; }
@@ -100,7 +92,6 @@ class BucketReducer : public Reducer,
   void await_buckets();
   void read_tail();
   void assign_averages();
-  bool reads_tail_late() const;
   void check_late_tail();
   void queue_late_tail();
   void end_started();

@@ -28,13 +28,75 @@ std::vector<NodeRow> rows_of(const std::vector<Bucket>& plan, int nodes, mpi::Co
   return rows;
 }
 
+bool is_averaged(const at::Tensor& buffer) {
+  return buffer.scalar_type() == at::kFloat || buffer.scalar_type() == at::kDouble;
+}
+
+std::int64_t count_averaged(const std::vector<at::Tensor>& buffers) {
+  std::int64_t count = 0;
+  for (const at::Tensor& buffer : buffers) count += is_averaged(buffer) ? buffer.numel() : 0;
+  return count;
+}
+
+/// Calls `visit(buffer, its values in a node)` for every buffer that is averaged.
+template <class Visit>
+void for_each_averaged(const std::vector<at::Tensor>& buffers, const NodeRow& row, int node, const Visit& visit) {
+  std::int64_t position = 0;
+  for (const at::Tensor& buffer : buffers) {
+    if (!is_averaged(buffer)) continue;
+    visit(buffer, at::from_blob(row.at(node, position), buffer.sizes(), at::kDouble));
+    position += buffer.numel();
+  }
+}
+
 }  // namespace
+
+NodeRow::NodeRow(DType dtype, std::int64_t count, int nodes, mpi::Collectives& collectives)
+    : dtype_(dtype), count_(static_cast<std::size_t>(count)) {
+  const std::size_t line = 64 / size_of(dtype);
+  stride_ = (count_ + line - 1) / line * line;
+  memory_ = collectives.allocate_bucket(stride_ * static_cast<std::size_t>(nodes) * size_of(dtype));
+}
+
+mpi::Ticket NodeRow::start(mpi::Collectives& collectives, const mpi::LaneTree& tree, bool by_ranges) const {
+  return mpi::start_lane_reduce(collectives, memory_.bytes.data(), count_, stride_, dtype_, mpi::ReduceOp::average,
+                                tree, by_ranges);
+}
+
+LaneBuffers::LaneBuffers(std::function<std::vector<at::Tensor>()> buffers, int nodes, mpi::Collectives& collectives)
+    : buffers_(std::move(buffers)), sums_(DType::float64, count_averaged(buffers_()), nodes, collectives) {}
+
+void LaneBuffers::keep() {
+  live_ = buffers_();
+  kept_.clear();
+  for (const at::Tensor& buffer : live_) kept_.push_back(buffer.detach().clone());
+}
+
+void LaneBuffers::restore() const {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < live_.size(); ++i) live_[i].copy_(kept_[i]);
+}
+
+void LaneBuffers::collect(mpi::LaneTree::Step step) const {
+  const torch::NoGradGuard no_grad;
+  for_each_averaged(live_, sums_, step.buffer,
+                    [](const at::Tensor& buffer, const at::Tensor& values) { values.copy_(buffer); });
+  sums_.fold(step);
+}
+
+mpi::Ticket LaneBuffers::start(mpi::Collectives& collectives, const mpi::LaneTree& tree) const {
+  return sums_.start(collectives, tree, /*by_ranges=*/false);
+}
+
+void LaneBuffers::assign() const {
+  const torch::NoGradGuard no_grad;
+  for_each_averaged(live_, sums_, 0, [](const at::Tensor& buffer, const at::Tensor& values) { buffer.copy_(values); });
+}
 
 LaneReducer::LaneReducer(std::vector<NamedParameter> parameters, std::function<std::vector<at::Tensor>()> buffers,
                          const BucketLimits& limits, mpi::Collectives& collectives, mpi::LaneTree tree,
                          const ReducerObserver& observer)
-    : Reducer(ReducerTraits{.averages_forwards = true, .averages_buffers = true}),
-      parameters_(std::move(parameters)),
+    : parameters_(std::move(parameters)),
       collectives_(collectives),
       recorder_(observer.recorder),
       tree_(std::move(tree)),
@@ -113,13 +175,13 @@ void LaneReducer::finish() {
   if (lane_ == 0) return;
   if (lane_ != steps_.size()) throw std::logic_error("lanes: an update before the last lane of this rank's step");
   lane_ = 0;
-  if (recorder_ != nullptr) recorder_->backward_ends();
+  if (recorder_ != nullptr) recorder_->note(StepPoint::backward_end);
   // Ranges stay open only until another operation is performed: what all ranks need whole comes first.
   const mpi::Ticket used = used_.start(collectives_, tree_, false);
   const mpi::Ticket buffers = buffers_.start(collectives_, tree_);
   for (std::size_t b = 0; b < rows_.size(); ++b) {
     tickets_[b] = rows_[b].start(collectives_, tree_, wants_slices_);
-    if (recorder_ != nullptr) recorder_->bucket_launched(b);
+    if (recorder_ != nullptr) recorder_->note(StepPoint::launched, b);
   }
   {
     const StepRecorder::Meeting meeting(recorder_);
@@ -138,13 +200,13 @@ void LaneReducer::finish() {
 
 void LaneReducer::await_buckets() {
   for (std::size_t b = 0; b < tickets_.size(); ++b) {
-    if (recorder_ != nullptr) recorder_->wait_begins(b);
+    if (recorder_ != nullptr) recorder_->note(StepPoint::wait_begin, b);
     if (is_sliced_) {
       visits_.meet(tickets_[b]);
     } else {
       collectives_.wait(tickets_[b]);
     }
-    if (recorder_ != nullptr) recorder_->wait_ends(b);
+    if (recorder_ != nullptr) recorder_->note(StepPoint::wait_end, b);
   }
 }
 

@@ -24,26 +24,10 @@ SeparateReducer::SeparateReducer(const std::vector<NamedParameter>& parameters, 
   }
 }
 
-void SeparateReducer::prepare(Synchronization mode) {
-  for (const ChildReducer& part : parts_) part.reducer->prepare(mode);
-}
-
-void SeparateReducer::finish() {
-  for (const ChildReducer& part : parts_) part.reducer->finish();
-}
-
-void SeparateReducer::reset(GivenUp what) {
-  for (const ChildReducer& part : parts_) part.reducer->reset(what);
-}
-
 /// Reducers of parts that are not prepared return the outputs unchanged.
 std::vector<at::Tensor> SeparateReducer::watch(std::vector<at::Tensor> outputs) {
   for (const ChildReducer& part : parts_) outputs = part.reducer->watch(std::move(outputs));
   return outputs;
-}
-
-void SeparateReducer::check_last_step() {
-  for (const ChildReducer& part : parts_) part.reducer->check_last_step();
 }
 
 BucketReport SeparateReducer::report() const {

@@ -47,6 +47,21 @@ std::vector<std::size_t> parameters_in(const Block& block, const std::vector<Nam
   return {numbers.begin(), numbers.end()};
 }
 
+/// The same units, each divided so that its parameters have one key.
+template <class KeyOf>
+UnitMembers divided_by(const UnitMembers& units, const KeyOf& key_of) {
+  UnitMembers result;
+  for (std::size_t u = 0; u < units.members.size(); ++u) {
+    std::map<decltype(key_of(std::size_t{})), std::vector<std::size_t>> by_key;
+    for (const std::size_t i : units.members[u]) by_key[key_of(i)].push_back(i);
+    for (auto& [key, members] : by_key) {
+      result.members.push_back(std::move(members));
+      result.group_of.push_back(units.group_of[u]);
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<ShardGroup> shard_groups(const models::Model& model, const std::vector<NamedParameter>& parameters,
@@ -68,25 +83,6 @@ std::vector<ShardGroup> shard_groups(const models::Model& model, const std::vect
   std::erase_if(groups, [](const ShardGroup& group) { return group.members.empty(); });
   return groups;
 }
-
-namespace {
-
-/// The same units, each divided so that its parameters have one key.
-template <class KeyOf>
-UnitMembers divided_by(const UnitMembers& units, const KeyOf& key_of) {
-  UnitMembers result;
-  for (std::size_t u = 0; u < units.members.size(); ++u) {
-    std::map<decltype(key_of(std::size_t{})), std::vector<std::size_t>> by_key;
-    for (const std::size_t i : units.members[u]) by_key[key_of(i)].push_back(i);
-    for (auto& [key, members] : by_key) {
-      result.members.push_back(std::move(members));
-      result.group_of.push_back(units.group_of[u]);
-    }
-  }
-  return result;
-}
-
-}  // namespace
 
 UnitMembers members_by_type(const std::vector<ShardGroup>& groups, const std::vector<NamedParameter>& parameters) {
   UnitMembers whole;

@@ -37,7 +37,8 @@ ShardReducer::ShardReducer(std::vector<NamedParameter> parameters, std::vector<U
   stagings_.resize(mpi::has_device_buckets(collectives_) ? 2 : 1);
   for (Staging& staging : stagings_) staging.memory = allocate(max_bytes);
   begin_round();
-  hooks_ = std::make_unique<AccumulatorHooks>(parameters_, static_cast<AccumulatorListener&>(*this));
+  hooks_ = std::make_unique<AccumulatorHooks>(
+      parameters_, [this](std::size_t parameter, bool /*has_gradient*/) { on_accumulated(parameter); });
 }
 
 mpi::BucketMemory ShardReducer::allocate(std::size_t bytes) const {
@@ -57,7 +58,7 @@ void ShardReducer::prepare(Synchronization mode) {
   is_last_micro_batch_ = mode != Synchronization::none;
 }
 
-void ShardReducer::on_accumulated(std::size_t parameter, bool /*has_gradient*/) {
+void ShardReducer::on_accumulated(std::size_t parameter) {
   const std::size_t unit = positions_[parameter].unit;
   // The gradients of a second backward in the same step are reduced in a separate round.
   if (has_arrived_[parameter] != 0 && is_reduced(unit)) flush();
@@ -120,7 +121,7 @@ void ShardReducer::pack(std::size_t unit, const mpi::BucketMemory& memory) {
     const at::Tensor& parameter = parameters_[slot.parameter].tensor;
     at::Tensor& gradient = parameter.mutable_grad();
     const at::Tensor view =
-        view_of(memory.bytes.data() + static_cast<std::size_t>(slot.offset) * element, parameter, type, memory.owner);
+        view_of(memory.bytes.data() + static_cast<std::size_t>(slot.offset) * element, parameter, memory.owner, type);
     if (gradient.defined()) {
       view.copy_(rounding_ ? gradient.mul(1.0 / ranks_.all().world_size()) : gradient);
       is_used_[slot.parameter] = 1;

@@ -12,11 +12,11 @@
 #include <optional>
 #include <vector>
 
-#include "parallel/reducers/accumulator_hooks.hpp"
+#include "parallel/reducers/autograd_graph.hpp"
 #include "parallel/store/named_parameter.hpp"
+#include "parallel/store/ownership.hpp"
 #include "parallel/store/reducer.hpp"
-#include "parallel/store/shard_plan.hpp"
-#include "parallel/store/shard_ranks.hpp"
+#include "parallel/store/shards.hpp"
 #include "parallel/store/transfers.hpp"
 
 namespace lockstep::parallel {
@@ -37,7 +37,7 @@ namespace lockstep::parallel {
 ///
 /// Nothing on GPUs waits for a reduction before the gradients are needed, or their memory is needed again. Gradients
 /// that the host visits are copied to page-locked memory while backward goes on, from the second step on.
-class ShardReducer : public Reducer, public SlicedReducer, public TensorSlices, private AccumulatorListener {
+class ShardReducer : public Reducer, public SlicedReducer, public TensorSlices {
  public:
   /// Allocates memory for the largest unit. Collective.
   /// @param parameters  in registration order, with dense gradients of their own type
@@ -85,7 +85,7 @@ class ShardReducer : public Reducer, public SlicedReducer, public TensorSlices, 
     mpi::Ticket ticket;
   };
 
-  void on_accumulated(std::size_t parameter, bool has_gradient) override;
+  void on_accumulated(std::size_t parameter);
   mpi::BucketMemory allocate(std::size_t bytes) const;
   void begin_round();
   void flush();

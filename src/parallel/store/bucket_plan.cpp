@@ -44,8 +44,6 @@ std::int64_t ParameterSpec::count() const {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-std::int64_t ParameterSpec::bytes() const { return count() * static_cast<std::int64_t>(size_of(dtype)); }
-
 BucketAssignment assign_buckets(const std::vector<ParameterSpec>& parameters, std::span<const std::int64_t> limits,
                                 std::span<const std::size_t> order) {
   if (limits.empty()) throw std::logic_error("assign_buckets: the list of limits is empty");

@@ -21,7 +21,7 @@ struct ParameterSpec {
   bool is_sparse = false;  ///< its gradient is a sparse tensor
 
   std::int64_t count() const;  ///< elements
-  std::int64_t bytes() const;
+  std::int64_t bytes() const { return count() * static_cast<std::int64_t>(size_of(dtype)); }
 };
 
 /// Parameters that share buckets, as numbers, and the limit under which each bucket was filled.

@@ -11,8 +11,6 @@
 #include "core/system/memory.hpp"
 #include "models/layers/initial_values.hpp"
 #include "mpi/host/shared_region.hpp"
-#include "parallel/store/ownership.hpp"
-#include "parallel/store/shard_ranks.hpp"
 #include "parallel/store/shards.hpp"
 #include "parallel/store/step_recorder.hpp"
 #include "parallel/store/tensor_collectives.hpp"
@@ -43,24 +41,17 @@ std::shared_ptr<std::byte> device_memory(at::Device device, std::size_t bytes) {
   return {std::move(memory), begin};
 }
 
-/// The facts that the parameters of a block have in common.
-struct BlockKind {
-  std::size_t part;
-  DType dtype;
-  bool operator==(const BlockKind&) const = default;
-};
-
-BlockKind kind_of(const NamedParameter& parameter) {
-  return {parameter.part, dtype_of(parameter.tensor, parameter.name)};
-}
-
-std::vector<BlockKind> kinds_of(const std::vector<NamedParameter>& parameters) {
-  std::vector<BlockKind> kinds;
-  for (const NamedParameter& parameter : parameters) {
-    const BlockKind kind = kind_of(parameter);
-    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+/// The parameters of each block, by number: they belong to one part and have one dtype.
+std::vector<std::vector<std::size_t>> members_of_blocks(const std::vector<NamedParameter>& parameters) {
+  std::vector<std::vector<std::size_t>> blocks;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto block = std::find_if(blocks.begin(), blocks.end(), [&](const std::vector<std::size_t>& members) {
+      const NamedParameter& first = parameters[members.front()];
+      return first.part == parameters[i].part && first.tensor.scalar_type() == parameters[i].tensor.scalar_type();
+    });
+    (block == blocks.end() ? blocks.emplace_back() : *block).push_back(i);
   }
-  return kinds;
+  return blocks;
 }
 
 }  // namespace
@@ -84,15 +75,9 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
     own_node_ranks_ = collectives.split(lowest);
     node_ranks_ = own_node_ranks_.get();
   }
-  for (const BlockKind& kind : kinds_of(parameters_)) {
-    std::vector<std::size_t> members;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      if (kind_of(parameters_[i]) == kind) members.push_back(i);
-    }
-    add_block(kind.dtype, members);
-    const optim::FlatBlock& block = blocks_.back();
-    const std::size_t bytes = static_cast<std::size_t>(block.count) * size_of(kind.dtype);
-    const std::span<std::byte> values(block.parameters, bytes);
+  for (const std::vector<std::size_t>& members : members_of_blocks(parameters_)) {
+    add_block(members);
+    const std::span<std::byte> values = bytes_of_block(blocks_.size() - 1);
     if (models::PendingValues::are_pending()) continue;
     if (is_on_gpu()) {
       collectives.broadcast(values, 0);
@@ -159,7 +144,8 @@ std::shared_ptr<std::byte> ParameterStore::allocate(std::size_t bytes) {
   return checks_writes_ ? private_pages(bytes) : zeroed_memory(bytes);
 }
 
-void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& members) {
+void ParameterStore::add_block(const std::vector<std::size_t>& members) {
+  const DType dtype = dtype_of(parameters_[members.front()].tensor, parameters_[members.front()].name);
   const std::size_t element = size_of(dtype);
   const auto step = static_cast<std::int64_t>(kStoreAlignment / element);
   optim::FlatBlock block{.dtype = dtype, .parameters = nullptr, .segments = {}};
@@ -195,8 +181,6 @@ void ParameterStore::connect(Reducer& reducer) {
   slices_ = ability_of<SlicedReducer>(reducer);
 }
 
-bool ParameterStore::is_sliced() const noexcept { return slices_ != nullptr && slices_->is_sliced(); }
-
 void ParameterStore::follow_buckets(const std::vector<Bucket>& buckets) {
   divide(buckets);
   if (recorder_ != nullptr) recorder_->set_buckets(buckets);
@@ -228,9 +212,7 @@ void ParameterStore::finish_gradients() {
 }
 
 void ParameterStore::finish_gradients_of(std::size_t part) {
-  if (reducer_ == nullptr) return;
-  auto* const by_part = ability_of<PartwiseReducer>(*reducer_);
-  by_part != nullptr ? by_part->finish_part(part) : reducer_->finish();
+  if (reducer_ != nullptr) reducer_->finish_part(part);
 }
 
 bool ParameterStore::has_gradient(std::size_t block, std::size_t segment) const {
@@ -350,8 +332,6 @@ void ParameterStore::maximum_over_ranks(const at::Tensor& values) {
   if (is_divided()) all_reduce(values, shard_ranks_->all(), mpi::ReduceOp::max);
 }
 
-void ParameterStore::drop_gradients() { drop_gradients_of(std::nullopt); }
-
 void ParameterStore::drop_gradients_of(std::optional<std::size_t> part) {
   if (slices_ != nullptr) slices_->release();
   for (std::size_t b = 0; b < blocks_.size(); ++b) forget_sent_gradients(b);
@@ -444,6 +424,33 @@ void ParameterStore::sum_over_owners(std::span<double> values) const {
   const StepRecorder::Meeting meeting(recorder_);
   if (shards_) return shard_ranks_->sum(values);
   node_ranks_->all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
+}
+
+PartParameters::PartParameters(ParameterStore& store, std::size_t part, std::vector<std::size_t> blocks)
+    : store_(&store), part_(part), numbers_(std::move(blocks)) {
+  for (const std::size_t number : numbers_) blocks_.push_back(store.blocks()[number]);
+}
+
+void PartParameters::update_ownership() {
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    const std::vector<optim::Segment>& from = store_->blocks()[numbers_[b]].segments;
+    for (std::size_t s = 0; s < from.size(); ++s) {
+      blocks_[b].segments[s].own_begin = from[s].own_begin;
+      blocks_[b].segments[s].own_end = from[s].own_end;
+    }
+  }
+}
+
+void PartParameters::visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) {
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    store_->visit_block(
+        in_store(b),
+        [&](optim::GradientPiece piece) {
+          piece.block = b;
+          visit(piece);
+        },
+        is_last);
+  }
 }
 
 }  // namespace lockstep::parallel

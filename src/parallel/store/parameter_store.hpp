@@ -7,23 +7,23 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "optim/update/tensor_parameters.hpp"
 #include "parallel/store/bucket_plan.hpp"
 #include "parallel/store/named_parameter.hpp"
-#include "parallel/store/part_parameters.hpp"
+#include "parallel/store/ownership.hpp"
 #include "parallel/store/reducer.hpp"
-#include "parallel/store/shard_plan.hpp"
 
 namespace lockstep::parallel {
 
 class HostCopies;
+class PartParameters;
 class ShardRanks;
 class Shards;
 class StepRecorder;
@@ -88,7 +88,7 @@ class ParameterStore : public optim::FlatParameters, public optim::LoneWriter, p
   /// The answer of a parameter that is held: false.
   bool has_gradient(std::size_t block, std::size_t segment) const override;
   void visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) override;
-  void drop_gradients() override;
+  void drop_gradients() override { drop_gradients_of(std::nullopt); }
   optim::TensorParameters* as_tensors() noexcept override { return are_tensors_ ? this : nullptr; }
   void write(const std::function<void()>& body) override;
   void write_alone(const std::function<void()>& body) override;
@@ -133,12 +133,12 @@ class ParameterStore : public optim::FlatParameters, public optim::LoneWriter, p
  private:
   bool is_on_gpu() const noexcept { return device_.is_cuda(); }
   /// Whether gradients wait to be visited in slices.
-  bool is_sliced() const noexcept;
+  bool is_sliced() const noexcept { return slices_ != nullptr && slices_->is_sliced(); }
   at::Tensor flat_parameter(std::size_t block, std::size_t segment) override;
   at::Tensor flat_gradient(std::size_t block, std::size_t segment) override;
   void sum_over_ranks(const at::Tensor& values) override;
   void maximum_over_ranks(const at::Tensor& values) override;
-  void add_block(DType dtype, const std::vector<std::size_t>& members);
+  void add_block(const std::vector<std::size_t>& members);
   /// The gradient, of the dtype and strides of its parameter.
   at::Tensor aligned_gradient(std::size_t block, std::size_t segment) const;
   /// Gives every rank that shares a copy its parts.
@@ -179,6 +179,51 @@ class ParameterStore : public optim::FlatParameters, public optim::LoneWriter, p
   Reducer* reducer_ = nullptr;
   SlicedReducer* slices_ = nullptr;  // the same object; null = its gradients are always whole
   StepRecorder* recorder_ = nullptr;
+};
+
+/// A part of the parameters of a store, for an optimizer of its own: some of the store's blocks.
+class PartParameters : public optim::FlatParameters, public optim::LoneWriter, private optim::TensorParameters {
+ public:
+  /// @param store   outlives this
+  /// @param part    see DdpOptions::parts
+  /// @param blocks  numbers of the blocks in the store
+  PartParameters(ParameterStore& store, std::size_t part, std::vector<std::size_t> blocks);
+
+  std::size_t part() const noexcept { return part_; }
+  /// The number in the store of a block of this part.
+  std::size_t in_store(std::size_t block) const { return numbers_.at(block); }
+  /// Takes over from the store which elements this rank updates.
+  void update_ownership();
+
+  std::span<const optim::FlatBlock> blocks() const override { return blocks_; }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) override { return store_->allocate(bytes); }
+  void own_whole_parameters() override { store_->own_whole_parameters(); }
+  void finish_gradients() override { store_->finish_gradients_of(part_); }
+  bool has_gradient(std::size_t block, std::size_t segment) const override {
+    return store_->has_gradient(in_store(block), segment);
+  }
+  void visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) override;
+  optim::TensorParameters* as_tensors() noexcept override { return store_->as_tensors() != nullptr ? this : nullptr; }
+  void drop_gradients() override { store_->drop_gradients_of(part_); }
+  void write(const std::function<void()>& body) override { store_->write(body); }
+  void write_alone(const std::function<void()>& body) override { store_->write_alone(body); }
+  void sum_over_owners(std::span<double> values) const override { store_->sum_over_owners(values); }
+
+ private:
+  bool is_divided() const noexcept override { return store_->is_divided(); }
+  at::Tensor flat_parameter(std::size_t block, std::size_t segment) override {
+    return store_->as_tensors()->flat_parameter(in_store(block), segment);
+  }
+  at::Tensor flat_gradient(std::size_t block, std::size_t segment) override {
+    return store_->as_tensors()->flat_gradient(in_store(block), segment);
+  }
+  void sum_over_ranks(const at::Tensor& values) override { store_->as_tensors()->sum_over_ranks(values); }
+  void maximum_over_ranks(const at::Tensor& values) override { store_->as_tensors()->maximum_over_ranks(values); }
+
+  ParameterStore* store_;
+  std::size_t part_;
+  std::vector<std::size_t> numbers_;
+  std::vector<optim::FlatBlock> blocks_;
 };
 
 }  // namespace lockstep::parallel

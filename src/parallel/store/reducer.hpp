@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/mpi/collectives.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
 
 #include <ATen/core/Tensor.h>
@@ -23,12 +24,6 @@ enum class Synchronization {
   sliced,  ///< Gradients are averaged while an update visits them. Until then, `.grad` cannot be read.
 };
 
-/// The work of a kind of reducer for the wrapper.
-struct ReducerTraits {
-  bool averages_forwards = false;  ///< The average covers all forwards of a step, so each forward has weight 1.
-  bool averages_buffers = false;   ///< The model's buffers are equal on all ranks after every step.
-};
-
 /// Averages the gradients of a wrapped model over the ranks.
 ///
 /// The wrapper calls prepare before each forward with gradients. The parameter store calls finish after the backward
@@ -36,10 +31,11 @@ struct ReducerTraits {
 /// below are abilities: a reducer implements those that it has.
 class Reducer {
  public:
-  explicit Reducer(const ReducerTraits& traits = {}) : traits_(traits) {}
   virtual ~Reducer() = default;
 
-  const ReducerTraits& traits() const noexcept { return traits_; }
+  /// Whether the average covers all forwards of a step, so that each forward has weight 1, and the model's buffers,
+  /// which are equal on all ranks after every step.
+  virtual bool averages_lanes() const noexcept { return false; }
 
   /// Starts a forward with gradients. The mode holds for the backward passes that follow it.
   /// @throws ConfigError  the previous step left parameters without a gradient; on every rank, naming them. Where the
@@ -52,8 +48,10 @@ class Reducer {
   /// Discards a step that an exception interrupted, on every rank.
   virtual void reset(GivenUp what) = 0;
 
- private:
-  ReducerTraits traits_;
+  // The same as prepare and finish, for one part of the parameters: for reducers that treat the backward passes and
+  // gradients of each part on their own.
+  virtual void prepare_part(std::size_t /*part*/, Synchronization mode) { prepare(mode); }
+  virtual void finish_part(std::size_t /*part*/) { finish(); }
 };
 
 /// The objects that observe a reducer. Both can be empty, and outlive it.
@@ -90,15 +88,6 @@ class TensorSlices {
   virtual ~TensorSlices() = default;
   /// [end - begin] Elements of a parameter's averaged gradient, while SlicedReducer::is_sliced.
   virtual at::Tensor part_of(std::size_t parameter, std::int64_t begin, std::int64_t end) const = 0;
-};
-
-/// Treats the backward passes and gradients of each part of the parameters on their own.
-class PartwiseReducer {
- public:
-  virtual ~PartwiseReducer() = default;
-  /// The same as Reducer::prepare and Reducer::finish, for one part.
-  virtual void prepare_part(std::size_t part, Synchronization mode) = 0;
-  virtual void finish_part(std::size_t part) = 0;
 };
 
 /// Has steps in which some ranks have no inputs. Ranks with inputs run forward and backward as usual. How the ranks
@@ -159,5 +148,32 @@ const Ability* ability_of(const Reducer& reducer) {
 // The report and the layout of any reducer: empty for one without buckets.
 BucketReport report_of(const Reducer& reducer);
 BucketLayout learned_layout_of(const Reducer& reducer);
+
+/// A gradient in a bucket that is reduced in ranges.
+struct GradientSlot {
+  mpi::Ticket ticket;
+  std::byte* begin = nullptr;     ///< its first element, where this rank has it
+  std::int64_t offset = 0;        ///< elements from the start of the bucket
+  std::size_t element_bytes = 0;  ///< bytes of an element
+};
+
+/// Visits gradients in buckets that are reduced in ranges. Those that are visited a second time were averaged in place
+/// by the first visit. Not collective.
+class SliceVisits {
+ public:
+  SliceVisits(mpi::Collectives& collectives, std::size_t parameters)
+      : collectives_(collectives), is_kept_(parameters) {}
+
+  void begin_step() { is_kept_.assign(is_kept_.size(), 0); }
+  /// See SlicedReducer::visit.
+  void visit(const GradientSlot& gradient, std::size_t parameter, std::int64_t begin, std::int64_t end,
+             const SlicedReducer::Visit& visit, bool keeps);
+  /// Returns when all ranks have started the reduction of a bucket, and all that were started before it.
+  void meet(mpi::Ticket ticket) const;
+
+ private:
+  mpi::Collectives& collectives_;
+  std::vector<char> is_kept_;  // flags of the parameters whose own part is averaged in place
+};
 
 }  // namespace lockstep::parallel

@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -14,6 +15,22 @@
 #include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
+
+ShardRanks::ShardRanks(mpi::Collectives& all, const mpi::Topology& topology) : all_(&all) {
+  if (topology.host_count == 1) return;
+  inside_ = all.split(topology.host_index);
+  across_ = all.split(topology.local_rank);
+}
+
+void ShardRanks::sum(std::span<double> values) const {
+  if (!is_in_first_copy()) std::fill(values.begin(), values.end(), 0.0);
+  all_->all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
+}
+
+void ShardRanks::sum(const at::Tensor& values) const {
+  if (!is_in_first_copy()) values.zero_();
+  all_reduce(values, *all_, mpi::ReduceOp::sum);
+}
 
 /// Does work one piece after the other on a thread of its own.
 class Shards::Worker {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "parallel/store/step_recorder.hpp"
 
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -12,6 +15,29 @@
 namespace lockstep::parallel {
 
 namespace {
+
+/// Through LibTorch's interface for all devices, so that nothing of CUDA is linked.
+class EventMarks final : public StreamMarks {
+ public:
+  explicit EventMarks(const c10::Device& device) : device_(device), guard_(device.type()) {}
+
+  StreamMark mark() override {
+    const auto event = std::make_shared<c10::Event>(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
+    event->record(guard_.getStream(device_));
+    return event;
+  }
+  bool is_over(const StreamMark& mark) const override { return event_of(mark).query(); }
+  double seconds_between(const StreamMark& begin, const StreamMark& end) const override {
+    return event_of(begin).elapsedTime(event_of(end)) / 1000;
+  }
+  void wait(const StreamMark& mark) const override { event_of(mark).synchronize(); }
+
+ private:
+  static const c10::Event& event_of(const StreamMark& mark) { return *static_cast<const c10::Event*>(mark.get()); }
+
+  c10::Device device_;
+  c10::impl::VirtualGuardImpl guard_;
+};
 
 constexpr std::size_t kWarmUpSteps = 3;
 constexpr std::size_t kMaxKept = 256;
@@ -43,6 +69,11 @@ StepTimeline unpack(const std::string& text) {
 }
 
 }  // namespace
+
+std::unique_ptr<StreamMarks> make_stream_marks(const c10::Device& device) {
+  if (device.is_cpu()) return nullptr;
+  return std::make_unique<EventMarks>(device);
+}
 
 StepTimeline timeline_of(const std::vector<TimedPoint>& points, std::size_t buckets) {
   StepTimeline step;
@@ -180,17 +211,14 @@ void StepRecorder::await_device() {
 /// Keeps the steps that the device has done.
 void StepRecorder::collect() {
   while (!pending_.empty() && device_->is_over(pending_.front().back().mark)) {
-    keep(read(pending_.front()));
+    const MarkedStep& step = pending_.front();
+    std::vector<TimedPoint> points;
+    for (const auto& [point, bucket, mark] : step) {
+      points.push_back({point, bucket, device_->seconds_between(step.front().mark, mark)});
+    }
+    keep(timeline_of(points, visits_.size()));
     pending_.pop_front();
   }
-}
-
-StepTimeline StepRecorder::read(const MarkedStep& step) const {
-  std::vector<TimedPoint> points;
-  for (const MarkedPoint& each : step) {
-    points.push_back({each.point, each.bucket, device_->seconds_between(step.front().mark, each.mark)});
-  }
-  return timeline_of(points, visits_.size());
 }
 
 void StepRecorder::piece_begins(std::size_t parameter) {

@@ -10,11 +10,33 @@
 #include <memory>
 #include <vector>
 
-#include "core/system/clock.hpp"
+#include "core/text/duration.hpp"
 #include "parallel/store/bucket_plan.hpp"
-#include "parallel/store/stream_marks.hpp"
+
+namespace c10 {
+struct Device;
+}
 
 namespace lockstep::parallel {
+
+/// Marks in the work of a device. The time of a mark is known when the device has passed it.
+class StreamMarks {
+ public:
+  using StreamMark = std::shared_ptr<void>;
+
+  virtual ~StreamMarks() = default;
+  /// Puts a mark behind all work that the current stream of this thread has so far.
+  virtual StreamMark mark() = 0;
+  /// Whether the device has passed it. Does not wait.
+  virtual bool is_over(const StreamMark& mark) const = 0;
+  /// Both marks are over.
+  virtual double seconds_between(const StreamMark& begin, const StreamMark& end) const = 0;
+  /// Has the host wait until the device has passed it.
+  virtual void wait(const StreamMark& mark) const = 0;
+};
+
+/// @return  null for the CPU
+std::unique_ptr<StreamMarks> make_stream_marks(const c10::Device& device);
 
 /// The points of a step between which a GPU works or waits; begin and pause are those of each micro_batch.
 enum class StepPoint { begin, pause, backward_end, ready, launched, wait_begin, wait_end, meeting_begin, meeting_end };
@@ -46,11 +68,8 @@ class StepRecorder {
   void micro_batch_ends(bool completes_step);
   void drop_step() { is_open_ = false; }
 
-  void bucket_ready(std::size_t b) { note(StepPoint::ready, b); }
-  void bucket_launched(std::size_t b) { note(StepPoint::launched, b); }
-  void backward_ends() { note(StepPoint::backward_end); }
-  void wait_begins(std::size_t b) { note(StepPoint::wait_begin, b); }
-  void wait_ends(std::size_t b) { note(StepPoint::wait_end, b); }
+  /// Notes a point of the step. A mark that fails is a failure of the GPU, which its next operation reports.
+  void note(StepPoint point, std::size_t bucket = 0) noexcept;
 
   /// Pieces of parameters follow, each reduced before it begins.
   void visits_begin() { last_ = now(); }
@@ -93,12 +112,9 @@ class StepRecorder {
   };
   using MarkedStep = std::vector<MarkedPoint>;
 
-  /// Notes a point of the step. A mark that fails is a failure of the GPU, which its next operation reports.
-  void note(StepPoint point, std::size_t bucket = 0) noexcept;
   void keep(const StepTimeline& step);
   void await_device();
   void collect();
-  StepTimeline read(const MarkedStep& step) const;
   StepTimeline host_timeline() const;
   StepTimeline median_step() const;
 

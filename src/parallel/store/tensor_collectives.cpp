@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "mpi/shared/device_collectives.hpp"
 
@@ -14,12 +15,7 @@ namespace lockstep::parallel {
 
 namespace {
 
-struct Row {
-  at::ScalarType scalar_type;
-  DType dtype;
-};
-
-constexpr std::array<Row, kAllDTypes.size()> kRows = {{
+constexpr std::array<std::pair<at::ScalarType, DType>, kAllDTypes.size()> kRows = {{
     {at::kFloat, DType::float32},
     {at::kDouble, DType::float64},
     {at::kHalf, DType::float16},
@@ -34,49 +30,6 @@ constexpr std::array<Row, kAllDTypes.size()> kRows = {{
     {at::kComplexDouble, DType::complex128},
 }};
 
-}  // namespace
-
-DType dtype_of(const at::Tensor& tensor, const std::string& what) { return dtype_of(tensor.scalar_type(), what); }
-
-DType dtype_of(at::ScalarType type, const std::string& what) {
-  for (const Row& row : kRows) {
-    if (row.scalar_type == type) return row.dtype;
-  }
-  throw ConfigError(what + " has the unsupported type " + c10::toString(type));
-}
-
-at::ScalarType scalar_type_of(DType dtype) {
-  const auto row = std::find_if(kRows.begin(), kRows.end(), [dtype](const Row& r) { return r.dtype == dtype; });
-  return row->scalar_type;
-}
-
-at::Tensor view_of(std::byte* data, const at::Tensor& like, const std::shared_ptr<void>& owner) {
-  return view_of(data, like, like.scalar_type(), owner);
-}
-
-at::Tensor view_of(std::byte* data, const at::Tensor& like, at::ScalarType type, const std::shared_ptr<void>& owner) {
-  const at::TensorOptions options = like.options().dtype(type).requires_grad(false);
-  const auto keep = [owner](void*) {};
-  const at::Device device = like.device();  // said, since CUDA does not know whose a place without elements is
-  if (!is_flat(like)) return at::from_blob(data, like.sizes(), keep, options, device);
-  return at::from_blob(data, like.sizes(), like.strides(), keep, options, device);
-}
-
-at::Tensor vector_over(void* data, std::int64_t count, at::ScalarType type, at::Device device,
-                       const std::shared_ptr<void>& owner) {
-  const at::TensorOptions options = at::TensorOptions().dtype(type).device(device);
-  return at::from_blob(
-      data, {count}, [owner](void*) {}, options, device);
-}
-
-bool is_flat(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense(); }
-
-std::span<std::byte> bytes_of(const at::Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
-}
-
-namespace {
-
 /// Calls `change` with the tensor, or with a row-major copy whose values then become the tensor's.
 template <class Change>
 void change_flat(const at::Tensor& tensor, const Change& change) {
@@ -85,29 +38,6 @@ void change_flat(const at::Tensor& tensor, const Change& change) {
   change(flat);
   if (!flat.is_same(tensor)) tensor.copy_(flat);
 }
-
-}  // namespace
-
-void broadcast(const at::Tensor& tensor, const mpi::Communicator& world, int root) {
-  change_flat(tensor, [&](const at::Tensor& flat) {
-    const at::Tensor on_host = flat.cpu();
-    world.broadcast(bytes_of(on_host), root);
-    if (!on_host.is_same(flat)) flat.copy_(on_host);
-  });
-}
-
-void broadcast(const at::Tensor& tensor, mpi::Collectives& collectives, int root) {
-  change_flat(tensor, [&](const at::Tensor& flat) { collectives.broadcast(bytes_of(flat), root); });
-}
-
-mpi::Ticket start_all_gather(const at::Tensor& mine, const at::Tensor& all, mpi::Collectives& collectives) {
-  if (collectives.world_size() > 1) return collectives.start_all_gather(bytes_of(mine), bytes_of(all));
-  const torch::NoGradGuard no_grad;
-  all.copy_(mine);
-  return {};
-}
-
-namespace {
 
 std::int64_t begin_of(std::span<const std::int64_t> borders, int rank) {
   return borders[static_cast<std::size_t>(rank)];
@@ -140,6 +70,60 @@ void gather_padded(const at::Tensor& mine, const at::Tensor& all, std::span<cons
 }
 
 }  // namespace
+
+DType dtype_of(const at::Tensor& tensor, const std::string& what) { return dtype_of(tensor.scalar_type(), what); }
+
+DType dtype_of(at::ScalarType type, const std::string& what) {
+  for (const auto& [scalar_type, dtype] : kRows) {
+    if (scalar_type == type) return dtype;
+  }
+  throw ConfigError(what + " has the unsupported type " + c10::toString(type));
+}
+
+at::ScalarType scalar_type_of(DType dtype) {
+  return std::find_if(kRows.begin(), kRows.end(), [dtype](const auto& row) { return row.second == dtype; })->first;
+}
+
+at::Tensor view_of(std::byte* data, const at::Tensor& like, const std::shared_ptr<void>& owner,
+                   std::optional<at::ScalarType> type) {
+  const at::TensorOptions options = like.options().dtype(type.value_or(like.scalar_type())).requires_grad(false);
+  const auto keep = [owner](void*) {};
+  const at::Device device = like.device();  // said, since CUDA does not know whose a place without elements is
+  if (!is_flat(like)) return at::from_blob(data, like.sizes(), keep, options, device);
+  return at::from_blob(data, like.sizes(), like.strides(), keep, options, device);
+}
+
+at::Tensor vector_over(void* data, std::int64_t count, at::ScalarType type, at::Device device,
+                       const std::shared_ptr<void>& owner) {
+  const at::TensorOptions options = at::TensorOptions().dtype(type).device(device);
+  return at::from_blob(
+      data, {count}, [owner](void*) {}, options, device);
+}
+
+bool is_flat(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense(); }
+
+std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
+}
+
+void broadcast(const at::Tensor& tensor, const mpi::Communicator& world, int root) {
+  change_flat(tensor, [&](const at::Tensor& flat) {
+    const at::Tensor on_host = flat.cpu();
+    world.broadcast(bytes_of(on_host), root);
+    if (!on_host.is_same(flat)) flat.copy_(on_host);
+  });
+}
+
+void broadcast(const at::Tensor& tensor, mpi::Collectives& collectives, int root) {
+  change_flat(tensor, [&](const at::Tensor& flat) { collectives.broadcast(bytes_of(flat), root); });
+}
+
+mpi::Ticket start_all_gather(const at::Tensor& mine, const at::Tensor& all, mpi::Collectives& collectives) {
+  if (collectives.world_size() > 1) return collectives.start_all_gather(bytes_of(mine), bytes_of(all));
+  const torch::NoGradGuard no_grad;
+  all.copy_(mine);
+  return {};
+}
 
 bool are_even(std::span<const std::int64_t> borders) {
   for (std::size_t rank = 1; rank < borders.size(); ++rank) {

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -25,8 +26,8 @@ at::ScalarType scalar_type_of(DType dtype);
 /// A tensor of the shape and strides of `like` over memory at `data`, which `owner` keeps alive. Where `like` has gaps
 /// or overlaps the view is row-major.
 /// @param type  of the elements; default: that of `like`
-at::Tensor view_of(std::byte* data, const at::Tensor& like, const std::shared_ptr<void>& owner);
-at::Tensor view_of(std::byte* data, const at::Tensor& like, at::ScalarType type, const std::shared_ptr<void>& owner);
+at::Tensor view_of(std::byte* data, const at::Tensor& like, const std::shared_ptr<void>& owner,
+                   std::optional<at::ScalarType> type = {});
 
 /// [count] A vector over memory of a device, which `owner` keeps alive.
 at::Tensor vector_over(void* data, std::int64_t count, at::ScalarType type, at::Device device,

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "parallel/store/transfers.hpp"
 
+#include <c10/core/GradMode.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
 
 #include <exception>
+
+#include "batch/collate.hpp"
 
 namespace lockstep::parallel {
 
@@ -68,6 +71,27 @@ const at::Tensor& HostCopies::get(std::size_t number) const {
 void HostCopies::forget(std::size_t number) {
   is_started_.at(number) = 0;
   transfers_.follow(number);
+}
+
+BatchCopies::BatchCopies(const at::Device& device) : device_(device) {
+  if (device.is_cpu()) return;
+  stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  copied_.emplace(device.type());
+}
+
+batch::Batch BatchCopies::copy(const batch::Batch& batch) {
+  const c10::NoGradGuard no_grad;
+  if (!stream_) return batch::scatter(batch.share(), device_);
+  batch::Batch copies;
+  {
+    const c10::StreamGuard guard(*stream_);
+    copies = batch::scatter(batch.share(), device_);
+    copied_->record(*stream_);
+  }
+  const c10::Stream current = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
+  copied_->block(current);
+  batch::record_stream(copies, current);
+  return copies;
 }
 
 }  // namespace lockstep::parallel

@@ -10,7 +10,6 @@
 
 #include "parallel/store/tensor_collectives.hpp"
 #include "parallel/sync/gradient_buckets.hpp"
-#include "parallel/sync/sparse_gradients.hpp"
 
 namespace lockstep::parallel {
 

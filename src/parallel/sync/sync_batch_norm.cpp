@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -305,33 +304,29 @@ class SyncBatchNormBackward : public torch::autograd::Node {
   std::shared_ptr<mpi::Collectives> collectives_;
 };
 
-at::Tensor normalized(BatchNorm& layer, const at::Tensor& input, double momentum, NormExchange& by) {
-  const bool needs_gradient = at::GradMode::is_enabled() && input.requires_grad();
-  const Statistics batch = [&] {
-    const torch::NoGradGuard no_grad;
-    return combined(statistics_of(input), layer, needs_gradient, by);
-  }();
-  fold_into_running(layer, batch, momentum);
-  const auto normalize = [&] {
-    const at::AutoDispatchBelowADInplaceOrView not_recorded;
-    const at::ScalarType type = at::toOpMathType(input.scalar_type());
-    return std::get<0>(at::native_batch_norm(input, layer.weight, layer.bias, batch.mean.to(type), batch.var.to(type),
-                                             /*training=*/false, 0.0, layer.eps()));
-  };
-  if (!torch::autograd::compute_requires_grad(input, layer.weight, layer.bias)) return normalize();
-  const std::shared_ptr<SyncBatchNormBackward> node(new SyncBatchNormBackward(input, layer, batch, by.collectives),
-                                                    torch::autograd::deleteNode);
-  const at::Tensor output = normalize();
-  torch::autograd::set_history(output, node);
-  return output;
-}
-
 /// The training of a layer that is synchronized.
 struct SynchronizedTraining {
   std::shared_ptr<NormExchange> by;
 
   at::Tensor operator()(BatchNorm& layer, const at::Tensor& input, double momentum) const {
-    return normalized(layer, input, momentum, *by);
+    const bool needs_gradient = at::GradMode::is_enabled() && input.requires_grad();
+    const Statistics batch = [&] {
+      const torch::NoGradGuard no_grad;
+      return combined(statistics_of(input), layer, needs_gradient, *by);
+    }();
+    fold_into_running(layer, batch, momentum);
+    const auto normalize = [&] {
+      const at::AutoDispatchBelowADInplaceOrView not_recorded;
+      const at::ScalarType type = at::toOpMathType(input.scalar_type());
+      return std::get<0>(at::native_batch_norm(input, layer.weight, layer.bias, batch.mean.to(type), batch.var.to(type),
+                                               /*training=*/false, 0.0, layer.eps()));
+    };
+    if (!torch::autograd::compute_requires_grad(input, layer.weight, layer.bias)) return normalize();
+    const std::shared_ptr<SyncBatchNormBackward> node(new SyncBatchNormBackward(input, layer, batch, by->collectives),
+                                                      torch::autograd::deleteNode);
+    const at::Tensor output = normalize();
+    torch::autograd::set_history(output, node);
+    return output;
   }
 };
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <numeric>
 
-#include "core/numbers/at_level.hpp"
+#include "core/numbers/processor_level.hpp"
 
 namespace lockstep::parallel {
 
@@ -105,15 +105,23 @@ LOCKSTEP_INLINE void gradient_of(const NormShape& shape, std::int64_t begin, std
 
 }  // namespace
 
-#define LOCKSTEP_SYNC_NORM_KERNELS(T)                                                                             \
-  void norm_sums(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy, const T* x,           \
-                 const double* mean, double* sums, double* dot_sums) {                                            \
-    at_level<sums_of<T>>(shape, begin, end, dy, x, mean, sums, dot_sums);                                         \
-  }                                                                                                               \
-  void norm_input_gradient(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy, const T* x, \
-                           const NormGradientTerms& terms, T* dx) {                                               \
-    at_level<gradient_of<T>>(shape, begin, end, dy, x, terms, dx);                                                \
-  }
+template <class T>
+void norm_sums(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy, const T* x,
+               const double* mean, double* sums, double* dot_sums) {
+  at_level<sums_of<T>>(shape, begin, end, dy, x, mean, sums, dot_sums);
+}
+
+template <class T>
+void norm_input_gradient(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy, const T* x,
+                         const NormGradientTerms& terms, T* dx) {
+  at_level<gradient_of<T>>(shape, begin, end, dy, x, terms, dx);
+}
+
+#define LOCKSTEP_SYNC_NORM_KERNELS(T)                                                                               \
+  template void norm_sums(const NormShape&, std::int64_t, std::int64_t, const T*, const T*, const double*, double*, \
+                          double*);                                                                                 \
+  template void norm_input_gradient(const NormShape&, std::int64_t, std::int64_t, const T*, const T*,               \
+                                    const NormGradientTerms&, T*);
 
 LOCKSTEP_SYNC_NORM_KERNELS(float)
 LOCKSTEP_SYNC_NORM_KERNELS(double)

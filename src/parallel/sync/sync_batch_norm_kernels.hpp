@@ -26,25 +26,16 @@ struct NormGradientTerms {
 };
 
 /// Sums over the channels [begin, end).
+/// @tparam T        float, double, c10::BFloat16 or c10::Half, here and below
 /// @param sums      [channels], output: sum of dy
 /// @param dot_sums  [channels], output: sum of dy * (x - mean)
-void norm_sums(const NormShape& shape, std::int64_t begin, std::int64_t end, const float* dy, const float* x,
-               const double* mean, double* sums, double* dot_sums);
-void norm_sums(const NormShape& shape, std::int64_t begin, std::int64_t end, const double* dy, const double* x,
-               const double* mean, double* sums, double* dot_sums);
-void norm_sums(const NormShape& shape, std::int64_t begin, std::int64_t end, const c10::BFloat16* dy,
-               const c10::BFloat16* x, const double* mean, double* sums, double* dot_sums);
-void norm_sums(const NormShape& shape, std::int64_t begin, std::int64_t end, const c10::Half* dy, const c10::Half* x,
+template <class T>
+void norm_sums(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy, const T* x,
                const double* mean, double* sums, double* dot_sums);
 
 /// Computes the input gradient for the outer indices [begin, end).
-void norm_input_gradient(const NormShape& shape, std::int64_t begin, std::int64_t end, const float* dy, const float* x,
-                         const NormGradientTerms& terms, float* dx);
-void norm_input_gradient(const NormShape& shape, std::int64_t begin, std::int64_t end, const double* dy,
-                         const double* x, const NormGradientTerms& terms, double* dx);
-void norm_input_gradient(const NormShape& shape, std::int64_t begin, std::int64_t end, const c10::BFloat16* dy,
-                         const c10::BFloat16* x, const NormGradientTerms& terms, c10::BFloat16* dx);
-void norm_input_gradient(const NormShape& shape, std::int64_t begin, std::int64_t end, const c10::Half* dy,
-                         const c10::Half* x, const NormGradientTerms& terms, c10::Half* dx);
+template <class T>
+void norm_input_gradient(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy, const T* x,
+                         const NormGradientTerms& terms, T* dx);
 
 }  // namespace lockstep::parallel

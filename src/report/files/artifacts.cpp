@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "report/files/run_files.hpp"
-#include "report/files/text_file.hpp"
 
 namespace lockstep::report {
 
@@ -62,18 +61,30 @@ Base64Image picture_of(const Json& json) {
           .png = json.at("png")};
 }
 
+/// What `read` makes of the JSON in a file; none where the file does not exist.
+/// @param content  what a report lacks without the file, for messages
+template <class Read>
+auto read_json(const std::string& path, const std::string& content, Read read) {
+  const std::optional<std::string> text = read_text(path);
+  std::optional<decltype(read(Json()))> result;
+  if (!text) return result;
+  try {
+    result = read(Json::parse(*text));
+  } catch (const std::exception&) {  // errors of JSON, rows of different lengths, or a kind that a chart lacks
+    throw DataError(path, "damaged; delete it to omit " + content);
+  }
+  return result;
+}
+
 /// @param read  makes an item of its JSON
 template <class Item>
 std::vector<Item> read_items(const std::string& path, Item (*read)(const Json&)) {
-  const std::optional<std::string> text = read_text(path);
-  std::vector<Item> items;
-  if (!text) return items;
-  try {
-    for (const Json& item : Json::parse(*text)) items.push_back(read(item));
-  } catch (const std::exception&) {  // errors of JSON, or rows of different lengths
-    throw DataError(path, "damaged; delete it to omit its content");
-  }
-  return items;
+  const auto read_all = [read](const Json& all) {
+    std::vector<Item> items;
+    for (const Json& item : all) items.push_back(read(item));
+    return items;
+  };
+  return read_json(path, "its content", read_all).value_or(std::vector<Item>());
 }
 
 template <class Item>
@@ -105,6 +116,42 @@ std::vector<Item> readable(const std::string& path, Item (*read)(const Json&)) {
   } catch (const Error&) {
     return {};
   }
+}
+
+Json json_of(const plot::TimelineChart& chart) {
+  Json kinds = Json::array();
+  for (const plot::BarKind& kind : chart.kinds) kinds.push_back({{"name", kind.name}, {"is_thin", kind.is_thin}});
+  Json rows = Json::array();
+  for (const plot::TimelineRow& row : chart.rows) {
+    Json bars = Json::array();
+    for (const plot::Bar& bar : row.bars) bars.push_back(Json::array({bar.begin, bar.end, bar.kind}));
+    rows.push_back({{"name", row.name}, {"bars", bars}});
+  }
+  return {{"title", chart.title}, {"x_label", chart.x_label}, {"end", chart.end}, {"kinds", kinds}, {"rows", rows}};
+}
+
+plot::TimelineChart chart_of(const Json& json) {
+  plot::TimelineChart chart{
+      .title = json.at("title"), .x_label = json.at("x_label"), .end = json.at("end"), .kinds = {}, .rows = {}};
+  for (const Json& kind : json.at("kinds")) chart.kinds.push_back({kind.at("name"), kind.at("is_thin")});
+  for (const Json& row : json.at("rows")) {
+    plot::TimelineRow read{.name = row.at("name"), .bars = {}};
+    for (const Json& bar : row.at("bars")) {
+      read.bars.push_back({bar.at(0).get<double>(), bar.at(1).get<double>(), bar.at(2).get<std::size_t>()});
+      chart.kinds.at(read.bars.back().kind);  // throws where there is none
+    }
+    chart.rows.push_back(std::move(read));
+  }
+  return chart;
+}
+
+StepTimes step_times_of(const Json& json) {
+  StepTimes times{.sentence = json.at("sentence"), .ranks = {}, .timeline = chart_of(json.at("timeline"))};
+  for (const Json& rank : json.at("ranks_ms")) {
+    times.ranks.emplace_back();
+    for (const auto& [name, value] : rank.items()) times.ranks.back().push_back({name, value.get<double>()});
+  }
+  return times;
 }
 
 }  // namespace
@@ -147,6 +194,21 @@ void ArtifactsWriter::truncate_after_step(std::int64_t step) {
   has_new_tables_ = std::erase_if(held_.tables, is_later) > 0 || has_new_tables_;
   has_new_pictures_ = std::erase_if(held_.pictures, is_later) > 0 || has_new_pictures_;
   save();
+}
+
+void write_step_times(const std::string& folder, const StepTimes& times) {
+  Json ranks = Json::array();
+  for (const auto& parts : times.ranks) {
+    Json rank = Json::object();
+    for (const StepTimes::TimedPart& part : parts) rank[part.name] = part.milliseconds;
+    ranks.push_back(std::move(rank));
+  }
+  const Json all = {{"sentence", times.sentence}, {"ranks_ms", ranks}, {"timeline", json_of(times.timeline)}};
+  write_text(folder + "/ddp.json", all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::optional<StepTimes> read_step_times(const std::string& folder) {
+  return read_json(folder + "/ddp.json", "the times of a step", step_times_of);
 }
 
 }  // namespace lockstep::report

@@ -4,12 +4,14 @@
 #include <lockstep/core/measurements.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "plot/timeline_chart.hpp"
 #include "report/files/image.hpp"
 
-// The tables and images of a run.
+// The tables and images of a run, and where the time of its steps goes.
 namespace lockstep::report {
 
 /// An Image as a PNG file in text.
@@ -59,5 +61,24 @@ class ArtifactsWriter {
   bool has_new_tables_ = false;
   bool has_new_pictures_ = false;
 };
+
+/// The places where the time of a median step goes, for the page of a run.
+struct StepTimes {
+  struct TimedPart {
+    std::string name;  ///< "compute", "wait", ...
+    double milliseconds;
+  };
+  std::string sentence;                       ///< sentence: what bounds the step
+  std::vector<std::vector<TimedPart>> ranks;  ///< the parts of each rank's step, by rank; the same names everywhere
+  plot::TimelineChart timeline;               ///< timeline of the slowest rank
+};
+
+/// Replaces <folder>/ddp.json.
+/// @throws ConfigError  with the reason
+void write_step_times(const std::string& folder, const StepTimes& times);
+
+/// The times that write_step_times wrote; none where the file does not exist.
+/// @throws DataError  the file is damaged
+std::optional<StepTimes> read_step_times(const std::string& folder);
 
 }  // namespace lockstep::report

@@ -9,13 +9,13 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/text/text.hpp"
 #include "report/files/metrics.hpp"
-#include "report/files/text_file.hpp"
 
 namespace lockstep::report {
 
@@ -47,6 +47,16 @@ int write_whole(const std::string& path, std::string_view text) {
   if (!file) return errno;
   if (std::fwrite(text.data(), 1, text.size(), file.get()) != text.size()) return errno;
   return std::fclose(file.release()) == 0 ? 0 : errno;
+}
+
+std::string class_of(ExitCode code) {
+  static const std::map<ExitCode, const char*> names = {{ExitCode::configuration, "ConfigError"},
+                                                        {ExitCode::data, "DataError"},
+                                                        {ExitCode::checkpoint, "CheckpointError"},
+                                                        {ExitCode::communication, "CommError"},
+                                                        {ExitCode::numeric, "NumericError"}};
+  const auto found = names.find(code);
+  return found == names.end() ? "InternalError" : found->second;
 }
 
 }  // namespace
@@ -113,6 +123,17 @@ void write_status(const std::string& folder, const RunStatus& status) {
   if (!status.last_error.empty()) fields.emplace_back("last_error", status.last_error);
   if (status.exit_code) fields.emplace_back("exit_code", std::int64_t{*status.exit_code});
   write_text(folder + "/STATUS.json", to_json(fields, 2) + "\n");
+}
+
+void write_failure(const std::string& folder, const std::exception& error, int rank, std::int64_t step) {
+  const auto* const ours = dynamic_cast<const Error*>(&error);
+  const ExitCode code = ours != nullptr ? ours->exit_code() : ExitCode::internal;
+  const NamedValues fields = {{"class", class_of(code)},
+                              {"message", message_of(error)},
+                              {"exit_code", static_cast<std::int64_t>(code)},
+                              {"rank", std::int64_t{rank}},
+                              {"step", step}};
+  write_text(folder + "/failure.json", to_json(fields, 2) + "\n");
 }
 
 }  // namespace lockstep::report

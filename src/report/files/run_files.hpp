@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,5 +40,16 @@ struct RunStatus {
 
 /// Replaces <folder>/STATUS.json.
 void write_status(const std::string& folder, const RunStatus& status);
+
+/// The text of a file, or nothing when the file does not exist.
+/// @throws ConfigError  it is there and cannot be read
+std::optional<std::string> read_text(const std::string& path);
+
+/// The text up to its last line end: what is behind that was torn off by a crash.
+std::string whole_lines(const std::string& text);
+
+/// Replaces <folder>/failure.json, which states why a run ended early. The class is that of an error of Lockstep, such
+/// as "DataError", and "InternalError" for what Lockstep did not throw on purpose.
+void write_failure(const std::string& folder, const std::exception& error, int rank, std::int64_t step);
 
 }  // namespace lockstep::report

@@ -75,6 +75,26 @@ bool wants_log(const plot::LineChart& chart) {
   return low > 0 && high / low >= kLogFrom;
 }
 
+/// Keeps at most about `max` points with the same highs and lows: of many neighbors the lowest and the highest stay,
+/// and what is no number.
+std::vector<plot::Point> thinned(const std::vector<plot::Point>& points, std::size_t max) {
+  if (points.size() <= max) return points;
+  const std::size_t stride = (2 * points.size() + max - 1) / max;  // two points stay of each
+  std::vector<plot::Point> kept;
+  for (std::size_t begin = 0; begin < points.size(); begin += stride) {
+    const std::size_t end = std::min(begin + stride, points.size());
+    std::size_t low = begin;
+    std::size_t high = begin;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (!std::isfinite(points[low].y) || points[i].y < points[low].y) low = i;
+      if (!std::isfinite(points[high].y) || points[i].y > points[high].y) high = i;
+    }
+    kept.push_back(points[std::min(low, high)]);
+    if (low != high) kept.push_back(points[std::max(low, high)]);
+  }
+  return kept;
+}
+
 class Charts {
  public:
   Charts(const std::vector<const PageData*>& runs, const std::vector<std::string>& names)
@@ -158,24 +178,6 @@ class Charts {
 };
 
 }  // namespace
-
-std::vector<plot::Point> thinned(const std::vector<plot::Point>& points, std::size_t max) {
-  if (points.size() <= max) return points;
-  const std::size_t stride = (2 * points.size() + max - 1) / max;  // two points stay of each
-  std::vector<plot::Point> kept;
-  for (std::size_t begin = 0; begin < points.size(); begin += stride) {
-    const std::size_t end = std::min(begin + stride, points.size());
-    std::size_t low = begin;
-    std::size_t high = begin;
-    for (std::size_t i = begin; i < end; ++i) {
-      if (!std::isfinite(points[low].y) || points[i].y < points[low].y) low = i;
-      if (!std::isfinite(points[high].y) || points[i].y > points[high].y) high = i;
-    }
-    kept.push_back(points[std::min(low, high)]);
-    if (low != high) kept.push_back(points[std::max(low, high)]);
-  }
-  return kept;
-}
 
 std::vector<plot::LineChart> curve_charts(const std::vector<const PageData*>& runs,
                                           const std::vector<std::string>& names) {

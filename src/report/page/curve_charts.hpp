@@ -24,8 +24,4 @@ std::vector<plot::LineChart> curve_charts(const std::vector<const PageData*>& ru
 std::vector<plot::LineChart> time_charts(const std::vector<const PageData*>& runs,
                                          const std::vector<std::string>& names);
 
-/// Keeps at most about `most` points with the same highs and lows: of many neighbors the lowest and the highest stay,
-/// and what is no number.
-std::vector<plot::Point> thinned(const std::vector<plot::Point>& points, std::size_t max);
-
 }  // namespace lockstep::report

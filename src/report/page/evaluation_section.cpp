@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "plot/line_chart.hpp"
-#include "plot/markup.hpp"
 #include "plot/matrix_chart.hpp"
+#include "plot/svg.hpp"
 #include "report/page/curve_charts.hpp"
 #include "report/page/html.hpp"
 

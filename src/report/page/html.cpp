@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "plot/markup.hpp"
-#include "plot/page_style.hpp"
+#include "core/text/text.hpp"
+#include "plot/svg.hpp"
 
 namespace lockstep::report {
 
@@ -59,13 +59,9 @@ std::string row_of(const std::vector<std::string>& cells, bool is_head) {
 
 /// Escaped, with each line of the text on a line of its own.
 std::string with_line_breaks(const std::string& text) {
-  std::string lines;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    lines += (begin == 0 ? "" : "<br/>") + escaped(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return lines;
+  std::vector<std::string> lines = split(text, '\n');
+  for (std::string& line : lines) line = escaped(line);
+  return joined(lines, "<br/>");
 }
 
 }  // namespace

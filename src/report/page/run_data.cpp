@@ -11,7 +11,7 @@
 #include <limits>
 
 #include "core/text/text.hpp"
-#include "report/files/text_file.hpp"
+#include "report/files/run_files.hpp"
 
 namespace lockstep::report {
 
@@ -67,14 +67,14 @@ Json read_object(const std::string& path) {
 PageRows read_rows(const std::string& path) {
   PageRows rows;
   const Json object = read_object(path);  // items() does not keep it
-  for (const auto& [key, value] : object.items()) rows.emplace_back(key, text_of(value));
+  for (const auto& [key, value] : object.items()) rows.push_back({key, text_of(value)});
   return rows;
 }
 
 PageRows read_status(const std::string& folder) {
   PageRows status = read_rows(folder + "/STATUS.json");
   for (auto& row : read_rows(folder + "/failure.json")) {
-    if (row.first == "class" || row.first == "rank") status.push_back(std::move(row));
+    if (row[0] == "class" || row[0] == "rank") status.push_back(std::move(row));
   }
   return status;
 }

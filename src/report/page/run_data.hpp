@@ -4,16 +4,15 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "plot/line_chart.hpp"
 #include "report/files/artifacts.hpp"
-#include "report/files/step_times.hpp"
 
 namespace lockstep::report {
 
-using PageRows = std::vector<std::pair<std::string, std::string>>;
+/// The texts of a table, row by row.
+using PageRows = std::vector<std::vector<std::string>>;
 
 struct Setting {
   std::string name;

@@ -15,7 +15,6 @@
 
 #include "core/system/process.hpp"
 #include "core/text/text.hpp"
-#include "report/tensorboard/event_frame.hpp"
 #include "report/tensorboard/wire.hpp"
 
 namespace lockstep::report {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/core/error.hpp>
+#include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
 #include <string>
@@ -31,6 +32,12 @@ const std::vector<TrainerCommand>& commands();
 /// @throws ConfigError  like config::parse
 inline config::Invocation parse_arguments(const CommandJob& job, const std::vector<config::IniText>& base = {}) {
   return config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys, job.commands, base);
+}
+
+/// Prints the result of a command on rank 0. Collective.
+/// @throws DataError  standard output is full or closed; on every rank
+inline void print_result(const mpi::Communicator& world, const std::string& text) {
+  world.all_or_throw([&text] { log::result(text); });
 }
 
 // Collective; each throws Error or returns the agreed exit code.

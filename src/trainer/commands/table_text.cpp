@@ -2,7 +2,6 @@
 #include "trainer/commands/table_text.hpp"
 
 #include "core/text/text.hpp"
-#include "core/text/text_table.hpp"
 
 namespace lockstep::trainer {
 

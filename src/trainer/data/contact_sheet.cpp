@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "core/text/text.hpp"
-#include "data/stores/with_place.hpp"
+#include "data/stores/image_dataset.hpp"
 #include "report/files/image.hpp"
 #include "report/page/html.hpp"
 

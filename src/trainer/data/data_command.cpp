@@ -9,9 +9,7 @@
 #include "data/stores/image_dataset.hpp"
 #include "data/stores/image_settings.hpp"
 #include "data/stores/image_splits.hpp"
-#include "data/stores/image_statistics.hpp"
 #include "engine/setup/run_splits.hpp"
-#include "report/files/image.hpp"
 #include "report/files/run_files.hpp"
 #include "trainer/commands/commands.hpp"
 #include "trainer/data/contact_sheet.hpp"
@@ -118,7 +116,8 @@ class DataCommand {
       for (const std::string& note : images.stores.notes) log::result(note);
     }
     log::result(has("json") ? report_json(report) : report_text(report));
-    const std::int64_t bad = report.bad_count();
+    std::size_t bad = 0;
+    for (const ImageSurvey& split : report.splits) bad += split.bad.size();
     if (bad > 0) {
       throw DataError(std::to_string(bad) + (bad == 1 ? " image" : " images") +
                       " cannot be read; exclude them with data.exclude, or set data.on_error=replace");

@@ -7,9 +7,9 @@
 #include <atomic>
 #include <functional>
 
-#include "core/system/clock.hpp"
 #include "core/system/in_threads.hpp"
-#include "core/system/processors.hpp"
+#include "core/system/resources.hpp"
+#include "core/text/duration.hpp"
 
 namespace lockstep::trainer {
 

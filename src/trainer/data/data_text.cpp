@@ -34,6 +34,12 @@ std::string class_name(const std::vector<std::string>& names, std::size_t c) {
   return c < names.size() ? names[c] : std::to_string(c);
 }
 
+std::string joined_numbers(const std::vector<std::int64_t>& numbers, const std::string& between) {
+  std::vector<std::string> words;
+  for (const std::int64_t number : numbers) words.push_back(std::to_string(number));
+  return joined(words, between);
+}
+
 /// "JPEG 400, PNG 3"
 template <class Counts>
 std::string counts_text(const Counts& counts) {
@@ -143,10 +149,7 @@ std::string characters_of(const std::vector<std::int64_t>& tokens, const std::st
 
 std::string window_text(const data::Dataset& dataset, const std::string& text_path) {
   const std::vector<std::int64_t> tokens = first_window(dataset);
-  if (!text_path.empty()) return characters_of(tokens, text_path);
-  std::vector<std::string> words;
-  for (const std::int64_t token : tokens) words.push_back(std::to_string(token));
-  return joined(words, " ");
+  return text_path.empty() ? joined_numbers(tokens, " ") : characters_of(tokens, text_path);
 }
 
 /// The number of samples of each class; empty if they do not have one class each.
@@ -163,19 +166,7 @@ std::vector<std::int64_t> class_counts(const data::Dataset& dataset) {
   return counts;
 }
 
-std::string shape_words(const std::vector<std::int64_t>& shape) {
-  std::vector<std::string> words;
-  for (const std::int64_t size : shape) words.push_back(std::to_string(size));
-  return joined(words, " x ");
-}
-
 }  // namespace
-
-std::int64_t DataReport::bad_count() const {
-  std::int64_t count = 0;
-  for (const ImageSurvey& split : splits) count += static_cast<std::int64_t>(split.bad.size());
-  return count;
-}
 
 std::string report_text(const DataReport& report) {
   std::string text = "data.name = " + report.source + "; sizes are minimum / median / maximum\n\n";
@@ -255,7 +246,7 @@ std::string samples_text(const SamplesReport& report) {
     if (!dataset) continue;
     const Task task = dataset->task();
     text += fmt::format("\n\n{}: {} {}", split, dataset->size(), task.is_text ? "windows" : "samples");
-    if (!task.sample_shape.empty()) text += " of " + shape_words(task.sample_shape);
+    if (!task.sample_shape.empty()) text += " of " + joined_numbers(task.sample_shape, " x ");
     if (task.is_text) {
       text += fmt::format(", vocabulary of {} tokens\nfirst window: {}", task.classes,
                           window_text(*dataset, report.text_path));

@@ -24,8 +24,6 @@ struct DataReport {
   std::vector<Duplicate> duplicates = {};
   std::vector<std::pair<std::string, std::string>> duplicate_names = {};
   std::optional<data::ChannelStatistics> statistics = {};  ///< statistics of the training images
-
-  std::int64_t bad_count() const;
 };
 
 std::string report_text(const DataReport& report);

@@ -8,10 +8,10 @@
 #include <unordered_map>
 
 #include "core/system/in_threads.hpp"
-#include "core/system/processors.hpp"
+#include "core/system/resources.hpp"
 #include "data/codecs/decode.hpp"
 #include "data/source/hash.hpp"
-#include "data/stores/with_place.hpp"
+#include "data/stores/image_dataset.hpp"
 #include "log/progress.hpp"
 
 namespace lockstep::trainer {

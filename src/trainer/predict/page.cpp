@@ -6,14 +6,11 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/text/text.hpp"
-#include "engine/evaluation/class_numbers.hpp"
 #include "engine/evaluation/sample_pictures.hpp"
 #include "report/files/image.hpp"
 #include "report/page/html.hpp"
-#include "trainer/predict/ranking.hpp"
 #include "trainer/predict/sample_text.hpp"
 
 namespace lockstep::trainer {

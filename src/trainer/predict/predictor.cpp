@@ -3,21 +3,26 @@
 
 #include <lockstep/core/error.hpp>
 
+#include <fmt/format.h>
 #include <torch/types.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <string_view>
 #include <system_error>
+#include <unistd.h>
+#include <vector>
 
 #include "engine/evaluation/batch_loop.hpp"
 #include "engine/evaluation/predictions.hpp"
+#include "report/files/image.hpp"
 #include "report/files/run_files.hpp"
-#include "trainer/predict/array_rows.hpp"
 #include "trainer/predict/page.hpp"
-#include "trainer/predict/part_files.hpp"
 #include "trainer/predict/sample_text.hpp"
 
 namespace lockstep::trainer {
@@ -25,6 +30,181 @@ namespace lockstep::trainer {
 namespace {
 
 namespace fs = std::filesystem;
+
+// ---- A file that all ranks write together: each rank writes a part next to it, and the root joins the parts. ----
+
+using OpenFile = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+constexpr std::size_t kBufferBytes = 1 << 20;
+
+std::string part_of(const std::string& path, int rank) { return fmt::format("{}.part-{:05}", path, rank); }
+
+ConfigError write_error(const std::string& path, int reason) {
+  return ConfigError(path + " cannot be written: " + std::strerror(reason));
+}
+
+OpenFile open_file(const std::string& path, const char* mode) {
+  OpenFile file(std::fopen(path.c_str(), mode), std::fclose);
+  if (file) std::setvbuf(file.get(), nullptr, _IOFBF, kBufferBytes);
+  return file;
+}
+
+/// Appends a whole file to another one.
+void append(const std::string& path, const std::string& part, std::int64_t size, std::FILE* out) {
+  const OpenFile in = open_file(part, "re");
+  std::string block(kBufferBytes, '\0');
+  std::int64_t copied = 0;
+  while (const std::size_t got = in ? std::fread(block.data(), 1, block.size(), in.get()) : 0) {
+    copied += static_cast<std::int64_t>(got);
+    if (std::fwrite(block.data(), 1, got, out) != got) throw write_error(path, errno);
+  }
+  const bool is_read = in && std::ferror(in.get()) == 0;
+  if (is_read && copied == size) return;
+  throw ConfigError(part +
+                    (is_read ? " is incomplete on rank 0" : std::string(" cannot be read: ") + std::strerror(errno)) +
+                    "; the folder of the output must be shared by all ranks");
+}
+
+/// The part of one rank: <path>.part-00002. It is deleted with the object, unless the root has joined it.
+class PartFile {
+ public:
+  /// @throws ConfigError  the file cannot be created, with the reason
+  PartFile(const std::string& path, int rank);
+  ~PartFile();
+  PartFile(const PartFile&) = delete;
+  PartFile& operator=(const PartFile&) = delete;
+
+  /// @throws ConfigError  the bytes cannot be written, with the reason
+  void write(std::string_view bytes);
+  /// Writes what is buffered, and closes the file.
+  /// @return  the size of the part in bytes
+  std::int64_t close();
+
+ private:
+  std::string path_;  // path of the joined file, for messages
+  std::string part_;
+  OpenFile file_;
+  std::int64_t size_ = 0;
+};
+
+PartFile::PartFile(const std::string& path, int rank)
+    : path_(path), part_(part_of(path, rank)), file_(open_file(part_, "we")) {
+  if (!file_) throw write_error(path_, errno);
+}
+
+PartFile::~PartFile() { ::unlink(part_.c_str()); }
+
+void PartFile::write(std::string_view bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) throw write_error(path_, errno);
+  size_ += static_cast<std::int64_t>(bytes.size());
+}
+
+std::int64_t PartFile::close() {
+  if (std::fclose(file_.release()) != 0) throw write_error(path_, errno);
+  return size_;
+}
+
+/// Deletes the parts that an earlier run left. On the root, before the parts are created.
+void remove_parts(const std::string& path) {
+  const fs::path whole(path);
+  const std::string start = whole.filename().string() + ".part-";
+  const fs::path folder = whole.has_parent_path() ? whole.parent_path() : fs::path(".");
+  std::error_code unreadable;
+  for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_part = name.starts_with(start) && name.size() == start.size() + 5 &&
+                         std::all_of(name.begin() + static_cast<std::ptrdiff_t>(start.size()), name.end(),
+                                     [](char c) { return c >= '0' && c <= '9'; });
+    if (is_part) fs::remove(entry.path(), unreadable);
+  }
+}
+
+/// Appends the parts of the other ranks to that of the root, and makes the result durable. It becomes the file with
+/// publish_parts. On the root.
+/// @param sizes  of all parts, in rank order
+/// @throws ConfigError  a part cannot be read, or the result cannot be written
+void join_parts(const std::string& path, const std::vector<std::int64_t>& sizes) {
+  const OpenFile out = open_file(part_of(path, 0), "ae");
+  if (!out) throw write_error(path, errno);
+  for (std::size_t rank = 1; rank < sizes.size(); ++rank) {
+    append(path, part_of(path, static_cast<int>(rank)), sizes[rank], out.get());
+  }
+  if (std::fflush(out.get()) != 0 || ::fsync(::fileno(out.get())) != 0) throw write_error(path, errno);
+}
+
+/// Replaces the file by the joined parts. On the root.
+void publish_parts(const std::string& path) {
+  if (std::rename(part_of(path, 0).c_str(), path.c_str()) != 0) throw write_error(path, errno);
+}
+
+// ---- Predictions as rows of one NumPy array. ----
+
+constexpr std::int64_t kMaxByteClasses = 256;
+constexpr std::size_t kAlignment = 64;
+
+std::string type_of(at::ScalarType type) {
+  switch (type) {
+    case at::kByte:
+      return "|u1";
+    case at::kInt:
+      return "<i4";
+    case at::kLong:
+      return "<i8";
+    case at::kDouble:
+      return "<f8";
+    default:
+      return "<f4";
+  }
+}
+
+/// The rows of a batch: probabilities float32 [N, C], values of a regression, or masks uint8 (int32 with more than 256
+/// classes) [N, H, W].
+/// @throws ConfigError  the kind of the task has no such array
+at::Tensor array_rows(const engine::BatchPredictions& predictions, std::int64_t classes) {
+  if (predictions.probabilities.defined()) return predictions.probabilities.to(at::kFloat).contiguous();
+  if (predictions.masks.defined()) {
+    return predictions.masks.to(classes > kMaxByteClasses ? at::kInt : at::kByte).contiguous();
+  }
+  if (predictions.values.defined()) {
+    const bool is_double = predictions.values.scalar_type() == at::kDouble;
+    return predictions.values.to(is_double ? at::kDouble : at::kFloat).contiguous();
+  }
+  throw ConfigError("predict.out: the predictions of this model are not one array; use a file that ends in .jsonl");
+}
+
+/// The bytes of a tensor in row-major order.
+std::string bytes_of_rows(const at::Tensor& rows) {
+  const at::Tensor whole = rows.contiguous();
+  return {static_cast<const char*>(whole.const_data_ptr()), whole.nbytes()};
+}
+
+/// The header of a .npy file (version 1.0).
+/// @param rows   some rows, which define type and shape
+/// @param count  number of rows of the array
+std::string npy_header(const at::Tensor& rows, std::int64_t count) {
+  std::string shape = std::to_string(count) + ",";
+  for (std::int64_t d = 1; d < rows.dim(); ++d) shape += " " + std::to_string(rows.size(d)) + ",";
+  if (rows.dim() > 1) shape.pop_back();
+  std::string text =
+      "{'descr': '" + type_of(rows.scalar_type()) + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+  const std::string magic("\x93NUMPY\x01\x00", 8);
+  while ((magic.size() + 2 + text.size() + 1) % kAlignment != 0) text += ' ';
+  text += '\n';
+  const std::string length = {static_cast<char>(text.size() & 0xFF), static_cast<char>(text.size() >> 8)};
+  return magic + length + text;
+}
+
+/// A PNG file with class numbers as grey pixels.
+/// @param mask  [H, W] int64 in [0, 255]
+std::string mask_png(const at::Tensor& mask) {
+  const at::Tensor pixels = mask.to(at::kByte).unsqueeze(-1).expand({mask.size(0), mask.size(1), 3}).contiguous();
+  Picture image{.name = "", .height = mask.size(0), .width = mask.size(1)};
+  const auto* const begin = pixels.const_data_ptr<std::uint8_t>();
+  image.pixels.assign(begin, begin + pixels.numel());
+  return report::png_of(image).bytes;
+}
+
+// ---- Writing predictions. ----
 
 std::string unfinished(const std::string& masks) {
   return (masks.ends_with('/') ? masks.substr(0, masks.size() - 1) : masks) + ".unfinished";
@@ -185,14 +365,6 @@ void require_writable(const mpi::Communicator& world, const PredictSettings& set
                           !(fs::is_directory(masks, unreadable) && fs::is_empty(masks, unreadable));
     if (is_taken) throw ConfigError(settings.masks.cite + ": '" + masks + "' exists; delete it or name a new folder");
   });
-}
-
-const data::Dataset& predicted_split(const data::Splits& splits, const Section& predict,
-                                     const Cited<std::string>& eval_split) {
-  const Cited<std::string> wanted = cited_text(predict, "split");
-  if (wanted.value != "auto") return engine::split_of(splits, wanted);
-  const bool is_missing = (eval_split.value == "val" && !splits.val) || (eval_split.value == "test" && !splits.test);
-  return is_missing ? *splits.train : engine::split_of(splits, eval_split);
 }
 
 std::int64_t write_predictions(const mpi::Communicator& world, engine::LoadedModel& loaded,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/source.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
 #include <cstdint>
@@ -16,11 +15,6 @@ namespace lockstep::trainer {
 /// Checks the settings and that the files can be written. Collective.
 /// @throws ConfigError  on every rank
 void require_writable(const mpi::Communicator& world, const PredictSettings& settings);
-
-/// The part of the data that predict.split names; for auto that of eval.split, or else the training split.
-/// @throws ConfigError  the source does not have this part
-const data::Dataset& predicted_split(const data::Splits& splits, const Section& predict,
-                                     const Cited<std::string>& eval_split);
 
 /// Writes the predictions of a model for every sample of a data set, in the order of the data set. The files appear
 /// when all of them are complete. Memory does not grow with the data. Collective.

@@ -7,17 +7,16 @@
 #include <nlohmann/json.hpp>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
 #include <set>
-#include <string>
 #include <utility>
 
-#include "batch/sample_values.hpp"
-#include "core/text/csv.hpp"
+#include "batch/collate.hpp"
 #include "core/text/parse_value.hpp"
 #include "core/text/text.hpp"
-#include "engine/evaluation/class_numbers.hpp"
-#include "trainer/predict/ranking.hpp"
+#include "core/text/text_files.hpp"
 
 namespace lockstep::trainer {
 
@@ -30,14 +29,16 @@ using engine::class_name;
 constexpr std::int64_t kMaxColumns = 4096;  // maximum number of columns of one value in a table
 constexpr int kProbabilityDigits = 6;
 
-std::string probability_text(double value) { return number_text(value, kProbabilityDigits); }
+std::string text_of(double probability) { return number_text(probability, kProbabilityDigits); }
+std::string text_of(std::int64_t number) { return std::to_string(number); }
 
 /// NaN and infinity, which JSON does not have, are NaN.
 double number_of(const std::string& text) {
   return parse_real(text).value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
-double rounded(double value) { return number_of(probability_text(value)); }
+double rounded(double probability) { return number_of(text_of(probability)); }
+std::int64_t rounded(std::int64_t number) { return number; }
 
 /// The shortest text that is read back to the same number of its type.
 std::string shortest_text(const at::Tensor& number) {
@@ -93,15 +94,6 @@ std::vector<std::pair<std::string, Json>> values_of(const batch::Batch& given, s
                     owner + "; choose another name");
 }
 
-/// The name of a value of the model or of the samples, which must not be that of a prediction.
-const std::string& unused(const std::string& name) {
-  static const std::set<std::string> reserved = {
-      "index",           "id",     "top",    "labels", "probabilities", "values", "mask", "counts",
-      "log_probability", "tokens", "target", "class",  "probability",   "value"};
-  if (reserved.contains(name)) refuse_name(name, "a prediction of Lockstep");
-  return name;
-}
-
 std::vector<std::int64_t> labels_over(std::span<const double> probabilities, double threshold) {
   std::vector<std::int64_t> labels;
   for (const std::int64_t c : top_indices(probabilities, std::ssize(probabilities))) {
@@ -139,141 +131,166 @@ std::span<const double> row_of(const at::Tensor& matrix, std::int64_t i) {
 
 std::string mask_name(std::int64_t index) { return fmt::format("{:08}.png", index); }
 
-SampleText::SampleText(const PredictSettings& settings, PredictionForm form, Task task, const data::Dataset& dataset)
-    : settings_(settings), form_(form), task_(std::move(task)), dataset_(&dataset) {}
-
-std::string SampleText::json_line(const BatchPredictions& predictions, const batch::Batch& given,
-                                  std::int64_t i) const {
-  const std::int64_t index = predictions.indices[static_cast<std::size_t>(i)];
-  Json line{{"index", index}};
-  if (const std::string id = data::sample_name_of(*dataset_, index); !id.empty()) line["id"] = utf8_text(id);
-  const auto list_of = [&](std::span<const double> probabilities, const std::vector<std::int64_t>& classes) {
-    Json list = Json::array();
-    for (const std::int64_t c : classes) {
-      Json entry = Json::object();
-      if (!task_.class_names.empty()) entry["class"] = class_name(task_.class_names, c);
-      entry["index"] = c;
-      entry["probability"] = rounded(probabilities[static_cast<std::size_t>(c)]);
-      list.push_back(std::move(entry));
-    }
-    return list;
-  };
-  const bool is_multilabel = task_.kind == TaskKind::multilabel;
-  const bool has_scores = predictions.probabilities.defined();
-  if (has_scores) {
-    const auto row = row_of(predictions.probabilities, i);
-    line["top"] = list_of(row, top_indices(row, settings_.top_k));
-    if (is_multilabel) line["labels"] = list_of(row, labels_over(row, settings_.threshold));
-    if (settings_.has_probabilities) {
-      Json all = Json::array();
-      for (const double probability : row) all.push_back(rounded(probability));
-      line["probabilities"] = std::move(all);
-    }
-  }
-  if (predictions.values.defined()) line["values"] = json_of(predictions.values[i]);
-  if (predictions.masks.defined()) {
-    line["counts"] = pixel_counts(predictions.masks[i], task_.classes);
-    if (!settings_.masks.value.empty()) line["mask"] = mask_name(index);
-  }
-  if (predictions.log_probabilities.defined()) {
-    line["log_probability"] = rounded(predictions.log_probabilities[i].item<double>());
-    line["tokens"] = predictions.token_counts[i].item<std::int64_t>();
-  }
-  const auto add = [&line](const std::string& name, Json value) {
-    if (line.contains(unused(name))) refuse_name(name, "another value");
-    line[name] = std::move(value);
-  };
-  for (const auto& [name, tensor] : predictions.others.entries()) add(name, json_of(tensor[i]));
-  for (auto& [name, value] : values_of(given, i)) add(name, std::move(value));
-  const bool has_small_target =
-      predictions.target.defined() && !predictions.masks.defined() && !predictions.log_probabilities.defined();
-  if (has_small_target) {
-    const at::Tensor target = predictions.target[i];
-    const bool is_missing = has_scores && target.dim() == 0 && target.item<double>() < 0;
-    if (is_missing) return json_text(line) + "\n";
-    const bool are_labels = is_multilabel && target.dim() == 1;
-    line["target"] = are_labels ? Json(numbers_of_labels(target)) : json_of(target);
-  }
-  return json_text(line) + "\n";
+std::vector<std::int64_t> top_indices(std::span<const double> values, std::int64_t k) {
+  std::vector<std::int64_t> indices(values.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  const auto middle = indices.begin() + std::min<std::int64_t>(k, std::ssize(values));
+  std::partial_sort(indices.begin(), middle, indices.end(), [&values](std::int64_t a, std::int64_t b) {
+    const double at_a = values[static_cast<std::size_t>(a)];
+    const double at_b = values[static_cast<std::size_t>(b)];
+    return at_a != at_b ? at_a > at_b : a < b;
+  });
+  indices.erase(middle, indices.end());
+  return indices;
 }
 
-std::vector<SampleText::Cell> SampleText::cells(const BatchPredictions& predictions, const batch::Batch& given,
-                                                std::int64_t i) const {
-  const std::int64_t index = predictions.indices[static_cast<std::size_t>(i)];
-  std::vector<Cell> cells = {{"index", std::to_string(index)},
-                             {"id", utf8_text(data::sample_name_of(*dataset_, index))}};
-  const auto add_tensor = [&cells](const std::string& name, const at::Tensor& tensor) {
+/// The values of one sample: the members of an object of JSON, or the cells of a row of a table.
+struct SampleText::Line {
+  bool is_table;
+  Json members = Json::object();
+  std::vector<std::pair<std::string, std::string>> cells = {};  // column and text
+
+  void add(const std::string& name, Json value) {
+    if (is_table) {
+      cells.emplace_back(name, value.is_string() ? value.get<std::string>() : json_text(value));
+    } else {
+      members[name] = std::move(value);
+    }
+  }
+
+  /// @param number  a probability, or an integer
+  void add_number(const std::string& name, auto number) {
+    if (is_table) {
+      cells.emplace_back(name, text_of(number));
+    } else {
+      members[name] = rounded(number);
+    }
+  }
+
+  /// A list of numbers, or a column for each class.
+  void add_of_classes(const std::string& name, const std::string& column, const auto& numbers, const Task& task) {
+    Json list = Json::array();
+    for (std::size_t c = 0; c < numbers.size(); ++c) {
+      if (is_table) add_number(column + class_name(task.class_names, static_cast<std::int64_t>(c)), numbers[c]);
+      if (!is_table) list.push_back(rounded(numbers[c]));
+    }
+    if (!is_table) members[name] = std::move(list);
+  }
+
+  /// Lists as deep as the tensor has dimensions, or a column for each number.
+  void add_tensor(const std::string& name, const at::Tensor& tensor) {
+    if (!is_table) {
+      members[name] = json_of(tensor);
+      return;
+    }
     if (tensor.numel() > kMaxColumns) {
       throw ConfigError("predict.out: '" + name + "' has " + std::to_string(tensor.numel()) +
                         " numbers per sample, too many for a table; use a file that ends in .npy");
     }
     const at::Tensor flat = tensor.flatten();
     for (std::int64_t j = 0; j < flat.numel(); ++j) {
-      cells.push_back({flat.numel() == 1 ? name : name + "_" + std::to_string(j), shortest_text(flat[j])});
+      cells.emplace_back(flat.numel() == 1 ? name : name + "_" + std::to_string(j), shortest_text(flat[j]));
     }
+  }
+
+  /// The name of a value of the model or of the samples, which must not be that of a prediction or of another value.
+  /// Columns are compared in the header.
+  const std::string& unused(const std::string& name) const {
+    static const std::set<std::string> reserved = {
+        "index",           "id",     "top",    "labels", "probabilities", "values", "mask", "counts",
+        "log_probability", "tokens", "target", "class",  "probability",   "value"};
+    if (reserved.contains(name)) refuse_name(name, "a prediction of Lockstep");
+    if (members.contains(name)) refuse_name(name, "another value");
+    return name;
+  }
+};
+
+SampleText::SampleText(const PredictSettings& settings, PredictionForm form, Task task, const data::Dataset& dataset)
+    : settings_(settings), form_(form), task_(std::move(task)), dataset_(&dataset) {}
+
+/// The classes with their probabilities, for JSON.
+void SampleText::add_classes(Line& line, std::span<const double> row) const {
+  const auto list_of = [&](const std::vector<std::int64_t>& classes) {
+    Json list = Json::array();
+    for (const std::int64_t c : classes) {
+      Json entry = Json::object();
+      if (!task_.class_names.empty()) entry["class"] = class_name(task_.class_names, c);
+      entry["index"] = c;
+      entry["probability"] = rounded(row[static_cast<std::size_t>(c)]);
+      list.push_back(std::move(entry));
+    }
+    return list;
   };
+  line.add("top", list_of(top_indices(row, settings_.top_k)));
+  if (is_multilabel()) line.add("labels", list_of(labels_over(row, settings_.threshold)));
+}
+
+/// The same for a table, and before them the target, which is empty where there is none.
+void SampleText::add_class_cells(Line& line, std::span<const double> row, const at::Tensor& target) const {
   const auto names_of = [this](const std::vector<std::int64_t>& classes) {
     std::vector<std::string> names;
     for (const std::int64_t c : classes) names.push_back(class_name(task_.class_names, c));
     return csv_list(names);
   };
+  std::string text;
+  if (target.defined() && target.dim() == 0 && target.item<double>() >= 0)
+    text = class_name(task_.class_names, target.item<std::int64_t>());
+  if (target.defined() && target.dim() == 1) text = names_of(numbers_of_labels(target));
+  line.add("target", text);
+  if (is_multilabel()) line.add("labels", names_of(labels_over(row, settings_.threshold)));
+  int place = 1;
+  std::string number;  // suffix, which the first class does not have
+  for (const std::int64_t c : top_indices(row, settings_.top_k)) {
+    line.add("class" + number, class_name(task_.class_names, c));
+    line.add_number("probability" + number, row[static_cast<std::size_t>(c)]);
+    number = "_" + std::to_string(++place);
+  }
+}
+
+SampleText::Line SampleText::line_of(const BatchPredictions& predictions, const batch::Batch& given,
+                                     std::int64_t i) const {
+  const std::int64_t index = predictions.indices[static_cast<std::size_t>(i)];
+  const at::Tensor target = predictions.target_of(i);
   const bool has_scores = predictions.probabilities.defined();
-  const bool is_multilabel = task_.kind == TaskKind::multilabel;
+  const bool is_table = form_ == PredictionForm::csv;
+  Line line{.is_table = is_table};
+  line.add_number("index", index);
+  const std::string id = utf8_text(data::sample_name_of(*dataset_, index));
+  if (is_table || !id.empty()) line.add("id", id);
   if (has_scores) {
-    const at::Tensor target = predictions.target_of(i);
-    const bool has_target = target.defined();
-    std::string text;  // text of the target; empty where there is none
-    if (has_target && target.dim() == 0 && target.item<double>() >= 0)
-      text = class_name(task_.class_names, target.item<std::int64_t>());
-    if (has_target && target.dim() == 1) text = names_of(numbers_of_labels(target));
-    cells.push_back({"target", text});
     const auto row = row_of(predictions.probabilities, i);
-    if (is_multilabel) cells.push_back({"labels", names_of(labels_over(row, settings_.threshold))});
-    int place = 1;
-    for (const std::int64_t c : top_indices(row, settings_.top_k)) {
-      const std::string number = place == 1 ? "" : "_" + std::to_string(place);
-      cells.push_back({"class" + number, class_name(task_.class_names, c)});
-      cells.push_back({"probability" + number, probability_text(row[static_cast<std::size_t>(c)])});
-      ++place;
-    }
-    for (std::size_t c = 0; settings_.has_probabilities && c < row.size(); ++c) {
-      cells.push_back(
-          {"probability of " + class_name(task_.class_names, static_cast<std::int64_t>(c)), probability_text(row[c])});
-    }
+    is_table ? add_class_cells(line, row, target) : add_classes(line, row);
+    if (settings_.has_probabilities) line.add_of_classes("probabilities", "probability of ", row, task_);
   }
   if (predictions.values.defined()) {
-    if (predictions.target.defined()) add_tensor("target", predictions.target[i]);
-    add_tensor("value", predictions.values[i]);
+    if (is_table && target.defined()) line.add_tensor("target", target);
+    line.add_tensor(is_table ? "value" : "values", predictions.values[i]);
   }
   if (predictions.masks.defined()) {
-    const std::vector<std::int64_t> counts = pixel_counts(predictions.masks[i], task_.classes);
-    for (std::size_t c = 0; c < counts.size(); ++c) {
-      cells.push_back(
-          {"pixels of " + class_name(task_.class_names, static_cast<std::int64_t>(c)), std::to_string(counts[c])});
-    }
-    if (!settings_.masks.value.empty()) cells.push_back({"mask", mask_name(index)});
+    line.add_of_classes("counts", "pixels of ", pixel_counts(predictions.masks[i], task_.classes), task_);
+    if (!settings_.masks.value.empty()) line.add("mask", mask_name(index));
   }
   if (predictions.log_probabilities.defined()) {
-    cells.push_back({"log_probability", probability_text(predictions.log_probabilities[i].item<double>())});
-    cells.push_back({"tokens", std::to_string(predictions.token_counts[i].item<std::int64_t>())});
+    line.add_number("log_probability", predictions.log_probabilities[i].item<double>());
+    line.add_number("tokens", predictions.token_counts[i].item<std::int64_t>());
   }
-  for (const auto& [name, tensor] : predictions.others.entries()) add_tensor(unused(name), tensor[i]);
-  for (const auto& [name, value] : values_of(given, i)) {
-    cells.push_back({unused(name), value.is_string() ? value.get<std::string>() : json_text(value)});
-  }
-  return cells;
+  for (const auto& [name, tensor] : predictions.others.entries()) line.add_tensor(line.unused(name), tensor[i]);
+  for (auto& [name, value] : values_of(given, i)) line.add(line.unused(name), std::move(value));
+  const bool is_large = predictions.masks.defined() || predictions.log_probabilities.defined();
+  if (is_table || !target.defined() || is_large) return line;
+  const bool is_missing = has_scores && target.dim() == 0 && target.item<double>() < 0;
+  const bool are_labels = is_multilabel() && target.dim() == 1;
+  if (!is_missing) line.add("target", are_labels ? Json(numbers_of_labels(target)) : json_of(target));
+  return line;
 }
 
 std::string SampleText::lines(const BatchPredictions& predictions, const batch::Batch& given) const {
   std::string text;
   for (std::int64_t i = 0; i < predictions.size(); ++i) {
-    if (form_ == PredictionForm::json_lines) {
-      text += json_line(predictions, given, i);
-      continue;
-    }
+    const Line line = line_of(predictions, given, i);
     std::vector<std::string> fields;
-    for (const Cell& cell : cells(predictions, given, i)) fields.push_back(cell.text);
-    text += csv_record(fields);
+    for (const auto& [column, cell] : line.cells) fields.push_back(cell);
+    text += line.is_table ? csv_record(fields) : json_text(line.members) + "\n";
   }
   return text;
 }
@@ -281,10 +298,10 @@ std::string SampleText::lines(const BatchPredictions& predictions, const batch::
 std::string SampleText::header(const BatchPredictions& predictions, const batch::Batch& given) const {
   if (form_ == PredictionForm::json_lines) return "";
   std::vector<std::string> fields;
-  for (const Cell& cell : cells(predictions, given, 0)) {
-    const bool is_taken = std::find(fields.begin(), fields.end(), cell.column) != fields.end();
-    if (is_taken) refuse_name(cell.column, "another column");
-    fields.push_back(cell.column);
+  for (const auto& [column, text] : line_of(predictions, given, 0).cells) {
+    const bool is_taken = std::find(fields.begin(), fields.end(), column) != fields.end();
+    if (is_taken) refuse_name(column, "another column");
+    fields.push_back(column);
   }
   return csv_record(fields);
 }

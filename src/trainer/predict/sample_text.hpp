@@ -30,12 +30,11 @@ class SampleText {
   std::string header(const engine::BatchPredictions& predictions, const batch::Batch& given) const;
 
  private:
-  std::string json_line(const engine::BatchPredictions& predictions, const batch::Batch& given, std::int64_t i) const;
-  struct Cell {
-    std::string column;
-    std::string text;
-  };
-  std::vector<Cell> cells(const engine::BatchPredictions& predictions, const batch::Batch& given, std::int64_t i) const;
+  struct Line;
+  Line line_of(const engine::BatchPredictions& predictions, const batch::Batch& given, std::int64_t i) const;
+  void add_classes(Line& line, std::span<const double> row) const;
+  void add_class_cells(Line& line, std::span<const double> row, const at::Tensor& target) const;
+  bool is_multilabel() const { return task_.kind == TaskKind::multilabel; }
 
   PredictSettings settings_;
   PredictionForm form_;
@@ -45,6 +44,10 @@ class SampleText {
 
 /// The row of a matrix [N, C] of doubles.
 std::span<const double> row_of(const at::Tensor& matrix, std::int64_t i);
+
+/// The indices of the k largest values, the largest first, and of equal values the first one first.
+/// @param values  not NaN
+std::vector<std::int64_t> top_indices(std::span<const double> values, std::int64_t k);
 
 /// The name of the file with the mask of a sample, in predict.masks.
 std::string mask_name(std::int64_t index);

@@ -43,7 +43,7 @@ KeySpecs PredictSettings::keys() {
 PredictSettings PredictSettings::from(const Section& predict) {
   const std::string& order = predict.text("html_order");
   PredictSettings settings{.out = cited_text(predict, "out"),
-                           .split = predict.text("split"),
+                           .split = cited_text(predict, "split"),
                            .wants_features = predict.text("output") == "features",
                            .top_k = predict.integer("top_k"),
                            .has_probabilities = predict.boolean("probabilities"),

@@ -18,8 +18,8 @@ enum class PredictionForm { json_lines, csv, npy };
 enum class PageOrder { errors, uncertain, first };
 
 struct PredictSettings {
-  Cited<std::string> out = {};  ///< empty = the command line states it
-  std::string split = "auto";   ///< auto, train, val or test
+  Cited<std::string> out = {};          ///< empty = the command line states it
+  Cited<std::string> split = {"auto"};  ///< auto, train, val or test
   bool wants_features = false;
   std::int64_t top_k = 5;
   bool has_probabilities = false;  ///< whether the probabilities of all classes are there

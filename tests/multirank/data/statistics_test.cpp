@@ -8,9 +8,8 @@
 #include <limits>
 #include <span>
 
-#include "data/source/given_statistics.hpp"
+#include "data/stores/image_splits.hpp"
 #include "engine/setup/run_splits.hpp"
-#include "engine/setup/stored_data.hpp"
 #include "unit/data/image_files.hpp"
 
 namespace lockstep::engine {

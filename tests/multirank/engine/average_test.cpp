@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An average of past weights in a run: what it is, what it is evaluated as, and how it is saved and resumed.
-#include "engine/state/average.hpp"
-
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
@@ -14,9 +12,10 @@
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
-#include "engine/evaluation/averaged_weights.hpp"
+#include "engine/evaluation/evaluation.hpp"
 #include "engine/resume/run_state.hpp"
 #include "engine/setup/init_from.hpp"
+#include "engine/state/stored_model.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "engine/evaluation/averaged_weights.hpp"
+#include "engine/evaluation/evaluation.hpp"
 #include "small_run.hpp"
 #include "support/recorded_ops.hpp"
 #include "support/stand_in_gpu.hpp"

@@ -14,10 +14,9 @@
 #include <sstream>
 
 #include "checkpoints/foreign/foreign.hpp"
-#include "checkpoints/foreign/python_value.hpp"
 #include "checkpoints/store/store.hpp"
 #include "engine/resume/run_state.hpp"
-#include "engine/saving/host_weights.hpp"
+#include "engine/saving/reading.hpp"
 #include "parallel/store/tensor_collectives.hpp"
 #include "small_run.hpp"
 #include "support/folders.hpp"

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/evaluation/evaluation_counts.hpp"
 #include "models/losses/distillation.hpp"
 #include "small_run.hpp"
 

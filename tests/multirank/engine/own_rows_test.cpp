@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "engine/evaluation/evaluation_counts.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {

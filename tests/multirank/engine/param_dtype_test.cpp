@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
-#include "engine/evaluation/averaged_weights.hpp"
+#include "engine/evaluation/evaluation.hpp"
 #include "engine/loaded_model.hpp"
 #include "engine/resume/run_state.hpp"
 #include "engine/setup/init_from.hpp"
-#include "engine/state/average.hpp"
+#include "engine/state/stored_model.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/temporary_folder.hpp"

@@ -14,7 +14,6 @@
 
 #include "checkpoints/store/store.hpp"
 #include "engine/resume/run_state.hpp"
-#include "engine/settings/process.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/sampling.hpp"

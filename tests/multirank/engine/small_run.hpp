@@ -18,7 +18,7 @@
 #include "engine/session.hpp"
 #include "engine/settings/agreed.hpp"
 #include "engine/settings/log_settings.hpp"
-#include "engine/setup/updates.hpp"
+#include "engine/setup/composition.hpp"
 #include "engine/state/device_copies.hpp"
 
 namespace lockstep::engine {

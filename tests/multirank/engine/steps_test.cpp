@@ -16,7 +16,7 @@
 #include "batch/nvtx_range.hpp"
 #include "changed_digits.hpp"
 #include "engine/evaluation/target_check.hpp"
-#include "engine/setup/heard_by_peers.hpp"
+#include "engine/settings/agreed.hpp"
 #include "engine/steps/rows.hpp"
 #include "small_run.hpp"
 #include "support/draws.hpp"

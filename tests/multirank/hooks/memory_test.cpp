@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
-#include "core/system/process.hpp"
+#include "core/system/resources.hpp"
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {

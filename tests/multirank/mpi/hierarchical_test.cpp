@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "mpi/host/backends.hpp"
 #include "mpi/host/host_chain.hpp"
+#include "mpi/host/host_collectives.hpp"
 #include "mpi/shared/lane_tree.hpp"
 
 namespace lockstep::mpi {

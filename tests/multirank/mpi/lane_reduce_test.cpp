@@ -76,7 +76,8 @@ void expect_tree_averages(Collectives& collectives, int lanes, DType dtype) {
     std::vector<std::byte> outside(bytes);
     for (std::byte* const place : {bucket.bytes.data(), outside.data()}) {
       fill_nodes<T>(tree, rank, place, dtype);
-      const Ticket ranges = start_lane_ranges(collectives, place, kCount, kStride, dtype, ReduceOp::average, tree);
+      const Ticket ranges = start_lane_reduce(collectives, place, kCount, kStride, dtype, ReduceOp::average, tree,
+                                              /*by_ranges=*/true);
       std::size_t next = 17;
       collectives.reduce_range(ranges, {.begin = 17, .count = kCount - 17},
                                [&](std::size_t begin, const std::byte* values, std::size_t count) {

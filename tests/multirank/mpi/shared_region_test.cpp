@@ -8,8 +8,6 @@
 #include <sys/mman.h>
 #include <type_traits>
 
-#include "mpi/host/shared_file.hpp"
-
 namespace lockstep::mpi {
 namespace shared_region_test {
 

@@ -211,11 +211,11 @@ TEST_F(ParallelTest, TheMarksOfAStepAreReadLate) {
   for (int step = 0; step < kSteps; ++step) {
     recorder.micro_batch_begins();
     marks.pass_all();
-    recorder.bucket_ready(0);
-    recorder.bucket_launched(0);
-    recorder.backward_ends();
-    recorder.wait_begins(0);
-    recorder.wait_ends(0);
+    recorder.note(StepPoint::ready, 0);
+    recorder.note(StepPoint::launched, 0);
+    recorder.note(StepPoint::backward_end);
+    recorder.note(StepPoint::wait_begin, 0);
+    recorder.note(StepPoint::wait_end, 0);
     recorder.micro_batch_ends(/*completes_step=*/true);
   }
   EXPECT_EQ(marks.waits(), 0);

@@ -2,7 +2,7 @@
 #include <random>
 
 #include "checkpoints/format/envelope.hpp"
-#include "core/system/version.hpp"
+#include "core/system/process.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {

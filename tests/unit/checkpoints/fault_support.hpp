@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "checkpoints/disk/syscalls.hpp"
+#include "checkpoints/disk/disk.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {

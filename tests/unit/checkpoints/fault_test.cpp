@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "checkpoints/disk/stale_files.hpp"
+#include "checkpoints/disk/disk.hpp"
 #include "fault_support.hpp"
 
 namespace lockstep::checkpoints {

@@ -12,7 +12,6 @@
 #include <unistd.h>
 #include <vector>
 
-#include "checkpoints/store/lease_holder.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {

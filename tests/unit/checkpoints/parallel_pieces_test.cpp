@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Large files are written, read and checked by several threads, and arrays are read straight to where they belong.
-#include "checkpoints/format/parallel_pieces.hpp"
-
 #include <atomic>
 #include <cstddef>
 #include <numeric>
 
+#include "checkpoints/format/index.hpp"
 #include "checkpoints/format/state_file.hpp"
 #include "support.hpp"
 

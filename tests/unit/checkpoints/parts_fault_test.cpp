@@ -3,7 +3,7 @@
 // as it is, the sentence names the call, and no half of the new one is ever taken for a whole.
 #include <algorithm>
 
-#include "checkpoints/disk/stale_files.hpp"
+#include "checkpoints/disk/disk.hpp"
 #include "fault_support.hpp"
 #include "support/program.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How often a run has started from the same step.
-#include "checkpoints/disk/stale_files.hpp"
-#include "checkpoints/store/requeue_count.hpp"
+#include "checkpoints/disk/disk.hpp"
+#include "checkpoints/store/store.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {

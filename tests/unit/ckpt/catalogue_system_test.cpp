@@ -10,7 +10,7 @@
 #include <sys/un.h>
 
 #include "catalogue.hpp"
-#include "checkpoints/disk/syscalls.hpp"
+#include "checkpoints/disk/disk.hpp"
 
 namespace lockstep::ckpt {
 namespace catalogue_system_test {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ckpt/reading/compare.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "arrays.hpp"
+#include "ckpt/reading/values.hpp"
 
 namespace lockstep::ckpt {
 namespace compare_test {

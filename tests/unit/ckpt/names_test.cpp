@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
-#include "ckpt/reading/failure.hpp"
-#include "ckpt/reading/filter.hpp"
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/selection.hpp"
 #include "ckpt/reading/source.hpp"
 #include "ckpt/reading/text.hpp"
 

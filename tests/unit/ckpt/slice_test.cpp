@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ckpt/reading/slice.hpp"
-
 #include <gtest/gtest.h>
 
-#include "ckpt/reading/failure.hpp"
+#include "ckpt/reading/commands.hpp"
+#include "ckpt/reading/selection.hpp"
 
 namespace lockstep::ckpt {
 namespace slice_test {

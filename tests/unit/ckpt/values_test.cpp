@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "arrays.hpp"
-#include "ckpt/reading/histogram.hpp"
 
 namespace lockstep::ckpt {
 namespace values_test {

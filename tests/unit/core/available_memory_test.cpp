@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/system/available_memory.hpp"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "core/system/resources.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep {

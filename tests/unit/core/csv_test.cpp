@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/text/csv.hpp"
-
 #include <gtest/gtest.h>
+
+#include "core/text/text_files.hpp"
 
 namespace lockstep {
 namespace csv_test {

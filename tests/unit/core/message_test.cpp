@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/text/message.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <stdexcept>
+
+#include "core/text/text.hpp"
 
 namespace lockstep {
 namespace message_test {

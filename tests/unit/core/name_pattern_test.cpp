@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/text/name_pattern.hpp"
-
 #include <gtest/gtest.h>
+
+#include "core/text/parameter_names.hpp"
 
 namespace lockstep {
 namespace name_pattern_test {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/text/option_list.hpp"
-
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
+
+#include "core/text/table.hpp"
 
 namespace lockstep {
 namespace option_list_test {

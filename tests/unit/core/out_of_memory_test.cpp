@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/system/out_of_memory.hpp"
-
 #include <gtest/gtest.h>
 
 #include <new>
 #include <stdexcept>
 #include <string>
+
+#include "core/system/memory.hpp"
 
 namespace lockstep {
 namespace out_of_memory_test {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/keys/renames.hpp"
-
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
 
+#include "core/text/parameter_names.hpp"
 #include "support/sentence.hpp"
 
 namespace lockstep {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/text/plain_text.hpp"
+#include "core/text/text_files.hpp"
 
 namespace lockstep {
 namespace text_test {

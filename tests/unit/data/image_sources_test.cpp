@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "data/source/hash.hpp"
-#include "data/stores/list_cache.hpp"
+#include "data/stores/folder_listing.hpp"
 #include "unit/data/image_files.hpp"
 
 namespace lockstep::data {

@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 
-#include "core/text/option_list.hpp"
 #include "core/text/table.hpp"
 #include "data/image/color.hpp"
 #include "data/image/geometry.hpp"

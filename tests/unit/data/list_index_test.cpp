@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The index of a list in data.cache gives what reading the text gives.
-#include "data/stores/list_index.hpp"
-
 #include <thread>
 
-#include "data/stores/list_cache.hpp"
+#include "data/stores/folder_listing.hpp"
+#include "data/stores/list_text.hpp"
 #include "unit/data/image_files.hpp"
 
 namespace lockstep::data {

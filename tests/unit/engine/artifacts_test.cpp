@@ -5,8 +5,7 @@
 
 #include <limits>
 
-#include "engine/evaluation/confusion_count.hpp"
-#include "engine/evaluation/predicted_values.hpp"
+#include "engine/evaluation/evaluation_counts.hpp"
 #include "engine/evaluation/sample_pictures.hpp"
 
 namespace lockstep::engine {

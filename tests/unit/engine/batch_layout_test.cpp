@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/settings/batch_layout.hpp"
-
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
+
+#include "engine/settings/train_settings.hpp"
 
 namespace lockstep::engine {
 namespace batch_layout_test {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/loop/capture_policy.hpp"
-
 #include <gtest/gtest.h>
 
 #include <set>
 #include <string>
+
+#include "engine/loop/captured_step.hpp"
 
 namespace lockstep::engine {
 namespace capture_policy_test {

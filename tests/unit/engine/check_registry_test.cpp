@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/check_registry.hpp"
-
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/registry.hpp>
 
@@ -10,6 +8,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+
+#include "engine/session.hpp"
 
 namespace lockstep::engine {
 namespace check_registry_test {

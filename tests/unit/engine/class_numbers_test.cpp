@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/evaluation/class_numbers.hpp"
-
 #include <gtest/gtest.h>
 
 #include <limits>
+
+#include "engine/evaluation/evaluation_counts.hpp"
 
 namespace lockstep::engine {
 namespace class_numbers_test {

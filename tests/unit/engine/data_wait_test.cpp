@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/measures/data_wait.hpp"
-
 #include <gtest/gtest.h>
+
+#include "engine/measures/run_times.hpp"
 
 namespace lockstep::engine {
 namespace data_wait_test {

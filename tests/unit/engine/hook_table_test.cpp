@@ -169,7 +169,7 @@ TEST(CallbackHookTest, CallsEachMomentAndLetsGoAfterTheLast) {
   EXPECT_EQ(watched.use_count(), 1);  // the test's own
   call_all();
   EXPECT_EQ(moments.size(), 16U);
-  EXPECT_EQ(hook->states().size(), 1U);  // for the last checkpoint, which other hooks may still write
+  EXPECT_EQ(hook->states().size(), 1U);  // the last checkpoint has it, which other hooks may still write
   const std::unique_ptr<Hook> empty = callback_hook({});
   empty->before_train(nobody);
   empty->after_train(nobody, Outcome::failed);

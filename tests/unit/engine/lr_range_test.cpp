@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/measures/lr_range.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+
+#include "engine/session.hpp"
 
 namespace lockstep::engine {
 namespace lr_range_test {

@@ -6,15 +6,14 @@
 
 #include "batch/libtorch_versions.hpp"
 #include "engine/evaluation/evaluation.hpp"
-#include "engine/settings/batch_layout.hpp"
 #include "engine/settings/log_settings.hpp"
 #include "engine/settings/nonfinite.hpp"
-#include "engine/settings/process.hpp"
-#include "engine/settings/run_bounds.hpp"
+#include "engine/settings/run_settings.hpp"
 #include "engine/settings/saving_settings.hpp"
+#include "engine/settings/train_settings.hpp"
 #include "engine/setup/optimizer.hpp"
 #include "engine/setup/precision.hpp"
-#include "engine/setup/strategy_table.hpp"
+#include "engine/setup/strategy.hpp"
 
 namespace lockstep::engine {
 namespace settings_test {

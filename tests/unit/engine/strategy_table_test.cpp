@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/setup/strategy_table.hpp"
-
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
 
 #include "core/text/table.hpp"
+#include "engine/setup/strategy.hpp"
 
 namespace lockstep::engine {
 namespace strategy_table_test {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "families/public_files.hpp"
-
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
@@ -8,6 +6,7 @@
 
 #include <filesystem>
 
+#include "families/public_model.hpp"
 #include "support/program.hpp"
 #include "support/temporary_folder.hpp"
 

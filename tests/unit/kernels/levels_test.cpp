@@ -10,12 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "kernels/averages.hpp"
 #include "kernels/finite_sums.hpp"
-#include "kernels/floats.hpp"
+#include "kernels/optimizers.hpp"
 #include "kernels/outer_product.hpp"
 #include "kernels/pixels.hpp"
-#include "kernels/sums.hpp"
 
 namespace lockstep::kernels {
 namespace levels_test {

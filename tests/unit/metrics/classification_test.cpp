@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "metrics/classification.hpp"
-
 #include <gtest/gtest.h>
 #include <torch/types.h>
+
+#include "metrics/meters.hpp"
 
 namespace lockstep::metrics {
 namespace classification_test {

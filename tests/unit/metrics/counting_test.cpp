@@ -8,13 +8,8 @@
 #include <limits>
 
 #include "make_samples.hpp"
-#include "metrics/numbers/calibration.hpp"
-#include "metrics/numbers/confusion.hpp"
-#include "metrics/numbers/likelihood.hpp"
-#include "metrics/numbers/multilabel.hpp"
-#include "metrics/numbers/precision_recall.hpp"
+#include "metrics/numbers/classification.hpp"
 #include "metrics/numbers/probability.hpp"
-#include "metrics/numbers/top_k.hpp"
 
 namespace lockstep::metrics {
 namespace counting_test {

@@ -5,8 +5,6 @@
 
 #include <cmath>
 
-#include "metrics/numbers/reranking.hpp"
-
 namespace lockstep::metrics {
 namespace reidentification_test {
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "metrics/numbers/threshold_curve.hpp"
-
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
@@ -10,7 +8,7 @@
 #include <random>
 
 #include "make_samples.hpp"
-#include "metrics/numbers/class_curves.hpp"
+#include "metrics/numbers/curves.hpp"
 
 namespace lockstep::metrics {
 namespace threshold_curve_test {

@@ -11,8 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "models/layers/norm_relu.hpp"
-
 namespace lockstep::models {
 namespace constant_weights_test {
 

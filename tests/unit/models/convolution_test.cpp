@@ -10,9 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/depthwise_products.hpp"
+#include "kernels/convolution_products.hpp"
 #include "kernels/kernels.hpp"
-#include "kernels/patch_products.hpp"
 #include "models/layers/gradient_sink.hpp"
 
 namespace lockstep::models {

@@ -78,7 +78,7 @@ TEST(DistillationTest, ACertainTeacherCostsTheLogarithm) {
               (0.75 + 0.25 * 9) * std::log(2), 1e-12);
 }
 
-// In evaluations the loss is the cross-entropy, and the teacher is not asked.
+// The loss of evaluations is the cross-entropy, and the teacher is not asked.
 TEST(DistillationTest, OnlyTrainingAsksTheTeacher) {
   Asked asked{.scores = normal({3, 4})};
   Model model;

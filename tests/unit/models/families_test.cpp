@@ -303,7 +303,7 @@ TEST(MlpTest, StandardizedModelsComputeInTheUnitsOfTheData) {
   for (const auto& item : model->named_parameters()) item.value().fill_(item.key().ends_with("weight") ? 1 : 0);
   const at::Tensor output = run(*model, torch::tensor({{12.0, 24.0}}, at::kDouble));
   EXPECT_NEAR(output.item<double>(), 100 + 50 * std::tanh(2.0), 1e-12);
-  // In standardized units, a difference of 25 is 0.5.
+  // A difference of 25 is 0.5 in standardized units.
   EXPECT_NEAR(total_loss(model->losses(output, output + 25)).item<double>(), 0.25, 1e-12);
   EXPECT_EQ(model->named_buffers().size(), 4U);
 }

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "models/losses/loss_counts.hpp"
+#include "models/losses/task_table.hpp"
 #include "support/sentence.hpp"
 
 namespace lockstep::models {
@@ -57,7 +57,7 @@ TEST(LossTableTest, LossesThatDoNotFitAreRefused) {
             "loss.label_smoothing (here): targets of the task, which is custom, cannot be smoothed; use 0");
 }
 
-// With equal scores every class has the probability 1/4, so that the cross-entropy is ln 4 for any smoothing.
+// Equal scores give every class the probability 1/4, so that the cross-entropy is ln 4 for any smoothing.
 TEST(LossTableTest, EqualScoresCostTheLogarithmOfTheClasses) {
   const at::Tensor output = torch::zeros({3, 4}, torch::kDouble);
   const at::Tensor target = torch::tensor({0, 3, 1}, torch::kLong);

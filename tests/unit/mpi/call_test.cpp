@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/shared/call.hpp"
-
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <vector>
+
+#include "mpi/shared/job.hpp"
 
 namespace lockstep::mpi {
 namespace call_test {

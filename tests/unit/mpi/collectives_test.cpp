@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "mpi/host/backends.hpp"
+#include "mpi/host/host_collectives.hpp"
 
 namespace lockstep::mpi {
 namespace collectives_test {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "mpi/shared/reduction.hpp"
+#include "mpi/shared/job.hpp"
 
 namespace lockstep::mpi {
 namespace lane_tree_test {

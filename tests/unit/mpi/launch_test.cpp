@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mpi/gpu/gpu_placement.hpp"
-#include "mpi/process/affinity.hpp"
+#include "mpi/process/topology.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::mpi {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/process/peer_watch.hpp"
-
 #include <gtest/gtest.h>
 
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "mpi/shared/rendezvous.hpp"
 
 namespace lockstep::mpi {
 namespace peer_watch_test {

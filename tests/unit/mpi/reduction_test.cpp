@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/shared/reduction.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "mpi/shared/job.hpp"
 #include "support/levels.hpp"
 
 namespace lockstep::mpi {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mpi/process/slurm.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -8,11 +8,11 @@
 
 #include <cmath>
 
-#include "core/numbers/half_format.hpp"
+#include "core/numbers/dtype.hpp"
 #include "every_loop.hpp"
-#include "kernels/stochastic_rounding.hpp"
+#include "kernels/optimizers.hpp"
 #include "make_optimizer.hpp"
-#include "optim/rules/stochastic_rounding.hpp"
+#include "optim/update/stochastic_rounding.hpp"
 #include "support/device_parameters_double.hpp"
 
 namespace lockstep::optim {

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "core/numbers/half_format.hpp"
+#include "core/numbers/dtype.hpp"
 #include "every_loop.hpp"
 #include "make_optimizer.hpp"
 #include "support/flat_parameters_double.hpp"
@@ -64,7 +64,7 @@ class MasterTest : public ::testing::TestWithParam<DType> {
   FlatParametersDouble single_{DType::float32, {{"w", {kRows, kColumns}}}};
 };
 
-// After every step the master has the bits of the float32 run, and the parameter is that, rounded.
+// The master has the bits of the float32 run after every step, and the parameter is that, rounded.
 TEST_P(MasterTest, HasTheBitsOfARunInSingle) {
   for (const OptionValues& settings : every_loop()) {
     SCOPED_TRACE(settings.front().second);

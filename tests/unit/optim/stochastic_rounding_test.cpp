@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/stochastic_rounding.hpp"
+#include "optim/update/stochastic_rounding.hpp"
 
 #include <lockstep/core/tensor.hpp>
 
@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-#include "optim/rules/stochastic_rounding.hpp"
+#include "kernels/optimizers.hpp"
 
 namespace lockstep::optim {
 namespace stochastic_rounding_test {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "parallel/ddp/anomalous_parameters.hpp"
-
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/types.h>
+
+#include "parallel/reducers/autograd_graph.hpp"
 
 namespace lockstep::parallel {
 namespace anomalous_parameters_test {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "parallel/reducers/hook_slot.hpp"
-
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <vector>
+
+#include "parallel/sync/gradient_buckets.hpp"
 
 namespace lockstep::parallel {
 namespace hook_slot_test {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "parallel/store/shard_plan.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "parallel/store/ownership.hpp"
 #include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep::parallel {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "parallel/reducers/static_graph.hpp"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "parallel/reducers/autograd_graph.hpp"
 
 namespace lockstep::parallel {
 namespace static_graph_test {

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "parallel/reducers/unused_parameters.hpp"
-
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <vector>
 
+#include "parallel/reducers/autograd_graph.hpp"
 #include "parallel/store/named_parameter.hpp"
 
 namespace lockstep::parallel {
 namespace unused_parameters_test {
-
-struct Silent : AccumulatorListener {
-  void on_accumulated(std::size_t, bool) override {}
-};
 
 /// Three parameters of one element each.
 class UnusedParametersTest : public ::testing::Test {
@@ -30,8 +25,7 @@ class UnusedParametersTest : public ::testing::Test {
   std::vector<bool> found() const { return {unused_.contains(0), unused_.contains(1), unused_.contains(2)}; }
 
   std::vector<NamedParameter> parameters_ = make_parameters();
-  Silent silent_;
-  AccumulatorHooks hooks_{parameters_, silent_};
+  AccumulatorHooks hooks_{parameters_, [](std::size_t, bool) {}};
   UnusedParameters unused_{3};
 };
 

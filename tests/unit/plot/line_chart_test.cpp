@@ -26,7 +26,7 @@ std::vector<std::string> data_of(const std::string& svg) {
   return shapes;
 }
 
-/// Without title, labels and names the plot's box is a matter of the tick labels alone: x 40.1 to 696, y 24 to 388.
+/// The box of a plot without title, labels and names depends on the tick labels alone: x 40.1 to 696, y 24 to 388.
 LineChart bare(std::vector<Point> points) {
   LineChart chart;
   chart.series = {{"", std::move(points)}};

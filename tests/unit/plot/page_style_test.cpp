@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "plot/page_style.hpp"
-
 #include <gtest/gtest.h>
 
 #include <regex>
 
 #include "plot/line_chart.hpp"
 #include "plot/matrix_chart.hpp"
+#include "plot/svg.hpp"
 #include "plot/timeline_chart.hpp"
 
 namespace lockstep::plot {

@@ -28,7 +28,7 @@ Boxes boxes_of(const std::string& svg, const std::string& color) {
 const std::string kFirst = "#1f6fb4";
 const std::string kSecond = "#d1495b";
 
-/// Without texts the axis goes from 20 to 696, and the first row's middle is at 30.
+/// The axis goes from 20 to 696 if there are no texts, and the first row's middle is at 30.
 TimelineChart bare(std::vector<TimelineRow> rows) {
   return {.title = "", .x_label = "", .end = 10, .kinds = {{""}, {"", true}}, .rows = std::move(rows)};
 }

@@ -10,8 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "report/console/console_line.hpp"
-#include "report/console/progress_bar.hpp"
+#include "report/console/progress.hpp"
 
 namespace lockstep::report {
 namespace console_test {

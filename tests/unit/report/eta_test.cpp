@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "report/console/eta.hpp"
-
 #include <gtest/gtest.h>
+
+#include "report/console/progress.hpp"
 
 namespace lockstep::report {
 namespace eta_test {

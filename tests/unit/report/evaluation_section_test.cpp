@@ -40,7 +40,7 @@ Table table(const std::string& name, std::size_t columns, std::vector<double> va
   return {.name = "val/" + name, .step = 20, .columns = columns, .values = std::move(values)};
 }
 
-// Of class 0 six of eight are found, of class 1 one of two; seven are taken for 0, three for 1.
+// Six of eight samples of class 0 are found, one of two of class 1; seven are taken for 0, three for 1.
 TEST(TablesSectionTest, ShowsConfusionMistakesAndClasses) {
   const std::string page = page_with({table("confusion", 2, {6, 2, 1, 1}), table("iou", 2, {0.25, std::nan("")})});
   for (const char* words :

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "report/files/metrics_reader.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "folder.hpp"
-#include "report/files/metrics_writer.hpp"
+#include "report/files/metrics.hpp"
 
 namespace lockstep::report {
 namespace metrics_reader_test {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "report/files/metrics_writer.hpp"
-
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 

@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "folder.hpp"
-#include "report/files/failure.hpp"
 
 namespace lockstep::report {
 namespace run_files_test {
@@ -65,21 +64,24 @@ TEST(RunFilesTest, StatusStatesWhatIsKnown) {
 }
 
 TEST(FailureTest, NamesTheClassOfAnError) {
-  const auto class_and_code = [](const std::exception& error) {
-    const RunFailure failure = failure_of(error, 0, 0);
-    return failure.error_class + " " + std::to_string(failure.exit_code);
+  const auto expect_class = [](const std::exception& error, const std::string& name, int code) {
+    const Folder folder;
+    write_failure(folder.path(), error, 0, 0);
+    EXPECT_EQ(folder.read("failure.json"), "{\n  \"class\": \"" + name + "\",\n  \"message\": \"" + error.what() +
+                                               "\",\n  \"exit_code\": " + std::to_string(code) +
+                                               ",\n  \"rank\": 0,\n  \"step\": 0\n}\n");
   };
-  EXPECT_EQ(class_and_code(ConfigError("")), "ConfigError 2");
-  EXPECT_EQ(class_and_code(DataError("")), "DataError 3");
-  EXPECT_EQ(class_and_code(CheckpointError("")), "CheckpointError 4");
-  EXPECT_EQ(class_and_code(CommError("")), "CommError 5");
-  EXPECT_EQ(class_and_code(NumericError("")), "NumericError 6");
-  EXPECT_EQ(class_and_code(std::logic_error("")), "InternalError 70");
+  expect_class(ConfigError(""), "ConfigError", 2);
+  expect_class(DataError(""), "DataError", 3);
+  expect_class(CheckpointError(""), "CheckpointError", 4);
+  expect_class(CommError(""), "CommError", 5);
+  expect_class(NumericError(""), "NumericError", 6);
+  expect_class(std::logic_error(""), "InternalError", 70);
 }
 
 TEST(FailureTest, IsWrittenBesideTheRun) {
   const Folder folder;
-  write_failure(folder.path(), failure_of(DataError("a.idx", "too short"), 3, 12));
+  write_failure(folder.path(), DataError("a.idx", "too short"), 3, 12);
   EXPECT_EQ(folder.read("failure.json"),
             "{\n  \"class\": \"DataError\",\n  \"message\": \"a.idx: too short\",\n  \"exit_code\": 3,\n"
             "  \"rank\": 3,\n  \"step\": 12\n}\n");

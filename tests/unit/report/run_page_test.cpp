@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "folder.hpp"
-#include "report/files/step_times.hpp"
+#include "report/files/artifacts.hpp"
 
 namespace lockstep::report {
 namespace run_page_test {

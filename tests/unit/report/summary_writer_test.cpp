@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "report/files/summary_writer.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "folder.hpp"
+#include "report/files/metrics.hpp"
 
 namespace lockstep::report {
 namespace summary_writer_test {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "folder.hpp"
-#include "report/tensorboard/event_frame.hpp"
 #include "report/tensorboard/tensorboard_writer.hpp"
+#include "report/tensorboard/wire.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::report {

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::kernels {
+
+// The gradient of the weight of a convolution. Without AVX-512, oneDNN takes two to six times as long for it as for the
+// forward, which has as many multiplications. A vector kernel.
+
+/// Images, and gradients of what a convolution computed from them, with the channels innermost, both contiguous.
+struct PatchProduct {
+  const float* images;     ///< [samples, height, width, channels]
+  const float* gradients;  ///< [samples, out_height, out_width, outputs]
+  std::int64_t samples;
+  std::int64_t height;
+  std::int64_t width;
+  std::int64_t channels;  ///< a multiple of kPatchChannels
+  std::int64_t out_height;
+  std::int64_t out_width;
+  std::int64_t outputs;  ///< a multiple of kPatchOutputs
+  std::int64_t kernel_height;
+  std::int64_t kernel_width;
+  std::int64_t stride;
+  std::int64_t padding;
+};
+
+inline constexpr std::int64_t kPatchChannels = 8;
+inline constexpr std::int64_t kPatchOutputs = 4;
+
+/// Columns of the result that are computed together are a panel.
+std::int64_t patch_panels(const PatchProduct& product);
+inline constexpr std::int64_t kGrainPanels = 4;  ///< below them a second thread costs more than it saves
+
+/// result [outputs, kernel_height, kernel_width, channels] = gradients^T times the patches of the images under the
+/// kernel. Each element is summed over blocks of pixels in a fixed order: the same bits with any number of threads.
+/// @param begin, end  panels: [0, patch_panels(product)) for the whole result
+void write_patch_product(const PatchProduct& product, std::int64_t begin, std::int64_t end, float* result);
+
+// Convolutions of each channel with a kernel of its own. Without AVX-512, oneDNN takes three times as long for them,
+// and ten times as long for the gradient of the weight. Vector kernels.
+
+/// Images with the channels innermost, contiguous.
+struct DepthwiseConvolution {
+  const float* images;  ///< [samples, height, width, channels]
+  const float* weight;  ///< [channels, kernel, kernel]
+  const float* bias;    ///< [channels], or null
+  std::int64_t samples;
+  std::int64_t height;
+  std::int64_t width;
+  std::int64_t channels;  ///< a multiple of kPatchChannels
+  std::int64_t kernel;    ///< a size that is_depthwise_size accepts
+  std::int64_t out_height;
+  std::int64_t out_width;
+  std::int64_t stride;  ///< 1 or 2
+  std::int64_t padding;
+  bool is_turned = false;  ///< the kernels are turned by 180 degrees, as in the gradient of the input
+};
+
+/// Whether there is a kernel for it.
+bool is_depthwise_size(std::int64_t kernel, std::int64_t stride);
+
+/// Channels that are worked on together.
+inline constexpr std::int64_t kDepthwiseChannels = 16;
+inline std::int64_t depthwise_blocks(std::int64_t channels) {
+  return (channels + kDepthwiseChannels - 1) / kDepthwiseChannels;
+}
+
+/// result [samples, out_height, out_width, channels]. Each element is summed in a fixed order.
+/// @param begin, end  blocks of channels of all samples: [0, samples * depthwise_blocks(channels)) for the whole result
+void write_depthwise_convolution(const DepthwiseConvolution& convolution, std::int64_t begin, std::int64_t end,
+                                 float* result);
+
+/// The gradient of the weight: outputs = channels, and result [channels, kernel_height, kernel_width]. Each element is
+/// summed over the pixels in their order.
+/// @param begin, end  blocks of channels: [0, depthwise_blocks(channels)) for the whole result
+void write_depthwise_product(const PatchProduct& product, std::int64_t begin, std::int64_t end, float* result);
+
+}  // namespace lockstep::kernels

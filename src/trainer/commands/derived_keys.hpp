@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "config/config.hpp"
+#include "trainer/commands/commands.hpp"
+
+namespace lockstep::trainer {
+
+/// Sets the keys for which `data.preset` stands, unless they are set: data.transform, data.val_transform, data.repeats,
+/// train.mix, loss.name and loss.label_smoothing.
+/// @param normalise  line that replaces the line `normalise` of a preset; empty = none
+/// @throws ConfigError  the preset is unknown
+void expand_preset(config::Config& config, const std::string& normalise = "");
+
+/// Sets the keys for which `model.from` stands, unless they are set: model.name and the sizes of the model, init.from,
+/// and for a folder of timm the transforms of images and their number of channels. Rank 0 reads. Collective.
+/// @return  the line `normalise` with the statistics of the folder; empty = it states none
+/// @throws ConfigError      model.name is another model; on every rank
+/// @throws CheckpointError  the folder or file is malformed, or its model is unknown; on every rank
+std::string expand_model_from(const CommandJob& job, config::Config& config);
+
+/// The teacher of loss.name=distill, where distill.from names a run or one of its checkpoints: replaces it by the path
+/// of the checkpoint, and sets distill.model to the stored model unless it is given. A run that resumes with its
+/// resolved configuration then has the same teacher. Collective.
+/// @throws ConfigError      see engine::has_teacher; on every rank
+/// @throws CheckpointError  there is no checkpoint, or it cannot be read; on every rank
+void settle_teacher(const CommandJob& job, config::Config& config);
+
+}  // namespace lockstep::trainer
