@@ -113,11 +113,11 @@ void Archive::append(const Archive& other) {
   }
 }
 
-Archive Archive::with_bytes(const std::function<Array(const Array&)>& replace) const {
+Archive Archive::with_arrays(const std::function<Array(const std::string&, const Array&)>& replace) const {
   Archive result = *this;
   for (const std::string& path : array_paths_) {
     const std::string& first = first_path_of(path);
-    result.arrays_[path] = first.empty() ? replace(arrays_.at(path)) : result.arrays_.at(first);
+    result.arrays_[path] = first.empty() ? replace(path, arrays_.at(path)) : result.arrays_.at(first);
   }
   return result;
 }

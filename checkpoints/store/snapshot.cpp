@@ -38,7 +38,7 @@ Archive Snapshot::copy(const Archive& archive) {
     capacity_ = rounded(total, kHugePage);
   }
   std::size_t used = 0;
-  return archive.with_bytes([&](const Array& array) {
+  return archive.with_arrays([&](const std::string&, const Array& array) {
     if (array.is_stable) return array;
     std::byte* const target = memory_.get() + used;
     if (!array.bytes.empty()) std::memcpy(target, array.bytes.data(), array.bytes.size());

@@ -52,8 +52,9 @@ class Archive {
   /// @throws std::logic_error  a path already exists
   void append(const Archive& other);
 
-  /// The same tree with other arrays; links are kept.
-  Archive with_bytes(const std::function<Array(const Array&)>& replace) const;
+  /// The same tree with other arrays. A link to an array is a link to its replacement.
+  /// @param replace  called for each array that is not a link
+  Archive with_arrays(const std::function<Array(const std::string& path, const Array& array)>& replace) const;
 
   /// The bytes of arrays can arrive later than the archive, for example as copies from a GPU.
   /// @param arrival  returns when all of them are there, or throws; it can be called repeatedly and from any thread

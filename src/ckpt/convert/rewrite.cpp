@@ -34,22 +34,6 @@ bool is_of_model(const std::string& path) {
   return path.starts_with("/model/") || path.starts_with("/ema/params/") || path.starts_with("/ema/buffers/");
 }
 
-/// The same tree with some arrays replaced. A link to a replaced array is a link to its replacement.
-Archive with_arrays(const Archive& archive, const std::function<Array(const std::string& path)>& replacement) {
-  Archive result;
-  result.set_origin(archive.origin());
-  for (const auto& [name, value] : archive.attributes_of("/")) result.set("/", name, value);
-  for (const std::string& group : archive.group_paths()) {
-    result.add_group(group);
-    for (const auto& [name, value] : archive.attributes_of(group)) result.set(group, name, value);
-  }
-  for (const std::string& path : archive.array_paths()) {
-    const std::string& first = archive.first_path_of(path);
-    first.empty() ? result.put(path, replacement(path)) : result.link(path, first);
-  }
-  return result;
-}
-
 /// Writes the checkpoint into the folder of --to and verifies it.
 Exit write(const Request& request, const Archive& archive, const std::string& done) {
   const std::string folder = request.text("to");
@@ -134,8 +118,7 @@ void set_attribute(Archive& archive, const std::string& rule) {
 Exit average(const Request& request) {
   std::vector<Archive> archives;
   for (const std::string& path : request.paths) archives.push_back(read_own(path));
-  const Archive result = with_arrays(archives.back(), [&](const std::string& path) {
-    const Array& array = archives.back().array(path);
+  const Archive result = archives.back().with_arrays([&](const std::string& path, const Array& array) {
     return is_of_model(path) && is_real_floating(array.dtype) ? mean_of(archives, path) : array;
   });
   return write(request, result, fmt::format("average of {} checkpoints", archives.size()));
@@ -145,8 +128,7 @@ Exit cast(const Request& request) {
   const DType dtype = dtype_from_name(request.text("dtype", "bfloat16"));
   if (!is_real_floating(dtype)) throw usage_error("--dtype must be float32, float64, float16 or bfloat16");
   const Archive source = read_own(request.paths[0]);
-  const Archive result = with_arrays(source, [&](const std::string& path) {
-    const Array& array = source.array(path);
+  const Archive result = source.with_arrays([&](const std::string& path, const Array& array) {
     return is_of_model(path) && is_real_floating(array.dtype) ? cast_to(array, dtype) : array;
   });
   return write(request, result, fmt::format("model in {}", name_of(dtype)));
@@ -154,8 +136,7 @@ Exit cast(const Request& request) {
 
 Exit edit(const Request& request) {
   if (request.texts("set").empty()) throw usage_error("edit needs --set NAME=VALUE");
-  const Archive source = read_own(request.paths[0]);
-  Archive result = with_arrays(source, [&](const std::string& path) { return source.array(path); });
+  Archive result = read_own(request.paths[0]);
   for (const std::string& rule : request.texts("set")) set_attribute(result, rule);
   return write(request, result, fmt::format("{} attributes set", request.texts("set").size()));
 }

@@ -32,7 +32,7 @@ class KeepingHook : public Hook {
   KeepingHook(Trainer& trainer, std::vector<Archive>& states) : trainer_(&trainer), states_(&states) {}
   void after_step(RunView&, const StepReport&) override {
     const Archive live = capture(*trainer_, "", true);
-    states_->push_back(live.with_bytes([](const checkpoints::Array& array) {
+    states_->push_back(live.with_arrays([](const std::string&, const checkpoints::Array& array) {
       const auto kept = std::make_shared<std::vector<std::byte>>(array.bytes.begin(), array.bytes.end());
       return checkpoints::Array{.dtype = array.dtype, .shape = array.shape, .bytes = *kept, .owner = kept};
     }));
@@ -99,7 +99,7 @@ class CapturingHook : public Hook {
   CapturingHook(Trainer& trainer, Archive& state) : trainer_(&trainer), state_(&state) {}
   void between_steps(RunView&, const StepReport& report) override {
     if (report.progress.step != 5) return;
-    *state_ = capture(*trainer_, "", true).with_bytes([](const checkpoints::Array& array) {
+    *state_ = capture(*trainer_, "", true).with_arrays([](const std::string&, const checkpoints::Array& array) {
       const auto kept = std::make_shared<std::vector<std::byte>>(array.bytes.begin(), array.bytes.end());
       return checkpoints::Array{.dtype = array.dtype, .shape = array.shape, .bytes = *kept, .owner = kept};
     });

@@ -352,7 +352,7 @@ class KeepingHook : public Hook {
   KeepingHook(Trainer& trainer, std::vector<checkpoints::Archive>& states) : trainer_(&trainer), states_(&states) {}
   void after_step(RunView&, const StepReport&) override {
     const checkpoints::Archive live = capture(*trainer_, "", true);
-    states_->push_back(live.with_bytes([](const checkpoints::Array& array) {
+    states_->push_back(live.with_arrays([](const std::string&, const checkpoints::Array& array) {
       const auto kept = std::make_shared<std::vector<std::byte>>(array.bytes.begin(), array.bytes.end());
       return checkpoints::Array{.dtype = array.dtype, .shape = array.shape, .bytes = *kept, .owner = kept};
     }));

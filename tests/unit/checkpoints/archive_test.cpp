@@ -92,6 +92,28 @@ TEST(ArchiveTest, TextTravelsAsBytes) {
   EXPECT_NE(error_of([] { text_of(array_of<float>(DType::float32, {1}, {1})); }), "");
 }
 
+TEST(ArchiveTest, OtherArraysKeepTheTreeItsLinksAndAttributes) {
+  Archive archive;
+  archive.put("/model/w", one_byte());
+  archive.link("/model/tied", "/model/w");
+  archive.set("/model/w", "unit", std::string("m"));
+  archive.set("/", "step", std::int64_t{3});
+  archive.add_group("/empty");
+  Names replaced;
+  const Archive result = archive.with_arrays([&](const std::string& path, const Array&) {
+    replaced.push_back(path);
+    return array_of<std::uint8_t>(DType::uint8, {2}, {8, 9});
+  });
+  EXPECT_EQ(replaced, (Names{"/model/w"}));
+  EXPECT_EQ(result.array("/model/w").shape, (std::vector<std::int64_t>{2}));
+  EXPECT_EQ(result.array("/model/tied").shape, (std::vector<std::int64_t>{2}));
+  EXPECT_EQ(result.first_path_of("/model/tied"), "/model/w");
+  EXPECT_EQ(result.text("/model/w", "unit"), "m");
+  EXPECT_EQ(result.integer("/", "step"), 3);
+  EXPECT_EQ(result.group_paths(), (Names{"/model", "/empty"}));
+  EXPECT_EQ(archive.array("/model/w").shape, (std::vector<std::int64_t>{1}));
+}
+
 TEST(ArchiveTest, ArraysThatAreStableAreNotCopied) {
   std::vector<std::uint8_t> changing = {1, 2, 3};
   std::vector<std::uint8_t> stable = {4, 5, 6};
