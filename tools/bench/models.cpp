@@ -4,7 +4,8 @@
 // usage: bench_models PIPES SIDE BATCH CLASSES PIXELS|IMAGES KEY=VALUE...
 //
 // PIPES.in.R and PIPES.out.R are pipes of rank R. "step N" and "forward N" are answered by "done MILLISECONDS...", with
-// the time of each; the first answer is "ready LOSS", where the loss is that of the first step. "quit" ends the
+// the time of each; the first answer is "ready LOSS", where the loss is that of the first step. "profile_step N" and
+// "profile_forward N" are answered by "done KIND=MILLISECONDS,..."; tools/bench/models lists the kinds. "quit" ends the
 // program. While no rank has work, none takes processor time. The initial values and the images are those of
 // models_peer.py. With MODELS_CLOCK=processor in the environment, the times are those of the processor.
 #include <lockstep/core/error.hpp>
@@ -14,6 +15,7 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -30,8 +32,13 @@
 
 #include "config/config.hpp"
 #include "engine/evaluation/batch_loop.hpp"
+#include "engine/measures/flop_counter.hpp"
+#include "engine/measures/trace.hpp"
 #include "engine/session.hpp"
 #include "engine/setup/composition.hpp"
+#include "kernels/kernels.hpp"
+#include "step_profile.hpp"
+#include "timing.hpp"
 
 namespace {
 
@@ -98,10 +105,27 @@ batch::Batch batch_of(const Work& work, int rank) {
           at::arange(count).mul(7).remainder(work.classes).view(shape)};
 }
 
+/// Notes when the parts of a step end, and counts the operations of its forward.
+struct Parts : parallel::StepObserver {
+  void on_prepared(const batch::Batch&) override { counter.emplace(); }
+  void on_forward(const batch::Outputs&) override {
+    flops = counter->count();
+    counter.reset();
+  }
+  void on_backward() override { update -= milliseconds(); }
+  void on_update() override { update += milliseconds(); }
+
+  std::optional<engine::FlopCounter> counter;
+  std::int64_t flops = 0;
+  double update = 0;  ///< milliseconds
+};
+
 class Contender {
  public:
   Contender(const Work& work, const Sections& sections, const mpi::Communicator& world)
       : batch_(batch_of(work, world.rank())), world_(&world) {
+    const bool is_bf16 = sections.at("train").text("precision") == "bf16";
+    if (is_bf16 && !kernels::is_used(kernels::Kernel::rounded_products)) type_ = at::kBFloat16;
     const Task task{.sample_shape = {3, work.side, work.side},
                     .classes = work.classes,
                     .kind = work.is_of_pixels ? TaskKind::segmentation : TaskKind::classification};
@@ -115,11 +139,40 @@ class Contender {
   /// @return  the loss
   double step() {
     evaluation_.reset();
-    return wrapper().train_step(batch_, made_->updates.first(), 1.0).loss;
+    return wrapper().train_step(batch_, made_->updates.first(), 1.0, {}, observer_).loss;
   }
 
   std::vector<double> milliseconds_of_steps(std::int64_t count) {
     return times(count, [this] { step(); });
+  }
+
+  /// Where the time of a step or of a forward goes, as text; the times are those of one.
+  std::string profile(bool is_step, std::int64_t count) {
+    const auto run = [&] { return is_step ? milliseconds_of_steps(count) : milliseconds_of_forwards(count); };
+    Parts parts;
+    observer_ = &parts;
+    step();
+    observer_ = nullptr;
+    run();  // memory of both kinds is there from now on
+    const long pages = bench::page_faults();
+    const double whole = bench::median(run());
+    const double faults = static_cast<double>(bench::page_faults() - pages) / static_cast<double>(count);
+    engine::OperatorTrace trace(std::size_t{1} << 22U);
+    run();
+    bench::WorkTimes times = bench::work_times(trace.take());
+    const double flops = static_cast<double>(parts.flops) * (is_step ? 3 : 1);
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(2) << "whole=" << whole;
+    double named = is_step ? parts.update : 0;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const double time = times[i] / static_cast<double>(count);
+      named += time;
+      text << ',' << bench::kWorkNames[i] << '=' << time;
+    }
+    if (is_step) text << ",update=" << parts.update;
+    text << ",between operators=" << std::max(0.0, whole - named) << ",page faults=" << faults
+         << ",GFLOP=" << flops / 1e9 << ",GFLOP/s at most=" << engine::measured_peak_flops(at::kCPU, type_) / 1e9;
+    return text.str();
   }
 
   std::vector<double> milliseconds_of_forwards(std::int64_t count) {
@@ -148,6 +201,8 @@ class Contender {
 
   batch::Batch batch_;
   const mpi::Communicator* world_;
+  parallel::StepObserver* observer_ = nullptr;
+  at::ScalarType type_ = at::kFloat;  // in which products are computed
   std::optional<engine::Composition> made_;
   std::optional<engine::EvaluationMode> evaluation_;
 };
@@ -165,6 +220,10 @@ void serve(const Work& work, Contender& contender, int rank) {
     std::int64_t count = 0;
     words >> what >> count;
     out << "done";
+    if (what.starts_with("profile")) {
+      out << ' ' << contender.profile(what == "profile_step", count) << std::endl;
+      continue;
+    }
     const std::vector<double> times =
         what == "step" ? contender.milliseconds_of_steps(count) : contender.milliseconds_of_forwards(count);
     for (const double time : times) out << ' ' << time;

@@ -4,11 +4,13 @@
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 namespace lockstep::engine {
@@ -122,6 +124,22 @@ std::string trace_file(const std::vector<std::string>& events) {
     if (!of_rank.empty()) text += (text.empty() ? "" : ",\n") + of_rank;
   }
   return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + text + "\n]}\n";
+}
+
+std::map<std::string, double> self_times(std::vector<Span> spans) {
+  const auto order = [](const Span& span) { return std::tuple(span.thread, span.begin, -span.end); };
+  std::sort(spans.begin(), spans.end(), [&](const Span& a, const Span& b) { return order(a) < order(b); });
+  std::map<std::string, double> times;
+  std::vector<const Span*> around;  // the spans in which the present one lies
+  for (const Span& span : spans) {
+    while (!around.empty() && (around.back()->thread != span.thread || around.back()->end <= span.begin)) {
+      around.pop_back();
+    }
+    times[span.name] += span.end - span.begin;
+    if (!around.empty()) times[around.back()->name] -= span.end - span.begin;
+    around.push_back(&span);
+  }
+  return times;
 }
 
 OperatorTrace::OperatorTrace(std::size_t max) : spans_(std::make_shared<Spans>(max)) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -31,6 +32,9 @@ std::string trace_events(const std::vector<Span>& spans, int rank);
 
 /// @param events  by rank, as trace_events gives them; empty ones are skipped
 std::string trace_file(const std::vector<std::string>& events);
+
+/// Microseconds by name, without those of the spans that lie inside a span of the same thread.
+std::map<std::string, double> self_times(std::vector<Span> spans);
 
 /// While one lives, every operator that LibTorch runs on any thread of this process is noted, those of the backward
 /// pass too. One at a time.

@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "kernels/kernels.hpp"
+#include "models/layers/recorded.hpp"
 
 // N samples, C channels, H x W pixels; the kernels see N * H * W rows of C channels.
 namespace lockstep::models {
@@ -169,6 +170,7 @@ at::Tensor batch_norm(const NormInputs& inputs, at::Tensor running_mean, at::Ten
   Batch batch;
   {
     const at::AutoDispatchBelowADInplaceOrView not_recorded;
+    const KernelRecord record("lockstep::batch_norm");
     const double rows = static_cast<double>(input.numel()) / static_cast<double>(input.size(1));
     batch.mean = at::empty_like(inputs.weight);
     at::Tensor variance = at::empty_like(inputs.weight);
@@ -199,6 +201,7 @@ at::Tensor batch_norm(const NormInputs& inputs, at::Tensor running_mean, at::Ten
 
 at::Tensor batch_norm_by_statistics(const NormInputs& inputs, const at::Tensor& running_mean,
                                     const at::Tensor& running_var) {
+  const KernelRecord record("lockstep::batch_norm");
   const kernels::NormTail tail{.has_residual = inputs.residual.defined(), .has_relu = inputs.has_relu};
   const at::Tensor scale = inputs.weight * (running_var + inputs.eps).rsqrt_();
   const at::Tensor shift = inputs.bias - running_mean * scale;

@@ -29,6 +29,7 @@ namespace lockstep::models {
 namespace {
 
 constexpr std::int64_t kFewestPixels = 256;  // if there are fewer, transforming the weight costs more than it saves
+constexpr std::int64_t kTaps = 9;            // weights of a kernel of 3x3
 
 const float* memory_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr<float>() : nullptr; }
 
@@ -60,6 +61,7 @@ bool is_fast_depthwise(const at::Tensor& weight, const Convolution& geometry) {
 at::Tensor depthwise_convolution(const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias,
                                  at::IntArrayRef size, const Convolution& geometry, bool is_turned) {
   at::Tensor result = at::empty(size, images.options().memory_format(at::MemoryFormat::ChannelsLast));
+  const KernelRecord record("lockstep::depthwise", 2 * result.numel() * weight.size(2) * weight.size(3));
   const kernels::DepthwiseConvolution arguments{.images = images.const_data_ptr<float>(),
                                                 .weight = weight.const_data_ptr<float>(),
                                                 .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
@@ -274,6 +276,7 @@ at::Tensor winograd_weight(const at::Tensor& weight, bool is_turned) {
   at::Tensor result = at::empty({kernels::kWinogradPositions, columns / kernels::kWinogradPanel,
                                  is_turned ? outputs : channels, kernels::kWinogradPanel},
                                 weight.options().memory_format(at::MemoryFormat::Contiguous));
+  const KernelRecord record("lockstep::winograd_weight");
   at::parallel_for(0, columns / kernels::kWinogradPanel, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       kernels::write_winograd_panel(weight.const_data_ptr<float>(), outputs, channels, panel, is_turned,
@@ -299,6 +302,7 @@ at::Tensor winograd_convolution(const at::Tensor& images, const at::Tensor& tran
                                    .has_relu = has_relu};
   at::Tensor result = at::empty({images.size(0), task.outputs, task.out_height, task.out_width},
                                 images.options().memory_format(at::MemoryFormat::ChannelsLast));
+  const KernelRecord record("lockstep::winograd", 2 * result.numel() * task.channels * kTaps);
   const std::int64_t tiles = task.tiles(images.size(0));
   const std::int64_t blocks = (tiles + kernels::kWinogradTiles - 1) / kernels::kWinogradTiles;
   at::parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) {

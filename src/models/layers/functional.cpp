@@ -181,6 +181,7 @@ at::Tensor recorded_linear(const at::Tensor& input, const at::Tensor& weight, co
 at::Tensor gelu_of(const at::Tensor& input) {
   if (input.scalar_type() != at::kFloat || !kernels::is_used(kernels::Kernel::gelu)) return at::gelu(input);
   at::Tensor result = at::empty_like(input);
+  const KernelRecord record("lockstep::gelu");
   at::parallel_for(0, input.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     kernels::gelu_output(end - begin, input.const_data_ptr<float>() + begin, result.mutable_data_ptr<float>() + begin);
   });
@@ -304,6 +305,7 @@ at::Tensor recorded_self_attention(const at::Tensor& qkv, std::int64_t queries) 
   at::Tensor log_sums = at::empty({n, heads, queries}, qkv.options());
   const auto compute = [&] {
     at::Tensor output = at::empty({n, queries, heads, qkv.size(4)}, qkv.options());
+    const KernelRecord record("lockstep::attention", 4 * output.numel() * qkv.size(1));
     const kernels::SelfAttention arguments = kernel_arguments(qkv, queries);
     for_all_heads(arguments, [&](const kernels::HeadRange& range) {
       kernels::write_self_attention(arguments, range, output.mutable_data_ptr<float>(),

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -28,5 +31,20 @@ at::Tensor output_of(const std::shared_ptr<torch::autograd::Node>& node, const C
   torch::autograd::set_history(output, node);
   return output;
 }
+
+/// Announces a kernel to the observers of LibTorch's operators while it computes, as engine::FlopCounter and profilers
+/// are. Without observers, it costs a few nanoseconds.
+class KernelRecord {
+ public:
+  /// @param name   "lockstep::<kernel>"
+  /// @param flops  floating-point operations of products, its only input
+  explicit KernelRecord(const char* name, std::int64_t flops = 0) : flops_(flops) {
+    if (record_.isActive()) record_.before(name, c10::ArrayRef<const c10::IValue>(&flops_, 1));
+  }
+
+ private:
+  c10::IValue flops_;
+  at::RecordFunction record_{at::RecordScope::FUNCTION};
+};
 
 }  // namespace lockstep::models

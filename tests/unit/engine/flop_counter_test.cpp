@@ -7,6 +7,8 @@
 #include <torch/nn/functional.h>
 #include <torch/types.h>
 
+#include "support/levels.hpp"
+
 namespace lockstep::engine {
 namespace flop_counter_test {
 
@@ -47,6 +49,22 @@ TEST(FlopCounterTest, ProductsOfLayers) {
               models::convolution(images, weight.view({32, 64, 1, 1}), {}, {.stride = 2});
             }),
             2 * (2 * 10 * 5) * 64 * 32);
+}
+
+// With 16 n channels, these are convolutions for which Lockstep has kernels of its own at some levels.
+TEST(FlopCounterTest, KernelsOfLockstepCountAsTheLibraryDoes) {
+  testing::at_each_level([] {
+    const at::Tensor images = at::ones({2, 32, 20, 10}).contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor weight = at::ones({16, 32, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+    EXPECT_EQ(flops_in([&] { models::convolution(images, weight, {}, {.padding = 1}); }),
+              2 * (2 * 16 * 20 * 10) * 32 * 9);
+    EXPECT_EQ(flops_in([&] {
+                models::convolution(images, at::ones({32, 1, 7, 7}), {}, {.padding = 3, .groups = 32});
+              }),
+              2 * (2 * 32 * 20 * 10) * 49);
+    const at::Tensor qkv = at::ones({2, 5, 3, 4, 16});  // 5 tokens, 4 heads of 16 features
+    EXPECT_EQ(flops_in([&] { models::self_attention(qkv, 5); }), 2 * 2 * (2 * 4) * 5 * 5 * 16);
+  });
 }
 
 TEST(FlopCounterTest, Attention) {

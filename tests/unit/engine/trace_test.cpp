@@ -65,6 +65,14 @@ TEST(TraceTest, NotesOperatorsOfEveryThreadAndOfBackward) {
   EXPECT_EQ(trace.dropped(), 0U);
 }
 
+TEST(TraceTest, SelfTimesAreWithoutTheSpansInside) {
+  // Thread 1: a holds b twice, the first of which holds c. Thread 2 works at the same time.
+  const std::map<std::string, double> times = self_times(
+      {{"c", 1, 12, 15}, {"b", 1, 11, 16}, {"b", 1, 16, 18}, {"a", 1, 10, 20}, {"a", 2, 13, 14}, {"a", 1, 30, 31}});
+  const std::map<std::string, double> expected = {{"a", (10 - 7) + 1 + 1}, {"b", (5 - 3) + 2}, {"c", 3}};
+  EXPECT_EQ(times, expected);
+}
+
 TEST(TraceTest, EndsWithItsLifeAndIsAlone) {
   {
     OperatorTrace trace(2);
