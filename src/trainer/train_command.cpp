@@ -87,7 +87,7 @@ void write_run_files(const std::string& folder, const CommandJob& job, const con
                      const std::string& environment) {
   report::write_text(folder + "/config.resolved.ini", config.to_ini());
   report::write_text(folder + "/config.resolved.json", config.to_json());
-  report::write_text(folder + "/argv.txt", report::shell_line(job.arguments) + "\n");
+  report::write_text(folder + "/argv.txt", report::shell_line(job.arguments));
   report::write_text(folder + "/env.json", environment);
   const fs::path log = folder + "/train.log";  // rank 0's log under the name people look for
   std::error_code ignored;

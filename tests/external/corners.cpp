@@ -126,7 +126,7 @@ std::shared_ptr<models::Model> make_two_heads(const Section& section, const Task
 engine::LossStep make_calm(const Section& section) {
   return [penalty = section.real("penalty")](models::Model& model, const batch::Batch& batch) {
     engine::StepLosses step{.losses = {}, .outputs = models::run(model, batch)};
-    step.losses = model.losses_of(step.outputs, batch);
+    step.losses = models::losses_of(model, step.outputs, batch);
     step.losses.emplace_back("loss_penalty", penalty * step.outputs.main().square().mean());
     return step;
   };

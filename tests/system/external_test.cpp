@@ -191,6 +191,7 @@ TEST_F(ExternalTest, ManualPagesAreInstalled) {
     const std::string page = testing::read_file(prefix() + "/share/man/man1/" + name + ".1");
     EXPECT_NE(page.find(name + " \\- "), std::string::npos) << page;
     EXPECT_NE(page.find("\n.SH \"Commands"), std::string::npos) << page;
+    EXPECT_EQ(page.find(".\"\n.nf"), std::string::npos) << "a sentence is a heading: " << page;
   }
   const std::string trainer = testing::read_file(prefix() + "/share/man/man1/trainer.1");
   EXPECT_NE(trainer.find("\n  \\-\\-optim.lr "), std::string::npos) << "the keys of every section";

@@ -105,5 +105,25 @@ TEST(SlurmTest, AJobOfMpirunDoesTheSame) {
   expect_undisturbed(folder, job);
 }
 
+TEST(SlurmTest, AnArrayTrainsEachLineOfAFile) {
+  const testing::TemporaryFolder folder;
+  const std::string tools = source_folder() + "/tools/slurm/";
+  testing::write_file(folder.path("sweep.txt"), "--optim.lr=0.1\n--optim.lr=0.2\n");
+  testing::write_file(folder.path("submit"),
+                      "cd " + folder.path() + " && sbatch --wait --parsable --array=1-2 --ntasks=1 " + tools +
+                          "sweep.sbatch sweep.txt --data.train_size=96 --data.val_size=48 --model.name=mlp "
+                          "--train.max_epochs=1; cat ./*.out\n");
+  const ProgramResult job = testing::run_shell(
+      "export LOCKSTEP_TRAINER=" + testing::trainer_program() + " LOCKSTEP_JOB_SCRIPT=" + tools + "train.sbatch; " +
+          source_folder() + "/tests/system/private_slurm.sh " + folder.path("slurm") + " bash " + folder.path("submit"),
+      300);
+  if (job.exit_code == kNotPermitted) GTEST_SKIP() << job.output;
+  for (const std::string task : {"1", "2"}) {
+    const std::string run = folder.path("runs/lockstep-1_" + task);
+    EXPECT_NE(testing::read_file(run + "/argv.txt").find("--optim.lr=0." + task), std::string::npos) << job.output;
+    EXPECT_NE(testing::read_file(run + "/STATUS.json").find("\"done\""), std::string::npos) << job.output;
+  }
+}
+
 }  // namespace slurm_test
 }  // namespace lockstep

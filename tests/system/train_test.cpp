@@ -89,6 +89,8 @@ TEST(TrainTest, ARunLeavesTheFilesThatTheReadmeLists) {
     EXPECT_GT(fs::file_size(run / name), 0U) << name;
   }
   EXPECT_NE(testing::read_file(run / "STATUS.json").find("\"done\""), std::string::npos);
+  const std::string command = testing::read_file(run / "argv.txt");
+  EXPECT_EQ(command.find('\n'), command.size() - 1) << "one line: " << command;
   EXPECT_EQ(last(run, "val/count"), 50);
   // Only rank 0 speaks: no line of the console names another rank.
   EXPECT_EQ(outcome.output.find("r1/2"), std::string::npos) << outcome.output;

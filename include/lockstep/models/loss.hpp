@@ -59,7 +59,7 @@ struct LossRow {
   std::function<Loss(const Section& loss, const Task& task)> make;
 };
 
-/// auto, cross_entropy, bce.
+/// The losses of Lockstep, which `trainer --help=loss` lists; the first is `auto`.
 const std::vector<LossRow>& builtin_losses();
 
 /// Creates the loss that `loss.name` selects; empty = the losses of the model.

@@ -24,14 +24,13 @@ void read_betas(const Section& optim, Options& options) {
 }  // namespace
 
 KeySpecs shared_option_keys() {
-  return {
-      keys::real("optim.lr", "0.001",
-                 "Base learning rate, which sched.rule multiplies. sgd usually needs a larger value, lbfgs 1", 0),
-      keys::real(
-          "optim.weight_decay", "0",
-          "Weight decay: added to the gradient as an L2 penalty, or decoupled from it in adamw and lion (usually 0.01)",
-          0),
-      keys::boolean("optim.maximize", "false", "Maximize the loss instead of minimizing it")};
+  return {keys::real("optim.lr", "0.001",
+                     "Base learning rate, which sched.rule multiplies. sgd usually needs a larger value, lbfgs 1", 0),
+          keys::real("optim.weight_decay", "0",
+                     "Weight decay: added to the gradient as an L2 penalty, or decoupled from it in adamw, lion, "
+                     "muon and adafactor (usually 0.01)",
+                     0),
+          keys::boolean("optim.maximize", "false", "Maximize the loss instead of minimizing it")};
 }
 
 KeySpec betas_key() {

@@ -23,7 +23,7 @@ std::string make_new_folder(const std::string& parent, const std::string& stem);
 /// @throws ConfigError  with the reason
 void write_text(const std::string& path, std::string_view text);
 
-/// A command line as a shell would take it, for argv.txt.
+/// A command line as a shell would take it, with a line end, for argv.txt.
 std::string shell_line(const std::vector<std::string>& arguments);
 
 enum class RunState { running, done, stopped, failed };
