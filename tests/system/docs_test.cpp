@@ -233,6 +233,15 @@ TEST(DocsProgramsTest, ReadmeShowsTheProgramOfTheDocs) {
   EXPECT_NE(program_of("README.md"), "");
 }
 
+TEST(DocsProgramsTest, TheListOfPagesIsComplete) {
+  const std::string list = testing::read_file(source() + "/docs/README.md");
+  for (const fs::directory_entry& entry : fs::directory_iterator(source() + "/docs")) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() != ".md" || name == "README.md") continue;
+    EXPECT_NE(list.find("](" + name + ")"), std::string::npos) << name;
+  }
+}
+
 // docs/configuration.md is what tools/docs makes of --help.
 TEST(DocsProgramsTest, GeneratedPagesAreUpToDate) {
   const ProgramResult outcome = testing::run_shell(source() + "/tools/docs --check " + variable("LOCKSTEP_BINARY_DIR"));

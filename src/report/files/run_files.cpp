@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/system/memory.hpp"
 #include "core/text/text.hpp"
 #include "report/files/metrics.hpp"
 
@@ -50,11 +51,10 @@ int write_whole(const std::string& path, std::string_view text) {
 }
 
 std::string class_of(ExitCode code) {
-  static const std::map<ExitCode, const char*> names = {{ExitCode::configuration, "ConfigError"},
-                                                        {ExitCode::data, "DataError"},
-                                                        {ExitCode::checkpoint, "CheckpointError"},
-                                                        {ExitCode::communication, "CommError"},
-                                                        {ExitCode::numeric, "NumericError"}};
+  static const std::map<ExitCode, const char*> names = {
+      {ExitCode::configuration, "ConfigError"},  {ExitCode::data, "DataError"},
+      {ExitCode::checkpoint, "CheckpointError"}, {ExitCode::communication, "CommError"},
+      {ExitCode::numeric, "NumericError"},       {kOutOfMemory, "OutOfMemory"}};
   const auto found = names.find(code);
   return found == names.end() ? "InternalError" : found->second;
 }

@@ -49,7 +49,7 @@ std::optional<std::string> read_text(const std::string& path);
 std::string whole_lines(const std::string& text);
 
 /// Replaces <folder>/failure.json, which states why a run ended early. The class is that of an error of Lockstep, such
-/// as "DataError", and "InternalError" for what Lockstep did not throw on purpose.
+/// as "DataError", "OutOfMemory" for exit code 7, and "InternalError" for what Lockstep did not throw on purpose.
 void write_failure(const std::string& folder, const std::exception& error, int rank, std::int64_t step);
 
 }  // namespace lockstep::report

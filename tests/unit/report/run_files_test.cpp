@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "core/system/memory.hpp"
 #include "folder.hpp"
 
 namespace lockstep::report {
@@ -76,6 +77,7 @@ TEST(FailureTest, NamesTheClassOfAnError) {
   expect_class(CheckpointError(""), "CheckpointError", 4);
   expect_class(CommError(""), "CommError", 5);
   expect_class(NumericError(""), "NumericError", 6);
+  expect_class(Error(kOutOfMemory, ""), "OutOfMemory", 7);
   expect_class(std::logic_error(""), "InternalError", 70);
 }
 
