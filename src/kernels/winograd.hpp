@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-// The parts of winograd.hpp that compute. Vector kernels.
+// The parts of winograd.hpp that compute.
 namespace lockstep::kernels {
 
 /// A convolution with a kernel of 3x3 and a stride of 1. Images have their channels innermost.
@@ -24,7 +24,7 @@ struct WinogradTask {
 };
 
 inline constexpr std::int64_t kWinogradPositions = 16;
-inline constexpr std::int64_t kWinogradPanel = 16;  // columns of a matrix; the sums then fill 12 of 16 registers
+inline constexpr std::int64_t kWinogradPanel = 16;  // columns of a matrix that are adjacent in memory
 inline constexpr std::int64_t kWinogradTiles = 48;  // tiles in a block; those of one position stay in the caches
 inline constexpr std::int64_t kSummedTiles = 96;    // likewise, for the gradient of the weight
 
