@@ -11,20 +11,25 @@
 #include "kernels/vectors.hpp"
 
 // The products are those of small matrices that stay in the caches: the right one is packed in panels of 16 columns,
-// and a tile of 6 rows of a panel is summed in registers.
+// and a tile of its product is summed in registers.
 // Source of the gradient: Dao et al., "FlashAttention", 2022, appendix B.2.
 namespace lockstep::kernels {
 
 namespace {
 
-constexpr std::int64_t kVectors = 2;  // vectors in a row of a tile; the sums of a tile then fill 12 of 16 registers
-constexpr std::int64_t kTileRows = 6;
-constexpr std::int64_t kPanel = kVectors * kVector;
+constexpr std::int64_t kPanel = 16;
 constexpr std::int64_t kBlockQueries = 264;  // block queries: whose weights stay in the second-level cache
+constexpr std::int64_t kBlockRows = 6;       // divides a block of queries
 
 static_assert(kPanel == kAttentionFeatures);
 
-std::int64_t padded(std::int64_t count) { return (count + kPanel - 1) / kPanel * kPanel; }
+/// Rows of a tile of 2 vectors. Its sums fill 12 of 16 registers, or 24 of the 32 of AVX-512.
+template <std::int64_t kLength>
+constexpr std::int64_t kTileRows = 6;
+template <>
+constexpr std::int64_t kTileRows<kLongVector> = 12;
+
+LOCKSTEP_INLINE std::int64_t padded(std::int64_t count) { return (count + kPanel - 1) / kPanel * kPanel; }
 
 /// Rows of memory that lie `stride` elements apart.
 template <class T>
@@ -33,7 +38,7 @@ struct Rows {
   std::int64_t stride;
   std::int64_t count;
 
-  T* row(std::int64_t i) const { return values + i * stride; }
+  LOCKSTEP_INLINE T* row(std::int64_t i) const { return values + i * stride; }
 };
 
 /// The left factor of a product: its element (r, d) is values[r * row_step + d * depth_step].
@@ -47,7 +52,7 @@ struct Left {
 Left as_left(const Rows<const float>& rows) { return {rows.values, rows.stride, 1, rows.count}; }
 
 /// The rows as a right factor: [features / kPanel][rows][kPanel].
-LOCKSTEP_VECTOR_KERNEL void pack(const Rows<const float>& rows, std::int64_t features, float* target) {
+LOCKSTEP_INLINE void pack_rows(const Rows<const float>& rows, std::int64_t features, float* target) {
   for (std::int64_t e = 0; e < features; e += kPanel) {
     for (std::int64_t i = 0; i < rows.count; ++i, target += kPanel) {
       std::memcpy(target, rows.row(i) + e, kPanel * sizeof(float));
@@ -56,23 +61,24 @@ LOCKSTEP_VECTOR_KERNEL void pack(const Rows<const float>& rows, std::int64_t fea
 }
 
 /// The transposed rows as a right factor: [rows / kPanel][features][kPanel], with zeros behind the last row.
-LOCKSTEP_VECTOR_KERNEL void pack_transposed(const Rows<const float>& rows, std::int64_t features, float* target) {
-  for (std::int64_t first = 0; first < rows.count; first += kVector) {
+template <std::int64_t kLength>
+LOCKSTEP_INLINE void pack_columns(const Rows<const float>& rows, std::int64_t features, float* target) {
+  for (std::int64_t first = 0; first < rows.count; first += kLength) {
     float* const panel = target + first / kPanel * kPanel * features + first % kPanel;
-    for (std::int64_t e = 0; e < features; e += kVector) {
-      Vector tile[kVector];
-#pragma GCC unroll 8
-      for (std::int64_t i = 0; i < kVector; ++i) {
-        tile[i] = first + i < rows.count ? load(rows.row(first + i) + e) : Vector{};
+    for (std::int64_t e = 0; e < features; e += kLength) {
+      FloatVector<kLength> tile[kLength];
+#pragma GCC unroll 16
+      for (std::int64_t i = 0; i < kLength; ++i) {
+        tile[i] = first + i < rows.count ? vector_at<kLength>(rows.row(first + i) + e) : FloatVector<kLength>{};
       }
-      transpose(tile);
-#pragma GCC unroll 8
-      for (std::int64_t i = 0; i < kVector; ++i) store(tile[i], panel + (e + i) * kPanel);
+      transpose<kLength>(tile);
+#pragma GCC unroll 16
+      for (std::int64_t i = 0; i < kLength; ++i) vector_at<kLength>(panel + (e + i) * kPanel) = tile[i];
     }
   }
-  if ((rows.count + kVector - 1) / kVector % kVectors == 0) return;
-  float* const rest = target + rows.count / kPanel * kPanel * features + kVector;
-  for (std::int64_t e = 0; e < features; ++e) store(Vector{}, rest + e * kPanel);
+  if ((rows.count + kLength - 1) / kLength % (kPanel / kLength) == 0) return;
+  float* const rest = target + rows.count / kPanel * kPanel * features + kLength;
+  for (std::int64_t e = 0; e < features; ++e) vector_at<kLength>(rest + e * kPanel) = FloatVector<kLength>{};
 }
 
 /// The place to which a product is written.
@@ -83,72 +89,65 @@ struct Target {
   bool adds = false;
 };
 
-template <std::int64_t kRows>
-LOCKSTEP_VECTOR_INLINE void write_tile(const Left& left, std::int64_t first, const float* panel, std::int64_t depth,
-                                       const Target& target, std::int64_t column) {
-  Vector sums[kRows][kVectors] = {};
-  const float* from = left.values + first * left.row_step;
-  for (std::int64_t d = 0; d < depth; ++d) {
-    const Vector row[kVectors] = {load(panel), load(panel + kVector)};
+template <std::int64_t kLength, std::int64_t kVectors, std::int64_t kRows>
+LOCKSTEP_INLINE void write_tile(const Left& left, std::int64_t first, const RightFactor& right, std::int64_t depth,
+                                const Target& target, std::int64_t column) {
+  FloatVector<kLength> sums[kRows][kVectors] = {};
+  add_product<kLength, kPanel>(left.values + first * left.row_step, left.row_step, left.depth_step, right, depth, sums);
+  // All products are rounded before the first sum: one instruction for both would change the bits.
+#pragma GCC unroll 16
+  for (std::int64_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (std::int64_t r = 0; r < kRows; ++r) {
-      const float factor = from[r * left.row_step];
-      sums[r][0] += factor * row[0];
-      sums[r][1] += factor * row[1];
-    }
-    from += left.depth_step;
-    panel += kPanel;
+    for (std::int64_t v = 0; v < kVectors; ++v) sums[r][v] *= target.factor;
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (std::int64_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
-      float* const place = target.values + (first + r) * target.stride + column + v * kVector;
-      const Vector sum = target.factor * sums[r][v];
-      store(target.adds ? load(place) + sum : sum, place);
+      float* const place = target.values + (first + r) * target.stride + column + v * kLength;
+      vector_at<kLength>(place) = target.adds ? vector_at<kLength>(place) + sums[r][v] : sums[r][v];
     }
   }
+}
+
+/// kVectors vectors of each row from `first` on: tiles of kRows rows, and smaller ones for the last rows.
+template <std::int64_t kLength, std::int64_t kVectors, std::int64_t kRows>
+LOCKSTEP_INLINE void write_tiles(const Left& left, std::int64_t first, const RightFactor& right, std::int64_t depth,
+                                 const Target& target, std::int64_t column) {
+  for (; first + kRows <= left.rows; first += kRows) {
+    write_tile<kLength, kVectors, kRows>(left, first, right, depth, target, column);
+  }
+  constexpr std::int64_t kFewer = kRows > 6 ? kRows / 2 : kRows - 1;
+  if constexpr (kFewer > 0) write_tiles<kLength, kVectors, kFewer>(left, first, right, depth, target, column);
 }
 
 /// left * right, or added to the target.
 /// @param right    packed
 /// @param columns  of the right factor; a multiple of kPanel
-LOCKSTEP_VECTOR_KERNEL void multiply(const Left& left, const float* right, std::int64_t columns, std::int64_t depth,
-                                     const Target& target) {
-  for (std::int64_t column = 0; column < columns; column += kPanel) {
-    const float* const panel = right + column * depth;
-    std::int64_t r = 0;
-    for (; r + kTileRows <= left.rows; r += kTileRows) write_tile<kTileRows>(left, r, panel, depth, target, column);
-    switch (left.rows - r) {
-      case 5:
-        write_tile<5>(left, r, panel, depth, target, column);
-        break;
-      case 4:
-        write_tile<4>(left, r, panel, depth, target, column);
-        break;
-      case 3:
-        write_tile<3>(left, r, panel, depth, target, column);
-        break;
-      case 2:
-        write_tile<2>(left, r, panel, depth, target, column);
-        break;
-      case 1:
-        write_tile<1>(left, r, panel, depth, target, column);
-        break;
-      default:
-        break;
-    }
+template <std::int64_t kLength>
+LOCKSTEP_INLINE void write_product(const Left& left, const float* right, std::int64_t columns, std::int64_t depth,
+                                   const Target& target) {
+  constexpr std::int64_t kColumns = 2 * kLength;
+  std::int64_t column = 0;
+  for (; column + kColumns <= columns; column += kColumns) {
+    const RightFactor panels{right + column * depth, kPanel * depth};
+    write_tiles<kLength, 2, kTileRows<kLength>>(left, 0, panels, depth, target, column);
+  }
+  if constexpr (kColumns > kPanel) {  // the last panel
+    if (column == columns) return;
+    write_tiles<kLength, 1, kTileRows<kLength>>(left, 0, {right + column * depth, 0}, depth, target, column);
   }
 }
 
-LOCKSTEP_VECTOR_INLINE float sum_of(Vector value) {
+template <std::int64_t kLength>
+LOCKSTEP_INLINE float sum_of(const FloatVector<kLength>& value) {
   float sum = 0;
-  for (std::int64_t i = 0; i < kVector; ++i) sum += value[i];
+  for (std::int64_t i = 0; i < kLength; ++i) sum += value[i];
   return sum;
 }
 
 /// e^(scale x - shift) in place of the products x of a query with the keys; 0 behind the last key.
-LOCKSTEP_VECTOR_KERNEL void write_weights(float* row, std::int64_t keys, float scale, float shift) {
+LOCKSTEP_INLINE void write_weights(float* row, std::int64_t keys, float scale, float shift) {
   const std::int64_t all = padded(keys);
 #pragma GCC ivdep
   for (std::int64_t k = 0; k < all; ++k) {
@@ -158,38 +157,72 @@ LOCKSTEP_VECTOR_KERNEL void write_weights(float* row, std::int64_t keys, float s
   for (std::int64_t k = keys; k < all; ++k) row[k] = 0;
 }
 
-/// The softmax of a row without the division.
-/// @return  the divisor; `log_sum` is its logarithm plus what was subtracted
-LOCKSTEP_VECTOR_KERNEL float write_softmax(float* row, std::int64_t keys, float scale, float& log_sum) {
+/// The softmax of a row.
+/// @return  the logarithm of the divisor plus what was subtracted
+template <std::int64_t kLength>
+LOCKSTEP_INLINE float write_softmax(float* row, std::int64_t keys, float scale) {
   const std::int64_t all = padded(keys);
   for (std::int64_t k = keys; k < all; ++k) row[k] = -std::numeric_limits<float>::infinity();
-  Vector largest = load(row);
-  for (std::int64_t k = kVector; k < all; k += kVector) {
-    const Vector next = load(row + k);
+  FloatVector<kLength> largest = vector_at<kLength>(row);
+  for (std::int64_t k = kLength; k < all; k += kLength) {
+    const FloatVector<kLength> next = vector_at<kLength>(row + k);
     largest = next > largest ? next : largest;
   }
   float maximum = largest[0];
-  for (std::int64_t i = 1; i < kVector; ++i) maximum = std::max(maximum, static_cast<float>(largest[i]));
+  for (std::int64_t i = 1; i < kLength; ++i) maximum = std::max(maximum, static_cast<float>(largest[i]));
   write_weights(row, keys, scale, scale * maximum);
-  Vector sums = {};
-  for (std::int64_t k = 0; k < all; k += kVector) sums += load(row + k);
-  const float sum = sum_of(sums);
-  log_sum = scale * maximum + std::log(sum);
-  return sum;
+  FloatVector<kLength> sums = {};
+  for (std::int64_t k = 0; k < all; k += kLength) sums += vector_at<kLength>(row + k);
+  const float sum = sum_of<kLength>(sums);
+  const float factor = 1.0F / sum;
+  for (std::int64_t k = 0; k < all; k += kLength) vector_at<kLength>(row + k) = factor * vector_at<kLength>(row + k);
+  return scale * maximum + std::log(sum);
 }
 
-/// weights * (gradients - mean) in place of the gradients of the weights of a query.
-LOCKSTEP_VECTOR_KERNEL void write_product_gradients(const float* weights, float mean, std::int64_t all,
-                                                    float* gradients) {
-  for (std::int64_t k = 0; k < all; k += kVector)
-    store(load(weights + k) * (load(gradients + k) - mean), gradients + k);
+/// @param rows      products of queries with the keys; their stride is padded(keys)
+/// @param log_sums  of each row
+template <std::int64_t kLength>
+LOCKSTEP_INLINE void write_softmax_rows(const Rows<float>& rows, std::int64_t keys, float scale, float* log_sums) {
+  for (std::int64_t i = 0; i < rows.count; ++i) log_sums[i] = write_softmax<kLength>(rows.row(i), keys, scale);
 }
 
-LOCKSTEP_VECTOR_KERNEL float dot(const float* a, const float* b, std::int64_t count) {
-  Vector sums = {};
-  for (std::int64_t i = 0; i < count; i += kVector) sums += load(a + i) * load(b + i);
-  return sum_of(sums);
+template <std::int64_t kLength>
+LOCKSTEP_INLINE float dot(const float* a, const float* b, std::int64_t count) {
+  FloatVector<kLength> sums = {};
+  for (std::int64_t i = 0; i < count; i += kLength) sums += vector_at<kLength>(a + i) * vector_at<kLength>(b + i);
+  return sum_of<kLength>(sums);
 }
+
+/// Rows of the output and of its gradient.
+struct OutputRows {
+  Rows<const float> output;
+  Rows<const float> gradient;
+  const float* log_sums;
+};
+
+/// The softmax in place of the products of queries with the keys, and weights * (gradients - mean) in place of the
+/// gradients of the weights.
+/// @param weights  their stride is padded(keys), as is that of the gradients
+template <std::int64_t kLength>
+LOCKSTEP_INLINE void write_softmax_gradients(const OutputRows& from, std::int64_t features, std::int64_t keys,
+                                             float scale, float* weights, float* gradients) {
+  const std::int64_t all = padded(keys);
+  for (std::int64_t i = 0; i < from.output.count; ++i, weights += all, gradients += all) {
+    write_weights(weights, keys, scale, from.log_sums[i]);
+    const float mean = dot<kLength>(from.gradient.row(i), from.output.row(i), features);
+    for (std::int64_t k = 0; k < all; k += kLength) {
+      const FloatVector<kLength> difference = vector_at<kLength>(gradients + k) - mean;
+      vector_at<kLength>(gradients + k) = vector_at<kLength>(weights + k) * difference;
+    }
+  }
+}
+
+constexpr auto pack = at_level<pack_rows>;
+constexpr auto pack_transposed = with_vectors<pack_columns<kShortVector>, pack_columns<kLongVector>>;
+constexpr auto multiply = with_vectors<write_product<kShortVector>, write_product<kLongVector>>;
+constexpr auto softmax = with_vectors<write_softmax_rows<kShortVector>, write_softmax_rows<kLongVector>>;
+constexpr auto softmax_gradients =
+    with_vectors<write_softmax_gradients<kShortVector>, write_softmax_gradients<kLongVector>>;
 
 /// Memory of a thread.
 class Scratch {
@@ -245,7 +278,7 @@ float scale_of(const SelfAttention& attention) { return 1.0F / std::sqrt(static_
 std::int64_t block_of(std::int64_t queries, std::int64_t largest) {
   const std::int64_t blocks = std::max<std::int64_t>(1, (queries + largest - 1) / largest);
   const std::int64_t rows = (queries + blocks - 1) / blocks;
-  return (rows + kTileRows - 1) / kTileRows * kTileRows;
+  return (rows + kBlockRows - 1) / kBlockRows * kBlockRows;
 }
 
 class Forward {
@@ -264,22 +297,14 @@ class Forward {
     for (std::int64_t begin = 0; begin < attention_.queries; begin += kRows) {
       const std::int64_t end = std::min(attention_.queries, begin + kRows);
       multiply(as_left(slice(head.queries(), begin, end)), keys_, all, attention_.features, {weights_, all});
-      for (std::int64_t i = begin; i < end; ++i) {
-        float* const row = weights_ + (i - begin) * all;
-        divide(row, all, write_softmax(row, attention_.tokens, scale_of(attention_), head.log_sums(log_sums)[i]));
-      }
+      softmax({weights_, all, end - begin}, attention_.tokens, scale_of(attention_), head.log_sums(log_sums) + begin);
       multiply({weights_, all, 1, end - begin}, values_, attention_.features, attention_.tokens,
                {target.row(begin), target.stride});
     }
   }
 
  private:
-  static constexpr std::int64_t kRows = 4 * kTileRows;  // rows: whose weights stay in the first-level cache
-
-  LOCKSTEP_VECTOR_KERNEL static void divide(float* row, std::int64_t count, float divisor) {
-    const float factor = 1.0F / divisor;
-    for (std::int64_t k = 0; k < count; k += kVector) store(factor * load(row + k), row + k);
-  }
+  static constexpr std::int64_t kRows = 24;  // rows: whose weights stay in the first-level cache
 
   const SelfAttention& attention_;
   Scratch scratch_;
@@ -320,11 +345,8 @@ class Backward {
       pack(gradients, attention_.features, gradients_);
       multiply(as_left(queries), keys_transposed_, all, attention_.features, {weights_, all});
       multiply(as_left(gradients), values_transposed_, all, attention_.features, {weight_gradients_, all});
-      for (std::int64_t i = 0; i < rows; ++i) {
-        write_weights(weights_ + i * all, attention_.tokens, scale, head.log_sums(log_sums)[begin + i]);
-        const float mean = dot(gradients.row(i), outputs.row(i), attention_.features);
-        write_product_gradients(weights_ + i * all, mean, all, weight_gradients_ + i * all);
-      }
+      softmax_gradients({outputs, gradients, head.log_sums(log_sums) + begin}, attention_.features, attention_.tokens,
+                        scale, weights_, weight_gradients_);
       multiply({weight_gradients_, all, 1, rows}, keys_, attention_.features, attention_.tokens,
                {to_queries.row(begin), to_queries.stride, scale});
       const bool adds = begin > 0;

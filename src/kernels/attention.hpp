@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-// softmax(q k^T / sqrt(features)) v of the three parts of one projection, and its gradient. Vector kernels.
+// softmax(q k^T / sqrt(features)) v of the three parts of one projection, and its gradient.
 namespace lockstep::kernels {
 
 /// The attention of the tokens of a sample to each other. All tensors are contiguous float32.

@@ -14,12 +14,26 @@ namespace {
 // A matrix product in blocks, as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.
 // The patches are never stored as a whole: each block of them is packed from the images.
 
-static_assert(kVector == kPatchChannels);
-constexpr std::int64_t kVectors = 3;  // vectors in a row of a tile; the sums of a tile then fill 12 of 16 registers
-constexpr std::int64_t kTileRows = kPatchOutputs;
-constexpr std::int64_t kTileColumns = kVectors * kVector;
-constexpr std::int64_t kBlockPixels = 192;   // a panel of this many fits into the first-level cache
+constexpr std::int64_t kPanelColumns = 24;   // the unit in which columns are divided between threads
 constexpr std::int64_t kBlockColumns = 384;  // so many columns of packed patches fit into the second-level cache
+
+/// How the product is divided at a length of vectors.
+struct PatchBlocks {
+  std::int64_t rows;     ///< rows of a tile
+  std::int64_t vectors;  ///< vectors in a row of a tile
+  std::int64_t pixels;   ///< a panel of this many fits into the first-level cache
+};
+/// The sums of a tile fill 12 of 16 registers, or 24 of the 32 of AVX-512.
+template <std::int64_t kLength>
+constexpr PatchBlocks kPatchBlocks = {.rows = kPatchOutputs, .vectors = 3, .pixels = 192};
+template <>
+constexpr PatchBlocks kPatchBlocks<kLongVector> = {.rows = 2 * kPatchOutputs, .vectors = 3, .pixels = 128};
+
+/// Columns of a tile; those that are packed together are a panel.
+template <std::int64_t kLength>
+constexpr std::int64_t kTileColumns = kLength* kPatchBlocks<kLength>.vectors;
+
+using Channels = FloatVector<kPatchChannels>;
 
 struct Pixel {
   const float* image = nullptr;  // image of the sample that contains the pixel
@@ -31,18 +45,19 @@ std::int64_t columns_of(const PatchProduct& product) {
   return product.kernel_height * product.kernel_width * product.channels;
 }
 
-/// gradients [pixels, outputs] as [outputs / kTileRows][pixels][kTileRows]
-LOCKSTEP_VECTOR_KERNEL void pack_gradients(const PatchProduct& product, std::int64_t first, std::int64_t pixels,
-                                           float* target) {
-  for (std::int64_t o = 0; o < product.outputs; o += kTileRows) {
+/// gradients [pixels, outputs] of the outputs [begin, end) as [outputs / kRows][pixels][kRows]
+template <std::int64_t kRows>
+LOCKSTEP_INLINE void pack_gradients(const PatchProduct& product, std::int64_t first, std::int64_t pixels,
+                                    std::int64_t begin, std::int64_t end, float* target) {
+  for (std::int64_t o = begin; o < end; o += kRows) {
     const float* from = product.gradients + first * product.outputs + o;
-    for (std::int64_t m = 0; m < pixels; ++m, from += product.outputs, target += kTileRows) {
-      std::memcpy(target, from, kTileRows * sizeof(float));
+    for (std::int64_t m = 0; m < pixels; ++m, from += product.outputs, target += kRows) {
+      std::memcpy(target, from, kRows * sizeof(float));
     }
   }
 }
 
-void find_pixels(const PatchProduct& product, std::int64_t first, std::int64_t pixels, Pixel* target) {
+LOCKSTEP_INLINE void find_pixels(const PatchProduct& product, std::int64_t first, std::int64_t pixels, Pixel* target) {
   std::int64_t w = first % product.out_width;
   std::int64_t h = first / product.out_width % product.out_height;
   std::int64_t n = first / product.out_width / product.out_height;
@@ -59,94 +74,117 @@ void find_pixels(const PatchProduct& product, std::int64_t first, std::int64_t p
 }
 
 /// The patches of these pixels as [columns / kTileColumns][pixels][kTileColumns], zeros behind the last column.
-LOCKSTEP_VECTOR_KERNEL void pack_patches(const PatchProduct& product, const Pixel* pixels, std::int64_t count,
-                                         std::int64_t begin, std::int64_t end, float* target) {
-  for (std::int64_t panel = begin; panel < end; panel += kTileColumns) {
-    for (std::int64_t v = 0; v < kVectors; ++v) {
-      const std::int64_t column = panel + v * kVector;
-      float* place = target + v * kVector;
+template <std::int64_t kLength>
+LOCKSTEP_INLINE void pack_patches(const PatchProduct& product, const Pixel* pixels, std::int64_t count,
+                                  std::int64_t begin, std::int64_t end, float* target) {
+  constexpr std::int64_t kColumns = kTileColumns<kLength>;
+  for (std::int64_t panel = begin; panel < end; panel += kColumns, target += count * kColumns) {
+    for (std::int64_t c = 0; c < kColumns; c += kPatchChannels) {
+      const std::int64_t column = panel + c;
+      float* place = target + c;
       if (column >= end) {
-        for (std::int64_t m = 0; m < count; ++m, place += kTileColumns) store(Vector{}, place);
+        for (std::int64_t m = 0; m < count; ++m, place += kColumns) vector_at<kPatchChannels>(place) = Channels{};
         continue;
       }
       const std::int64_t channel = column % product.channels;
       const std::int64_t kw = column / product.channels % product.kernel_width;
       const std::int64_t kh = column / product.channels / product.kernel_width;
-      for (std::int64_t m = 0; m < count; ++m, place += kTileColumns) {
+      for (std::int64_t m = 0; m < count; ++m, place += kColumns) {
         const std::int64_t row = pixels[m].row + kh;
         const std::int64_t position = pixels[m].column + kw;
         const bool is_inside = row >= 0 && row < product.height && position >= 0 && position < product.width;
         const float* const from = pixels[m].image + (row * product.width + position) * product.channels + channel;
-        store(is_inside ? load(from) : Vector{}, place);
+        vector_at<kPatchChannels>(place) = is_inside ? vector_at<kPatchChannels>(from) : Channels{};
       }
     }
-    target += count * kTileColumns;
   }
 }
 
-/// Adds kTileRows x kTileColumns of the product of two panels.
-/// @param columns  of them that exist: whole vectors
-LOCKSTEP_VECTOR_INLINE void add_tile(const float* left, const float* right, std::int64_t pixels, float* target,
-                                     std::int64_t stride, std::int64_t columns) {
-  Vector sums[kTileRows][kVectors] = {};
-  add_product(left, 1, kTileRows, right, pixels, sums);
+/// Adds kRows x kTileColumns of the product of two panels.
+/// @param columns  of them that exist: a multiple of kPatchChannels
+template <std::int64_t kLength, std::int64_t kRows>
+LOCKSTEP_INLINE void add_tile(const float* left, const float* right, std::int64_t pixels, float* target,
+                              std::int64_t stride, std::int64_t columns) {
+  constexpr std::int64_t kVectors = kPatchBlocks<kLength>.vectors;
+  FloatVector<kLength> sums[kRows][kVectors] = {};
+  add_product<kLength, kTileColumns<kLength>>(left, 1, kRows, {right, 0}, pixels, sums);
 #pragma GCC unroll 8
-  for (std::int64_t r = 0; r < kTileRows; ++r) {
+  for (std::int64_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
-      if (v * kVector >= columns) continue;
-      float* const place = target + r * stride + v * kVector;
-      store(load(place) + sums[r][v], place);
+      if (v * kLength >= columns) continue;
+      float* const place = target + r * stride + v * kLength;
+      if (kLength == kPatchChannels || (v + 1) * kLength <= columns) {
+        vector_at<kLength>(place) += sums[r][v];
+      } else {  // half of a long vector
+        vector_at<kPatchChannels>(place) += __builtin_shufflevector(sums[r][v], sums[r][v], 0, 1, 2, 3, 4, 5, 6, 7);
+      }
     }
   }
 }
 
-LOCKSTEP_VECTOR_KERNEL void add_block(const float* left, const float* right, std::int64_t pixels, std::int64_t outputs,
-                                      std::int64_t columns, float* target, std::int64_t stride) {
-  for (std::int64_t c = 0; c < columns; c += kTileColumns) {
-    for (std::int64_t o = 0; o < outputs; o += kTileRows) {
-      add_tile(left + o * pixels, right + c * pixels, pixels, target + o * stride + c, stride, columns - c);
+/// Adds the products of the outputs [begin, end) with all columns.
+template <std::int64_t kLength, std::int64_t kRows>
+LOCKSTEP_INLINE void add_block(const float* left, const float* right, std::int64_t pixels, std::int64_t begin,
+                               std::int64_t end, std::int64_t columns, float* target, std::int64_t stride) {
+  for (std::int64_t c = 0; c < columns; c += kTileColumns<kLength>) {
+    for (std::int64_t o = begin; o < end; o += kRows) {
+      add_tile<kLength, kRows>(left + o * pixels, right + c * pixels, pixels, target + o * stride + c, stride,
+                               columns - c);
     }
   }
 }
 
-void write_columns(const PatchProduct& product, std::int64_t begin, std::int64_t end, float* result) {
+template <std::int64_t kLength>
+LOCKSTEP_INLINE void write_columns(const PatchProduct& product, std::int64_t begin, std::int64_t end, float* result) {
+  constexpr std::int64_t kRows = kPatchBlocks<kLength>.rows;
+  constexpr std::int64_t kPixels = kPatchBlocks<kLength>.pixels;
+  const std::int64_t whole = product.outputs / kRows * kRows;  // outputs in tiles of kRows; the rest is kPatchOutputs
   const std::int64_t all = columns_of(product);
   const std::int64_t pixels = product.samples * product.out_height * product.out_width;
   for (std::int64_t o = 0; o < product.outputs; ++o) {
     std::fill(result + o * all + begin, result + o * all + end, 0.0F);
   }
-  std::vector<float> left(static_cast<std::size_t>(kBlockPixels * product.outputs));
-  std::vector<float> right(static_cast<std::size_t>(kBlockPixels * (kBlockColumns + kTileColumns)));
-  std::vector<Pixel> places(static_cast<std::size_t>(kBlockPixels));
-  for (std::int64_t first = 0; first < pixels; first += kBlockPixels) {
-    const std::int64_t count = std::min(kBlockPixels, pixels - first);
-    pack_gradients(product, first, count, left.data());
+  std::vector<float> left(static_cast<std::size_t>(kPixels * product.outputs));
+  std::vector<float> right(static_cast<std::size_t>(kPixels * (kBlockColumns + kTileColumns<kLength>)));
+  std::vector<Pixel> places(static_cast<std::size_t>(kPixels));
+  for (std::int64_t first = 0; first < pixels; first += kPixels) {
+    const std::int64_t count = std::min(kPixels, pixels - first);
+    pack_gradients<kRows>(product, first, count, 0, whole, left.data());
+    if constexpr (kRows > kPatchOutputs) {
+      pack_gradients<kPatchOutputs>(product, first, count, whole, product.outputs, left.data() + whole * count);
+    }
     find_pixels(product, first, count, places.data());
     for (std::int64_t c = begin; c < end; c += kBlockColumns) {
       const std::int64_t last = std::min(end, c + kBlockColumns);
-      pack_patches(product, places.data(), count, c, last, right.data());
-      add_block(left.data(), right.data(), count, product.outputs, last - c, result + c, all);
+      pack_patches<kLength>(product, places.data(), count, c, last, right.data());
+      add_block<kLength, kRows>(left.data(), right.data(), count, 0, whole, last - c, result + c, all);
+      if constexpr (kRows > kPatchOutputs) {
+        add_block<kLength, kPatchOutputs>(left.data(), right.data(), count, whole, product.outputs, last - c,
+                                          result + c, all);
+      }
     }
   }
 }
 
-static_assert(kVector == kPatchChannels);
-static_assert(kDepthwiseChannels == 2 * kVector);
-
 // --- the convolution ---
 
-constexpr std::int64_t kTile = 6;  // pixels of a row whose sums fill 12 registers
+/// Pixels of a row that are worked on together. The sums of 16 channels fill 12 of 16 registers, or 14 of the 32 of
+/// AVX-512: rows of 224 pixels, and of those that are halved again and again, have no rest.
+template <std::int64_t kLength>
+constexpr std::int64_t kTile = 6;
+template <>
+constexpr std::int64_t kTile<kLongVector> = 14;
 
 /// Rows of an image that the kernel covers, with zeros at both ends: a ring of `kernel` rows.
 template <std::int64_t kChannels>
 class PaddedRows {
  public:
-  PaddedRows(const DepthwiseConvolution& convolution, std::int64_t channel)
+  PaddedRows(const DepthwiseConvolution& convolution, std::int64_t channel, std::int64_t tile)
       : convolution_(convolution),
         channel_(channel),
         // The last tile reads past the pixels that it needs.
-        width_((convolution.out_width + kTile) * convolution.stride + convolution.kernel + convolution.padding),
+        width_((convolution.out_width + tile) * convolution.stride + convolution.kernel + convolution.padding),
         values_(static_cast<std::size_t>(convolution.kernel * width_ * kChannels)) {}
 
   /// Row `row` of the image of a sample, or zeros outside of it.
@@ -183,16 +221,17 @@ class PaddedRows {
 /// @param rows     [kKernel] rows under the kernel
 /// @param weights  [kKernel][kKernel][channels of the block]
 /// @param bias     [channels of the block]
-template <std::int64_t kKernel, std::int64_t kStride, std::int64_t kVectors>
-LOCKSTEP_VECTOR_KERNEL void write_output_row(const float* const* rows, const float* weights, const float* bias,
-                                             std::int64_t out_width, std::int64_t channels, float* target) {
-  constexpr std::int64_t kChannels = kVectors * kVector;
-  for (std::int64_t first = 0; first < out_width; first += kTile) {
-    Vector sums[kTile][kVectors];
+template <std::int64_t kLength, std::int64_t kKernel, std::int64_t kStride, std::int64_t kVectors>
+LOCKSTEP_INLINE void write_output_row(const float* const* rows, const float* weights, const float* bias,
+                                      std::int64_t out_width, std::int64_t channels, float* target) {
+  constexpr std::int64_t kPixels = kTile<kLength>;
+  constexpr std::int64_t kChannels = kVectors * kLength;
+  for (std::int64_t first = 0; first < out_width; first += kPixels) {
+    FloatVector<kLength> sums[kPixels][kVectors];
+#pragma GCC unroll 16
+    for (std::int64_t t = 0; t < kPixels; ++t) {
 #pragma GCC unroll 8
-    for (std::int64_t t = 0; t < kTile; ++t) {
-#pragma GCC unroll 8
-      for (std::int64_t v = 0; v < kVectors; ++v) sums[t][v] = load(bias + v * kVector);
+      for (std::int64_t v = 0; v < kVectors; ++v) sums[t][v] = vector_at<kLength>(bias + v * kLength);
     }
     for (std::int64_t i = 0; i < kKernel; ++i) {
       const float* const row = rows[i] + first * kStride * kChannels;
@@ -201,27 +240,35 @@ LOCKSTEP_VECTOR_KERNEL void write_output_row(const float* const* rows, const flo
       for (std::int64_t k = 0; k < kKernel; ++k) {
 #pragma GCC unroll 8
         for (std::int64_t v = 0; v < kVectors; ++v) {
-          const Vector factor = load(factors + k * kChannels + v * kVector);
-#pragma GCC unroll 8
-          for (std::int64_t t = 0; t < kTile; ++t) {
-            sums[t][v] += factor * load(row + (t * kStride + k) * kChannels + v * kVector);
+          const FloatVector<kLength> factor = vector_at<kLength>(factors + k * kChannels + v * kLength);
+#pragma GCC unroll 16
+          for (std::int64_t t = 0; t < kPixels; ++t) {
+            sums[t][v] += factor * vector_at<kLength>(row + (t * kStride + k) * kChannels + v * kLength);
           }
         }
       }
     }
-    const std::int64_t count = std::min(kTile, out_width - first);
+    const std::int64_t count = std::min(kPixels, out_width - first);
     for (std::int64_t t = 0; t < count; ++t) {
 #pragma GCC unroll 8
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        store(sums[t][v], target + (first + t) * channels + v * kVector);
+        vector_at<kLength>(target + (first + t) * channels + v * kLength) = sums[t][v];
       }
     }
   }
 }
 
-template <std::int64_t kKernel, std::int64_t kStride, std::int64_t kVectors>
+/// The length of vectors for a number of channels, up to two vectors of which are worked on together.
+constexpr std::int64_t length_for(std::int64_t channels, std::int64_t length) {
+  return std::clamp(length, channels / 2, channels);
+}
+
+template <std::int64_t kKernel, std::int64_t kStride, std::int64_t kChannels>
 void write_block(const DepthwiseConvolution& convolution, std::int64_t sample, std::int64_t channel, float* result) {
-  constexpr std::int64_t kChannels = kVectors * kVector;
+  constexpr std::int64_t kShort = length_for(kChannels, kShortVector);
+  constexpr std::int64_t kLong = length_for(kChannels, kLongVector);
+  const auto write_row = chosen_with_vectors<write_output_row<kShort, kKernel, kStride, kChannels / kShort>,
+                                             write_output_row<kLong, kKernel, kStride, kChannels / kLong>>();
   constexpr std::int64_t kTaps = kKernel * kKernel;
   float weights[kTaps * kChannels];
   float bias[kChannels];
@@ -232,29 +279,28 @@ void write_block(const DepthwiseConvolution& convolution, std::int64_t sample, s
     }
     bias[c] = convolution.bias == nullptr ? 0 : convolution.bias[channel + c];
   }
-  PaddedRows<kChannels> padded(convolution, channel);
+  PaddedRows<kChannels> padded(convolution, channel, has_long_vectors() ? kTile<kLong> : kTile<kShort>);
   std::int64_t next = -convolution.padding;  // next row to be read
   for (std::int64_t h = 0; h < convolution.out_height; ++h) {
     const std::int64_t first = h * kStride - convolution.padding;
     for (next = std::max(next, first); next < first + kKernel; ++next) padded.read(sample, next);
     const float* rows[kKernel];
     for (std::int64_t i = 0; i < kKernel; ++i) rows[i] = padded.row(first + i);
-    write_output_row<kKernel, kStride, kVectors>(
-        rows, weights, bias, convolution.out_width, convolution.channels,
-        result + (sample * convolution.out_height + h) * convolution.out_width * convolution.channels + channel);
+    write_row(rows, weights, bias, convolution.out_width, convolution.channels,
+              result + (sample * convolution.out_height + h) * convolution.out_width * convolution.channels + channel);
   }
 }
 
 template <std::int64_t kKernel>
 void write_channels_of_sample(const DepthwiseConvolution& convolution, std::int64_t sample, std::int64_t channel,
                               float* result) {
-  const bool is_pair = channel + 2 * kVector <= convolution.channels;
+  const bool is_whole = channel + kDepthwiseChannels <= convolution.channels;
   if (convolution.stride == 1) {
-    is_pair ? write_block<kKernel, 1, 2>(convolution, sample, channel, result)
-            : write_block<kKernel, 1, 1>(convolution, sample, channel, result);
+    is_whole ? write_block<kKernel, 1, kDepthwiseChannels>(convolution, sample, channel, result)
+             : write_block<kKernel, 1, kPatchChannels>(convolution, sample, channel, result);
   } else {
-    is_pair ? write_block<kKernel, 2, 2>(convolution, sample, channel, result)
-            : write_block<kKernel, 2, 1>(convolution, sample, channel, result);
+    is_whole ? write_block<kKernel, 2, kDepthwiseChannels>(convolution, sample, channel, result)
+             : write_block<kKernel, 2, kPatchChannels>(convolution, sample, channel, result);
   }
 }
 
@@ -268,15 +314,15 @@ struct RowPair {
 
 /// Adds the products of a row of gradients with the pixels under a row of the kernel.
 /// @param kWidth  of the kernel
-/// @param sums    [kWidth][kVectors * kVector]
-template <std::int64_t kWidth, std::int64_t kVectors>
-LOCKSTEP_VECTOR_KERNEL void add_row(const PatchProduct& product, const RowPair& rows, float* sums) {
-  Vector totals[kWidth][kVectors];
+/// @param sums    [kWidth][kVectors * kLength]
+template <std::int64_t kLength, std::int64_t kWidth, std::int64_t kVectors>
+LOCKSTEP_INLINE void add_row(const PatchProduct& product, const RowPair& rows, float* sums) {
+  FloatVector<kLength> totals[kWidth][kVectors];
 #pragma GCC unroll 8
   for (std::int64_t k = 0; k < kWidth; ++k) {
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
-      totals[k][v] = load(sums + (k * kVectors + v) * kVector);
+      totals[k][v] = vector_at<kLength>(sums + (k * kVectors + v) * kLength);
     }
   }
   for (std::int64_t w = 0; w < product.out_width; ++w) {
@@ -289,7 +335,8 @@ LOCKSTEP_VECTOR_KERNEL void add_row(const PatchProduct& product, const RowPair& 
       if (!is_inside && (first + k < 0 || first + k >= product.width)) continue;
 #pragma GCC unroll 8
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        totals[k][v] += load(gradient + v * kVector) * load(pixel + k * product.channels + v * kVector);
+        totals[k][v] +=
+            vector_at<kLength>(gradient + v * kLength) * vector_at<kLength>(pixel + k * product.channels + v * kLength);
       }
     }
   }
@@ -297,15 +344,18 @@ LOCKSTEP_VECTOR_KERNEL void add_row(const PatchProduct& product, const RowPair& 
   for (std::int64_t k = 0; k < kWidth; ++k) {
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
-      store(totals[k][v], sums + (k * kVectors + v) * kVector);
+      vector_at<kLength>(sums + (k * kVectors + v) * kLength) = totals[k][v];
     }
   }
 }
 
-/// The kernels of kVectors * kVector channels.
-template <std::int64_t kWidth, std::int64_t kVectors>
+/// The kernels of kChannels channels.
+template <std::int64_t kWidth, std::int64_t kChannels>
 void write_channels(const PatchProduct& product, std::int64_t channel, float* result) {
-  constexpr std::int64_t kChannels = kVectors * kVector;
+  constexpr std::int64_t kShort = length_for(kChannels, kShortVector);
+  constexpr std::int64_t kLong = length_for(kChannels, kLongVector);
+  const auto add =
+      chosen_with_vectors<add_row<kShort, kWidth, kChannels / kShort>, add_row<kLong, kWidth, kChannels / kLong>>();
   std::vector<float> sums(static_cast<std::size_t>(product.kernel_height * kWidth * kChannels));
   for (std::int64_t n = 0; n < product.samples; ++n) {
     for (std::int64_t h = 0; h < product.out_height; ++h) {
@@ -316,7 +366,7 @@ void write_channels(const PatchProduct& product, std::int64_t channel, float* re
         if (row < 0 || row >= product.height) continue;
         const float* const image =
             product.images + (n * product.height + row) * product.width * product.channels + channel;
-        add_row<kWidth, kVectors>(product, {image, gradients}, sums.data() + k * kWidth * kChannels);
+        add(product, {image, gradients}, sums.data() + k * kWidth * kChannels);
       }
     }
   }
@@ -330,19 +380,27 @@ void write_channels(const PatchProduct& product, std::int64_t channel, float* re
 
 template <std::int64_t kWidth>
 void write_channels_of_width(const PatchProduct& product, std::int64_t begin, std::int64_t end, float* result) {
+  constexpr std::int64_t kLongPair = 2 * kLongVector;
   std::int64_t channel = begin;
-  for (; channel + 2 * kVector <= end; channel += 2 * kVector) write_channels<kWidth, 2>(product, channel, result);
-  if (channel < end) write_channels<kWidth, 1>(product, channel, result);
+  if (has_long_vectors()) {
+    for (; channel + kLongPair <= end; channel += kLongPair)
+      write_channels<kWidth, kLongPair>(product, channel, result);
+  }
+  for (; channel + kDepthwiseChannels <= end; channel += kDepthwiseChannels) {
+    write_channels<kWidth, kDepthwiseChannels>(product, channel, result);
+  }
+  if (channel < end) write_channels<kWidth, kPatchChannels>(product, channel, result);
 }
 
 }  // namespace
 
 std::int64_t patch_panels(const PatchProduct& product) {
-  return (columns_of(product) + kTileColumns - 1) / kTileColumns;
+  return (columns_of(product) + kPanelColumns - 1) / kPanelColumns;
 }
 
 void write_patch_product(const PatchProduct& product, std::int64_t begin, std::int64_t end, float* result) {
-  write_columns(product, begin * kTileColumns, std::min(end * kTileColumns, columns_of(product)), result);
+  with_vectors<write_columns<kShortVector>, write_columns<kLongVector>>(
+      product, begin * kPanelColumns, std::min(end * kPanelColumns, columns_of(product)), result);
 }
 
 bool is_depthwise_size(std::int64_t kernel, std::int64_t stride) {

@@ -6,7 +6,7 @@
 namespace lockstep::kernels {
 
 // The gradient of the weight of a convolution. Without AVX-512, oneDNN takes two to six times as long for it as for the
-// forward, which has as many multiplications. A vector kernel.
+// forward, which has as many multiplications.
 
 /// Images, and gradients of what a convolution computed from them, with the channels innermost, both contiguous.
 struct PatchProduct {
@@ -28,7 +28,7 @@ struct PatchProduct {
 inline constexpr std::int64_t kPatchChannels = 8;
 inline constexpr std::int64_t kPatchOutputs = 4;
 
-/// Columns of the result that are computed together are a panel.
+/// Panels of columns of the result, which threads divide.
 std::int64_t patch_panels(const PatchProduct& product);
 inline constexpr std::int64_t kGrainPanels = 4;  ///< below them a second thread costs more than it saves
 
@@ -38,7 +38,7 @@ inline constexpr std::int64_t kGrainPanels = 4;  ///< below them a second thread
 void write_patch_product(const PatchProduct& product, std::int64_t begin, std::int64_t end, float* result);
 
 // Convolutions of each channel with a kernel of its own. Without AVX-512, oneDNN takes three times as long for them,
-// and ten times as long for the gradient of the weight. Vector kernels.
+// and ten times as long for the gradient of the weight.
 
 /// Images with the channels innermost, contiguous.
 struct DepthwiseConvolution {

@@ -65,14 +65,4 @@ constexpr bool is_used(Kernel kernel, ProcessorLevel level) {
 /// The same for the level in use.
 inline bool is_used(Kernel kernel) { return is_used(kernel, processor_level()); }
 
-/// Whether this processor has the instructions of the kernels that are written for vectors of 8 numbers (vectors.hpp).
-/// Tests call them at each level that has them.
-inline bool has_vector_kernels() {
-#if defined(__x86_64__)
-  return processor_level() >= ProcessorLevel::avx2;
-#else
-  return true;
-#endif
-}
-
 }  // namespace lockstep::kernels

@@ -5,99 +5,263 @@
 
 #include "kernels/vectors.hpp"
 
-// The output is divided into tiles of 2x2 pixels. Each tile reads 4x4 pixels of the images. They are transformed into
-// 16 numbers per channel, as is the weight. For each of these 16 positions, the numbers of a block of tiles are
-// multiplied with the weight, a product of matrices. The 16 products of a tile are transformed into its output pixels.
-// For the gradient of the weight, the output's gradient is transformed instead, and the sums are those over the tiles.
+// The output is divided into tiles of 2x2 or 4x4 pixels. Each tile reads 4x4 or 6x6 pixels of the images. They are
+// transformed into 16 or 36 numbers per channel, as is the weight. For each of these positions, the numbers of a block
+// of tiles are multiplied with the weight, a product of matrices. The products of a tile are transformed into its
+// output pixels. For the gradient of the weight, the output's gradient is transformed instead, and the sums are those
+// over the tiles. A direct convolution takes 9 multiplications for an output pixel, tiles of 2x2 take 4, those of 4x4
+// take 2.25.
 namespace lockstep::kernels {
 
 namespace {
 
 constexpr std::int64_t kTaps = 9;
-constexpr std::int64_t kReach = 4;  // pixels that a tile reads, of each direction
-constexpr std::int64_t kRows = 6;   // rows of the left matrix that are multiplied at once
-constexpr std::int64_t kVectors = kWinogradPanel / kVector;
-constexpr std::int64_t kSummedRows = 4;  // which divides kWinogradPanel
+
+/// The transforms in one direction, for tiles with kSide output pixels: those of the Toom-Cook algorithm, which
+/// evaluates polynomials at kReach points.
+template <std::int64_t kSide>
+struct Line;
+
+/// The points 0, 1, -1 and infinity.
+template <>
+struct Line<2> {
+  static constexpr std::int64_t kReach = 4;  ///< pixels that a tile reads
+
+  template <class V>
+  LOCKSTEP_INLINE static void transform_pixels(const V (&pixels)[kReach], V (&values)[kReach]) {
+    values[0] = pixels[0] - pixels[2];
+    values[1] = pixels[1] + pixels[2];
+    values[2] = pixels[2] - pixels[1];
+    values[3] = pixels[1] - pixels[3];
+  }
+
+  template <class V>
+  LOCKSTEP_INLINE static void transform_taps(const V (&taps)[3], V (&values)[kReach]) {
+    const V outer = (taps[0] + taps[2]) * 0.5F;
+    const V inner = taps[1] * 0.5F;
+    values[0] = taps[0];
+    values[1] = outer + inner;
+    values[2] = outer - inner;
+    values[3] = taps[2];
+  }
+
+  template <class V>
+  LOCKSTEP_INLINE static void transform_products(const V (&products)[kReach], V (&outputs)[2]) {
+    outputs[0] = products[0] + products[1] + products[2];
+    outputs[1] = products[1] - products[2] - products[3];
+  }
+
+  /// The transposed transform of the products.
+  template <class V>
+  LOCKSTEP_INLINE static void transform_gradients(const V (&outputs)[2], V (&values)[kReach]) {
+    values[0] = outputs[0];
+    values[1] = outputs[0] + outputs[1];
+    values[2] = outputs[0] - outputs[1];
+    values[3] = -outputs[1];
+  }
+
+  /// The transposed transform of the taps.
+  template <class V>
+  LOCKSTEP_INLINE static void transform_sums(const V (&sums)[kReach], V (&taps)[3]) {
+    const V first_inner = sums[1] * 0.5F;
+    const V second_inner = sums[2] * 0.5F;
+    taps[0] = sums[0] + (first_inner + second_inner);
+    taps[1] = first_inner - second_inner;
+    taps[2] = (first_inner + second_inner) + sums[3];
+  }
+};
+
+/// The points 0, a, -a, b, -b and infinity. With a = 3/4 and b = 3/2, the rounding error is about twice that of a
+/// direct convolution; with the usual points 1 and 2, it is 4 to 5 times that.
+template <>
+struct Line<4> {
+  static constexpr std::int64_t kReach = 6;
+
+  template <class V>
+  LOCKSTEP_INLINE static void transform_pixels(const V (&pixels)[kReach], V (&values)[kReach]) {
+    const V even_a = pixels[4] - kB2 * pixels[2];
+    const V odd_a = kA * (pixels[3] - kB2 * pixels[1]);
+    const V even_b = pixels[4] - kA2 * pixels[2];
+    const V odd_b = kB * (pixels[3] - kA2 * pixels[1]);
+    values[0] = kA2 * kB2 * pixels[0] - (kA2 + kB2) * pixels[2] + pixels[4];
+    values[1] = even_a + odd_a;
+    values[2] = even_a - odd_a;
+    values[3] = even_b + odd_b;
+    values[4] = even_b - odd_b;
+    values[5] = kA2 * kB2 * pixels[1] - (kA2 + kB2) * pixels[3] + pixels[5];
+  }
+
+  template <class V>
+  LOCKSTEP_INLINE static void transform_taps(const V (&taps)[3], V (&values)[kReach]) {
+    const V even_a = kFactorA * taps[0] + kFactorA * kA2 * taps[2];
+    const V odd_a = kFactorA * kA * taps[1];
+    const V even_b = kFactorB * taps[0] + kFactorB * kB2 * taps[2];
+    const V odd_b = kFactorB * kB * taps[1];
+    values[0] = kFactor0 * taps[0];
+    values[1] = even_a + odd_a;
+    values[2] = even_a - odd_a;
+    values[3] = even_b + odd_b;
+    values[4] = even_b - odd_b;
+    values[5] = taps[2];
+  }
+
+  template <class V>
+  LOCKSTEP_INLINE static void transform_products(const V (&products)[kReach], V (&outputs)[4]) {
+    const V even_a = products[1] + products[2];
+    const V odd_a = products[1] - products[2];
+    const V even_b = products[3] + products[4];
+    const V odd_b = products[3] - products[4];
+    outputs[0] = products[0] + even_a + even_b;
+    outputs[1] = kA * odd_a + kB * odd_b;
+    outputs[2] = kA2 * even_a + kB2 * even_b;
+    outputs[3] = kA * kA2 * odd_a + kB * kB2 * odd_b + products[5];
+  }
+
+  template <class V>
+  LOCKSTEP_INLINE static void transform_gradients(const V (&outputs)[4], V (&values)[kReach]) {
+    const V even_a = outputs[0] + kA2 * outputs[2];
+    const V odd_a = kA * outputs[1] + kA * kA2 * outputs[3];
+    const V even_b = outputs[0] + kB2 * outputs[2];
+    const V odd_b = kB * outputs[1] + kB * kB2 * outputs[3];
+    values[0] = outputs[0];
+    values[1] = even_a + odd_a;
+    values[2] = even_a - odd_a;
+    values[3] = even_b + odd_b;
+    values[4] = even_b - odd_b;
+    values[5] = outputs[3];
+  }
+
+  template <class V>
+  LOCKSTEP_INLINE static void transform_sums(const V (&sums)[kReach], V (&taps)[3]) {
+    const V even_a = kFactorA * (sums[1] + sums[2]);
+    const V odd_a = kFactorA * kA * (sums[1] - sums[2]);
+    const V even_b = kFactorB * (sums[3] + sums[4]);
+    const V odd_b = kFactorB * kB * (sums[3] - sums[4]);
+    taps[0] = kFactor0 * sums[0] + even_a + even_b;
+    taps[1] = odd_a + odd_b;
+    taps[2] = kA2 * even_a + kB2 * even_b + sums[5];
+  }
+
+ private:
+  static constexpr float kA = 0.75F;
+  static constexpr float kB = 1.5F;
+  static constexpr float kA2 = kA * kA;
+  static constexpr float kB2 = kB * kB;
+  // The products of the distances of a point from the others.
+  static constexpr float kFactor0 = 1 / (kA2 * kB2);
+  static constexpr float kFactorA = 1 / (2 * kA2 * (kA2 - kB2));
+  static constexpr float kFactorB = 1 / (2 * kB2 * (kB2 - kA2));
+};
+
+/// Calls `function` with the side of tiles as a constant.
+template <class Function>
+void by_side(std::int64_t side, const Function& function) {
+  side == 2 ? function.template operator()<2>() : function.template operator()<4>();
+}
+
+/// Rows of the left matrices that are multiplied at once with 2 vectors of the right ones.
+struct TileRows {
+  std::int64_t product;  ///< divides kWinogradTiles; the sums fill 12 of 16 registers, or 24 of the 32 of AVX-512
+  std::int64_t sum;      ///< divides kWinogradPanel
+};
+template <std::int64_t kLength>
+constexpr TileRows kTileRows = {.product = 6, .sum = 4};
+template <>
+constexpr TileRows kTileRows<kLongVector> = {.product = 12, .sum = 8};
 
 struct Tile {
   std::int64_t sample, row, column;  // position in the output of the upper left pixel
 };
 
-Tile tile_of(const WinogradTask& task, std::int64_t number) {
+LOCKSTEP_INLINE Tile tile_of(const WinogradTask& task, std::int64_t number) {
   const std::int64_t row = number / task.tile_columns();
-  return {
-      .sample = row / task.tile_rows(), .row = row % task.tile_rows() * 2, .column = number % task.tile_columns() * 2};
+  return {.sample = row / task.tile_rows(),
+          .row = row % task.tile_rows() * task.side,
+          .column = number % task.tile_columns() * task.side};
 }
 
 // --- the weight ---
 
 /// One kernel of each of kWinogradPanel lanes.
-/// @param taps  of the kernel, row by row: kWinogradPanel numbers each
+/// @param taps    of the kernel, row by row: kWinogradPanel numbers each
 /// @param target  kWinogradPanel numbers of the first position; those of the next one are `stride` behind
-LOCKSTEP_VECTOR_KERNEL void transform_kernels(const float* const (&taps)[kTaps], float* target, std::int64_t stride) {
-  for (std::int64_t v = 0; v < kWinogradPanel; v += kVector) {
-    Vector rows[kReach][3];
+template <std::int64_t kLength, std::int64_t kSide>
+LOCKSTEP_INLINE void transform_kernels(const float* const (&taps)[kTaps], float* target, std::int64_t stride) {
+  constexpr std::int64_t kReach = Line<kSide>::kReach;
+  for (std::int64_t v = 0; v < kWinogradPanel; v += kLength) {
+    FloatVector<kLength> rows[kReach][3];
     for (std::int64_t k = 0; k < 3; ++k) {
-      const Vector outer = (load(taps[k] + v) + load(taps[6 + k] + v)) * 0.5F;
-      const Vector inner = load(taps[3 + k] + v) * 0.5F;
-      rows[0][k] = load(taps[k] + v);
-      rows[1][k] = outer + inner;
-      rows[2][k] = outer - inner;
-      rows[3][k] = load(taps[6 + k] + v);
+      const FloatVector<kLength> column[3] = {vector_at<kLength>(taps[k] + v), vector_at<kLength>(taps[3 + k] + v),
+                                              vector_at<kLength>(taps[6 + k] + v)};
+      FloatVector<kLength> values[kReach];
+      Line<kSide>::transform_taps(column, values);
+#pragma GCC unroll 8
+      for (std::int64_t i = 0; i < kReach; ++i) rows[i][k] = values[i];
     }
-    for (std::int64_t r = 0; r < kReach; ++r) {
-      float* const place = target + r * kReach * stride + v;
-      const Vector outer = (rows[r][0] + rows[r][2]) * 0.5F;
-      const Vector inner = rows[r][1] * 0.5F;
-      store(rows[r][0], place);
-      store(outer + inner, place + stride);
-      store(outer - inner, place + 2 * stride);
-      store(rows[r][2], place + 3 * stride);
+    for (std::int64_t i = 0; i < kReach; ++i) {
+      FloatVector<kLength> values[kReach];
+      Line<kSide>::transform_taps(rows[i], values);
+#pragma GCC unroll 8
+      for (std::int64_t j = 0; j < kReach; ++j) vector_at<kLength>(target + (i * kReach + j) * stride + v) = values[j];
     }
   }
 }
 
-/// [8 rows][8], `stride` apart, as [8 columns][kWinogradPanel].
-LOCKSTEP_VECTOR_KERNEL void write_transposed(const float* from, std::int64_t stride, float* target) {
-  Vector rows[kVector];
-#pragma GCC unroll 8
-  for (std::int64_t i = 0; i < kVector; ++i) rows[i] = load(from + i * stride);
-  transpose(rows);
-#pragma GCC unroll 8
-  for (std::int64_t i = 0; i < kVector; ++i) store(rows[i], target + i * kWinogradPanel);
+/// [kLength rows][kLength], `stride` apart, as [kLength columns][kWinogradPanel].
+template <std::int64_t kLength>
+LOCKSTEP_INLINE void write_transposed(const float* from, std::int64_t stride, float* target) {
+  FloatVector<kLength> rows[kLength];
+#pragma GCC unroll 16
+  for (std::int64_t i = 0; i < kLength; ++i) rows[i] = vector_at<kLength>(from + i * stride);
+  transpose<kLength>(rows);
+#pragma GCC unroll 16
+  for (std::int64_t i = 0; i < kLength; ++i) vector_at<kLength>(target + i * kWinogradPanel) = rows[i];
 }
 
 /// @param weight  [outputs, 3, 3, channels]
 /// @param panel   number of kWinogradPanel outputs
-void write_panel(const float* weight, std::int64_t outputs, std::int64_t channels, std::int64_t panel, float* target) {
-  alignas(sizeof(Vector)) float transposed[kTaps][kWinogradPanel][kWinogradPanel];  // channels, outputs
+template <std::int64_t kLength, std::int64_t kSide>
+LOCKSTEP_INLINE void write_plain_panel(const float* weight, std::int64_t outputs, std::int64_t channels,
+                                       std::int64_t panel, float* target) {
+  alignas(sizeof(FloatVector<kLength>)) float transposed[kTaps][kWinogradPanel][kWinogradPanel];  // channels, outputs
   for (std::int64_t c = 0; c < channels; c += kWinogradPanel) {
     for (std::int64_t tap = 0; tap < kTaps; ++tap) {
-      for (std::int64_t o = 0; o < kWinogradPanel; o += kVector) {
+      for (std::int64_t o = 0; o < kWinogradPanel; o += kLength) {
         const float* const from = weight + ((panel * kWinogradPanel + o) * kTaps + tap) * channels + c;
-        write_transposed(from, kTaps * channels, transposed[tap][0] + o);
-        write_transposed(from + kVector, kTaps * channels, transposed[tap][kVector] + o);
+        for (std::int64_t i = 0; i < kWinogradPanel; i += kLength) {
+          write_transposed<kLength>(from + i, kTaps * channels, transposed[tap][i] + o);
+        }
       }
     }
     for (std::int64_t i = 0; i < kWinogradPanel; ++i) {
       const float* taps[kTaps];
       for (std::int64_t tap = 0; tap < kTaps; ++tap) taps[tap] = transposed[tap][i];
-      transform_kernels(taps, target + (panel * channels + c + i) * kWinogradPanel, channels * outputs);
+      transform_kernels<kLength, kSide>(taps, target + (panel * channels + c + i) * kWinogradPanel,
+                                        winograd_distance(channels * outputs));
     }
   }
 }
 
 /// The same with outputs and channels exchanged and the kernel turned by 180 degrees.
 /// @param panel  number of kWinogradPanel channels
-void write_turned_panel(const float* weight, std::int64_t outputs, std::int64_t channels, std::int64_t panel,
-                        float* target) {
+template <std::int64_t kLength, std::int64_t kSide>
+LOCKSTEP_INLINE void write_turned_panel(const float* weight, std::int64_t outputs, std::int64_t channels,
+                                        std::int64_t panel, float* target) {
   for (std::int64_t o = 0; o < outputs; ++o) {
     const float* taps[kTaps];
     for (std::int64_t tap = 0; tap < kTaps; ++tap) {
       taps[kTaps - 1 - tap] = weight + (o * kTaps + tap) * channels + panel * kWinogradPanel;
     }
-    transform_kernels(taps, target + (panel * outputs + o) * kWinogradPanel, channels * outputs);
+    transform_kernels<kLength, kSide>(taps, target + (panel * outputs + o) * kWinogradPanel,
+                                      winograd_distance(channels * outputs));
   }
+}
+
+template <std::int64_t kLength, std::int64_t kSide>
+LOCKSTEP_INLINE void write_panel(const float* weight, std::int64_t outputs, std::int64_t channels, std::int64_t panel,
+                                 bool is_turned, float* target) {
+  if (is_turned) return write_turned_panel<kLength, kSide>(weight, outputs, channels, panel, target);
+  write_plain_panel<kLength, kSide>(weight, outputs, channels, panel, target);
 }
 
 // --- a block of tiles ---
@@ -106,26 +270,28 @@ void write_turned_panel(const float* weight, std::int64_t outputs, std::int64_t 
 struct Layout {
   std::int64_t position, panel, tile;  // distances
 
-  std::int64_t place(std::int64_t tile_number, std::int64_t channel) const {
+  LOCKSTEP_INLINE std::int64_t place(std::int64_t tile_number, std::int64_t channel) const {
     return channel / kWinogradPanel * panel + tile_number * tile + channel % kWinogradPanel;
   }
 };
 
-/// [kWinogradPositions][kWinogradTiles][channels]
+/// [positions][kWinogradTiles][channels]
 Layout by_tiles(std::int64_t channels) {
-  return {.position = kWinogradTiles * channels, .panel = kWinogradPanel, .tile = channels};
+  return {.position = winograd_distance(kWinogradTiles * channels), .panel = kWinogradPanel, .tile = channels};
 }
 
-/// [kWinogradPositions][channels / kWinogradPanel][kSummedTiles][kWinogradPanel]
+/// [positions][channels / kWinogradPanel][kSummedTiles][kWinogradPanel]
 Layout by_panels(std::int64_t channels) {
-  return {.position = kSummedTiles * channels, .panel = kSummedTiles * kWinogradPanel, .tile = kWinogradPanel};
+  return {.position = winograd_distance(kSummedTiles * channels),
+          .panel = kSummedTiles * kWinogradPanel,
+          .tile = kWinogradPanel};
 }
 
 /// The pixels that the tiles read, of the channels [begin, end).
-LOCKSTEP_VECTOR_KERNEL void transform_images(const WinogradTask& task, std::int64_t first, std::int64_t count,
-                                             std::int64_t begin, std::int64_t end, const Layout& layout,
-                                             float* target) {
-  const std::int64_t stride = layout.position;
+template <std::int64_t kLength, std::int64_t kSide>
+LOCKSTEP_INLINE void write_image_tiles(const WinogradTask& task, std::int64_t first, std::int64_t count,
+                                       std::int64_t begin, std::int64_t end, const Layout& layout, float* target) {
+  constexpr std::int64_t kReach = Line<kSide>::kReach;
   for (std::int64_t t = 0; t < count; ++t) {
     const Tile tile = tile_of(task, first + t);
     const float* pixels[kReach][kReach];  // null = outside
@@ -138,93 +304,121 @@ LOCKSTEP_VECTOR_KERNEL void transform_images(const WinogradTask& task, std::int6
         pixels[i][j] = is_inside ? task.images + place * task.channels : nullptr;
       }
     }
-    for (std::int64_t c = begin; c < end; c += kVector) {
-      Vector rows[kReach][kReach];
-#pragma GCC unroll 4
+    for (std::int64_t c = begin; c < end; c += kLength) {
+      FloatVector<kLength> rows[kReach][kReach];
+#pragma GCC unroll 6
       for (std::int64_t j = 0; j < kReach; ++j) {
-        Vector column[kReach];
-#pragma GCC unroll 4
+        FloatVector<kLength> column[kReach];
+#pragma GCC unroll 6
         for (std::int64_t i = 0; i < kReach; ++i) {
-          column[i] = pixels[i][j] != nullptr ? load(pixels[i][j] + c) : Vector{};
+          column[i] = pixels[i][j] != nullptr ? vector_at<kLength>(pixels[i][j] + c) : FloatVector<kLength>{};
         }
-        rows[0][j] = column[0] - column[2];
-        rows[1][j] = column[1] + column[2];
-        rows[2][j] = column[2] - column[1];
-        rows[3][j] = column[1] - column[3];
+        FloatVector<kLength> values[kReach];
+        Line<kSide>::transform_pixels(column, values);
+#pragma GCC unroll 6
+        for (std::int64_t i = 0; i < kReach; ++i) rows[i][j] = values[i];
       }
       float* place = target + layout.place(t, c - begin);
-#pragma GCC unroll 4
-      for (std::int64_t i = 0; i < kReach; ++i, place += kReach * stride) {
-        store(rows[i][0] - rows[i][2], place);
-        store(rows[i][1] + rows[i][2], place + stride);
-        store(rows[i][2] - rows[i][1], place + 2 * stride);
-        store(rows[i][1] - rows[i][3], place + 3 * stride);
+#pragma GCC unroll 6
+      for (std::int64_t i = 0; i < kReach; ++i) {
+        FloatVector<kLength> values[kReach];
+        Line<kSide>::transform_pixels(rows[i], values);
+#pragma GCC unroll 6
+        for (std::int64_t j = 0; j < kReach; ++j, place += layout.position) vector_at<kLength>(place) = values[j];
       }
     }
   }
 }
 
-/// kRows x kWinogradPanel of a product of matrices.
-/// @param left   kRows rows of `length` numbers
-/// @param right  [length][kWinogradPanel]
-LOCKSTEP_VECTOR_INLINE void write_product(const float* left, const float* right, std::int64_t length, float* target,
-                                          std::int64_t stride) {
-  Vector sums[kRows][kVectors] = {};
-  add_product(left, length, 1, right, length, sums);
-#pragma GCC unroll 8
-  for (std::int64_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (std::int64_t v = 0; v < kVectors; ++v) store(sums[r][v], target + r * stride + v * kVector);
-  }
+void transform_images(const WinogradTask& task, std::int64_t first, std::int64_t count, std::int64_t begin,
+                      std::int64_t end, const Layout& layout, float* target) {
+  by_side(task.side, [&]<std::int64_t kSide>() {
+    with_vectors<write_image_tiles<kShortVector, kSide>, write_image_tiles<kLongVector, kSide>>(
+        task, first, count, begin, end, layout, target);
+  });
 }
 
-/// The products of all positions. Rows behind the last tile, up to a multiple of kRows, are multiplied as they are.
-LOCKSTEP_VECTOR_KERNEL void multiply(const WinogradTask& task, std::int64_t count, const float* left, float* target) {
-  for (std::int64_t position = 0; position < kWinogradPositions; ++position) {
-    const float* const rows = left + position * kWinogradTiles * task.channels;
-    const float* const panels = task.weight + position * task.channels * task.outputs;
-    float* const products = target + position * kWinogradTiles * task.outputs;
-    for (std::int64_t o = 0; o < task.outputs; o += kWinogradPanel) {
-      for (std::int64_t t = 0; t < count; t += kRows) {
-        write_product(rows + t * task.channels, panels + o * task.channels, task.channels,
-                      products + t * task.outputs + o, task.outputs);
+/// kVectors vectors of each row of a product of matrices.
+/// @param left    [count, length]. Rows behind the last tile, up to a multiple of the rows of a tile, are multiplied as
+///                they are.
+/// @param right   panels of [length][kWinogradPanel]
+/// @param stride  from one row of the target to the next
+template <std::int64_t kLength, std::int64_t kVectors>
+LOCKSTEP_INLINE void write_products(const float* left, std::int64_t count, const float* right, std::int64_t length,
+                                    float* target, std::int64_t stride) {
+  constexpr std::int64_t kRows = kTileRows<kLength>.product;
+  for (std::int64_t t = 0; t < count; t += kRows) {
+    FloatVector<kLength> sums[kRows][kVectors] = {};
+    add_product<kLength, kWinogradPanel>(left + t * length, length, 1, {right, length * kWinogradPanel}, length, sums);
+#pragma GCC unroll 16
+    for (std::int64_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        vector_at<kLength>(target + (t + r) * stride + v * kLength) = sums[r][v];
       }
     }
   }
 }
 
-/// The output pixels of kWinogradPositions products.
-LOCKSTEP_VECTOR_KERNEL void transform_products(const WinogradTask& task, std::int64_t first, std::int64_t count,
-                                               const float* from, float* result) {
-  const std::int64_t stride = kWinogradTiles * task.outputs;
+/// The products of all positions.
+template <std::int64_t kLength>
+LOCKSTEP_INLINE void multiply(const WinogradTask& task, std::int64_t count, const float* left, float* target) {
+  constexpr std::int64_t kColumns = 2 * kLength;
+  for (std::int64_t position = 0; position < winograd_positions(task.side); ++position) {
+    const float* const rows = left + position * winograd_distance(kWinogradTiles * task.channels);
+    const float* const panels = task.weight + position * winograd_distance(task.channels * task.outputs);
+    float* const products = target + position * winograd_distance(kWinogradTiles * task.outputs);
+    std::int64_t o = 0;
+    for (; o + kColumns <= task.outputs; o += kColumns) {
+      write_products<kLength, 2>(rows, count, panels + o * task.channels, task.channels, products + o, task.outputs);
+    }
+    if constexpr (kColumns > kWinogradPanel) {
+      if (o == task.outputs) continue;
+      write_products<kLength, 1>(rows, count, panels + o * task.channels, task.channels, products + o, task.outputs);
+    }
+  }
+}
+
+/// The output pixels of the products of all positions.
+template <std::int64_t kLength, std::int64_t kSide>
+LOCKSTEP_INLINE void transform_products(const WinogradTask& task, std::int64_t first, std::int64_t count,
+                                        const float* from, float* result) {
+  constexpr std::int64_t kReach = Line<kSide>::kReach;
+  const std::int64_t stride = winograd_distance(kWinogradTiles * task.outputs);
   for (std::int64_t t = 0; t < count; ++t) {
     const Tile tile = tile_of(task, first + t);
     const std::int64_t upper_left = (tile.sample * task.out_height + tile.row) * task.out_width + tile.column;
-    const std::int64_t rows = std::min<std::int64_t>(2, task.out_height - tile.row);
-    const std::int64_t columns = std::min<std::int64_t>(2, task.out_width - tile.column);
-    for (std::int64_t o = 0; o < task.outputs; o += kVector) {
+    const std::int64_t rows = std::min(kSide, task.out_height - tile.row);
+    const std::int64_t columns = std::min(kSide, task.out_width - tile.column);
+    for (std::int64_t o = 0; o < task.outputs; o += kLength) {
       const float* const products = from + t * task.outputs + o;
-      Vector sums[2][kReach];
-#pragma GCC unroll 4
+      FloatVector<kLength> sums[kSide][kReach];
+#pragma GCC unroll 6
       for (std::int64_t j = 0; j < kReach; ++j) {
-        const Vector first_inner = load(products + (kReach + j) * stride);
-        const Vector second_inner = load(products + (2 * kReach + j) * stride);
-        sums[0][j] = load(products + j * stride) + first_inner + second_inner;
-        sums[1][j] = first_inner - second_inner - load(products + (3 * kReach + j) * stride);
+        FloatVector<kLength> column[kReach];
+#pragma GCC unroll 6
+        for (std::int64_t i = 0; i < kReach; ++i) {
+          column[i] = vector_at<kLength>(products + (i * kReach + j) * stride);
+        }
+        FloatVector<kLength> values[kSide];
+        Line<kSide>::transform_products(column, values);
+#pragma GCC unroll 4
+        for (std::int64_t i = 0; i < kSide; ++i) sums[i][j] = values[i];
       }
-      const Vector bias = task.bias != nullptr ? load(task.bias + o) : Vector{};
-#pragma GCC unroll 2
-      for (std::int64_t i = 0; i < 2; ++i) {
-        const Vector pixels[2] = {sums[i][0] + sums[i][1] + sums[i][2] + bias,
-                                  sums[i][1] - sums[i][2] - sums[i][3] + bias};
-#pragma GCC unroll 2
-        for (std::int64_t j = 0; j < 2; ++j) {
+      const FloatVector<kLength> bias =
+          task.bias != nullptr ? vector_at<kLength>(task.bias + o) : FloatVector<kLength>{};
+#pragma GCC unroll 4
+      for (std::int64_t i = 0; i < kSide; ++i) {
+        FloatVector<kLength> pixels[kSide];
+        Line<kSide>::transform_products(sums[i], pixels);
+#pragma GCC unroll 4
+        for (std::int64_t j = 0; j < kSide; ++j) {
           if (i >= rows || j >= columns) continue;
           const std::int64_t place = (upper_left + i * task.out_width + j) * task.outputs + o;
-          Vector value = pixels[j];
-          if (task.residual != nullptr) value += load(task.residual + place);
-          if (task.has_relu) value = value < 0 ? Vector{} : value;  // NaN stays
-          store(value, result + place);
+          FloatVector<kLength> value = pixels[j] + bias;
+          if (task.residual != nullptr) value += vector_at<kLength>(task.residual + place);
+          if (task.has_relu) value = value < 0 ? FloatVector<kLength>{} : value;  // NaN stays
+          vector_at<kLength>(result + place) = value;
         }
       }
     }
@@ -234,92 +428,107 @@ LOCKSTEP_VECTOR_KERNEL void transform_products(const WinogradTask& task, std::in
 // --- the gradient of the weight ---
 
 /// The output's gradient of the tiles.
-LOCKSTEP_VECTOR_KERNEL void transform_gradients(const WinogradTask& task, const float* gradients, std::int64_t first,
-                                                std::int64_t count, const Layout& layout, float* target) {
-  const std::int64_t stride = layout.position;
+template <std::int64_t kLength, std::int64_t kSide>
+LOCKSTEP_INLINE void transform_gradients(const WinogradTask& task, const float* gradients, std::int64_t first,
+                                         std::int64_t count, const Layout& layout, float* target) {
+  constexpr std::int64_t kReach = Line<kSide>::kReach;
   for (std::int64_t t = 0; t < count; ++t) {
     const Tile tile = tile_of(task, first + t);
     const float* const upper_left =
         gradients + ((tile.sample * task.out_height + tile.row) * task.out_width + tile.column) * task.outputs;
-    const bool has_row = tile.row + 1 < task.out_height;
-    const bool has_column = tile.column + 1 < task.out_width;
-    const float* const lower_left = upper_left + task.out_width * task.outputs;
-    for (std::int64_t o = 0; o < task.outputs; o += kVector) {
-      const Vector upper[2] = {load(upper_left + o), has_column ? load(upper_left + task.outputs + o) : Vector{}};
-      const Vector lower[2] = {has_row ? load(lower_left + o) : Vector{},
-                               has_row && has_column ? load(lower_left + task.outputs + o) : Vector{}};
-      Vector rows[kReach][2];
-#pragma GCC unroll 2
-      for (std::int64_t j = 0; j < 2; ++j) {
-        rows[0][j] = upper[j];
-        rows[1][j] = upper[j] + lower[j];
-        rows[2][j] = upper[j] - lower[j];
-        rows[3][j] = -lower[j];
+    for (std::int64_t o = 0; o < task.outputs; o += kLength) {
+      FloatVector<kLength> rows[kReach][kSide];
+#pragma GCC unroll 4
+      for (std::int64_t j = 0; j < kSide; ++j) {
+        FloatVector<kLength> column[kSide];
+#pragma GCC unroll 4
+        for (std::int64_t i = 0; i < kSide; ++i) {
+          const bool is_inside = tile.row + i < task.out_height && tile.column + j < task.out_width;
+          const float* const pixel = upper_left + (i * task.out_width + j) * task.outputs + o;
+          column[i] = is_inside ? vector_at<kLength>(pixel) : FloatVector<kLength>{};
+        }
+        FloatVector<kLength> values[kReach];
+        Line<kSide>::transform_gradients(column, values);
+#pragma GCC unroll 6
+        for (std::int64_t i = 0; i < kReach; ++i) rows[i][j] = values[i];
       }
       float* place = target + layout.place(t, o);
-#pragma GCC unroll 4
-      for (std::int64_t i = 0; i < kReach; ++i, place += kReach * stride) {
-        store(rows[i][0], place);
-        store(rows[i][0] + rows[i][1], place + stride);
-        store(rows[i][0] - rows[i][1], place + 2 * stride);
-        store(-rows[i][1], place + 3 * stride);
+#pragma GCC unroll 6
+      for (std::int64_t i = 0; i < kReach; ++i) {
+        FloatVector<kLength> values[kReach];
+        Line<kSide>::transform_gradients(rows[i], values);
+#pragma GCC unroll 6
+        for (std::int64_t j = 0; j < kReach; ++j, place += layout.position) vector_at<kLength>(place) = values[j];
       }
     }
   }
 }
 
-/// Adds kSummedRows x kWinogradPanel of a product of matrices.
-/// @param left, right  [length][kWinogradPanel], of which the rows begin at `left`
-LOCKSTEP_VECTOR_INLINE void add_sums(const float* left, const float* right, std::int64_t length, float* target,
-                                     std::int64_t stride) {
-  Vector sums[kSummedRows][kVectors] = {};
-  add_product(left, 1, kWinogradPanel, right, length, sums);
+/// Adds kVectors vectors of each row of a product of matrices.
+/// @param left, right  panels of [kSummedTiles][kWinogradPanel], of which `count` tiles are there
+/// @param target       [outputs][stride]
+template <std::int64_t kLength, std::int64_t kVectors>
+LOCKSTEP_INLINE void add_sums(const float* left, const float* right, std::int64_t count, std::int64_t outputs,
+                              float* target, std::int64_t stride) {
+  constexpr std::int64_t kRows = kTileRows<kLength>.sum;
+  constexpr std::int64_t kDistance = kSummedTiles * kWinogradPanel;
+  for (std::int64_t o = 0; o < outputs; o += kRows, target += kRows * stride) {
+    FloatVector<kLength> sums[kRows][kVectors] = {};
+    add_product<kLength, kWinogradPanel>(left + o / kWinogradPanel * kDistance + o % kWinogradPanel, 1, kWinogradPanel,
+                                         {right, kDistance}, count, sums);
 #pragma GCC unroll 8
-  for (std::int64_t r = 0; r < kSummedRows; ++r) {
+    for (std::int64_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (std::int64_t v = 0; v < kVectors; ++v) {
-      float* const place = target + r * stride + v * kVector;
-      store(load(place) + sums[r][v], place);
-    }
-  }
-}
-
-/// @param target  [kWinogradPositions][outputs][channels]
-LOCKSTEP_VECTOR_KERNEL void add_products(std::int64_t count, std::int64_t outputs, std::int64_t channels,
-                                         const float* gradients, const float* images, float* target) {
-  for (std::int64_t position = 0; position < kWinogradPositions; ++position) {
-    for (std::int64_t c = 0; c < channels; c += kWinogradPanel) {
-      const float* const right = images + (position * channels + c) * kSummedTiles;
-      for (std::int64_t o = 0; o < outputs; o += kSummedRows) {
-        const float* const left =
-            gradients + (position * outputs + o / kWinogradPanel * kWinogradPanel) * kSummedTiles + o % kWinogradPanel;
-        add_sums(left, right, count, target + (position * outputs + o) * channels + c, channels);
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        vector_at<kLength>(target + r * stride + v * kLength) += sums[r][v];
       }
     }
   }
 }
 
-LOCKSTEP_VECTOR_KERNEL void transform_sums(const float* sums, std::int64_t outputs, std::int64_t channels,
-                                           float* target, std::int64_t stride) {
-  const std::int64_t distance = outputs * channels;
+/// @param target  [positions][outputs][channels]
+template <std::int64_t kLength>
+LOCKSTEP_INLINE void add_products(std::int64_t positions, std::int64_t count, std::int64_t outputs,
+                                  std::int64_t channels, const float* gradients, const float* images, float* target) {
+  constexpr std::int64_t kColumns = 2 * kLength;
+  for (std::int64_t position = 0; position < positions; ++position) {
+    const float* const left = gradients + position * winograd_distance(outputs * kSummedTiles);
+    const float* const right = images + position * winograd_distance(channels * kSummedTiles);
+    float* const sums = target + position * winograd_distance(outputs * channels);
+    std::int64_t c = 0;
+    for (; c + kColumns <= channels; c += kColumns) {
+      add_sums<kLength, 2>(left, right + c * kSummedTiles, count, outputs, sums + c, channels);
+    }
+    if constexpr (kColumns > kWinogradPanel) {
+      if (c < channels) add_sums<kLength, 1>(left, right + c * kSummedTiles, count, outputs, sums + c, channels);
+    }
+  }
+}
+
+template <std::int64_t kLength, std::int64_t kSide>
+LOCKSTEP_INLINE void transform_sums(const float* sums, std::int64_t outputs, std::int64_t channels, float* target,
+                                    std::int64_t stride) {
+  constexpr std::int64_t kReach = Line<kSide>::kReach;
+  const std::int64_t distance = winograd_distance(outputs * channels);
   for (std::int64_t o = 0; o < outputs; ++o) {
-    for (std::int64_t c = 0; c < channels; c += kVector) {
+    for (std::int64_t c = 0; c < channels; c += kLength) {
       const float* const from = sums + o * channels + c;
       float* const taps = target + o * kTaps * stride + c;
-      Vector rows[3][kReach];
+      FloatVector<kLength> rows[3][kReach];
       for (std::int64_t j = 0; j < kReach; ++j) {
-        const Vector first_inner = load(from + (kReach + j) * distance) * 0.5F;
-        const Vector second_inner = load(from + (2 * kReach + j) * distance) * 0.5F;
-        rows[0][j] = load(from + j * distance) + (first_inner + second_inner);
-        rows[1][j] = first_inner - second_inner;
-        rows[2][j] = (first_inner + second_inner) + load(from + (3 * kReach + j) * distance);
+        FloatVector<kLength> column[kReach];
+#pragma GCC unroll 6
+        for (std::int64_t i = 0; i < kReach; ++i) {
+          column[i] = vector_at<kLength>(from + (i * kReach + j) * distance);
+        }
+        FloatVector<kLength> values[3];
+        Line<kSide>::transform_sums(column, values);
+        for (std::int64_t i = 0; i < 3; ++i) rows[i][j] = values[i];
       }
       for (std::int64_t i = 0; i < 3; ++i) {
-        const Vector first_inner = rows[i][1] * 0.5F;
-        const Vector second_inner = rows[i][2] * 0.5F;
-        store(rows[i][0] + (first_inner + second_inner), taps + (3 * i) * stride);
-        store(first_inner - second_inner, taps + (3 * i + 1) * stride);
-        store((first_inner + second_inner) + rows[i][3], taps + (3 * i + 2) * stride);
+        FloatVector<kLength> values[3];
+        Line<kSide>::transform_sums(rows[i], values);
+        for (std::int64_t j = 0; j < 3; ++j) vector_at<kLength>(taps + (3 * i + j) * stride) = values[j];
       }
     }
   }
@@ -328,27 +537,40 @@ LOCKSTEP_VECTOR_KERNEL void transform_sums(const float* sums, std::int64_t outpu
 }  // namespace
 
 void write_winograd_panel(const float* weight, std::int64_t outputs, std::int64_t channels, std::int64_t panel,
-                          bool is_turned, float* target) {
-  (is_turned ? write_turned_panel : write_panel)(weight, outputs, channels, panel, target);
+                          bool is_turned, std::int64_t side, float* target) {
+  by_side(side, [&]<std::int64_t kSide>() {
+    with_vectors<write_panel<kShortVector, kSide>, write_panel<kLongVector, kSide>>(weight, outputs, channels, panel,
+                                                                                    is_turned, target);
+  });
 }
 
 void write_winograd_tiles(const WinogradTask& task, std::int64_t first, std::int64_t count, float* left,
                           float* products, float* result) {
   transform_images(task, first, count, 0, task.channels, by_tiles(task.channels), left);
-  multiply(task, count, left, products);
-  transform_products(task, first, count, products, result);
+  with_vectors<multiply<kShortVector>, multiply<kLongVector>>(task, count, left, products);
+  by_side(task.side, [&]<std::int64_t kSide>() {
+    with_vectors<transform_products<kShortVector, kSide>, transform_products<kLongVector, kSide>>(task, first, count,
+                                                                                                  products, result);
+  });
 }
 
 void add_winograd_tiles(const WinogradTask& task, const float* gradients, std::int64_t first, std::int64_t count,
                         std::int64_t begin, std::int64_t end, float* left, float* right, float* sums) {
-  transform_gradients(task, gradients, first, count, by_panels(task.outputs), left);
+  by_side(task.side, [&]<std::int64_t kSide>() {
+    with_vectors<transform_gradients<kShortVector, kSide>, transform_gradients<kLongVector, kSide>>(
+        task, gradients, first, count, by_panels(task.outputs), left);
+  });
   transform_images(task, first, count, begin, end, by_panels(end - begin), right);
-  add_products(count, task.outputs, end - begin, left, right, sums);
+  with_vectors<add_products<kShortVector>, add_products<kLongVector>>(winograd_positions(task.side), count,
+                                                                      task.outputs, end - begin, left, right, sums);
 }
 
-void write_winograd_taps(const float* sums, std::int64_t outputs, std::int64_t channels, float* target,
-                         std::int64_t stride) {
-  transform_sums(sums, outputs, channels, target, stride);
+void write_winograd_taps(const float* sums, std::int64_t outputs, std::int64_t channels, std::int64_t side,
+                         float* target, std::int64_t stride) {
+  by_side(side, [&]<std::int64_t kSide>() {
+    with_vectors<transform_sums<kShortVector, kSide>, transform_sums<kLongVector, kSide>>(sums, outputs, channels,
+                                                                                          target, stride);
+  });
 }
 
 }  // namespace lockstep::kernels

@@ -24,6 +24,7 @@
 #include <iomanip>
 #include <iostream>
 #include <malloc.h>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <sstream>
@@ -38,7 +39,6 @@
 #include "engine/setup/composition.hpp"
 #include "kernels/kernels.hpp"
 #include "step_profile.hpp"
-#include "timing.hpp"
 
 namespace {
 
@@ -155,11 +155,12 @@ class Contender {
     observer_ = nullptr;
     run();  // memory of both kinds is there from now on
     const long pages = bench::page_faults();
-    const double whole = bench::median(run());
+    run();
     const double faults = static_cast<double>(bench::page_faults() - pages) / static_cast<double>(count);
     engine::OperatorTrace trace(std::size_t{1} << 22U);
-    run();
-    bench::WorkTimes times = bench::work_times(trace.take());
+    const std::vector<double> traced = run();
+    const double whole = std::accumulate(traced.begin(), traced.end(), 0.0) / static_cast<double>(count);
+    const bench::WorkTimes times = bench::work_times(trace.take());
     const double flops = static_cast<double>(parts.flops) * (is_step ? 3 : 1);
     std::ostringstream text;
     text << std::fixed << std::setprecision(2) << "whole=" << whole;

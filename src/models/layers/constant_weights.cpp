@@ -50,7 +50,10 @@ ConstantWeights::Packed pack(const Conv2d& conv, const BatchNorm* norm, const at
     return packed;
   }
   if (is_for_winograd(conv.weight, geometry)) {
-    packed.weight = winograd_weight(packed.weight.contiguous(at::MemoryFormat::ChannelsLast), /*is_turned=*/false);
+    const std::int64_t added = 2 * geometry.padding - 2;
+    const std::int64_t side = winograd_side(/*samples=*/0, input.size(2) + added, input.size(3) + added);
+    const at::Tensor weight = packed.weight.contiguous(at::MemoryFormat::ChannelsLast);
+    packed.weight = winograd_weight(weight, /*is_turned=*/false, side);
     return packed;
   }
   packed.weight =

@@ -5,7 +5,6 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -30,6 +29,15 @@ namespace {
 
 constexpr std::int64_t kFewestPixels = 256;  // if there are fewer, transforming the weight costs more than it saves
 constexpr std::int64_t kTaps = 9;            // weights of a kernel of 3x3
+
+std::int64_t tiles_of(std::int64_t height, std::int64_t width, std::int64_t side) {
+  return (height + side - 1) / side * ((width + side - 1) / side);
+}
+
+/// Memory for `count` numbers of each position.
+at::Tensor values_of_positions(std::int64_t side, std::int64_t count) {
+  return at::empty({kernels::winograd_positions(side), kernels::winograd_distance(count)}, at::kFloat);
+}
 
 const float* memory_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr<float>() : nullptr; }
 
@@ -106,7 +114,9 @@ at::Tensor convolution_output(const at::Tensor& input, const at::Tensor& weight,
     return images_of(linear_output(read_pixels_of(input, geometry.stride).contiguous(), matrix_of(weight), bias));
   }
   if (fits && is_for_winograd(weight, geometry) && is_transformed_once(input.numel() / input.size(1))) {
-    return winograd_convolution(input, winograd_weight(weight, /*is_turned=*/false), bias, {}, geometry.padding,
+    const std::int64_t added = 2 * geometry.padding - 2;
+    const std::int64_t side = winograd_side(input.size(0), input.size(2) + added, input.size(3) + added);
+    return winograd_convolution(input, winograd_weight(weight, /*is_turned=*/false, side), bias, {}, geometry.padding,
                                 /*has_relu=*/false);
   }
   return convolution_of_library(input, weight, bias, geometry);
@@ -158,9 +168,9 @@ class ConvolutionBackward : public torch::autograd::Node {
       by_library[0] = false;
     }
     if (is_last && by_library[0] && is_by_winograd(weight, gradient)) {
-      result[0] =
-          winograd_convolution(gradient, winograd_weight(weight, /*is_turned=*/true), {}, {}, 2 - geometry_.padding,
-                               /*has_relu=*/false);
+      const std::int64_t side = winograd_side(input.size(0), input.size(2), input.size(3));
+      result[0] = winograd_convolution(gradient, winograd_weight(weight, /*is_turned=*/true, side), {}, {},
+                                       2 - geometry_.padding, /*has_relu=*/false);
       by_library[0] = false;
     }
     if (is_last && by_library[1] && is_for_patch_product(weight)) {
@@ -225,7 +235,10 @@ class ConvolutionBackward : public torch::autograd::Node {
                                           .stride = geometry_.stride,
                                           .padding = geometry_.padding};
       auto* const result = target.mutable_data_ptr<float>();
-      if (is_by_winograd(weight, gradient)) return write_winograd_gradient(input, gradient, geometry_.padding, result);
+      if (is_by_winograd(weight, gradient)) {
+        const std::int64_t side = winograd_gradient_side(gradient);
+        return write_winograd_gradient(input, gradient, geometry_.padding, side, result);
+      }
       if (!is_fast_depthwise(weight, geometry_)) return write_patch_product(product, result);
       at::parallel_for(0, kernels::depthwise_blocks(product.channels), 1, [&](std::int64_t begin, std::int64_t end) {
         kernels::write_depthwise_product(product, begin, end, result);
@@ -269,17 +282,30 @@ bool is_for_winograd(const at::Tensor& weight, const Convolution& geometry) {
 
 bool is_transformed_once(std::int64_t pixels) { return pixels >= kFewestPixels; }
 
-at::Tensor winograd_weight(const at::Tensor& weight, bool is_turned) {
+std::int64_t winograd_side(std::int64_t samples, std::int64_t out_height, std::int64_t out_width) {
+  const std::int64_t large = tiles_of(out_height, out_width, 4);
+  // Tiles that reach beyond the image may take what the larger ones save.
+  const bool are_cheaper = 5 * large * kernels::winograd_positions(4) <=
+                           4 * tiles_of(out_height, out_width, 2) * kernels::winograd_positions(2);
+  const bool are_enough = samples == 0 ? large >= kFewestLargeTilesOfImage : samples * large >= kFewestLargeTiles;
+  return are_cheaper && are_enough ? 4 : 2;
+}
+
+std::int64_t winograd_gradient_side(const at::Tensor& gradient) {
+  const std::int64_t tiles = gradient.size(0) * tiles_of(gradient.size(2), gradient.size(3), 4);
+  return tiles >= kFewestSummedLargeTiles ? winograd_side(gradient.size(0), gradient.size(2), gradient.size(3)) : 2;
+}
+
+at::Tensor winograd_weight(const at::Tensor& weight, bool is_turned, std::int64_t side) {
   const std::int64_t outputs = weight.size(0);
   const std::int64_t channels = weight.size(1);
   const std::int64_t columns = is_turned ? channels : outputs;
-  at::Tensor result = at::empty({kernels::kWinogradPositions, columns / kernels::kWinogradPanel,
-                                 is_turned ? outputs : channels, kernels::kWinogradPanel},
+  at::Tensor result = at::empty({kernels::winograd_positions(side), kernels::winograd_distance(outputs * channels)},
                                 weight.options().memory_format(at::MemoryFormat::Contiguous));
   const KernelRecord record("lockstep::winograd_weight");
   at::parallel_for(0, columns / kernels::kWinogradPanel, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
-      kernels::write_winograd_panel(weight.const_data_ptr<float>(), outputs, channels, panel, is_turned,
+      kernels::write_winograd_panel(weight.const_data_ptr<float>(), outputs, channels, panel, is_turned, side,
                                     result.mutable_data_ptr<float>());
     }
   });
@@ -288,7 +314,8 @@ at::Tensor winograd_weight(const at::Tensor& weight, bool is_turned) {
 
 at::Tensor winograd_convolution(const at::Tensor& images, const at::Tensor& transformed, const at::Tensor& bias,
                                 const at::Tensor& residual, std::int64_t padding, bool has_relu) {
-  const kernels::WinogradTask task{.images = images.const_data_ptr<float>(),
+  const kernels::WinogradTask task{.side = transformed.size(0) == kernels::winograd_positions(4) ? 4 : 2,
+                                   .images = images.const_data_ptr<float>(),
                                    .weight = transformed.const_data_ptr<float>(),
                                    .bias = memory_of(bias),
                                    .residual = memory_of(residual),
@@ -297,7 +324,7 @@ at::Tensor winograd_convolution(const at::Tensor& images, const at::Tensor& tran
                                    .channels = images.size(1),
                                    .out_height = images.size(2) + 2 * padding - 2,
                                    .out_width = images.size(3) + 2 * padding - 2,
-                                   .outputs = transformed.size(1) * kernels::kWinogradPanel,
+                                   .outputs = (transformed.size(1) - kernels::winograd_distance(0)) / images.size(1),
                                    .padding = padding,
                                    .has_relu = has_relu};
   at::Tensor result = at::empty({images.size(0), task.outputs, task.out_height, task.out_width},
@@ -306,10 +333,8 @@ at::Tensor winograd_convolution(const at::Tensor& images, const at::Tensor& tran
   const std::int64_t tiles = task.tiles(images.size(0));
   const std::int64_t blocks = (tiles + kernels::kWinogradTiles - 1) / kernels::kWinogradTiles;
   at::parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-    const at::Tensor left =
-        at::empty({kernels::kWinogradPositions, kernels::kWinogradTiles, task.channels}, at::kFloat);
-    const at::Tensor products =
-        at::empty({kernels::kWinogradPositions, kernels::kWinogradTiles, task.outputs}, at::kFloat);
+    const at::Tensor left = values_of_positions(task.side, kernels::kWinogradTiles * task.channels);
+    const at::Tensor products = values_of_positions(task.side, kernels::kWinogradTiles * task.outputs);
     for (std::int64_t block = begin; block < end; ++block) {
       const std::int64_t first = block * kernels::kWinogradTiles;
       const std::int64_t count = std::min(kernels::kWinogradTiles, tiles - first);
@@ -321,8 +346,9 @@ at::Tensor winograd_convolution(const at::Tensor& images, const at::Tensor& tran
 }
 
 void write_winograd_gradient(const at::Tensor& images, const at::Tensor& gradient, std::int64_t padding,
-                             float* result) {
-  const kernels::WinogradTask task{.images = images.const_data_ptr<float>(),
+                             std::int64_t side, float* result) {
+  const kernels::WinogradTask task{.side = side,
+                                   .images = images.const_data_ptr<float>(),
                                    .height = images.size(2),
                                    .width = images.size(3),
                                    .channels = images.size(1),
@@ -331,24 +357,22 @@ void write_winograd_gradient(const at::Tensor& images, const at::Tensor& gradien
                                    .outputs = gradient.size(1),
                                    .padding = padding};
   const std::int64_t tiles = task.tiles(images.size(0));
-  at::parallel_for(
-      0, task.channels / kernels::kWinogradPanel, 1, [&](std::int64_t first_panel, std::int64_t last_panel) {
-        const std::int64_t begin = first_panel * kernels::kWinogradPanel;
-        const std::int64_t end = last_panel * kernels::kWinogradPanel;
-        const at::Tensor left =
-            at::empty({kernels::kWinogradPositions, task.outputs, kernels::kSummedTiles}, at::kFloat);
-        const at::Tensor right =
-            at::empty({kernels::kWinogradPositions, end - begin, kernels::kSummedTiles}, at::kFloat);
-        const at::Tensor sums = at::zeros({kernels::kWinogradPositions, task.outputs, end - begin}, at::kFloat);
-        for (std::int64_t first = 0; first < tiles; first += kernels::kSummedTiles) {
-          const std::int64_t count = std::min(kernels::kSummedTiles, tiles - first);
-          kernels::add_winograd_tiles(task, gradient.const_data_ptr<float>(), first, count, begin, end,
-                                      left.mutable_data_ptr<float>(), right.mutable_data_ptr<float>(),
-                                      sums.mutable_data_ptr<float>());
-        }
-        kernels::write_winograd_taps(sums.const_data_ptr<float>(), task.outputs, end - begin, result + begin,
-                                     task.channels);
-      });
+  at::parallel_for(0, task.channels / kernels::kWinogradPanel, 1,
+                   [&](std::int64_t first_panel, std::int64_t last_panel) {
+                     const std::int64_t begin = first_panel * kernels::kWinogradPanel;
+                     const std::int64_t end = last_panel * kernels::kWinogradPanel;
+                     const at::Tensor left = values_of_positions(side, kernels::kSummedTiles * task.outputs);
+                     const at::Tensor right = values_of_positions(side, kernels::kSummedTiles * (end - begin));
+                     const at::Tensor sums = values_of_positions(side, task.outputs * (end - begin)).zero_();
+                     for (std::int64_t first = 0; first < tiles; first += kernels::kSummedTiles) {
+                       const std::int64_t count = std::min(kernels::kSummedTiles, tiles - first);
+                       kernels::add_winograd_tiles(task, gradient.const_data_ptr<float>(), first, count, begin, end,
+                                                   left.mutable_data_ptr<float>(), right.mutable_data_ptr<float>(),
+                                                   sums.mutable_data_ptr<float>());
+                     }
+                     kernels::write_winograd_taps(sums.const_data_ptr<float>(), task.outputs, end - begin, side,
+                                                  result + begin, task.channels);
+                   });
 }
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,

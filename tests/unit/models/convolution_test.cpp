@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/convolution_products.hpp"
 #include "kernels/kernels.hpp"
 #include "models/layers/gradient_sink.hpp"
 
@@ -74,47 +73,6 @@ std::string text_of(const Case& tested) {
   return std::to_string(tested.channels) + " to " + std::to_string(tested.outputs) + " channels, kernel " +
          std::to_string(tested.kernel) + ", stride " + std::to_string(tested.geometry.stride) +
          (tested.geometry.is_transposed ? ", transposed" : "");
-}
-
-/// Only the patch product or the depthwise product alone.
-at::Tensor product_of(const at::Tensor& images, const at::Tensor& gradients, const at::Tensor& weight,
-                      const Convolution& geometry) {
-  at::Tensor result = at::full_like(weight, 1e30);
-  const kernels::PatchProduct product{.images = images.const_data_ptr<float>(),
-                                      .gradients = gradients.const_data_ptr<float>(),
-                                      .samples = images.size(0),
-                                      .height = images.size(2),
-                                      .width = images.size(3),
-                                      .channels = images.size(1),
-                                      .out_height = gradients.size(2),
-                                      .out_width = gradients.size(3),
-                                      .outputs = gradients.size(1),
-                                      .kernel_height = weight.size(2),
-                                      .kernel_width = weight.size(3),
-                                      .stride = geometry.stride,
-                                      .padding = geometry.padding};
-  if (geometry.groups == 1) {
-    kernels::write_patch_product(product, 0, kernels::patch_panels(product), result.mutable_data_ptr<float>());
-  } else {
-    kernels::write_depthwise_product(product, 0, kernels::depthwise_blocks(product.channels),
-                                     result.mutable_data_ptr<float>());
-  }
-  return result;
-}
-
-TEST(PatchProductTest, EverySizeIsExact) {
-  if (!kernels::has_vector_kernels()) GTEST_SKIP() << "this processor has no AVX2";
-  torch::manual_seed(1);
-  for (const Case& each : cases()) {
-    if (each.geometry.is_transposed || each.channels % kernels::kPatchChannels != 0) continue;
-    const at::Tensor input = integers({2, each.channels, each.height, each.width});
-    const at::Tensor weight = weight_of(each).to(at::kDouble).requires_grad_();
-    const at::Tensor output = by_library(input.to(at::kDouble), weight, {}, each.geometry);
-    const at::Tensor gradient = integers(output.sizes());
-    output.backward(gradient.to(at::kDouble));
-    const at::Tensor product = product_of(input, gradient, weight_of(each), each.geometry);
-    EXPECT_TRUE(at::equal(product.to(at::kDouble), weight.grad())) << text_of(each);
-  }
 }
 
 TEST(ConvolutionTest, ThreadsDivideTheWork) {
