@@ -51,7 +51,7 @@ TEST_F(WinogradTest, EverySizeAgrees) {
   for (const auto& size : sizes) {
     for (std::int64_t padding = 0; padding <= 2; ++padding) {
       if (std::min(size[2], size[3]) + 2 * padding < 3) continue;
-      for (const auto [outputs, side] : {std::pair(16, 2), {32, 2}, {16, 4}, {32, 4}}) {
+      for (const auto& [outputs, side] : {std::pair(16, 2), {32, 2}, {16, 4}, {32, 4}}) {
         SCOPED_TRACE(std::to_string(size[2]) + " x " + std::to_string(size[3]) + ", padding " +
                      std::to_string(padding) + ", tiles of " + std::to_string(side));
         const at::Tensor input = integers(size);
