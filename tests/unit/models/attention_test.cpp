@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/kernels.hpp"
+#include "support/kernel_forms.hpp"
 
 namespace lockstep::models {
 namespace attention_test {
@@ -122,6 +123,7 @@ TEST_F(AttentionKernelsTest, LargeProductsAreFinite) {
 }
 
 TEST_F(AttentionKernelsTest, BitsDoNotDependOnThreadsAndOtherSamples) {
+  const kernels::ScopedChoice choice(kernels::Kernel::attention, true);
   const at::Tensor qkv = projection(kSizes[0]);
   const Result whole = of_kernels(qkv, 197);
   std::vector<Result> results;
@@ -150,21 +152,26 @@ TEST(SelfAttentionTest, AgreesWithLibTorchInEveryType) {
     SCOPED_TRACE(size.tokens);
     const at::Tensor qkv = projection(size);
     const Result wanted = expected(qkv, size.queries);
-    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-      const Result got = of_function(qkv.to(type), size.queries);
-      EXPECT_EQ(got.output.scalar_type(), type);
-      EXPECT_LT(largest_difference(got.output, wanted.output), 5e-6);
-      EXPECT_LT(largest_difference(got.gradient, wanted.gradient), 5e-6);
-    }
+    testing::in_both_forms(kernels::Kernel::attention, [&] {
+      for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+        const Result got = of_function(qkv.to(type), size.queries);
+        EXPECT_EQ(got.output.scalar_type(), type);
+        EXPECT_LT(largest_difference(got.output, wanted.output), 5e-6);
+        EXPECT_LT(largest_difference(got.gradient, wanted.gradient), 5e-6);
+      }
+    });
   }
 }
 
 TEST(SelfAttentionTest, RoundsUnderAutocast) {
   const at::Tensor qkv = projection(kSizes[0]);
-  const Autocast autocast(c10::DeviceType::CPU, at::kBFloat16);
-  const at::Tensor output = self_attention(qkv, 197);
-  EXPECT_EQ(output.scalar_type(), at::kBFloat16);
-  EXPECT_LT(largest_difference(output, expected_output(qkv, 197)), 0.02);
+  const at::Tensor expected = expected_output(qkv, 197);
+  testing::in_both_forms(kernels::Kernel::rounded_products, [&] {
+    const Autocast autocast(c10::DeviceType::CPU, at::kBFloat16);
+    const at::Tensor output = self_attention(qkv, 197);
+    EXPECT_EQ(output.scalar_type(), at::kBFloat16);
+    EXPECT_LT(largest_difference(output, expected), 0.02);
+  });
 }
 
 TEST(SelfAttentionTest, IsDifferentiableTwice) {
