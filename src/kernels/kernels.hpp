@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <string_view>
+
 #include "core/numbers/processor_level.hpp"
 
 // Which kernel computes what. Kernels are loops over plain numbers, without LibTorch. There are two kinds:
 //
-// Kernels that replace something of LibTorch, oneDNN or MKL. No such kernel is used at a level at which it has not been
-// measured to be faster; where it is not used, or its condition is not met, the library computes. The conditions on
+// Kernels that replace something of LibTorch, oneDNN or MKL. measured_ratios.hpp states for each level and vendor which
+// of them are used. Where a kernel is not used, or its condition is not met, the library computes. The conditions on
 // shapes and layouts are next to the calls, in src/models.
 //
-//   kernel            header                    used at level  if
-//   attention         attention.hpp             avx2           float32, up to 1024 tokens, heads of 16 n features
-//   depthwise         convolution_products.hpp  avx2           float32, channels last, 8 n channels
-//   patch_product     convolution_products.hpp  avx2           float32, channels last, 8 n inputs, 4 n outputs
-//   winograd          winograd.hpp              avx2           float32, channels last, 3x3, 16 n inputs and outputs
-//   gelu              gelu.hpp                  avx2           float32, contiguous
-//   gelu_gradient     gelu.hpp                  generic, avx2  float32 or bfloat16, contiguous
-//   batch_norm        batch_norm.hpp            every          float32 or bfloat16, channels last
-//   outer_product     outer_product.hpp         every          float32, contiguous, up to 64 samples
-//   rounded_products  (src/models)              generic, avx2  products of bfloat16 under autocast, as float32
+//   kernel            header                    if
+//   attention         attention.hpp             float32, up to 1024 tokens, heads of 16 n features
+//   depthwise         convolution_products.hpp  float32, channels last, 8 n channels
+//   patch_product     convolution_products.hpp  float32, channels last, 8 n inputs, 4 n outputs
+//   winograd          winograd.hpp              float32, channels last, 3x3, 16 n inputs and outputs
+//   gelu              gelu.hpp                  float32, contiguous
+//   gelu_gradient     gelu.hpp                  float32 or bfloat16, contiguous
+//   batch_norm        batch_norm.hpp            float32 or bfloat16, channels last
+//   outer_product     outer_product.hpp         float32, contiguous, up to 64 samples
+//   rounded_products  (src/models)              products of bfloat16 under autocast, as float32
 //
 // Kernels without a counterpart in these libraries are used at every level: finite_sums.hpp, optimizers.hpp,
 // pixels.hpp, reduction.hpp, resize.hpp. So are the loops that lie next to what they belong to: those of optimizers
@@ -38,31 +43,67 @@ enum class Kernel {
   rounded_products,
 };
 
-/// Whether a kernel is used at a level, in place of a library.
-constexpr bool is_used(Kernel kernel, ProcessorLevel level) {
-  switch (kernel) {
-    case Kernel::attention:
-    case Kernel::depthwise:
-    case Kernel::patch_product:
-    case Kernel::winograd:
-    case Kernel::gelu:
-      return level == ProcessorLevel::avx2;
-    case Kernel::gelu_gradient:
-      return level <= ProcessorLevel::avx2;
-    case Kernel::rounded_products:
-#if defined(__x86_64__)
-      return level <= ProcessorLevel::avx2;
-#else
-      return false;  // not measured
-#endif
-    case Kernel::batch_norm:
-    case Kernel::outer_product:
-      return true;
-  }
-  return false;
-}
+/// A kernel and the levels at which it is used where nothing was measured: those from `first` to `last`.
+struct KernelRow {
+  Kernel kernel;
+  std::string_view name;
+  ProcessorLevel first;
+  ProcessorLevel last;
+};
 
-/// The same for the level in use.
-inline bool is_used(Kernel kernel) { return is_used(kernel, processor_level()); }
+#if defined(__x86_64__)
+inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::generic;
+#else
+inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::avx2;  // not used: there is only generic
+#endif
+
+inline constexpr std::array<KernelRow, 9> kKernelRows = {{
+    {Kernel::attention, "attention", ProcessorLevel::avx2, ProcessorLevel::avx2},
+    {Kernel::depthwise, "depthwise", ProcessorLevel::avx2, ProcessorLevel::avx2},
+    {Kernel::patch_product, "patch_product", ProcessorLevel::avx2, ProcessorLevel::avx2},
+    {Kernel::winograd, "winograd", ProcessorLevel::avx2, ProcessorLevel::avx2},
+    {Kernel::gelu, "gelu", ProcessorLevel::avx2, ProcessorLevel::avx2},
+    {Kernel::gelu_gradient, "gelu_gradient", ProcessorLevel::generic, ProcessorLevel::avx2},
+    {Kernel::batch_norm, "batch_norm", ProcessorLevel::generic, ProcessorLevel::avx512},
+    {Kernel::outer_product, "outer_product", ProcessorLevel::generic, ProcessorLevel::avx512},
+    {Kernel::rounded_products, "rounded_products", kFirstOfRoundedProducts, ProcessorLevel::avx2},
+}};
+
+constexpr std::string_view name_of(Kernel kernel) { return kKernelRows[static_cast<std::size_t>(kernel)].name; }
+
+/// A row of measured_ratios.hpp.
+struct MeasuredRatio {
+  Kernel kernel;
+  ProcessorLevel level;    ///< up to avx512: the kernels of amx are those of avx512
+  ProcessorVendor vendor;  ///< amd or intel
+  double ratio;            ///< Lockstep's time / the library's time
+};
+
+/// The row of a table that counts for a kernel: that of the vendor, or else of another vendor. Null if there is none.
+const MeasuredRatio* find_ratio(std::initializer_list<MeasuredRatio> table, Kernel kernel, ProcessorLevel level,
+                                ProcessorVendor vendor);
+
+/// Whether a kernel is used in place of a library: if the ratio that counts is below 1. Without any row, the levels of
+/// its KernelRow count.
+bool is_chosen(std::initializer_list<MeasuredRatio> table, Kernel kernel, ProcessorLevel level, ProcessorVendor vendor);
+
+/// The table of measured_ratios.hpp. Empty on processors other than x86-64, where nothing was measured.
+std::initializer_list<MeasuredRatio> measured_ratios();
+
+/// Whether a kernel is used at the level in use, by the table or by a ScopedChoice. Costs a few nanoseconds.
+bool is_used(Kernel kernel);
+
+/// Chooses between a kernel and the library as long as it exists. For tests and benchmarks, which compare the two.
+class ScopedChoice {
+ public:
+  ScopedChoice(Kernel kernel, bool is_used);
+  ScopedChoice(const ScopedChoice&) = delete;
+  ScopedChoice& operator=(const ScopedChoice&) = delete;
+  ~ScopedChoice();
+
+ private:
+  Kernel kernel_;
+  int before_;
+};
 
 }  // namespace lockstep::kernels

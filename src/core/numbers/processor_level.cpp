@@ -22,6 +22,8 @@ struct LibraryLimit {
   const char* value;
 };
 
+constexpr std::array<std::string_view, 3> kVendorNames = {"amd", "intel", "other"};
+
 struct LevelRow {
   ProcessorLevel level;
   std::string_view name;
@@ -88,9 +90,17 @@ ProcessorLevel find_machine_level() {
   return ProcessorLevel::amx;
 }
 
+ProcessorVendor find_vendor() {
+  const CpuidRegisters registers = cpuid(0);
+  if (registers.ebx == signature_AMD_ebx && registers.ecx == signature_AMD_ecx) return ProcessorVendor::amd;
+  if (registers.ebx == signature_INTEL_ebx && registers.ecx == signature_INTEL_ecx) return ProcessorVendor::intel;
+  return ProcessorVendor::other;
+}
+
 #else
 
 ProcessorLevel find_machine_level() { return ProcessorLevel::generic; }
+ProcessorVendor find_vendor() { return ProcessorVendor::other; }
 
 #endif
 
@@ -127,6 +137,13 @@ const bool kIsLimited = [] {
 }  // namespace
 
 std::string_view name_of(ProcessorLevel level) { return kLevelRows[static_cast<std::size_t>(level)].name; }
+
+std::string_view name_of(ProcessorVendor vendor) { return kVendorNames[static_cast<std::size_t>(vendor)]; }
+
+ProcessorVendor processor_vendor() {
+  static const ProcessorVendor vendor = find_vendor();
+  return vendor;
+}
 
 ProcessorLevel machine_level() {
   static const ProcessorLevel level = find_machine_level();

@@ -30,7 +30,14 @@ enum class ProcessorLevel {
   amx,      ///< tiles for products of bfloat16, which oneDNN uses; kernels of Lockstep are those of avx512
 };
 
+/// The manufacturer of a processor. Processors of the same level differ in which loops they run fastest.
+enum class ProcessorVendor { amd, intel, other };
+
 std::string_view name_of(ProcessorLevel level);
+std::string_view name_of(ProcessorVendor vendor);
+
+/// The vendor that an x86-64 processor names itself. Processors of other kinds have the vendor `other`.
+ProcessorVendor processor_vendor();
 
 /// The highest level that the processor and the operating system have.
 ProcessorLevel machine_level();

@@ -179,7 +179,7 @@ class ConvolutionBackward : public torch::autograd::Node {
                                        2 - geometry_.padding, /*has_relu=*/false);
       by_library[0] = false;
     }
-    if (is_last && by_library[1] && is_for_patch_product(weight)) {
+    if (is_last && by_library[1] && (is_for_patch_product(weight) || is_by_winograd(weight, gradient))) {
       result[1] = weight_gradient(gradient, input, weight);
       by_library[1] = false;
     }

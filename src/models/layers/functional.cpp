@@ -199,7 +199,10 @@ class GeluBackward : public torch::autograd::Node {
     const std::lock_guard<std::mutex> hold(mutex_);
     if (!gradients[0].defined()) return variable_list(1);
     const at::Tensor input = input_.unpack();
-    if (at::GradMode::is_enabled()) return {at::gelu_backward(gradients[0], input)};  // create_graph
+    const bool is_recorded = at::GradMode::is_enabled();  // create_graph
+    if (is_recorded || !kernels::is_used(kernels::Kernel::gelu_gradient)) {
+      return {at::gelu_backward(gradients[0], input)};
+    }
     const at::Tensor gradient = gradients[0].to(input.scalar_type()).contiguous();
     at::Tensor result = at::empty_like(input);
     at::parallel_for(0, input.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -331,7 +334,8 @@ bool is_for_self_attention_kernel(const at::Tensor& qkv) {
 at::Tensor self_attention(const at::Tensor& qkv, std::int64_t queries) {
   const auto type = rounding_of_products(qkv);
   const at::Tensor factors = type ? rounded_factor(qkv, *type) : qkv;
-  if (!is_for_self_attention_kernel(factors)) return plain_self_attention(qkv, queries);
+  const bool is_cast = !type && at::autocast::is_autocast_enabled(qkv.device().type());
+  if (is_cast || !is_for_self_attention_kernel(factors)) return plain_self_attention(qkv, queries);
   const at::Tensor output = recorded_self_attention(factors, queries);
   return type ? output.to(*type) : output;
 }
@@ -348,8 +352,8 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::T
 }
 
 at::Tensor gelu(const at::Tensor& input) {
-  const bool is_supported = kernels::is_used(kernels::Kernel::gelu_gradient) && input.is_cpu() &&
-                            input.is_contiguous() &&
+  const bool has_kernel = kernels::is_used(kernels::Kernel::gelu) || kernels::is_used(kernels::Kernel::gelu_gradient);
+  const bool is_supported = has_kernel && input.is_cpu() && input.is_contiguous() &&
                             (input.scalar_type() == at::kFloat || input.scalar_type() == at::kBFloat16);
   if (!is_supported) return at::gelu(input);
   if (!torch::autograd::compute_requires_grad(input)) return gelu_of(input);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/kernels.hpp"
+#include "support/kernel_forms.hpp"
 
 namespace lockstep::models {
 namespace attention_test {
@@ -72,7 +73,7 @@ Result of_function(const at::Tensor& values, std::int64_t queries) {
 }
 
 TEST(SelfAttentionTest, BitsDoNotDependOnThreadsAndOtherSamples) {
-  if (!kernels::is_used(kernels::Kernel::attention)) GTEST_SKIP() << "LibTorch is faster on this processor";
+  const kernels::ScopedChoice choice(kernels::Kernel::attention, true);
   const at::Tensor qkv = projection(kVisionTransformer);
   std::vector<Result> results;
   for (const int threads : {1, 2}) {
@@ -92,21 +93,26 @@ TEST(SelfAttentionTest, AgreesWithLibTorchInEveryType) {
     SCOPED_TRACE(size.tokens);
     const at::Tensor qkv = projection(size);
     const Result wanted = expected(qkv, size.queries);
-    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-      const Result got = of_function(qkv.to(type), size.queries);
-      EXPECT_EQ(got.output.scalar_type(), type);
-      EXPECT_LT(largest_difference(got.output, wanted.output), 5e-6);
-      EXPECT_LT(largest_difference(got.gradient, wanted.gradient), 5e-6);
-    }
+    testing::in_both_forms(kernels::Kernel::attention, [&] {
+      for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+        const Result got = of_function(qkv.to(type), size.queries);
+        EXPECT_EQ(got.output.scalar_type(), type);
+        EXPECT_LT(largest_difference(got.output, wanted.output), 5e-6);
+        EXPECT_LT(largest_difference(got.gradient, wanted.gradient), 5e-6);
+      }
+    });
   }
 }
 
 TEST(SelfAttentionTest, RoundsUnderAutocast) {
   const at::Tensor qkv = projection(kVisionTransformer);
-  const Autocast autocast(c10::DeviceType::CPU, at::kBFloat16);
-  const at::Tensor output = self_attention(qkv, 197);
-  EXPECT_EQ(output.scalar_type(), at::kBFloat16);
-  EXPECT_LT(largest_difference(output, expected_output(qkv, 197)), 0.02);
+  const at::Tensor expected = expected_output(qkv, 197);
+  testing::in_both_forms(kernels::Kernel::rounded_products, [&] {
+    const Autocast autocast(c10::DeviceType::CPU, at::kBFloat16);
+    const at::Tensor output = self_attention(qkv, 197);
+    EXPECT_EQ(output.scalar_type(), at::kBFloat16);
+    EXPECT_LT(largest_difference(output, expected), 0.02);
+  });
 }
 
 TEST(SelfAttentionTest, IsDifferentiableTwice) {

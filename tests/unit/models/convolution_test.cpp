@@ -12,6 +12,7 @@
 
 #include "kernels/kernels.hpp"
 #include "models/layers/gradient_sink.hpp"
+#include "support/kernel_forms.hpp"
 
 namespace lockstep::models {
 namespace convolution_test {
@@ -75,8 +76,10 @@ std::string text_of(const Case& tested) {
          (tested.geometry.is_transposed ? ", transposed" : "");
 }
 
+// The gradients of the weights.
 TEST(ConvolutionTest, ThreadsDivideTheWork) {
-  if (!kernels::is_used(kernels::Kernel::patch_product)) GTEST_SKIP() << "oneDNN is faster on this processor";
+  const kernels::ScopedChoice patches(kernels::Kernel::patch_product, true);
+  const kernels::ScopedChoice depthwise(kernels::Kernel::depthwise, true);
   torch::manual_seed(2);
   const auto random = [](at::IntArrayRef sizes) {
     return torch::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
@@ -99,36 +102,52 @@ TEST(ConvolutionTest, ThreadsDivideTheWork) {
   at::set_num_threads(before);
 }
 
+struct Outcome {
+  at::Tensor output, of_input, of_weight, of_bias;
+};
+
+template <class Function>
+Outcome outcome_of(const Case& tested, std::vector<at::Tensor> leaves, const at::Tensor& gradient,
+                   const Function& function) {
+  for (at::Tensor& leaf : leaves) leaf = leaf.detach().clone().requires_grad_();
+  const at::Tensor output = function(leaves[0], leaves[1], leaves[2], tested.geometry);
+  output.backward(gradient.to(output.scalar_type()));
+  return {output.detach(), leaves[0].grad(), leaves[1].grad(), leaves[2].grad()};
+}
+
+void expect_equal(const Outcome& got, const Outcome& wanted) {
+  EXPECT_TRUE(at::equal(got.output.to(at::kDouble), wanted.output));
+  EXPECT_TRUE(at::equal(got.of_input.to(at::kDouble), wanted.of_input));
+  EXPECT_TRUE(at::equal(got.of_weight.to(at::kDouble), wanted.of_weight));
+  EXPECT_TRUE(at::equal(got.of_bias.to(at::kDouble), wanted.of_bias));
+}
+
 TEST(ConvolutionTest, AgreesWithLibTorch) {
   torch::manual_seed(3);
   for (const Case& each : cases()) {
     SCOPED_TRACE(text_of(each));
-    const at::Tensor input = integers({2, each.channels, each.height, each.width}).requires_grad_();
-    const at::Tensor weight = weight_of(each).requires_grad_();
-    const at::Tensor bias = torch::randint(-4, 5, {each.outputs}, at::kFloat).requires_grad_();
-    const at::Tensor output = models::convolution(input, weight, bias, each.geometry);
-    const at::Tensor gradient = integers(output.sizes());
-    output.backward(gradient);
-
-    std::vector<at::Tensor> of_library;
-    for (const at::Tensor& tensor : {input, weight, bias}) {
-      of_library.push_back(tensor.detach().to(at::kDouble).requires_grad_());
+    const at::Tensor bias = torch::randint(-4, 5, {each.outputs}, at::kFloat);
+    const std::vector<at::Tensor> leaves = {integers({2, each.channels, each.height, each.width}), weight_of(each),
+                                            bias};
+    const at::Tensor gradient = integers(by_library(leaves[0], leaves[1], bias, each.geometry).sizes());
+    std::vector<at::Tensor> doubles;
+    for (const at::Tensor& tensor : leaves) doubles.push_back(tensor.to(at::kDouble));
+    const Outcome expected = outcome_of(each, doubles, gradient, by_library);
+    for (const auto kernel : {kernels::Kernel::depthwise, kernels::Kernel::patch_product, kernels::Kernel::winograd}) {
+      testing::in_both_forms(kernel, [&] {
+        const Outcome got = outcome_of(each, leaves, gradient, models::convolution);
+        expect_equal(got, expected);
+        EXPECT_TRUE(got.output.is_contiguous(at::MemoryFormat::ChannelsLast));
+        const torch::NoGradGuard no_grad;
+        const at::Tensor alone = models::convolution(leaves[0], leaves[1], bias, each.geometry);
+        EXPECT_TRUE(at::equal(alone.to(at::kDouble), expected.output));
+      });
     }
-    const at::Tensor expected = by_library(of_library[0], of_library[1], of_library[2], each.geometry);
-    expected.backward(gradient.to(at::kDouble));
-    EXPECT_TRUE(at::equal(output.to(at::kDouble), expected));
-    EXPECT_TRUE(output.is_contiguous(at::MemoryFormat::ChannelsLast));
-    EXPECT_TRUE(at::equal(input.grad().to(at::kDouble), of_library[0].grad()));
-    EXPECT_TRUE(at::equal(weight.grad().to(at::kDouble), of_library[1].grad()));
-    EXPECT_TRUE(at::equal(bias.grad().to(at::kDouble), of_library[2].grad()));
-    const torch::NoGradGuard no_grad;
-    EXPECT_TRUE(at::equal(models::convolution(input, weight, bias, each.geometry).to(at::kDouble), expected));
   }
 }
 
 TEST(ConvolutionTest, WritesIntoTheSinkAndAddsToIt) {
-  if (!kernels::is_used(kernels::Kernel::patch_product))
-    GTEST_SKIP() << "oneDNN is faster on this processor, and writes elsewhere";
+  const kernels::ScopedChoice choice(kernels::Kernel::patch_product, true);
   torch::manual_seed(4);
   const at::Tensor input = integers({2, 8, 5, 5});
   const at::Tensor weight = integers({4, 8, 3, 3}).requires_grad_();

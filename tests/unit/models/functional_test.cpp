@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/gelu.hpp"
+#include "support/kernel_forms.hpp"
 
 namespace lockstep::models {
 namespace functional_test {
@@ -32,14 +32,17 @@ at::Tensor input_gradient(const at::Tensor& values, const Function& function) {
 
 TEST(GeluTest, GradientAgreesWithLibTorch) {
   const at::Tensor values = at::cat({at::linspace(-20, 20, 100'001), at::linspace(-1, 1, 10'001)});
-  const at::Tensor ours = input_gradient(values, [](const at::Tensor& input) { return models::gelu(input); });
-  const at::Tensor expected =
-      input_gradient(values.to(at::kDouble), [](const at::Tensor& input) { return at::gelu(input); });
-  EXPECT_LT((ours.to(at::kDouble) - expected).abs().max().item<double>(), 5e-7);
   const at::Tensor halves = values.to(at::kBFloat16);
-  EXPECT_LT(difference(input_gradient(halves, [](const at::Tensor& input) { return models::gelu(input); }),
-                       input_gradient(halves, [](const at::Tensor& input) { return at::gelu(input); })),
-            0.005);  // a unit in the last place of the largest
+  const auto library = [](const at::Tensor& input) { return at::gelu(input); };
+  const at::Tensor expected = input_gradient(values.to(at::kDouble), library);
+  const at::Tensor expected_of_halves = input_gradient(halves.to(at::kDouble), library);
+  testing::in_both_forms(kernels::Kernel::gelu_gradient, [&] {
+    const at::Tensor ours = input_gradient(values, [](const at::Tensor& input) { return models::gelu(input); });
+    EXPECT_LT((ours.to(at::kDouble) - expected).abs().max().item<double>(), 5e-7);
+    EXPECT_LT(difference(input_gradient(halves, [](const at::Tensor& input) { return models::gelu(input); }),
+                         expected_of_halves),
+              0.005);  // a unit in the last place of the largest
+  });
 }
 
 TEST(GeluTest, OutputAgreesWithLibTorch) {
@@ -51,12 +54,15 @@ TEST(GeluTest, OutputAgreesWithLibTorch) {
   // Both compute x Phi(x) with Phi = (1 + erf) / 2. The errors of the formulas for erf are 2e-8 (ours) and 1.5e-7
   // (Abramowitz and Stegun 7.1.26, which LibTorch's vectors use); each rounding of a number up to 1 adds 2^-24.
   constexpr double kRounding = 0x1p-24;
-  at::Tensor output = at::empty_like(values);
-  kernels::gelu_output(values.numel(), values.const_data_ptr<float>(), output.mutable_data_ptr<float>());
-  EXPECT_LT(error_of(output), 2e-8 / 2 + 5 * kRounding);
-  EXPECT_LT(error_of(models::gelu(values)), 1.5e-7 / 2 + 8 * kRounding);
-  const at::Tensor recorded = models::gelu(values.clone().requires_grad_());
-  EXPECT_TRUE(at::equal(recorded, models::gelu(values)));
+  testing::in_both_forms(kernels::Kernel::gelu, [&] {
+    const bool is_ours = kernels::is_used(kernels::Kernel::gelu);
+    const at::Tensor output = models::gelu(values);
+    EXPECT_LT(error_of(output), is_ours ? 2e-8 / 2 + 5 * kRounding : 1.5e-7 / 2 + 8 * kRounding);
+    for (const bool has_gradient_kernel : {true, false}) {
+      const kernels::ScopedChoice choice(kernels::Kernel::gelu_gradient, has_gradient_kernel);
+      EXPECT_TRUE(at::equal(models::gelu(values.clone().requires_grad_()), output));
+    }
+  });
 }
 
 TEST(GeluTest, NaNStays) {
@@ -116,9 +122,12 @@ TEST_F(AutocastProductsTest, LinearAgreesWithLibTorch) {
   for (const at::ScalarType type : kTypes) {
     const at::Tensor weight = torch::randn({40, 24}).to(type);
     const at::Tensor bias = torch::randn({40}).to(type);
-    expect_alike(
-        outcome_of(input, weight, [&](const at::Tensor& x, const at::Tensor& w) { return models::linear(x, w, bias); }),
-        outcome_of(input, weight, [&](const at::Tensor& x, const at::Tensor& w) { return at::linear(x, w, bias); }));
+    const Outcome expected =
+        outcome_of(input, weight, [&](const at::Tensor& x, const at::Tensor& w) { return at::linear(x, w, bias); });
+    testing::in_both_forms(kernels::Kernel::rounded_products, [&] {
+      const auto linear = [&](const at::Tensor& x, const at::Tensor& w) { return models::linear(x, w, bias); };
+      expect_alike(outcome_of(input, weight, linear), expected);
+    });
   }
 }
 
@@ -130,12 +139,14 @@ TEST_F(AutocastProductsTest, ConvolutionAgreesWithLibTorch) {
     const at::Tensor input = torch::randn({2, 16, 9, 9}).contiguous(format);
     const at::Tensor weight = torch::randn({8, 16, 3, 3}).to(type).contiguous(format);
     const at::Tensor bias = torch::randn({8}).to(type);
-    expect_alike(outcome_of(input, weight,
-                            [&](const at::Tensor& x, const at::Tensor& w) {
-                              return models::convolution(x, w, bias, {.stride = 2, .padding = 1});
-                            }),
-                 outcome_of(input, weight,
-                            [&](const at::Tensor& x, const at::Tensor& w) { return at::conv2d(x, w, bias, 2, 1); }));
+    const Outcome expected = outcome_of(
+        input, weight, [&](const at::Tensor& x, const at::Tensor& w) { return at::conv2d(x, w, bias, 2, 1); });
+    testing::in_both_forms(kernels::Kernel::rounded_products, [&] {
+      const auto convolution = [&](const at::Tensor& x, const at::Tensor& w) {
+        return models::convolution(x, w, bias, {.stride = 2, .padding = 1});
+      };
+      expect_alike(outcome_of(input, weight, convolution), expected);
+    });
   }
 }
 
@@ -144,12 +155,15 @@ TEST_F(AutocastProductsTest, AttentionAgreesWithLibTorch) {
   const at::Tensor query = torch::randn({2, 3, 20, 16});
   const at::Tensor key = torch::randn({2, 3, 20, 16});
   const at::Tensor value = torch::randn({2, 3, 20, 16});
-  expect_alike(
-      outcome_of(query, key,
-                 [&](const at::Tensor& q, const at::Tensor& k) { return models::attention(q, k, value, 0, true); }),
-      outcome_of(query, key, [&](const at::Tensor& q, const at::Tensor& k) {
-        return at::scaled_dot_product_attention(q, k, value, {}, 0, true);
-      }));
+  const Outcome expected = outcome_of(query, key, [&](const at::Tensor& q, const at::Tensor& k) {
+    return at::scaled_dot_product_attention(q, k, value, {}, 0, true);
+  });
+  testing::in_both_forms(kernels::Kernel::rounded_products, [&] {
+    const auto attention = [&](const at::Tensor& q, const at::Tensor& k) {
+      return models::attention(q, k, value, 0, true);
+    };
+    expect_alike(outcome_of(query, key, attention), expected);
+  });
 }
 
 TEST(BatchNormByStatisticsTest, AgreesWithLibTorch) {
@@ -171,10 +185,12 @@ TEST(BatchNormByStatisticsTest, AgreesWithLibTorch) {
         at::batch_norm(input.to(at::kDouble), layer.weight.to(at::kDouble), layer.bias.to(at::kDouble),
                        layer.running_mean.to(at::kDouble), layer.running_var.to(at::kDouble), false, 0, 1e-5, false);
     const double most = dtype == at::kFloat ? 1e-6 : 0.004;
-    EXPECT_LT(difference(layer.forward(input), normalized), most);
-    EXPECT_LT(difference(layer.forward_relu(input), normalized.relu()), most);
-    EXPECT_LT(difference(layer.forward_relu(input, residual), (normalized + residual).relu()), most);
-    EXPECT_EQ(layer.forward(input).scalar_type(), dtype);
+    testing::in_both_forms(kernels::Kernel::batch_norm, [&] {
+      EXPECT_LT(difference(layer.forward(input), normalized), most);
+      EXPECT_LT(difference(layer.forward_relu(input), normalized.relu()), most);
+      EXPECT_LT(difference(layer.forward_relu(input, residual), (normalized + residual).relu()), most);
+      EXPECT_EQ(layer.forward(input).scalar_type(), dtype);
+    });
   }
 }
 

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "kernels/outer_product.hpp"
+#include "support/kernel_forms.hpp"
 
 namespace lockstep::models {
 namespace linear_kernels_test {
@@ -84,13 +85,15 @@ TEST(LinearKernelsTest, AllProductsAreThoseOfLibTorch) {
     EXPECT_TRUE(at::equal(linear_output(input, weight, bias), at::linear(input, weight, bias))) << n;
     EXPECT_TRUE(at::equal(linear_output(input, weight, {}), at::linear(input, weight))) << n;
     EXPECT_TRUE(at::equal(linear_input_gradient(gradient, weight), gradient.mm(weight))) << n;
-    const at::Tensor target = torch::full({20, 36}, 1e30);
-    linear_weight_gradient(gradient, input, target);
-    EXPECT_TRUE(at::equal(target, gradient.t().mm(input))) << n;
-    // A copy of any layout and type.
-    const at::Tensor turned = gradient.t().contiguous().t();
-    linear_weight_gradient(turned, input, target);
-    EXPECT_TRUE(at::equal(target, gradient.t().mm(input))) << n;
+    testing::in_both_forms(kernels::Kernel::outer_product, [&] {
+      const at::Tensor target = torch::full({20, 36}, 1e30);
+      linear_weight_gradient(gradient, input, target);
+      EXPECT_TRUE(at::equal(target, gradient.t().mm(input))) << n;
+      // A copy of any layout and type.
+      const at::Tensor turned = gradient.t().contiguous().t();
+      linear_weight_gradient(turned, input, target);
+      EXPECT_TRUE(at::equal(target, gradient.t().mm(input))) << n;
+    });
     EXPECT_TRUE(at::equal(linear_output(input.to(at::kDouble), weight.to(at::kDouble), {}),
                           at::linear(input, weight).to(at::kDouble)))
         << n;

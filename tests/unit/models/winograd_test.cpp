@@ -129,5 +129,21 @@ TEST_F(WinogradTest, NanReachesTheOutput) {
   }
 }
 
+// The gradient of the weight does not depend on the kernel that computes it without Winograd's algorithm.
+TEST_F(WinogradTest, IsUsedWithoutThePatchProduct) {
+  const torch::AutoGradMode with_gradients(true);
+  const kernels::ScopedChoice winograd(kernels::Kernel::winograd, true);
+  const at::Tensor input = last(torch::randn({1, 16, 16, 16}));
+  const at::Tensor values = last(torch::randn({16, 16, 3, 3}));
+  std::vector<at::Tensor> gradients;
+  for (const bool is_used : {true, false}) {
+    const kernels::ScopedChoice patches(kernels::Kernel::patch_product, is_used);
+    const at::Tensor weight = values.clone().requires_grad_();
+    models::convolution(input, weight, {}, {.padding = 1}).square().sum().backward();
+    gradients.push_back(weight.grad());
+  }
+  EXPECT_TRUE(at::equal(gradients[0], gradients[1]));
+}
+
 }  // namespace winograd_test
 }  // namespace lockstep::models
