@@ -13,6 +13,25 @@
 // count. The level amx has the choices of avx512.
 namespace lockstep::kernels {
 
-inline constexpr std::initializer_list<MeasuredRatio> kMeasuredRatios = {};
+inline constexpr std::initializer_list<MeasuredRatio> kMeasuredRatios = {
+    {Kernel::attention, ProcessorLevel::avx2, ProcessorVendor::amd, 0.726},
+    {Kernel::batch_norm, ProcessorLevel::avx2, ProcessorVendor::amd, 0.699},
+    {Kernel::depthwise, ProcessorLevel::avx2, ProcessorVendor::amd, 0.548},
+    {Kernel::gelu, ProcessorLevel::avx2, ProcessorVendor::amd, 1.342},
+    {Kernel::gelu_gradient, ProcessorLevel::avx2, ProcessorVendor::amd, 0.688},
+    {Kernel::outer_product, ProcessorLevel::avx2, ProcessorVendor::amd, 0.884},
+    {Kernel::patch_product, ProcessorLevel::avx2, ProcessorVendor::amd, 0.504},
+    {Kernel::rounded_products, ProcessorLevel::avx2, ProcessorVendor::amd, 0.101},
+    {Kernel::winograd, ProcessorLevel::avx2, ProcessorVendor::amd, 0.429},
+    {Kernel::attention, ProcessorLevel::generic, ProcessorVendor::amd, 6.280},
+    {Kernel::batch_norm, ProcessorLevel::generic, ProcessorVendor::amd, 0.221},
+    {Kernel::depthwise, ProcessorLevel::generic, ProcessorVendor::amd, 0.740},
+    {Kernel::gelu, ProcessorLevel::generic, ProcessorVendor::amd, 1.327},
+    {Kernel::gelu_gradient, ProcessorLevel::generic, ProcessorVendor::amd, 0.581},
+    {Kernel::outer_product, ProcessorLevel::generic, ProcessorVendor::amd, 0.980},
+    {Kernel::patch_product, ProcessorLevel::generic, ProcessorVendor::amd, 7.069},
+    {Kernel::rounded_products, ProcessorLevel::generic, ProcessorVendor::amd, 0.177},
+    {Kernel::winograd, ProcessorLevel::generic, ProcessorVendor::amd, 3.395},
+};
 
 }  // namespace lockstep::kernels
