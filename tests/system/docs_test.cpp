@@ -189,7 +189,7 @@ class DocsTest : public ::testing::TestWithParam<std::string> {
   testing::TemporaryFolder folder_;
 };
 
-// In the short form, the program of docs/tutorial.md, which its commands build, stands for those of other pages.
+// The short form builds only the program of docs/tutorial.md, by the commands of this page.
 TEST_P(DocsTest, CommandsWork) {
   const std::vector<Block> blocks = with_joined_parts(blocks_of(testing::read_file(source() + "/" + GetParam())));
   std::set<std::string> programs;

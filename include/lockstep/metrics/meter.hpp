@@ -131,7 +131,7 @@ Samples unpack(std::span<const std::vector<std::byte>> parts);
 
 /// The name and direction of a number that a meter computes.
 struct Result {
-  std::string name;  ///< without a prefix; an evaluation reports "val/name"
+  std::string name;  ///< an evaluation adds a prefix: "val/name"
   bool is_higher_better = true;
 };
 
