@@ -2,13 +2,16 @@
 // Runs the commands and compiles the programs of README.md and docs/, page by page. The words behind "sh" of a block
 // say how: `exit=N` expects this exit code, and the lines of the block "text" that follows in its output;
 // `program=NAME` needs the program of this name and is not run unless the page shows it; `long` runs only in long
-// tests; `gpu`, `hosts`, `slurm` and `data` need what a test machine may lack and are not run.
+// tests; `gpu`, `hosts`, `slurm`, `data` and `doxygen` need what a test machine may lack and are not run. Behind any
+// language, `file=PATH` marks an excerpt of a file of the clone, which must have the same text. Blocks `cpp
+// program=NAME` are one program in several parts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -73,7 +76,8 @@ std::vector<Block> blocks_of(const std::string& page) {
 
 bool needs_more_than_here(const Block& block) {
   const auto has = [&block](const char* mark) { return block.marks.contains(mark); };
-  return has("gpu") || has("hosts") || has("slurm") || has("data") || (has("long") && !testing::is_long_run());
+  return has("gpu") || has("hosts") || has("slurm") || has("data") || has("doxygen") ||
+         (has("long") && !testing::is_long_run());
 }
 
 /// The page without its blocks.
@@ -90,8 +94,25 @@ std::string prose_of(const std::string& page) {
 
 /// "points" of a program that begins with "// points.cpp: ...".
 std::string program_name(const Block& block) {
+  if (const std::optional<std::string> name = block.value("program")) return *name;
   const std::size_t end = block.text.find(".cpp");
   return end == std::string::npos ? "" : block.text.substr(3, end - 3);
+}
+
+/// The programs of a page. The parts of a program are joined where the last of them is.
+std::vector<Block> with_joined_parts(const std::vector<Block>& blocks) {
+  std::vector<Block> joined;
+  for (const Block& block : blocks) {
+    joined.push_back(block);
+    if (block.language != "cpp" || !block.value("program")) continue;
+    const auto first = std::find_if(joined.begin(), std::prev(joined.end()), [&block](const Block& other) {
+      return other.language == "cpp" && other.value("program") == block.value("program");
+    });
+    if (first == std::prev(joined.end())) continue;
+    joined.back().text = first->text + block.text;
+    joined.erase(first);
+  }
+  return joined;
 }
 
 /// The pages, below the folder with the sources.
@@ -104,12 +125,14 @@ std::vector<std::string> pages() {
   return found;
 }
 
-/// A page's commands run one after another in a folder of their own, in which build/ and tools/ are those of the clone.
+/// A page's commands run one after another in a folder of their own, in which build/, docs/ and tools/ are those of the
+/// clone.
 class DocsTest : public ::testing::TestWithParam<std::string> {
  protected:
   DocsTest() {
     fs::create_directory_symlink(variable("LOCKSTEP_BINARY_DIR"), folder_ / "build");
     fs::create_directory_symlink(source() + "/tools", folder_ / "tools");
+    fs::create_directory_symlink(source() + "/docs", folder_ / "docs");
     write_images("photos/circles", 32);
     write_images("photos/squares", 32);
     write_images("new", 4);
@@ -166,14 +189,15 @@ class DocsTest : public ::testing::TestWithParam<std::string> {
   testing::TemporaryFolder folder_;
 };
 
-// README.md shows the program of docs/data-and-models.md, so that in the short form one of them is enough.
+// The short form builds only the program of docs/tutorial.md, by the commands of this page.
 TEST_P(DocsTest, CommandsWork) {
-  const std::vector<Block> blocks = blocks_of(testing::read_file(source() + "/" + GetParam()));
+  const std::vector<Block> blocks = with_joined_parts(blocks_of(testing::read_file(source() + "/" + GetParam())));
   std::set<std::string> programs;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const Block& block = blocks[i];
+    if (block.value("file")) continue;
     if (block.language == "cpp") {
-      if (GetParam() != "README.md" && !testing::is_long_run()) continue;
+      if (!testing::is_long_run()) continue;
       compile(block);
       programs.insert(program_name(block));
     } else if (block.language == "sh") {
@@ -215,23 +239,21 @@ TEST_P(DocsTest, LinksLeadSomewhere) {
   }
 }
 
+// Excerpts are parts of the files that they name.
+TEST_P(DocsTest, ExcerptsAreInTheirFiles) {
+  for (const Block& block : blocks_of(testing::read_file(source() + "/" + GetParam()))) {
+    const std::optional<std::string> file = block.value("file");
+    if (!file) continue;
+    EXPECT_NE(testing::read_file(source() + "/" + *file).find(block.text), std::string::npos) << place(block);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Pages, DocsTest, ::testing::ValuesIn(pages()), [](const auto& page) {
   std::string name = page.param.substr(0, page.param.size() - 3);
   std::replace_if(
       name.begin(), name.end(), [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) == 0; }, '_');
   return name;
 });
-
-TEST(DocsProgramsTest, ReadmeShowsTheProgramOfTheDocs) {
-  const auto program_of = [](const std::string& page) {
-    for (const Block& block : blocks_of(testing::read_file(source() + "/" + page))) {
-      if (block.language == "cpp") return block.text;
-    }
-    return std::string();
-  };
-  EXPECT_EQ(program_of("README.md"), program_of("docs/data-and-models.md"));
-  EXPECT_NE(program_of("README.md"), "");
-}
 
 TEST(DocsProgramsTest, TheListOfPagesIsComplete) {
   const std::string list = testing::read_file(source() + "/docs/README.md");

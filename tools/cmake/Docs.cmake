@@ -1,15 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The target `docs`: HTML pages of docs/ by pandoc, and the API reference of the public headers by Doxygen, in
-# build/docs. It is not part of the normal build. A warning of Doxygen is an error.
+# The target `api`: the API reference of the public headers by Doxygen, in build/docs/api. A warning of Doxygen is an
+# error. The target `docs`: this reference, and HTML pages of docs/ by pandoc, in build/docs. Neither is part of the
+# normal build.
 find_program(LOCKSTEP_PANDOC pandoc)
 find_program(LOCKSTEP_DOXYGEN doxygen)
-if(NOT LOCKSTEP_PANDOC OR NOT LOCKSTEP_DOXYGEN)
+set(html ${PROJECT_BINARY_DIR}/docs)
+
+if(LOCKSTEP_DOXYGEN)
+  configure_file(docs/Doxyfile.in ${html}/Doxyfile @ONLY)
+  add_custom_target(api COMMAND ${LOCKSTEP_DOXYGEN} ${html}/Doxyfile WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} VERBATIM)
+else()
+  add_custom_target(api COMMAND ${CMAKE_COMMAND} -E echo "the target api needs the package doxygen"
+                    COMMAND ${CMAKE_COMMAND} -E false)
+endif()
+
+if(NOT LOCKSTEP_PANDOC)
   add_custom_target(docs COMMAND ${CMAKE_COMMAND} -E echo "the target docs needs the packages pandoc and doxygen"
                     COMMAND ${CMAKE_COMMAND} -E false)
   return()
 endif()
 
-set(html ${PROJECT_BINARY_DIR}/docs)
 set(filter ${PROJECT_SOURCE_DIR}/tools/cmake/docs_links.lua)
 set(style ${PROJECT_SOURCE_DIR}/tools/cmake/docs_style.html)
 file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md)
@@ -26,6 +36,5 @@ foreach(page IN LISTS pages)
     VERBATIM)
   list(APPEND outputs ${html}/${name}.html)
 endforeach()
-configure_file(docs/Doxyfile.in ${html}/Doxyfile @ONLY)
-add_custom_target(docs DEPENDS ${outputs} COMMAND ${LOCKSTEP_DOXYGEN} ${html}/Doxyfile
-                  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} VERBATIM)
+add_custom_target(docs DEPENDS ${outputs})
+add_dependencies(docs api)

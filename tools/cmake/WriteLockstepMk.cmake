@@ -15,7 +15,7 @@ set(others -L${TORCH_ROOT}/lib -Wl,-rpath,${TORCH_ROOT}/lib -ltorch_cpu -lc10 ${
            ${LOCKSTEP_HDF5_LIBRARIES} ${LOCKSTEP_JPEG_LIBRARIES} ${LOCKSTEP_PNG_LIBRARIES} ${LOCKSTEP_WEBP_LIBRARIES}
            -lboost_program_options -lspdlog -lfmt -lz)
 set(includes "")
-foreach(folder ${MPI_C_INCLUDE_DIRS})
+foreach(folder IN LISTS MPI_C_INCLUDE_DIRS HDF5_C_INCLUDE_DIRS)
   if(NOT folder STREQUAL /usr/include)
     list(APPEND includes -I${folder})
   endif()

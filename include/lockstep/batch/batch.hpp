@@ -123,6 +123,7 @@ class Batch {
   bool has(const std::string& key) const { return values_.contains(key); }
   /// @throws DataError  no value has this name; the message lists the names that exist
   const Value& at(const std::string& key) const;
+  /// The value with this name, whatever its role is; `input` and `target` follow data.input_keys and data.target_keys.
   /// @throws DataError  the value does not exist, or is not a tensor
   const at::Tensor& tensor(const std::string& key) const;
   /// The tensors of a list, or a list with the one tensor that the value is.

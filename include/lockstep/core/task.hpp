@@ -26,9 +26,12 @@ struct Moments {
 
 /// The task that a data set defines for a model: the shape of a sample and the number of classes.
 struct Task {
-  /// Shape of one input without the batch dimension: {1, 28, 28}, or {block} tokens. Your own models can ignore it.
+  /// Shape of the first input without the batch dimension: {1, 28, 28}, or {block} tokens. Your own models can ignore
+  /// it, and can have further inputs.
   std::vector<std::int64_t> sample_shape = {};
-  std::int64_t classes = 0;                 ///< number of classes or labels; for text, the size of the vocabulary
+  /// Number of classes or labels; for text, the size of the vocabulary. Of a custom task, only your own model and the
+  /// meters read it.
+  std::int64_t classes = 0;
   std::int64_t predictions_per_sample = 1;  ///< 1 for a labeled image, `block` for text
   bool is_text = false;                     ///< inputs are int64 token numbers instead of numbers of the model's dtype
   TaskKind kind = TaskKind::classification;

@@ -33,8 +33,8 @@ class Dataset {
   virtual batch::Batch get(std::span<const batch::Draw> draws) const = 0;
   /// The names of the inputs and targets among the values of a batch. By default "data" and "label".
   virtual batch::Roles roles() const { return {}; }
-  /// A digest of the content, for checkpoints: equal data sets have equal digests, different data sets almost surely
-  /// different ones.
+  /// A digest of the content. A run that resumes reports data with another digest as other training data. 64 bits that
+  /// change when a sample changes are enough, such as a hash of the samples, or of the paths and sizes of their files.
   virtual std::uint64_t digest() const = 0;
 };
 
@@ -125,7 +125,9 @@ class SampleDataset : public Dataset {
  public:
   /// The values of one sample, each without the batch dimension: tensors, numbers, texts, lists, maps, or
   /// DataContainers with options of collation. All samples have the same names. By default, the values that `fill`
-  /// writes.
+  /// writes. In the batch, an integer becomes a tensor [N] int64, a double a tensor [N] float64, and a tensor [...],
+  /// also one without dimensions, a tensor [N, ...] of the same type. The model need not read every value: further
+  /// numbers and texts, such as a name, appear in predictions.
   /// @throws DataError  it cannot be read
   virtual batch::ValueMap sample(const batch::Draw& draw) const;
   virtual SampleLayout layout() const { return {}; }

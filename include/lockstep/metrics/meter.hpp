@@ -131,7 +131,7 @@ Samples unpack(std::span<const std::vector<std::byte>> parts);
 
 /// The name and direction of a number that a meter computes.
 struct Result {
-  std::string name;
+  std::string name;  ///< an evaluation adds a prefix: "val/name"
   bool is_higher_better = true;
 };
 
@@ -143,7 +143,7 @@ struct Reading {
 
 /// The names of the model output and of the values of the batch that a meter reads.
 struct Reads {
-  std::string output = "";  ///< [N, ...], see samples_of; if empty, the main output
+  std::string output = "";  ///< [N, ...], see samples_of; [N] has one column; if empty, the main output
   std::string target = "";  ///< [N, ...] any value of the batch; if empty, the first target
   /// Further values of the batch, with one number or text per sample; see Samples::values.
   std::vector<std::string> values = {};
@@ -183,7 +183,7 @@ struct MeterRow {
   std::string name;
   std::string help;   ///< the quantity that the meter computes
   std::string needs;  ///< the required output and target
-  KeySpecs keys;      ///< keys of the options
+  KeySpecs keys;      ///< keys of the options, with names without a section: "k" for "top_k,k=3"
   /// @param classes  C of the task, or the number of outputs
   /// @throws ConfigError  the options contradict each other or the classes
   std::function<Meter(const Section& options, std::int64_t classes)> make;

@@ -89,7 +89,7 @@ at::Tensor total_loss(const LossMap& losses);
 /// The places of a model where public weights often have another size, by its family. An empty path = there is no such
 /// place.
 struct Anatomy {
-  std::string head = {};       ///< module that computes the outputs, such as "fc"
+  std::string head = {};       ///< the one module that computes the outputs, such as "fc"; empty if there are several
   std::string stem = {};       ///< convolution that reads the images, such as "conv1"
   std::string positions = {};  ///< parameter [1, prefix_tokens + height * width, E]: learned positions of a grid
   std::int64_t prefix_tokens = 0;
@@ -121,15 +121,17 @@ class Model : public Block {
   /// @param target  the target of the data set
   /// @throws ConfigError  by default, for custom tasks
   virtual LossMap losses(const at::Tensor& output, const at::Tensor& target) const;
-  /// Mode "loss". The default calls `losses` with the main output and the target.
-  /// @param outputs  the result of forward_batch
+  /// Mode "loss". The default calls `losses` with the main output and the target. The mean of each loss is logged under
+  /// its name, including a factor that this function applies.
+  /// @param outputs  the result of forward_batch. With train.precision=bf16 or fp16 they can have 16 bits: convert them
+  ///                 with `.to(at::kFloat)`. Targets keep their type
   virtual LossMap losses_of(const batch::Outputs& outputs, const batch::Batch& batch) const;
 
   /// The number of items (tokens, pixels, labeled samples) in the mean of each loss, by the name of the loss, computed
   /// from the batch only. It becomes the weight of micro-batches, lanes and ranks. All batches must have the same
-  /// names. For other losses, the number of samples is used; default losses count the targets that are not ignored. The
-  /// default is empty.
-  /// @param batch  the batch of the data set
+  /// names, and each must be the name of a loss, which need not be trained. For other losses, the number of samples is
+  /// used; default losses count the targets that are not ignored. The default is empty.
+  /// @param batch  the batch of the data set, on the CPU and not preprocessed
   virtual std::vector<std::pair<std::string, double>> counts(const batch::Batch& batch) const;
 
   /// Mode "predict" of models with one output. The default depends on the kind of the task: "classes" or "masks" with
@@ -190,7 +192,8 @@ struct ModelSettings {
   static ModelSettings from(const Section& model);
 };
 
-/// Creates a model from its keys. The values that its family states for them are set.
+/// Creates a model from its keys. The values that its family states for them are set. Keys of other sections are not
+/// available: a factor of a loss that the model computes itself is a key of section `model`.
 /// @throws ConfigError  the options contradict each other or the task
 using MakeModel = std::function<std::shared_ptr<Model>(const Section& model, const Task& task)>;
 
