@@ -127,7 +127,7 @@ at::Tensor features_of_batch(parallel::DistributedDataParallel& wrapper, const b
   if (head.empty()) {
     throw ConfigError(
         "predict.output=features: the model does not name its head; use a model that does, such as resnet18, or "
-        "override models::Model::anatomy");
+        "set models::FamilyRow::head of its ModelRow::family");
   }
   at::Tensor features;
   const models::ScopedTap tap([&](models::Block& block, const models::Tensors& inputs, const models::Forward& next) {
