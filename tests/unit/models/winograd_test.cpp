@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/kernels.hpp"
+
 namespace lockstep::models {
 namespace winograd_test {
 
