@@ -146,7 +146,7 @@ class Contender {
     return times(count, [this] { step(); });
   }
 
-  /// Where the time of a step or of a forward goes, as text; the times are those of one.
+  /// The kinds of work in a step or a forward with their times, as text; the times are those of one.
   std::string profile(bool is_step, std::int64_t count) {
     const auto run = [&] { return is_step ? milliseconds_of_steps(count) : milliseconds_of_forwards(count); };
     Parts parts;
@@ -203,7 +203,7 @@ class Contender {
   batch::Batch batch_;
   const mpi::Communicator* world_;
   parallel::StepObserver* observer_ = nullptr;
-  at::ScalarType type_ = at::kFloat;  // in which products are computed
+  at::ScalarType type_ = at::kFloat;  // type of the factors of products
   std::optional<engine::Composition> made_;
   std::optional<engine::EvaluationMode> evaluation_;
 };

@@ -11,7 +11,7 @@
 
 #include "engine/measures/trace.hpp"
 
-// Where the time of a step goes: the operators of LibTorch and the kernels of Lockstep, by kinds of work.
+// The parts of a step: the operators of LibTorch and the kernels of Lockstep, by kinds of work.
 namespace lockstep::bench {
 
 enum class Work { products, convolutions, attention, normalization, elementwise, layout, weights, allocation, other };

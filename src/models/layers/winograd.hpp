@@ -30,8 +30,8 @@ std::int64_t winograd_side(std::int64_t samples, std::int64_t out_height, std::i
 /// @return           [(side + 2)^2, kernels::winograd_distance(O I)]; turned, O and I change places
 at::Tensor winograd_weight(const at::Tensor& weight, bool is_turned, std::int64_t side);
 
-/// conv(images) + bias + residual, and a ReLU behind it if has_relu, with tiles of the side of the weight. The sums of an output pixel have the same order
-/// with any number of samples and threads.
+/// conv(images) + bias + residual, and a ReLU behind it if has_relu, with tiles of the side of the weight. The sums of
+/// an output pixel have the same order with any number of samples and threads.
 /// @param images       [N, I, H, W] float32 in channels-last layout
 /// @param transformed  by winograd_weight
 /// @param bias         [O], or undefined

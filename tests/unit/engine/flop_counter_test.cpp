@@ -51,7 +51,7 @@ TEST(FlopCounterTest, ProductsOfLayers) {
             2 * (2 * 10 * 5) * 64 * 32);
 }
 
-// With 16 n channels, these are convolutions for which Lockstep has kernels of its own at some levels.
+// Lockstep has kernels of its own for these shapes at some levels.
 TEST(FlopCounterTest, KernelsOfLockstepCountAsTheLibraryDoes) {
   testing::at_each_level([] {
     const at::Tensor images = at::ones({2, 32, 20, 10}).contiguous(at::MemoryFormat::ChannelsLast);
