@@ -10,7 +10,7 @@ namespace class_numbers_test {
 
 using Numbers = std::vector<std::pair<std::string, double>>;
 
-// Of 4 cats 3 are found, and there are no dogs.
+// Three of 4 cats are found, and there are no dogs.
 const Table kConfusion = {.name = "confusion", .columns = 3, .values = {3, 1, 0, 0, 0, 0, 1, 2, 2}};
 
 TEST(ClassNumbersTest, AccuracyOfEachClassThatOccurs) {
