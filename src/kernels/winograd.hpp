@@ -6,6 +6,9 @@
 // The parts of winograd.hpp that compute.
 namespace lockstep::kernels {
 
+/// Tiles that cover `pixels` output pixels of one direction.
+constexpr std::int64_t winograd_tiles(std::int64_t pixels, std::int64_t side) { return (pixels + side - 1) / side; }
+
 /// A convolution with a kernel of 3x3 and a stride of 1. Images have their channels innermost.
 struct WinogradTask {
   std::int64_t side;                ///< a tile has side x side output pixels: 2 or 4
@@ -19,8 +22,8 @@ struct WinogradTask {
   std::int64_t padding;
   bool has_relu = false;
 
-  std::int64_t tile_rows() const { return (out_height + side - 1) / side; }
-  std::int64_t tile_columns() const { return (out_width + side - 1) / side; }
+  std::int64_t tile_rows() const { return winograd_tiles(out_height, side); }
+  std::int64_t tile_columns() const { return winograd_tiles(out_width, side); }
   std::int64_t tiles(std::int64_t samples) const { return samples * tile_rows() * tile_columns(); }
 };
 

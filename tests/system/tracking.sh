@@ -75,7 +75,7 @@ echo '{"state": "running", "step": 20}' >run/STATUS.json
 sleep 1
 printf 'ch":1,"loss":2.0}\n' >>run/metrics.jsonl
 echo '{"state": "failed", "step": 30, "exit_code": 6}' >run/STATUS.new
-mv run/STATUS.new run/STATUS.json # as a whole, as trainer replaces it
+mv run/STATUS.new run/STATUS.json # trainer replaces the whole file, too
 code=0
 wait $! || code=$?
 ((code == 1))

@@ -18,5 +18,5 @@ endif()
 add_library(lockstep_hdf5 INTERFACE IMPORTED)
 target_include_directories(lockstep_hdf5 INTERFACE ${HDF5_C_INCLUDE_DIRS})
 target_link_libraries(lockstep_hdf5 INTERFACE ${LOCKSTEP_HDF5_LIBRARIES})
-# For programs that read HDF5 files of their own: a second copy of the library in one program must not exist.
+# Programs that read HDF5 files of their own link this target, so that they have no second copy of the library.
 add_library(lockstep::hdf5 ALIAS lockstep_hdf5)

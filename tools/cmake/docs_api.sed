@@ -1,4 +1,4 @@
-# For Doxygen, which reads docs/api.md: the words behind the language of a block are for tests, and links to headers
+# Doxygen reads docs/api.md: the words behind the language of a block are for tests, and links to headers
 # and pages become links to those that Doxygen and pandoc write.
 s/^```(cpp|sh) .*/```\1/
 s/^```c[+][+]/```cpp/

@@ -33,11 +33,11 @@ constexpr std::int64_t kTaps = 9;            // weights of a kernel of 3x3
 // Tiles of 4x4 pixels need more time for the transform of the weight, and of the sums of its gradient, which are 36
 // numbers for 9 weights instead of 16. These limits were measured with 64 to 512 channels.
 constexpr std::int64_t kFewestLargeTiles = 128;
-constexpr std::int64_t kFewestLargeTilesOfImage = 9;  // with a weight that is transformed for many batches
+constexpr std::int64_t kFewestLargeTilesOfImage = 9;  // limit of one image if the weight serves many batches
 constexpr std::int64_t kFewestSummedLargeTiles = 640;
 
 std::int64_t tiles_of(std::int64_t height, std::int64_t width, std::int64_t side) {
-  return (height + side - 1) / side * ((width + side - 1) / side);
+  return kernels::winograd_tiles(height, side) * kernels::winograd_tiles(width, side);
 }
 
 /// Memory for `count` numbers of each position.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Each result is compared with the definition in double. Its error may be 4 times that of the definition in float32.
-// With tiles of 2x2 pixels, this is zero for small integers, which the transforms multiply by 1/4 at most.
+// Tiles of 2x2 pixels have none for small integers, which the transforms multiply by 1/4 at most.
 #include "kernels/winograd.hpp"
 
 #include <gtest/gtest.h>
