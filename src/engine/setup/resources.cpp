@@ -35,16 +35,13 @@ void raise_open_files_limit(std::uint64_t wanted) {
   setrlimit(RLIMIT_NOFILE, &files);  // the limit stays as it is if it is refused
 }
 
-/// Ranks with different processor levels round sums in different ways. Collective.
-void compare_processor_levels(const mpi::Communicator& world, bool has_lanes) {
-  const std::vector<std::string> levels = world.all_gather(std::string(name_of(processor_level())));
-  const auto other = std::find_if(levels.begin(), levels.end(), [&](const auto& level) { return level != levels[0]; });
-  if (other == levels.end()) return;
-  const std::string fact = "rank 0 uses the processor level " + levels[0] + ", but rank " +
-                           std::to_string(other - levels.begin()) + " uses " + *other +
-                           ". Set LOCKSTEP_CPU to the lower level on all ranks";
+/// Collective.
+void compare_processors(const mpi::Communicator& world, bool has_lanes) {
+  const std::string fact = difference_of_processors(world.all_gather(std::string(name_of(processor_level()))),
+                                                    world.all_gather(std::string(name_of(processor_vendor()))));
+  if (fact.empty()) return;
   if (has_lanes)
-    throw ConfigError("train.lanes requires one processor level, because results must not differ: " + fact);
+    throw ConfigError("train.lanes requires one processor level and vendor, because results must not differ: " + fact);
   if (world.is_root()) log::warning("results differ in their last bits from those of equal ranks: " + fact);
 }
 
@@ -83,7 +80,7 @@ void choose_processor(const RunSettings& run, bool has_lanes, std::optional<int>
   if (!chosen.remark.empty() && world.is_root()) log::warning(chosen.remark);
   log::debug("device: " + (chosen.gpu ? "cuda:" + std::to_string(chosen.gpu->index()) + " (" + chosen.gpu->name() + ")"
                                       : std::string("cpu")));
-  compare_processor_levels(world, has_lanes);
+  compare_processors(world, has_lanes);
   const int threads = set_threads(run, topology, has_lanes);
   // Loader threads mostly sleep: only compute threads are held against the processors.
   const std::string oversubscribed = topology.oversubscription(threads);
@@ -123,6 +120,22 @@ void set_up_process(const RunSettings& run, bool is_root) {
 }
 
 }  // namespace
+
+std::string difference_of_processors(const std::vector<std::string>& levels, const std::vector<std::string>& vendors) {
+  const auto first_other = [](const std::vector<std::string>& names) {
+    const auto is_other = [&](const std::string& name) { return name != names[0]; };
+    return static_cast<std::size_t>(std::find_if(names.begin(), names.end(), is_other) - names.begin());
+  };
+  if (const std::size_t rank = first_other(levels); rank < levels.size()) {
+    return "rank 0 uses the processor level " + levels[0] + ", but rank " + std::to_string(rank) + " uses " +
+           levels[rank] + ". Set LOCKSTEP_CPU to the lower level on all ranks";
+  }
+  if (const std::size_t rank = first_other(vendors); rank < vendors.size()) {
+    return "the processor of rank 0 has the vendor " + vendors[0] + ", but that of rank " + std::to_string(rank) +
+           " has the vendor " + vendors[rank] + ". Use hosts with processors of one vendor";
+  }
+  return "";
+}
 
 std::uint64_t open_files_limit(std::uint64_t soft, std::uint64_t hard, std::uint64_t wanted) {
   return std::min(std::max(soft, wanted), hard);

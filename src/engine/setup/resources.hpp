@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace lockstep::mpi {
 class Gpu;
@@ -35,6 +36,11 @@ struct Resources {
   bool compiles = false;                          ///< run.compile
   bool is_as_on_gpu = false;                      ///< for tests: what is done on GPUs is done on the CPU
 };
+
+/// The first difference between the processors of ranks; "" = there is none. Different levels round sums in different
+/// ways; so do the kernels and libraries that are chosen for different vendors.
+/// @param levels, vendors  names of the level and of the vendor of each rank
+std::string difference_of_processors(const std::vector<std::string>& levels, const std::vector<std::string>& vendors);
 
 /// Sets the process up: threads, open files, determinism, device, collectives.
 ///
