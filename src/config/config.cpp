@@ -66,6 +66,18 @@ void check_default(const KeySpec& spec) {
   if (!fault.empty()) throw std::logic_error("default of key " + spec.name + ": " + fault);
 }
 
+/// The choices that a selector makes: "adamw" of "adamw" and of "generator,name=adamw,lr=1e-4".
+std::vector<std::string> choices_of(const KeyValue& selector) {
+  std::vector<std::string> choices;
+  for (const std::string& text : selector.texts) {
+    const std::vector<std::string> words = split_list(text, ',');
+    const auto name =
+        std::find_if(words.begin(), words.end(), [](const std::string& word) { return word.starts_with("name="); });
+    choices.push_back(name == words.end() ? words.front() : name->substr(5));
+  }
+  return choices;
+}
+
 using Json = nlohmann::ordered_json;
 
 std::string padded(std::string text, std::size_t width) {
@@ -127,7 +139,7 @@ using Row = std::array<std::string, 3>;  // key, value, origin
 std::vector<Row> rows_of(const Config& config) {
   std::vector<Row> rows = {{"key", "value", "from"}};
   for (const KeySpec& spec : config.specs()) {
-    const KeyValue& value = config.value(spec.name);
+    const KeyValue value = config.effective(spec.name);
     if (value.texts.empty()) rows.push_back({spec.name, "(not set)", value.origin});
     for (const std::string& text : value.texts)
       rows.push_back({spec.name, text.empty() ? "(empty)" : text, value.origin});
@@ -191,7 +203,9 @@ const KeyValue& Config::value(const std::string& name) const {
   return found->second;
 }
 
-void Config::set(const std::string& name, const std::string& text, const std::string& origin) {
+KeyValue Config::effective(const std::string& name) const { return section(section_of(name)).effective(key_of(name)); }
+
+void Config::set(const std::string& name, const std::string& text, const std::string& origin, Author author) {
   refuse_former(name, text, origin);
   Section& section = section_holding(name, origin);
   const KeyType type = section.values().at(key_of(name)).spec.type;
@@ -199,6 +213,7 @@ void Config::set(const std::string& name, const std::string& text, const std::st
   const std::string value = is_text ? with_home(text) : trimmed(text);
   if (is_unwritable(value)) throw ConfigError(origin + ": " + name + ": a value must not contain control characters");
   section.set(key_of(name), value, origin);
+  if (author == Author::user) set_by_user_.insert(name);
 }
 
 std::optional<Config::Replacement> Config::replacement_of(const std::string& name, const std::string& text) const {
@@ -236,11 +251,30 @@ Section& Config::section_holding(const std::string& name, const std::string& ori
       (likely.empty() ? "--help lists the sections and --help=SECTION their keys" : "did you mean '" + likely + "'?"));
 }
 
+void Config::require_read() const {
+  for (const std::string& name : set_by_user_) {
+    const KeyValue& set = value(name);
+    const KeyReaders& readers = set.spec.readers;
+    if (readers.selectors.empty() || readers.are_all) continue;
+    const auto is_read = [&](const std::string& selector) {
+      const std::vector<std::string> choices = choices_of(value(selector));
+      return std::any_of(choices.begin(), choices.end(),
+                         [&](const std::string& choice) { return readers.defaults.contains(choice); });
+    };
+    if (std::any_of(readers.selectors.begin(), readers.selectors.end(), is_read)) continue;
+    std::vector<std::string> names;
+    for (const auto& [choice, text] : readers.defaults) names.push_back(choice);
+    const std::string& selector = readers.selectors.front();
+    throw ConfigError(set.origin + ": " + name + " is not read with " + selector + "=" + joined(value(selector).texts) +
+                      ", only with " + selector + "=" + joined(names, " or ") + "; remove it, or change " + selector);
+  }
+}
+
 std::string Config::to_ini() const {
-  std::string text = "# The value of every key; --config=FILE reads it back.\n";
+  std::string text = kIniHeader + std::string("\n");
   const auto append = [this, &text](const std::string& section) {
     for (const KeySpec& spec : specs_) {
-      if (section_of(spec.name) == section) text += ini_lines(key_of(spec.name), value(spec.name));
+      if (section_of(spec.name) == section) text += ini_lines(key_of(spec.name), effective(spec.name));
     }
   };
   append("");
@@ -255,7 +289,7 @@ std::string Config::to_json() const {
   Json all = Json::object();
   for (const KeySpec& spec : specs_) {
     const Section& in = section(section_of(spec.name));
-    all[spec.name] = {{"value", typed(in, key_of(spec.name), spec.type)}, {"origin", value(spec.name).origin}};
+    all[spec.name] = {{"value", typed(in, key_of(spec.name), spec.type)}, {"origin", effective(spec.name).origin}};
   }
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

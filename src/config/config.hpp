@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,12 @@ enum class OldNames {
   translated,  ///< it sets the key that has the new name: for what an earlier version stored
 };
 
+/// Who sets a key.
+enum class Author {
+  program,  ///< Lockstep, from other keys, or from what an earlier run stored
+  user,     ///< a file or the command line: Config::require_read holds for the key
+};
+
 /// The value of every declared key.
 class Config {
  public:
@@ -37,11 +44,15 @@ class Config {
   const KeySpecs& specs() const noexcept { return specs_; }
   const KeyValue& value(const std::string& name) const;  ///< full name; std::logic_error if never declared
 
+  KeyValue effective(const std::string& name) const;  ///< full name; see Section::effective
+
   /// Sets a key by its full name; the latest value wins, and a repeatable key collects the values of one origin.
   /// @param origin  "command line", "file.ini:12", "derived", ...: what messages and tables name as the source
   /// @throws ConfigError  unknown key (with the nearest name), former name or setting, or a value that does not fit
-  void set(const std::string& name, const std::string& text, const std::string& origin);
-  /// Sets what the INI file says; each value's origin is "path:line".
+  void set(const std::string& name, const std::string& text, const std::string& origin,
+           Author author = Author::program);
+  /// Sets what the INI file says; each value's origin is "path:line". A file that to_ini wrote is read as stored text:
+  /// old names are translated, and require_read does not hold for it.
   /// @throws ConfigError  unreadable file, malformed line, unknown section or key, or a value that does not fit
   void read_file(const std::string& path);
   /// The same for text that is at hand, such as the configuration inside a checkpoint.
@@ -50,6 +61,9 @@ class Config {
 
   /// @throws ConfigError  `name` is an old name of a key, or with `text` a former setting; the message has the new one
   void refuse_former(const std::string& name, const std::string& text, const std::string& origin) const;
+
+  /// @throws ConfigError  a key that a user has set is not read by the chosen model, source, optimizer or other part
+  void require_read() const;
 
   /// Every key and value as an INI file, which read_file reads back to the same values; origins stand in comments.
   std::string to_ini() const;
@@ -71,7 +85,11 @@ class Config {
   KeySpecs specs_;
   std::map<std::string, Section> sections_;
   std::map<std::string, std::string> new_names_;  // new names by old name
+  std::set<std::string> set_by_user_;
 };
+
+/// The first line of Config::to_ini.
+inline constexpr const char* kIniHeader = "# The value of every key; --config=FILE reads it back.";
 
 /// "optim" of "optim.lr", "" of "resume".
 std::string section_of(const std::string& name);

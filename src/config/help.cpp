@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "config/config.hpp"
@@ -49,15 +51,27 @@ std::string paragraph(const std::string& heading, const Rows& rows) {
   return text;
 }
 
+std::string default_text(const KeySpec& spec) {
+  const bool is_unset = spec.default_value.empty() || spec.default_value == "nan";
+  return is_unset ? "none" : spec.default_value;
+}
+
 std::string describe(const KeySpec& spec) {
   std::string range = range_of(spec);
   for (const std::string article : {"an ", "a "}) {
     if (range.starts_with(article)) range.erase(0, article.size());
   }
   range[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(range[0])));
-  const bool is_unset = spec.default_value.empty() || spec.default_value == "nan";
-  const std::string shown = is_unset ? "none" : spec.default_value;
-  return spec.help + (spec.help.empty() ? "" : ". ") + range + "; default " + shown;
+  const bool depends = spec.default_value == "auto" && !spec.readers.selectors.empty();
+  return spec.help + (spec.help.empty() ? "" : ". ") + range + "; default " +
+         (depends ? "auto = that of " + spec.readers.selectors.front() : default_text(spec));
+}
+
+/// The first sentence of the help of a key, and its default.
+std::string in_short(const KeySpec& spec) {
+  std::string sentence =
+      spec.help.substr(0, std::min({spec.help.find(". "), spec.help.find("; "), spec.help.find(": ")}));
+  return sentence + " (default " + default_text(spec) + ")";
 }
 
 Rows key_rows(const KeySpecs& specs) {
@@ -66,32 +80,21 @@ Rows key_rows(const KeySpecs& specs) {
   return rows;
 }
 
-/// Inside a text that holds options, commas separate these.
-std::string with_slashes(std::string help) {
-  const std::string commas = "separated by commas";
-  const std::size_t position = help.find(commas);
-  return position == std::string::npos ? help : help.replace(position, commas.size(), "separated by slashes");
+const KeySpec* find_key(const KeySpecs& specs, const std::string& name) {
+  const auto found = std::find_if(specs.begin(), specs.end(), [&](const KeySpec& spec) { return spec.name == name; });
+  return found == specs.end() ? nullptr : &*found;
 }
 
-/// The options that may stand in the text of a key that holds options of its own.
-std::string describe_parts(const KeySpec& key) {
-  std::string text;
-  for (const KeySpec& part : key.parts) {
-    Rows rows;
-    for (const KeySpec& option : part.parts) rows.emplace_back(option.name, with_slashes(describe(option)));
-    const std::string heading = key.name + ", " + part.name + ": ";
-    text += paragraph(heading + part.help, rows);
-  }
-  return text;
+template <class Keep>
+KeySpecs selected(const KeySpecs& specs, const Keep& keep) {
+  KeySpecs kept;
+  std::copy_if(specs.begin(), specs.end(), std::back_inserter(kept), keep);
+  return kept;
 }
 
 /// The keys without a section, or those of `section` and the key of that very name.
 KeySpecs specs_of(const std::string& section, const KeySpecs& specs) {
-  KeySpecs chosen;
-  for (const KeySpec& spec : specs) {
-    if (section_of(spec.name) == section || spec.name == section) chosen.push_back(spec);
-  }
-  return chosen;
+  return selected(specs, [&](const KeySpec& spec) { return section_of(spec.name) == section || spec.name == section; });
 }
 
 std::string title_of(const std::string& section, const KeySpecs& specs) {
@@ -99,6 +102,146 @@ std::string title_of(const std::string& section, const KeySpecs& specs) {
     return section_of(spec.name) == section && !spec.section_title.empty();
   });
   return found == specs.end() ? "" : found->section_title;
+}
+
+/// Whether the help of a section leaves the key to the help of a choice.
+bool is_of_choice(const KeySpec& spec) { return !spec.readers.selectors.empty() && !spec.readers.are_all; }
+
+/// Whether keys of the section depend on what this key chooses.
+bool is_selector(const KeySpec& spec, const KeySpecs& specs) {
+  return std::any_of(specs.begin(), specs.end(), [&](const KeySpec& other) {
+    return !other.readers.selectors.empty() && other.readers.selectors.front() == spec.name;
+  });
+}
+
+/// The name by which help calls the forms of a text: "hooks" of train.hooks, "transforms" of data.transform.
+std::string forms_name(const KeySpec& key) {
+  const std::string name = key_of(key.name);
+  return name.ends_with('s') ? name : name + "s";
+}
+
+/// The options that every form of a text has.
+KeySpecs common_options(const KeySpec& key) {
+  if (key.parts.size() < 2) return {};
+  return selected(key.parts.front().parts, [&](const KeySpec& option) {
+    return std::all_of(key.parts.begin(), key.parts.end(),
+                       [&](const KeySpec& part) { return find_key(part.parts, option.name) != nullptr; });
+  });
+}
+
+Rows option_rows(const KeySpecs& options) {
+  Rows rows;
+  for (const KeySpec& option : options) rows.emplace_back(option.name, describe(option));
+  return rows;
+}
+
+/// A form of a text and its options, without those that all forms have.
+std::string describe_form(const KeySpec& key, const KeySpec& form) {
+  const KeySpecs common = common_options(key);
+  return paragraph(key.name + ", " + form.name + ": " + form.help,
+                   option_rows(selected(
+                       form.parts, [&](const KeySpec& option) { return find_key(common, option.name) == nullptr; })));
+}
+
+std::string describe_common(const KeySpec& key) {
+  const KeySpecs common = common_options(key);
+  return common.empty() ? "" : paragraph("Options of all " + forms_name(key), option_rows(common));
+}
+
+std::string describe_forms(const KeySpec& key) {
+  std::string text = describe_common(key);
+  for (const KeySpec& form : key.parts) text += describe_form(key, form);
+  return text;
+}
+
+/// What one choice of a selector reads: its own keys, then those that others read, too.
+std::string describe_choice(const KeySpec& selector, const std::string& choice, const KeySpecs& specs) {
+  KeySpecs read;
+  for (KeySpec key : specs) {
+    const bool is_concerned = !key.readers.selectors.empty() && key.readers.selectors.front() == selector.name;
+    const auto own = key.readers.defaults.find(choice);
+    if (!is_concerned || own == key.readers.defaults.end()) continue;
+    key.default_value = own->second;
+    key.readers = {};
+    read.push_back(key);
+  }
+  const KeySpec* const row = find_key(selector.parts, choice);
+  const std::string help = row == nullptr ? "" : ": " + row->help;
+  const std::string section = section_of(selector.name);
+  return paragraph(selector.name + "=" + choice + help, key_rows(read)).substr(1) + "\n" +
+         wrapped(std::string(read.empty() ? "It has no keys of its own" : "These are its own keys") +
+                     "; --help=" + section + " describes the keys that do not depend on " + selector.name,
+                 0);
+}
+
+Rows names_and_help(const KeySpecs& parts) {
+  Rows rows;
+  for (const KeySpec& part : parts) rows.emplace_back(part.name, part.help);
+  return rows;
+}
+
+/// The choices of the selectors, or the forms of texts, in short.
+std::string list_choices(const KeySpec& key, const std::string& section, const KeySpecs& specs) {
+  const bool chooses = is_selector(key, specs);
+  if (!chooses && key.parts.empty()) return "";
+  if (!chooses && key.parts.size() < 2) return describe_forms(key);
+  if (!chooses) {
+    return paragraph("Forms of " + key.name + " (--help=" + forms_name(key) + ".NAME describes the options of one)",
+                     names_and_help(key.parts));
+  }
+  std::set<std::string> readers;
+  for (const KeySpec& other : specs) {
+    if (other.readers.selectors.empty() || other.readers.selectors.front() != key.name) continue;
+    for (const auto& [choice, text] : other.readers.defaults) readers.insert(choice);
+  }
+  Rows rows = names_and_help(key.parts);
+  if (rows.empty()) {
+    for (const std::string& choice : readers) rows.emplace_back(choice, "");
+  }
+  return paragraph("Choices of " + key.name + " (--help=" + section + ".NAME describes the keys of one)", rows);
+}
+
+std::string describe_section(const std::string& section, const KeySpecs& known) {
+  const KeySpecs chosen = specs_of(section, known);
+  const std::string title = title_of(section, known);
+  const KeySpecs shown = selected(chosen, [](const KeySpec& spec) { return !is_of_choice(spec) && !spec.is_expert; });
+  std::string text = paragraph("[" + section + "]" + (title.empty() ? "" : " " + title), key_rows(shown)).substr(1);
+  for (const KeySpec& key : chosen) text += list_choices(key, section, known);
+  std::vector<std::string> experts;
+  for (const KeySpec& key : chosen) {
+    if (key.is_expert && !is_of_choice(key)) experts.push_back(key_of(key.name));
+  }
+  if (experts.empty()) return text;
+  return text + "\n" + wrapped("Expert keys (--help=" + section + ".expert describes them): " + joined(experts), 0);
+}
+
+/// The help for "SECTION.WORD": a choice, a form, a key, or the keys for experts; empty = there is none.
+std::string describe_word(const std::string& section, const std::string& word, const KeySpecs& known) {
+  const KeySpecs chosen = specs_of(section, known);
+  if (word == "expert") {
+    const KeySpecs experts = selected(chosen, [](const KeySpec& spec) { return spec.is_expert; });
+    return experts.empty() ? "" : paragraph("[" + section + "] Expert keys", key_rows(experts)).substr(1);
+  }
+  for (const KeySpec& key : chosen) {
+    const bool is_choice =
+        is_selector(key, known) &&
+        (find_key(key.parts, word) != nullptr || std::any_of(known.begin(), known.end(), [&](const auto& other) {
+           return !other.readers.selectors.empty() && other.readers.selectors.front() == key.name &&
+                  other.readers.defaults.contains(word);
+         }));
+    if (is_choice) return describe_choice(key, word, known);
+  }
+  if (const KeySpec* const key = find_key(chosen, section + "." + word)) {
+    return paragraph("[" + section + "]", key_rows({*key})).substr(1) +
+           (is_selector(*key, known) ? list_choices(*key, section, known) : describe_forms(*key));
+  }
+  for (const KeySpec& key : known) {
+    const bool is_of_forms = section == forms_name(key) || section == section_of(key.name);
+    if (!is_of_forms || key.parts.empty() || is_selector(key, known)) continue;
+    const KeySpec* const form = find_key(key.parts, word);
+    if (form != nullptr) return describe_form(key, *form).substr(1) + describe_common(key);
+  }
+  return "";
 }
 
 Rows options(const std::vector<CommandSpec>& commands) {
@@ -110,7 +253,7 @@ Rows options(const std::vector<CommandSpec>& commands) {
                         command.name + ": " + option.help);
     }
   }
-  rows.emplace_back("--help[=SECTION]", "Print this page, or the keys of a section");
+  rows.emplace_back("--help[=NAME]", "Print the overview, or the keys of a section or a choice");
   rows.emplace_back("--version", "Print the versions of Lockstep and of its libraries");
   return rows;
 }
@@ -153,38 +296,99 @@ Examples
   trainer data --config photos.ini --data.path=DIR --sheet sheet.html
 )";
 
+/// What most runs set, in the order in which a user thinks of it.
+const std::vector<std::string>& basic_keys() {
+  static const std::vector<std::string> names = {"data.name",
+                                                 "data.path",
+                                                 "data.augmentation",
+                                                 "data.workers",
+                                                 "model.name",
+                                                 "model.from",
+                                                 "init.from",
+                                                 "loss.name",
+                                                 "optim.name",
+                                                 "optim.lr",
+                                                 "optim.weight_decay",
+                                                 "sched.name",
+                                                 "sched.warmup",
+                                                 "train.global_batch_size",
+                                                 "train.max_epochs",
+                                                 "train.max_steps",
+                                                 "train.time_limit",
+                                                 "train.precision",
+                                                 "train.clip_norm",
+                                                 "eval.every",
+                                                 "ckpt.every",
+                                                 "log.every",
+                                                 "run.dir",
+                                                 "run.seed",
+                                                 "resume"};
+  return names;
+}
+
+const Rows& more_help() {
+  static const Rows rows = {
+      {"--help=SECTION", "Keys of a section, and its choices"},
+      {"--help=SECTION.CHOICE", "Keys that a choice reads, as in --help=optim.adamw or --help=model.resnet50"},
+      {"--help=hooks, transforms, metrics",
+       "Forms of such entries with their options; --help=hooks.memory = one of them"},
+      {"--help=SECTION.KEY", "One key, as in --help=optim.lr"},
+      {"--help=commands", "Options of the commands"},
+      {"--help=all", "Every key"},
+  };
+  return rows;
+}
+
 }  // namespace
 
 std::string overview_help(const KeySpecs& specs, const std::vector<CommandSpec>& commands) {
   const KeySpecs known = Config(specs).specs();
   Rows command_rows;
   for (const CommandSpec& command : commands) command_rows.emplace_back(command.name, command.help);
+  Rows basic_rows;
+  for (const std::string& name : basic_keys()) {
+    if (const KeySpec* const key = find_key(known, name)) basic_rows.emplace_back("--" + name, in_short(*key));
+  }
   Rows section_rows;
   for (const std::string& name : section_names(known)) section_rows.emplace_back(name, title_of(name, known));
   std::string text = "Usage: trainer [COMMAND] [--config FILE]... [--section.key=value]...\n";
   text += paragraph("Commands", command_rows);
-  text += paragraph("Options", options(commands));
-  text += paragraph("Sections (--help=SECTION lists the keys)", section_rows);
-  const KeySpecs top = specs_of("", known);
-  if (!top.empty()) text += paragraph("Keys without a section", key_rows(top));
+  if (!basic_rows.empty()) text += paragraph("Keys that most runs need", basic_rows);
+  text += paragraph("More help", more_help());
+  text += paragraph("Sections", section_rows);
   text += paragraph("Environment variables", environment_variables());
   text += paragraph("Exit codes (the same on every rank)", exit_codes());
   return text + kExamples;
 }
 
-std::string section_help(const std::string& section, const KeySpecs& specs) {
+std::string command_help(const std::vector<CommandSpec>& commands) {
+  return paragraph("Options", options(commands)).substr(1);
+}
+
+std::string section_help(const std::string& name, const KeySpecs& specs) {
   const KeySpecs known = Config(specs).specs();
-  const KeySpecs chosen = specs_of(section, known);
-  if (section.empty() || chosen.empty()) {
-    const std::vector<std::string> names = section_names(known);
-    const std::string near = nearest_name(section, names);
-    throw ConfigError("--help=" + section + ": the section is unknown; choose one of: " + joined(names) +
-                      (near.empty() ? "" : " (did you mean '" + near + "'?)"));
+  const std::vector<std::string> names = section_names(known);
+  if (name == "all") {
+    std::string text;
+    for (const std::string& section : names) {
+      text += (text.empty() ? "" : "\n") +
+              paragraph("[" + section + "] " + title_of(section, known), key_rows(specs_of(section, known))).substr(1);
+    }
+    return text;
   }
-  const std::string title = title_of(section, known);
-  std::string text = paragraph("[" + section + "]" + (title.empty() ? "" : " " + title), key_rows(chosen)).substr(1);
-  for (const KeySpec& key : chosen) text += describe_parts(key);
-  return text;
+  if (std::find(names.begin(), names.end(), name) != names.end()) return describe_section(name, known);
+  for (const KeySpec& key : known) {
+    if (!key.parts.empty() && forms_name(key) == name) return describe_forms(key).substr(1);
+  }
+  const std::string text = describe_word(section_of(name), key_of(name), known);
+  if (!text.empty()) return text;
+  if (std::find(names.begin(), names.end(), section_of(name)) != names.end()) {
+    throw ConfigError("--help=" + name + ": section " + section_of(name) +
+                      " has no such choice and no such key; --help=" + section_of(name) + " lists them");
+  }
+  const std::string near = nearest_name(name, names);
+  throw ConfigError("--help=" + name + ": the section is unknown; choose one of: " + joined(names) +
+                    (near.empty() ? "" : " (did you mean '" + near + "'?)"));
 }
 
 }  // namespace lockstep::config

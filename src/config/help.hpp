@@ -10,11 +10,16 @@
 
 namespace lockstep::config {
 
-/// `--help`: commands, sections, the keys without a section, exit codes, examples. At most 100 columns wide.
+/// `--help`: commands, the keys that most runs need, sections, exit codes, examples. At most 100 columns wide.
 std::string overview_help(const KeySpecs& specs, const std::vector<CommandSpec>& commands);
 
-/// `--help=SECTION`: its keys in the order of declaration, each with help, accepted values and default.
-/// @throws ConfigError  the section does not exist
-std::string section_help(const std::string& section, const KeySpecs& specs);
+/// `--help=commands`: the options of each command.
+std::string command_help(const std::vector<CommandSpec>& commands);
+
+/// `--help=NAME` with the help, the accepted values and the default of each key: a section (`optim`), a choice with the
+/// keys that it reads (`optim.adamw`), the forms of an entry (`hooks`, `hooks.memory`), one key (`optim.lr`), the keys
+/// for experts (`optim.expert`), or `all`.
+/// @throws ConfigError  there is nothing of this name
+std::string section_help(const std::string& name, const KeySpecs& specs);
 
 }  // namespace lockstep::config

@@ -97,7 +97,10 @@ Setting parse_line(const std::string& section, const std::string& line, const st
 
 }  // namespace
 
-void Config::read_file(const std::string& path) { read_ini(read_text_file(path), path); }
+void Config::read_file(const std::string& path) {
+  const std::string text = read_text_file(path);
+  read_ini(text, path, text.starts_with(kIniHeader) ? OldNames::translated : OldNames::refused);
+}
 
 void Config::read_ini(const std::string& text, const std::string& source, OldNames old_names) {
   TextReader lines(text);
@@ -124,7 +127,8 @@ void Config::read_ini(const std::string& text, const std::string& source, OldNam
     const std::string& name = is_translated ? renamed->second : setting.name;
     refuse_former(name, setting.value, origin);
     const bool is_repeatable = section_holding(name, origin).values().at(key_of(name)).spec.type == KeyType::texts;
-    set(name, setting.value, is_repeatable ? first_origins.try_emplace(name, origin).first->second : origin);
+    set(name, setting.value, is_repeatable ? first_origins.try_emplace(name, origin).first->second : origin,
+        old_names == OldNames::refused ? Author::user : Author::program);
   }
   // Last, because the new key can be there, too, with the value that it had beside the former setting.
   for (const auto& [name, text_before, origin] : former_settings) {

@@ -153,7 +153,7 @@ void read_keys(const Options& options, const Commands& commands, Config& config)
     const bool is_of_command = std::any_of(commands.begin(), commands.end(),
                                            [&name](const CommandSpec& command) { return has_option(command, name); });
     if (option.position_key >= 0 || name == "config" || is_of_command) continue;
-    config.set(name, option.value.at(0), "command line");
+    config.set(name, option.value.at(0), "command line", Author::user);
   }
 }
 

@@ -151,7 +151,6 @@ Splits open(const Section& data, const std::vector<Source>& sources, const OpenO
 Splits open(const Section& data, const std::vector<Source>& sources, const OpenOptions& options,
             const GivenStatistics& statistics) {
   const Source& source = chosen_source(data, sources);
-  if (options.refuses_unknown_keys) refuse_unknown_keys(data, source, sources);
   const ChosenRoles roles = DataSettings::from(data).roles;
   Splits splits;
   if (has_pipeline(data, source)) {
@@ -171,7 +170,8 @@ Splits open(const Section& data, const std::vector<Source>& sources, const OpenO
 KeySpecs data_keys(const std::vector<Source>& sources) { return data_keys(sources, builtin_samplers()); }
 
 KeySpecs data_keys(const std::vector<Source>& sources, const std::vector<SamplerRow>& samplers) {
-  return keys_of_rows(keys_of_rows(DataSettings::keys(sources, samplers), sources), samplers);
+  return keys_of_rows(keys_of_rows(DataSettings::keys(sources, samplers), sources, {"data.name"}), samplers,
+                      {"data.sampler"});
 }
 
 KeySpecs with_image_keys(const KeySpecs& own) {

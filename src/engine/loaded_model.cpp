@@ -82,7 +82,6 @@ LoadedModel load_model(const mpi::Communicator& world, const Sections& sections,
   ReadModel read;
   if (!checkpoint.empty()) read = read_model(world, checkpoint, eval);
   data::OpenOptions options = open_options(sections, registry);
-  options.refuses_unknown_keys = checkpoint.empty();  // the configuration of a run can contain keys of another source
   options.is_evaluation = true;
   options.used = used_splits({split.empty() ? eval.split.value : split});
   if (read.task) choose_class_order(options, *read.task, sections.at("data"));

@@ -101,7 +101,10 @@ KeySpecs trainer_keys(const mpi::Communicator& world, const engine::Registry& re
 ExitCode dispatch(const CommandJob& job) {
   config::Invocation invocation = engine::agreed(job.world, [&] { return parse_arguments(job); });
   const std::string normalise = expand_model_from(job, invocation.config);
-  job.world.all_or_throw([&] { expand_preset(invocation.config, normalise); });
+  job.world.all_or_throw([&] {
+    expand_preset(invocation.config, normalise);
+    invocation.config.require_read();
+  });
   if (invocation.command != "train") leave_on_signals();
   if (invocation.wants_version) {
     print_result(job.world, "lockstep " + version() + "\n" + version_lines());
@@ -109,8 +112,10 @@ ExitCode dispatch(const CommandJob& job) {
   }
   if (invocation.wants_help) {
     job.world.all_or_throw([&] {
-      log::result(invocation.help_section.empty() ? config::overview_help(job.keys, job.commands)
-                                                  : config::section_help(invocation.help_section, job.keys));
+      const std::string& name = invocation.help_section;
+      log::result(name.empty()         ? config::overview_help(job.keys, job.commands)
+                  : name == "commands" ? config::command_help(job.commands)
+                                       : config::section_help(name, job.keys));
     });
     return ExitCode::done;
   }

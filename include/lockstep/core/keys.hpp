@@ -23,6 +23,16 @@ struct FormerSetting {
   std::string hint = "";  ///< advice in the error message if no new value means the same
 };
 
+/// The choices that read a key, where not every run reads it, or where the default depends on a choice.
+struct KeyReaders {
+  /// Keys of the same section that choose by their value, or by `name=` in it: {"optim.name", "optim.part"}. Empty =
+  /// every run reads the key, and it has one default.
+  std::vector<std::string> selectors = {};
+  std::map<std::string, std::string> defaults = {};  ///< default value by choice: {"adamw", "0.01"}
+  bool are_all = false;                              ///< other choices read the key, too, with the default `otherwise`
+  std::string otherwise = {};                        ///< default of the choices that are not in `defaults`
+};
+
 /// Declares one configuration key. Each module lists its keys; module config collects the lists.
 ///
 /// The name is used on the command line (`--optim.lr=0.1`) and, split at the dot, in an INI file. `integers` and
@@ -36,13 +46,16 @@ struct KeySpec {
   double max = std::numeric_limits<double>::infinity();
   bool min_is_exclusive = false;
   std::vector<std::string> choices = {};  ///< accepted values of a key of type `choice`
-  /// Only for the help of a text that contains options: the possible forms, each with its options as `parts`.
+  /// Only for help: the choices of a key, or the possible forms of a text, each with its options as `parts`.
   std::vector<KeySpec> parts = {};
   /// Former names ("section.key") of this key. In a user's configuration, a former name is an error that states the new
   /// name. In the configuration of a checkpoint, it is translated.
   std::vector<std::string> old_names = {};
   std::string section_title = {};            ///< one line of help for the section of the key, see keys::titled
   std::vector<FormerSetting> replaces = {};  ///< settings of earlier versions with values of another form
+  /// If the defaults of the choices differ, `default_value` is "auto": the default of the choice.
+  KeyReaders readers = {};
+  bool is_expert = false;  ///< the help of a section only names the key
 };
 
 using KeySpecs = std::vector<KeySpec>;
@@ -94,6 +107,8 @@ class Section {
 
   const std::string& origin(const std::string& key) const;
   bool is_default(const std::string& key) const { return origin(key) == "default"; }
+  /// The value of a key with the default of the choice in the place of "auto", and the origin of that default.
+  KeyValue effective(const std::string& key) const;
 
   /// "optim.lr" for key "lr" of section "optim".
   std::string full_name(const std::string& key) const;
@@ -105,6 +120,7 @@ class Section {
 
  private:
   const KeyValue& at(const std::string& key, KeyType type) const;
+  const std::string& text_at(const std::string& key, KeyType type) const;
 
   std::string name_;
   std::map<std::string, KeyValue> values_;
@@ -147,6 +163,11 @@ KeySpec texts(const std::string& name, const std::string& default_value, const s
 
 /// The key with a former name, see KeySpec::old_names.
 KeySpec renamed(KeySpec key, const std::string& old_name);
+
+/// The key as one that only some choices of the key `selector` read, with one default.
+KeySpec read_by(KeySpec key, const std::string& selector, const std::vector<std::string>& choices);
+/// The key as one that only experts set, see KeySpec::is_expert.
+KeySpec expert(KeySpec key);
 
 /// The keys of a section with its title. In help, the first key with a title counts.
 KeySpecs titled(const std::string& section_title, KeySpecs keys);

@@ -42,7 +42,30 @@ bool is_in_range(const KeySpec& spec, const std::optional<std::vector<T>>& numbe
                                 [&spec](T number) { return is_in_range(spec, static_cast<double>(number)); });
 }
 
+/// The word for the default of a choice.
+const std::string kAuto = "auto";
+
+std::string last_name(const std::string& full_name) { return full_name.substr(full_name.find('.') + 1); }
+
+/// The default of the first selector's choice, and the selector with it; null if the choice does not read the key.
+struct ChosenDefault {
+  const std::string* text = nullptr;
+  std::string choice = {};  ///< "optim.name=adamw"
+};
+
+ChosenDefault default_of_choice(const KeySpec& spec, const std::map<std::string, KeyValue>& values) {
+  if (spec.readers.selectors.empty()) return {};
+  const auto selector = values.find(last_name(spec.readers.selectors.front()));
+  if (selector == values.end()) return {};
+  const std::string& choice = selector->second.texts.front();
+  const std::string name = spec.readers.selectors.front() + "=" + choice;
+  const auto found = spec.readers.defaults.find(choice);
+  if (found != spec.readers.defaults.end()) return {&found->second, name};
+  return spec.readers.are_all ? ChosenDefault{&spec.readers.otherwise, name} : ChosenDefault{};
+}
+
 bool is_acceptable(const KeySpec& spec, const std::string& text) {
+  if (text == kAuto && spec.default_value == kAuto) return true;
   switch (spec.type) {
     case KeyType::boolean:
       return parse_boolean(text).has_value();
@@ -135,7 +158,7 @@ Section Section::with_defaults(const std::string& name, const KeySpecs& specs) {
 }
 
 void Section::declare(const KeySpec& spec) {
-  const std::string key = spec.name.substr(spec.name.find('.') + 1);  // a name without a dot is its own key
+  const std::string key = last_name(spec.name);  // a name without a dot is its own key
   std::vector<std::string> texts;
   if (spec.type != KeyType::texts || !spec.default_value.empty()) texts.push_back(spec.default_value);
   values_.insert_or_assign(key, KeyValue{spec, std::move(texts), "default"});
@@ -159,22 +182,20 @@ void Section::set(const std::string& key, const std::string& text, const std::st
   value.origin = origin;
 }
 
-bool Section::boolean(const std::string& key) const { return *parse_boolean(at(key, KeyType::boolean).texts.front()); }
+bool Section::boolean(const std::string& key) const { return *parse_boolean(text_at(key, KeyType::boolean)); }
 
-std::int64_t Section::integer(const std::string& key) const {
-  return *parse_integer(at(key, KeyType::integer).texts.front());
-}
+std::int64_t Section::integer(const std::string& key) const { return *parse_integer(text_at(key, KeyType::integer)); }
 
-double Section::real(const std::string& key) const { return *parse_real(at(key, KeyType::real).texts.front()); }
+double Section::real(const std::string& key) const { return *parse_real(text_at(key, KeyType::real)); }
 
-const std::string& Section::text(const std::string& key) const { return at(key, KeyType::text).texts.front(); }
+const std::string& Section::text(const std::string& key) const { return text_at(key, KeyType::text); }
 
 std::vector<std::int64_t> Section::integers(const std::string& key) const {
-  return *parse_list(at(key, KeyType::integers).texts.front(), parse_integer);
+  return *parse_list(text_at(key, KeyType::integers), parse_integer);
 }
 
 std::vector<double> Section::reals(const std::string& key) const {
-  return *parse_list(at(key, KeyType::reals).texts.front(), parse_real);
+  return *parse_list(text_at(key, KeyType::reals), parse_real);
 }
 
 const std::vector<std::string>& Section::texts(const std::string& key) const { return at(key, KeyType::texts).texts; }
@@ -183,6 +204,18 @@ const std::string& Section::origin(const std::string& key) const {
   const auto found = values_.find(key);
   if (found == values_.end()) throw std::logic_error("key " + full_name(key) + " was never declared");
   return found->second.origin;
+}
+
+KeyValue Section::effective(const std::string& key) const {
+  const auto found = values_.find(key);
+  if (found == values_.end()) throw std::logic_error("key " + full_name(key) + " was never declared");
+  KeyValue value = found->second;
+  if (value.texts != std::vector<std::string>{kAuto}) return value;
+  const auto [text, choice] = default_of_choice(value.spec, values_);
+  if (text == nullptr || *text == kAuto) return value;
+  value.texts = {*text};
+  if (value.origin == "default") value.origin = "default of " + choice;
+  return value;
 }
 
 std::string Section::full_name(const std::string& key) const {
@@ -198,6 +231,16 @@ const KeyValue& Section::at(const std::string& key, KeyType type) const {
   const bool is_word = type == KeyType::text && declared == KeyType::choice;
   if (declared != type && !is_word) throw std::logic_error("key " + full_name(key) + " is read as another type");
   return found->second;
+}
+
+const std::string& Section::text_at(const std::string& key, KeyType type) const {
+  const KeyValue& value = at(key, type);
+  const std::string& text = value.texts.front();
+  if (text != kAuto) return text;
+  const auto [of_choice, choice] = default_of_choice(value.spec, values_);
+  if (of_choice != nullptr) return *of_choice;
+  const auto& defaults = value.spec.readers.defaults;  // code that reads the key whatever is chosen needs some value
+  return defaults.empty() ? text : defaults.begin()->second;
 }
 
 }  // namespace lockstep
@@ -251,6 +294,17 @@ KeySpec texts(const std::string& name, const std::string& default_value, const s
 
 KeySpec renamed(KeySpec key, const std::string& old_name) {
   key.old_names.push_back(old_name);
+  return key;
+}
+
+KeySpec read_by(KeySpec key, const std::string& selector, const std::vector<std::string>& choices) {
+  key.readers.selectors = {selector};
+  for (const std::string& choice : choices) key.readers.defaults.emplace(choice, key.default_value);
+  return key;
+}
+
+KeySpec expert(KeySpec key) {
+  key.is_expert = true;
   return key;
 }
 

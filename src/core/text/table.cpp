@@ -19,6 +19,13 @@ std::string with_commas(const KeySpec& spec, std::string list, const std::string
 
 }  // namespace
 
+void add_reader(KeySpec& key, const std::string& choice, const std::string& default_value,
+                const std::vector<std::string>& selectors) {
+  key.readers.selectors = selectors;
+  key.readers.defaults.emplace(choice, default_value);
+  if (default_value != key.default_value) key.default_value = "auto";
+}
+
 void set_option(Section& options, const std::string& option, const std::string& place) {
   const std::size_t equals = option.find('=');
   if (equals == std::string::npos) throw ConfigError(place + ": '" + option + "' does not have the form key=value");

@@ -36,16 +36,37 @@ const Row& find_row(const std::vector<Row>& rows, std::string_view name, const s
                     (near.empty() ? "" : "; did you mean '" + near + "'?"));
 }
 
-/// `common` and the keys of every row, each name once: the first declaration counts.
+/// Adds to the readers of a key a choice that declares it.
+void add_reader(KeySpec& key, const std::string& choice, const std::string& default_value,
+                const std::vector<std::string>& selectors);
+
+/// `common` and the keys of every row, each name once: the first declaration counts, but the default of each row is
+/// kept (KeyReaders). A common key that a row declares, too, is still read with every row. The rows become the `parts`
+/// of the first selector.
+/// @param selectors  keys of `common` that choose rows, as in KeyReaders
 template <class Row>
-KeySpecs keys_of_rows(KeySpecs common, const std::vector<Row>& rows) {
+KeySpecs keys_of_rows(KeySpecs common, const std::vector<Row>& rows, const std::vector<std::string>& selectors) {
+  const std::size_t common_count = common.size();
+  std::vector<KeySpec> choices;
   for (const Row& row : rows) {
+    choices.push_back({.name = row.name, .type = KeyType::text, .default_value = "", .help = row.help});
+    choices.back().parts = row.keys;
     for (const KeySpec& key : row.keys) {
-      const bool is_known =
-          std::any_of(common.begin(), common.end(), [&key](const KeySpec& other) { return other.name == key.name; });
-      if (!is_known) common.push_back(key);
+      auto known = std::ranges::find(common, key.name, &KeySpec::name);
+      if (known == common.end()) {
+        common.push_back(key);
+        known = common.end() - 1;
+      }
+      const bool is_common = known - common.begin() < static_cast<std::ptrdiff_t>(common_count);
+      if (is_common && known->readers.selectors.empty()) {
+        known->readers.are_all = true;
+        known->readers.otherwise = known->default_value;
+      }
+      add_reader(*known, row.name, key.default_value, selectors);
     }
   }
+  const auto selector = std::ranges::find(common, selectors.front(), &KeySpec::name);
+  if (selector != common.end()) selector->parts = choices;
   return common;
 }
 

@@ -70,33 +70,4 @@ DataSettings DataSettings::from(const Section& data) {
           .stall_seconds = data.real("stall_s")};
 }
 
-bool has_default_value(const Section& data, const std::string& key) {
-  if (data.is_default(key)) return true;
-  const KeyValue& value = data.values().at(key);
-  return joined(value.texts) == value.spec.default_value;
-}
-
-void refuse_unknown_keys(const Section& data, const Source& chosen, const std::vector<Source>& sources) {
-  const std::vector<Source>& builtin = builtin_sources();
-  const bool is_builtin = std::any_of(builtin.begin(), builtin.end(),
-                                      [&chosen](const Source& source) { return source.name == chosen.name; });
-  if (!is_builtin) return;  // a source of a program can open another one with the keys of that one
-  const auto has_key = [](const Source& source, const std::string& name) {
-    return std::any_of(source.keys.begin(), source.keys.end(),
-                       [&name](const KeySpec& spec) { return spec.name == name; });
-  };
-  for (const auto& [key, value] : data.values()) {
-    const std::string name = data.full_name(key);
-    // Checkpoints of earlier versions contain data.classes = 10 for every source.
-    if (has_key(chosen, name) || key == "classes" || has_default_value(data, key)) continue;
-    std::vector<std::string> owners;
-    for (const Source& source : sources) {
-      if (has_key(source, name)) owners.push_back(source.name);
-    }
-    if (owners.empty()) continue;  // common to all sources, or a key of a sampler
-    throw ConfigError(data.cite(key) + " is not a key of data.name = " + chosen.name + ", only of: " + joined(owners) +
-                      "; remove it or select another source");
-  }
-}
-
 }  // namespace lockstep::data

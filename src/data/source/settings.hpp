@@ -27,13 +27,6 @@ struct DataSettings {
   static DataSettings from(const Section& data);
 };
 
-/// Whether the value of a key is its default, wherever it was set.
-bool has_default_value(const Section& data, const std::string& key);
-
-/// Refuses keys of other sources that are not at their default, except data.classes. A source of a program accepts all.
-/// @throws ConfigError  the message names the sources that have the key
-void refuse_unknown_keys(const Section& data, const Source& chosen, const std::vector<Source>& sources);
-
 /// The loader threads of a rank by default.
 /// @param processors  that the rank can use
 int auto_workers(int processors);

@@ -252,6 +252,16 @@ void check_all(const ImageDataset& dataset, const std::string& name) {
 
 }  // namespace
 
+namespace {
+
+/// Whether the value of a key is its default, wherever it was set.
+bool has_default_value(const Section& data, const std::string& key) {
+  const KeyValue& value = data.values().at(key);
+  return data.is_default(key) || joined(value.texts) == value.spec.default_value;
+}
+
+}  // namespace
+
 bool sets_image_keys(const Section& data) {
   const KeySpecs keys = image_keys();
   return std::any_of(keys.begin(), keys.end(), [&data](const KeySpec& spec) {

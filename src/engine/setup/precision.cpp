@@ -47,22 +47,25 @@ optim::GradScalerOptions scaler_options(const Section& train) {
 }  // namespace
 
 KeySpecs Precision::keys() {
-  return {
+  KeySpecs keys = {
       keys::choice("train.precision", "fp32",
                    "Precision of the computation. bf16, fp16 = mixed precision: matrix products and convolutions in 16 "
                    "bits, parameters in fp32; tf32 = TF32 on GPUs; fp64 = all computations in float64",
                    {"fp32", "fp64", "bf16", "fp16", "tf32"}),
-      keys::text("train.loss_scale", "dynamic",
-                 "fp16: factor on the loss before backward. Either a number, or dynamic = the scale is adapted during "
-                 "the run"),
-      keys::real_above("train.init_scale", 0, 1e38, "65536", "fp16: initial value of the dynamic loss scale"),
-      keys::real_above("train.growth_factor", 1, 1e6, "2",
-                       "fp16: growth of the dynamic loss scale after train.growth_interval steps"),
-      keys::real_above("train.backoff_factor", 0, 1, "0.5",
-                       "fp16: factor on the dynamic loss scale after a skipped step"),
-      keys::integer("train.growth_interval", "2000",
-                    "fp16: number of steps with finite gradients after which the loss scale grows", 1, kMaxSteps),
   };
+  const KeySpecs of_fp16 = {
+      keys::text("train.loss_scale", "dynamic",
+                 "Factor on the loss before backward. Either a number, or dynamic = the scale is adapted during "
+                 "the run"),
+      keys::real_above("train.init_scale", 0, 1e38, "65536", "Initial value of the dynamic loss scale"),
+      keys::real_above("train.growth_factor", 1, 1e6, "2",
+                       "Growth of the dynamic loss scale after train.growth_interval steps"),
+      keys::real_above("train.backoff_factor", 0, 1, "0.5", "Factor on the dynamic loss scale after a skipped step"),
+      keys::integer("train.growth_interval", "2000",
+                    "Number of steps with finite gradients after which the loss scale grows", 1, kMaxSteps),
+  };
+  for (const KeySpec& key : of_fp16) keys.push_back(keys::read_by(key, "train.precision", {"fp16"}));
+  return keys;
 }
 
 Precision Precision::without_scaling(const Section& train) {

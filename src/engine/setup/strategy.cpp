@@ -104,28 +104,30 @@ KeySpecs StrategySettings::keys() {
       "Distribution of the model over ranks",
       {
           name_key(),
-          keys::integer("strategy.stage", "3",
-                        "State that strategy sharded divides among ranks. 1 = optimizer state; 2 = optimizer state and "
-                        "gradients; 3 = optimizer state, gradients and parameters",
-                        1, 3),
-          keys::choice(
-              "strategy.shard_within", "all",
-              "Ranks among which strategy sharded divides the state. all = all ranks; host = the ranks of each "
-              "host: every host has a copy of the state, and gradients are averaged between hosts once per step. "
-              "All hosts must have the same number of ranks",
-              {"all", "host"}),
-          keys::text("strategy.blocks", "",
-                     "Stage 3: blocks for which parameters are gathered together, as comma-separated patterns such as "
-                     "\"block*\". If empty, the outermost blocks that contain blocks are used"),
-          keys::boolean("strategy.prefetch", "true",
-                        "Stage 3: gather the parameters of the next block while the current block computes"),
-          keys::boolean("strategy.offload", "false",
-                        "Sharded on GPUs: keep the optimizer state in host memory and update on the CPU. Has no effect "
-                        "on CPU runs"),
           keys::boolean("strategy.separate", "false",
                         "Wrap each child module of the model separately: each has an optimizer and gradient reductions "
                         "of its own. optim.part changes the optimizer of the child with its name"),
       });
+  const KeySpecs of_sharded = {
+      keys::integer("strategy.stage", "3",
+                    "State that strategy sharded divides among ranks. 1 = optimizer state; 2 = optimizer state and "
+                    "gradients; 3 = optimizer state, gradients and parameters",
+                    1, 3),
+      keys::choice("strategy.shard_within", "all",
+                   "Ranks among which strategy sharded divides the state. all = all ranks; host = the ranks of each "
+                   "host: every host has a copy of the state, and gradients are averaged between hosts once per step. "
+                   "All hosts must have the same number of ranks",
+                   {"all", "host"}),
+      keys::text("strategy.blocks", "",
+                 "Stage 3: blocks for which parameters are gathered together, as comma-separated patterns such as "
+                 "\"block*\". If empty, the outermost blocks that contain blocks are used"),
+      keys::boolean("strategy.prefetch", "true",
+                    "Stage 3: gather the parameters of the next block while the current block computes"),
+      keys::boolean("strategy.offload", "false",
+                    "Sharded on GPUs: keep the optimizer state in host memory and update on the CPU. Has no effect "
+                    "on CPU runs"),
+  };
+  for (const KeySpec& key : of_sharded) keys.push_back(keys::read_by(key, "strategy.name", {"sharded"}));
   for (KeySpec& key : PostLocalSettings::keys()) keys.push_back(std::move(key));
   return keys;
 }

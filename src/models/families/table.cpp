@@ -181,6 +181,8 @@ ModelSettings ModelSettings::from(const Section& model) {
           .preprocess = model.text("preprocess")};
 }
 
-KeySpecs model_keys(const std::vector<ModelRow>& rows) { return keys_of_rows(ModelSettings::keys(), rows); }
+KeySpecs model_keys(const std::vector<ModelRow>& rows) {
+  return keys_of_rows(ModelSettings::keys(), rows, {"model.name"});
+}
 
 }  // namespace lockstep::models

@@ -43,55 +43,77 @@ Loss loss_of_target(TargetLoss value, std::function<double(const at::Tensor& tar
   return loss;
 }
 
+namespace {
+
+KeySpec smoothing_key() {
+  return keys::real("loss.label_smoothing", "0",
+                    "Part of the target of each training sample that is spread evenly over all classes", 0, 1);
+}
+
+KeySpec class_weights_key() {
+  return keys::text("loss.class_weights", "",
+                    "Factor of each class in a cross-entropy: a comma-separated list, or a text file of numbers");
+}
+
+KeySpec ignored_key() {
+  return keys::integer("loss.ignore_index", "-100",
+                       "Class of targets that do not count, in addition to -100. The losses pixels, dice and jaccard "
+                       "use 255 by default");
+}
+
+KeySpecs cross_entropy_keys() { return {smoothing_key(), class_weights_key(), ignored_key()}; }
+
+KeySpec smooth_key() { return keys::real("loss.smooth", "0", "Added to numerator and denominator", 0); }
+
+KeySpec output_weights_key() {
+  return keys::reals("loss.weights", "", "Factor of each output of a regression; empty = 1 for all", 0);
+}
+
+}  // namespace
+
 const std::vector<LossRow>& builtin_losses() {
   static const std::vector<LossRow> rows = {
-      {"auto",
-       "The losses of the model; with label smoothing, class weights or an ignored class, cross_entropy",
-       {},
-       make_auto},
-      {"cross_entropy",
-       "Cross-entropy for classes, pixels and tokens",
-       {keys::text("loss.class_weights", "",
-                   "Factor of each class in a cross-entropy: a comma-separated list, or a text file of numbers"),
-        keys::integer("loss.ignore_index", "-100",
-                      "Class of targets that do not count, in addition to -100. The losses pixels, dice and jaccard "
-                      "use 255 by default")},
-       make_cross_entropy},
+      {"auto", "The losses of the model; with label smoothing, class weights or an ignored class, cross_entropy",
+       cross_entropy_keys(), make_auto},
+      {"cross_entropy", "Cross-entropy for classes, pixels and tokens", cross_entropy_keys(), make_cross_entropy},
       {"bce",
        "Binary cross-entropy of each class, for classes and labels",
-       {keys::text("loss.pos_weight", "", "Factor of the positive targets of each class (bce): a list or a file")},
+       {smoothing_key(), ignored_key(),
+        keys::text("loss.pos_weight", "", "Factor of the positive targets of each class: a list or a file")},
        make_bce},
       {"focal",
        "Binary cross-entropy in which well predicted targets weigh less",
-       {keys::real("loss.alpha", "0.25", "Weight of positive targets; 1 - alpha for negative ones. -1 = none (focal)",
-                   -1, 1),
-        keys::real("loss.gamma", "2", "Exponent of the probability of an error (focal)", 0)},
+       {ignored_key(),
+        keys::real("loss.alpha", "0.25", "Weight of positive targets; 1 - alpha for negative ones. -1 = none", -1, 1),
+        keys::real("loss.gamma", "2", "Exponent of the probability of an error", 0)},
        make_focal},
-      {"mse",
-       "Mean squared error",
-       {keys::reals("loss.weights", "", "Factor of each output of a regression; empty = 1 for all", 0)},
-       make_mse},
-      {"l1", "Mean absolute error", {}, make_l1},
+      {"mse", "Mean squared error", {output_weights_key()}, make_mse},
+      {"l1", "Mean absolute error", {output_weights_key()}, make_l1},
       {"huber",
        "Squared error / 2 up to delta, linear beyond it",
-       {keys::real_above("loss.delta", 0, keys::kUnlimited, "1", "Largest error that is squared (huber)")},
+       {output_weights_key(),
+        keys::real_above("loss.delta", 0, keys::kUnlimited, "1", "Largest error that is squared")},
        make_huber},
       {"smooth_l1",
        "Huber loss divided by beta",
-       {keys::real_above("loss.beta", 0, keys::kUnlimited, "1", "Largest error that is squared (smooth_l1)")},
+       {output_weights_key(), keys::real_above("loss.beta", 0, keys::kUnlimited, "1", "Largest error that is squared")},
        make_smooth_l1},
-      {"pixels", "Cross-entropy of pixels", {}, make_pixels},
-      {"dice",
-       "1 - Dice coefficient of each class over a micro-batch",
-       {keys::real("loss.smooth", "0", "Added to numerator and denominator (dice, jaccard)", 0)},
-       make_dice},
-      {"jaccard", "1 - intersection over union of each class over a micro-batch", {}, make_jaccard},
+      {"pixels", "Cross-entropy of pixels", cross_entropy_keys(), make_pixels},
+      {"dice", "1 - Dice coefficient of each class over a micro-batch", {ignored_key(), smooth_key()}, make_dice},
+      {"jaccard",
+       "1 - intersection over union of each class over a micro-batch",
+       {ignored_key(), smooth_key()},
+       make_jaccard},
       {"pixels+dice",
        "Weighted sum of both",
-       {keys::real("loss.pixels_weight", "1", "Weight of the cross-entropy (pixels+dice)", 0),
-        keys::real("loss.dice_weight", "1", "Weight of the Dice loss (pixels+dice)", 0)},
+       {smoothing_key(), class_weights_key(), ignored_key(), smooth_key(),
+        keys::real("loss.pixels_weight", "1", "Weight of the cross-entropy", 0),
+        keys::real("loss.dice_weight", "1", "Weight of the Dice loss", 0)},
        make_pixels_and_dice},
-      {"distill", "Cross-entropy and the divergence from a teacher, see section distill", {}, make_distill},
+      {"distill",
+       "Cross-entropy and the divergence from a teacher, see section distill",
+       {smoothing_key(), class_weights_key(), ignored_key()},
+       make_distill},
   };
   return rows;
 }
@@ -104,15 +126,9 @@ Loss make_loss(const Section& loss, const Task& task, const std::vector<LossRow>
 }
 
 KeySpecs loss_keys(const std::vector<LossRow>& rows) {
-  std::string names;
-  for (const LossRow& row : rows) names += (names.empty() ? "" : "; ") + row.name + " = " + row.help;
-  return keys_of_rows(
-      keys::titled(
-          "Loss that is trained and evaluated",
-          {keys::text("loss.name", "auto", "Loss that is trained and evaluated. " + names),
-           keys::real("loss.label_smoothing", "0",
-                      "Part of the target of each training sample that is spread evenly over all classes", 0, 1)}),
-      rows);
+  return keys_of_rows(keys::titled("Loss that is trained and evaluated",
+                                   {keys::text("loss.name", "auto", "Loss that is trained and evaluated")}),
+                      rows, {"loss.name"});
 }
 
 std::vector<std::pair<std::string, double>> counts_of(const Model& model, const batch::Batch& batch) {

@@ -58,6 +58,12 @@ const AverageRule* find_average(const Section& ema, const std::vector<AverageRul
 KeySpecs ema_keys(const std::vector<AverageRule>& rules) {
   std::vector<std::string> kinds = {"none"};
   for (const AverageRule& row : rules) kinds.push_back(row.name);
+  std::vector<std::string> readers_of_decay;
+  std::vector<std::string> readers_of_gamma;
+  for (const AverageRule& row : rules) {  // a rule of a program can use every option
+    if (row.name != "swa") readers_of_decay.push_back(row.name);
+    if (row.name != "swa" && row.name != "ema") readers_of_gamma.push_back(row.name);
+  }
   return keys::titled(
       "Running average of the weights",
       {
@@ -67,12 +73,14 @@ KeySpecs ema_keys(const std::vector<AverageRule>& rules) {
               "= exponential moving average; annealing = moving average with a higher rate at the beginning. "
               "Requires one extra copy of the parameters per host",
               std::move(kinds)),
-          keys::real_above("ema.decay", 0, 1, "0.9998",
-                           "Factor on the average in each update; new weights have the factor 1 - decay"),
-          keys::real_above(
-              "ema.gamma", 0, keys::kUnlimited, "100",
-              "annealing: after n updates, new weights have the factor gamma / (gamma + n) if this is larger "
-              "than 1 - ema.decay"),
+          keys::read_by(keys::real_above("ema.decay", 0, 1, "0.9998",
+                                         "Factor on the average in each update; new weights have the factor 1 - decay"),
+                        "ema.kind", readers_of_decay),
+          keys::read_by(keys::real_above(
+                            "ema.gamma", 0, keys::kUnlimited, "100",
+                            "After n updates, new weights have the factor gamma / (gamma + n) if this is larger than 1 "
+                            "- ema.decay"),
+                        "ema.kind", readers_of_gamma),
           count_key("ema.interval", "1", "Steps between updates of the average", 1),
           count_key("ema.begin", "0", "First step that is averaged. Before this step, the average equals the weights",
                     0),

@@ -322,7 +322,8 @@ void step_by_lbfgs(ClosureStep& step) {
 }
 
 KeySpecs lbfgs_keys() {
-  return {keys::integer("optim.max_iter", "20", "lbfgs: maximum number of iterations per step", 1, 1e6),
+  return {lr_key("1"),
+          keys::integer("optim.max_iter", "20", "lbfgs: maximum number of iterations per step", 1, 1e6),
           keys::integer("optim.max_eval", "0",
                         "lbfgs: maximum number of loss evaluations per step. 0 = 5/4 of optim.max_iter", 0, 1e9),
           keys::real("optim.tolerance_grad", "1e-7",

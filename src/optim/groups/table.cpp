@@ -47,7 +47,9 @@ const Rule& find_rule(std::string_view name, const std::vector<Rule>& rules) {
   return find_row(rules, name, "optim.name");
 }
 
-KeySpecs optim_keys(const std::vector<Rule>& rules) { return keys_of_rows(common_keys(rules), rules); }
+KeySpecs optim_keys(const std::vector<Rule>& rules) {
+  return keys_of_rows(common_keys(rules), rules, {"optim.name", "optim.part"});
+}
 
 const ElementRule* Rule::elements() const noexcept {
   const auto* const measured = std::get_if<TensorRule>(&kind);

@@ -39,7 +39,8 @@ Adadelta adadelta(const Options& options, std::int64_t) {
 }
 
 KeySpecs adadelta_keys() {
-  return {eps_key(), keys::real("optim.rho", "0.9", "adadelta: decay rate of the mean squares", 0, 1)};
+  return {lr_key("1"), eps_key("1e-6"),
+          keys::real("optim.rho", "0.9", "adadelta: decay rate of the mean squares", 0, 1)};
 }
 
 std::vector<std::string> adadelta_states(const Options&) { return {"square_avg", "acc_delta"}; }

@@ -38,7 +38,7 @@ Adagrad adagrad(const Options& options, std::int64_t step) {
 }
 
 KeySpecs adagrad_keys() {
-  return {eps_key(),
+  return {lr_key("0.01"), eps_key("1e-10"),
           keys::real("optim.lr_decay", "0",
                      "adagrad: learning rate decay; lr is divided by 1 + lr_decay * number of previous updates", 0),
           keys::real("optim.initial_accumulator_value", "0", "adagrad: initial value of the sums of squares", 0)};

@@ -53,6 +53,12 @@ KeySpecs adam_keys() {
           keys::boolean("optim.amsgrad", "false", "adam, adamw: use the maximum of past second moments (AMSGrad)")};
 }
 
+KeySpecs adamw_keys() {
+  KeySpecs keys = adam_keys();
+  keys.push_back(weight_decay_key("0.01"));
+  return keys;
+}
+
 std::vector<std::string> adam_states(const Options& options) {
   if (options.at("amsgrad") == 0) return {"exp_avg", "exp_avg_sq"};
   return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
@@ -65,8 +71,8 @@ Rule adam_rule() {
 }
 
 Rule adamw_rule() {
-  return rule_of_keys<adam_keys>("adamw", "Adam with decoupled weight decay", adam_states,
-                                 element_rule<adam<true>>(update_adamw_tensors));
+  return rule_of_keys<adamw_keys>("adamw", "Adam with decoupled weight decay", adam_states,
+                                  element_rule<adam<true>>(update_adamw_tensors));
 }
 
 }  // namespace lockstep::optim

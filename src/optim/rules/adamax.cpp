@@ -35,7 +35,7 @@ Adamax adamax(const Options& options, std::int64_t step) {
           .eps = options.at("eps")};
 }
 
-KeySpecs adamax_keys() { return {betas_key(), eps_key()}; }
+KeySpecs adamax_keys() { return {lr_key("0.002"), betas_key(), eps_key()}; }
 
 std::vector<std::string> adamax_states(const Options&) { return {"exp_avg", "exp_inf"}; }
 

@@ -47,7 +47,7 @@ Asgd asgd(const Options& options, std::int64_t step) {
 }
 
 KeySpecs asgd_keys() {
-  return {keys::real("optim.lambd", "0.0001", "asgd: decay term", 0),
+  return {lr_key("0.01"), keys::real("optim.lambd", "0.0001", "asgd: decay term", 0),
           keys::real("optim.eta_power", "0.75", "asgd: exponent of the step size decay"),
           keys::real("optim.t0", "1000000", "asgd: number of updates before averaging starts", 0)};
 }

@@ -92,12 +92,13 @@ Lamb lamb(const Options& options, std::int64_t step) {
 
 KeySpecs lamb_keys() {
   return {
+      weight_decay_key("0.01"),
       betas_key(),
-      eps_key(),
+      eps_key("1e-6"),
       decoupled_weight_decay_key(),
       trust_clip_key(),
       always_adapt_key(),
-      keys::real("optim.max_grad_norm", "1", "lamb: maximum 2-norm of all gradients. 0 = unlimited", 0),
+      keys::real("optim.max_grad_norm", "0", "lamb: maximum 2-norm of all gradients. 0 = unlimited", 0),
       keys::boolean("optim.bias_correction", "true", "lamb: use bias correction"),
       keys::boolean("optim.grad_averaging", "true", "lamb: multiply the gradient by 1 - beta1 in the first moment")};
 }

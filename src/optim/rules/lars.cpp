@@ -89,33 +89,42 @@ Needs needs_of_lars(const Options& options) {
   return {.sums = options.at("weight_decay") != 0 || options.at("always_adapt") != 0};
 }
 
-KeySpecs lars_keys() {
+/// What both rules read; the default of the trust coefficient is that of their papers and of NVIDIA's library.
+KeySpecs common_keys(const std::string& trust_coefficient) {
   KeySpecs keys = momentum_keys();
-  keys.insert(keys.end(),
-              {eps_key(),
-               keys::real("optim.trust_coefficient", "0.001",
-                          "lars, larc: trust coefficient; usually 0.001 for lars and 0.02 for larc", 0),
-               trust_clip_key(), always_adapt_key(),
-               keys::boolean("optim.joint_norm", "false",
-                             "lars: use the norm of gradient plus weight decay instead of the sum of their norms"),
-               keys::boolean("optim.adapt_vectors", "true", "lars: also adapt one-dimensional parameters")});
+  keys.insert(keys.end(), {eps_key(), keys::real("optim.trust_coefficient", trust_coefficient, "Trust coefficient", 0),
+                           trust_clip_key()});
   return keys;
 }
 
-Options read_lars(const Section& optim) {
+KeySpecs larc_keys() { return common_keys("0.02"); }
+
+KeySpecs lars_keys() {
+  KeySpecs keys = common_keys("0.001");
+  keys.insert(keys.end(),
+              {always_adapt_key(),
+               keys::boolean("optim.joint_norm", "false",
+                             "Use the norm of gradient plus weight decay instead of the sum of their norms"),
+               keys::boolean("optim.adapt_vectors", "true", "Also adapt one-dimensional parameters")});
+  return keys;
+}
+
+/// @param keys  those of the rule
+Options read_options(const Section& optim, const KeySpecs& keys) {
   Options options = read_momentum(optim);
   if (options.at("momentum") >= 1) {
     throw ConfigError(optim.cite("momentum") + " must be in [0, 1) for " + optim.text("name"));
   }
-  options.merge(read_keys(optim, lars_keys()));
+  options.merge(read_keys(optim, keys));
   return options;
 }
 
+Options read_lars(const Section& optim) { return read_options(optim, lars_keys()); }
+
 Options read_larc(const Section& optim) {
-  Options options = read_lars(optim);
+  Options options = read_options(optim, larc_keys());
   options["always_adapt"] = 1;
   options["joint_norm"] = 0;
-  options.erase("adapt_vectors");
   return options;
 }
 
@@ -133,7 +142,7 @@ Rule lars_rule() {
 Rule larc_rule() {
   return {.name = "larc",
           .help = "LARC: LARS for every parameter; with trust_clip, the learning rate is an upper limit",
-          .keys = lars_keys(),
+          .keys = larc_keys(),
           .read = read_larc,
           .state_names = momentum_states,
           .kind = tensor_rule<larc>(needs_of_lars)};

@@ -62,9 +62,10 @@ Lion lion(const Options& options, std::int64_t) {
 }
 
 KeySpecs lion_keys() {
-  return {betas_key(), keys::boolean("optim.caution", "false",
-                                     "lion: cautious updates, which skip elements that would move against their "
-                                     "gradient")};
+  return {lr_key("0.0001"), betas_key("0.9, 0.99"),
+          keys::boolean("optim.caution", "false",
+                        "lion: cautious updates, which skip elements that would move against their "
+                        "gradient")};
 }
 
 std::vector<std::string> lion_states(const Options&) { return {"exp_avg"}; }

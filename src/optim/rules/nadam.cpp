@@ -57,7 +57,7 @@ Nadam nadam(const Options& options, std::int64_t step) {
 }
 
 KeySpecs nadam_keys() {
-  return {betas_key(), eps_key(), decoupled_weight_decay_key(),
+  return {lr_key("0.002"), betas_key(), eps_key(), decoupled_weight_decay_key(),
           keys::real("optim.momentum_decay", "0.004", "nadam: momentum decay", 0)};
 }
 

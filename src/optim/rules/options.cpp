@@ -23,28 +23,29 @@ void read_betas(const Section& optim, Options& options) {
 
 }  // namespace
 
+KeySpec lr_key(const std::string& default_value) {
+  return keys::real("optim.lr", default_value, "Base learning rate, which the schedule multiplies", 0);
+}
+
+KeySpec weight_decay_key(const std::string& default_value) {
+  return keys::real(
+      "optim.weight_decay", default_value,
+      "Weight decay: added to the gradient as an L2 penalty, or decoupled from it in adamw, lion, muon and adafactor",
+      0);
+}
+
 KeySpecs shared_option_keys() {
-  return {keys::real("optim.lr", "0.001",
-                     "Base learning rate, which sched.rule multiplies. sgd usually needs a larger value, lbfgs 1", 0),
-          keys::real("optim.weight_decay", "0",
-                     "Weight decay: added to the gradient as an L2 penalty, or decoupled from it in adamw, lion, "
-                     "muon and adafactor (usually 0.01)",
-                     0),
+  return {lr_key("0.001"), weight_decay_key("0"),
           keys::boolean("optim.maximize", "false", "Maximize the loss instead of minimizing it")};
 }
 
-KeySpec betas_key() {
-  return keys::reals("optim.betas", "0.9, 0.999",
-                     "adam and its variants, lamb, lion (usually 0.9, 0.99): decay rates of the first and second "
-                     "moments of the gradient, both below 1",
-                     0, 1);
+KeySpec betas_key(const std::string& default_value) {
+  return keys::reals("optim.betas", default_value,
+                     "Decay rates of the first and second moments of the gradient, both below 1", 0, 1);
 }
 
-KeySpec eps_key() {
-  return keys::real(
-      "optim.eps", "1e-8",
-      "Term added to the denominator for numerical stability; usually 1e-10 for adagrad, 1e-6 for adadelta and lamb",
-      0);
+KeySpec eps_key(const std::string& default_value) {
+  return keys::real("optim.eps", default_value, "Term added to the denominator for numerical stability", 0);
 }
 
 KeySpec decoupled_weight_decay_key() {

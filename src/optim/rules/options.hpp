@@ -14,8 +14,11 @@ namespace lockstep::optim {
 /// lr, weight_decay, maximize: what every rule reads.
 KeySpecs shared_option_keys();
 
-KeySpec betas_key();
-KeySpec eps_key();
+/// lr and weight_decay with the defaults of a rule, where these differ from those of shared_option_keys.
+KeySpec lr_key(const std::string& default_value);
+KeySpec weight_decay_key(const std::string& default_value);
+KeySpec betas_key(const std::string& default_value = "0.9, 0.999");
+KeySpec eps_key(const std::string& default_value = "1e-8");
 KeySpec decoupled_weight_decay_key();
 KeySpec trust_clip_key();
 KeySpec always_adapt_key();

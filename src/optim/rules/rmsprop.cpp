@@ -70,7 +70,7 @@ std::vector<std::string> rmsprop_states(const Options& options) {
 }
 
 KeySpecs rmsprop_keys() {
-  return {momentum_keys().front(), eps_key(),
+  return {lr_key("0.01"), momentum_keys().front(), eps_key(),
           keys::real("optim.alpha", "0.99", "rmsprop: decay rate of the mean square", 0, 1),
           keys::boolean("optim.centered", "false",
                         "rmsprop: divide by the standard deviation of the gradient (centered RMSprop)")};

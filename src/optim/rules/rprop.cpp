@@ -63,7 +63,8 @@ std::vector<std::string> rprop_states(const Options&) { return {"prev", "step_si
 Rule rprop_rule() {
   return {.name = "rprop",
           .help = "Rprop: step sizes per element, adapted by the signs of the gradient; for full-batch training",
-          .keys = {keys::reals(
+          .keys = {lr_key("0.01"),
+                   keys::reals(
                        "optim.etas", "0.5, 1.2",
                        "rprop: factors on the step size after a change of the sign of the gradient, and otherwise", 0),
                    keys::reals("optim.step_sizes", "1e-6, 50",

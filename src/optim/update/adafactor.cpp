@@ -121,7 +121,8 @@ void update_adafactor(const TensorUpdate& update) {
 }
 
 KeySpecs adafactor_keys() {
-  return {keys::real("optim.beta2_decay", "-0.8",
+  return {lr_key("0.01"),
+          keys::real("optim.beta2_decay", "-0.8",
                      "adafactor: exponent of the decay of the second moments, step^beta2_decay", -keys::kUnlimited, 0),
           keys::real(
               "optim.eps1", "0",

@@ -94,9 +94,13 @@ void update_muon(const TensorUpdate& update) {
 
 KeySpecs muon_keys() {
   KeySpecs keys = momentum_keys();
+  for (KeySpec& key : keys) {
+    if (key.name == "optim.momentum") key.default_value = "0.95";
+    if (key.name == "optim.nesterov") key.default_value = "true";
+  }
   keys.insert(
       keys.end(),
-      {betas_key(), eps_key(),
+      {weight_decay_key("0.1"), betas_key(), eps_key("1e-7"),
        keys::reals("optim.ns_coefficients", "3.4445, -4.775, 2.0315",
                    "muon: coefficients of the Newton-Schulz polynomial"),
        keys::integer("optim.ns_steps", "5", "muon: number of Newton-Schulz iterations", 0, 99),

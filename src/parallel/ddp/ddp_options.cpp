@@ -105,7 +105,7 @@ KeySpecs ddp_keys(const std::vector<CommHookRow>& comm_hooks) {
               "At the end of the run, print what limits the step time, and write the times of each bucket on the "
               "slowest rank to ddp.svg"),
       });
-  return keys_of_rows(common, comm_hooks);
+  return keys_of_rows(common, comm_hooks, {"ddp.comm_hook"});
 }
 
 }  // namespace lockstep::parallel
