@@ -64,7 +64,7 @@ std::string describe(const KeySpec& spec) {
   range[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(range[0])));
   const bool depends = spec.default_value == "auto" && !spec.readers.selectors.empty();
   return spec.help + (spec.help.empty() ? "" : ". ") + range + "; default " +
-         (depends ? "auto = that of " + spec.readers.selectors.front() : default_text(spec));
+         (depends ? "auto, which depends on " + spec.readers.selectors.front() : default_text(spec));
 }
 
 /// The first sentence of the help of a key, and its default.
@@ -110,7 +110,7 @@ bool is_of_choice(const KeySpec& spec) { return !spec.readers.selectors.empty() 
 /// Whether keys of the section depend on what this key chooses.
 bool is_selector(const KeySpec& spec, const KeySpecs& specs) {
   return std::any_of(specs.begin(), specs.end(), [&](const KeySpec& other) {
-    return !other.readers.selectors.empty() && other.readers.selectors.front() == spec.name;
+    return is_of_choice(other) && other.readers.selectors.front() == spec.name;
   });
 }
 

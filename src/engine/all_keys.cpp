@@ -66,7 +66,7 @@ const Registry& builtin_registry() {
 KeySpecs all_keys(const Registry& registry) {
   const KeySpecs own = together({RunSettings::keys(), train_keys(registry), EvalSettings::keys(registry.meters),
                                  LogSettings::keys(), SavingSettings::keys(), resume_keys()});
-  return together({keys_of_rows(own, registry.steps, {"train.step"}),
+  return together({keys_of_rows(own, registry.steps, {"train.step_kind"}),
                    data::data_keys(registry.sources, registry.samplers), models::model_keys(registry.models),
                    models::loss_keys(registry.losses), distill_keys(), FinetuneSettings::keys(),
                    optim::optim_keys(registry.rules), optim::ema_keys(registry.averages),

@@ -101,7 +101,7 @@ TEST_F(GpuSavingCostsTest, StepsBesideASaveCostWhatOthersDo) {
 TEST_F(GpuSavingCostsTest, OffloadingCopiesNothingPageable) {
   for (const char* const stage : {"1", "2", "3"}) {
     SCOPED_TRACE(std::string("stage ") + stage);
-    const Settings sharded = {{"strategy.name", "sharded"}, {"strategy.stage", stage}, {"train.clip_grad", "norm:1"}};
+    const Settings sharded = {{"strategy.name", "sharded"}, {"strategy.stage", stage}, {"train.clip_norm", "1"}};
     const auto plain = costs_of(sharded);
     const auto offloaded = costs_of(with(sharded, {{"strategy.offload", "true"}}));
     for (const std::int64_t step : {3, 4, 5}) {

@@ -120,7 +120,7 @@ TEST_F(GpuSavingTest, MemoryIsUsedAgainOnceNobodyBorrowsIt) {
 }
 
 TEST_F(GpuSavingTest, SavesBesideTheTrainingWriteWhatWaitingSavesWrite) {
-  const Settings averaged = {{"ema.kind", "ema"}, {"train.clip_grad", "norm:1"}};
+  const Settings averaged = {{"ema.kind", "ema"}, {"train.clip_norm", "1"}};
   for (const char* const stage : {"0", "1", "3"}) {
     SCOPED_TRACE(std::string("stage ") + stage);
     Settings settings = averaged;

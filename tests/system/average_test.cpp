@@ -17,7 +17,7 @@ using testing::run_ranks;
 
 const std::string kSmall =
     " --data.train_size=480 --data.val_size=96 --model.channels=4,8 --model.hidden=16 --log.interval=1 "
-    "--optim.lr=0.01 --train.max_epochs=0 --eval.interval=5 ";
+    "--optim.lr=0.01 --eval.interval=5 ";
 const std::string kEma = kSmall + "--ema.kind=ema --ema.decay=0.8 --ema.begin=4 ";
 const std::string kEnd = "/ckpt/step-000000000020";
 

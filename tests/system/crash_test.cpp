@@ -27,7 +27,7 @@ constexpr int kKillsOfALongRun = 200;
 
 const std::string kRun =
     " --data.train_size=480 --data.val_size=48 --model.name=mlp --model.hidden=64 --optim.name=adamw "
-    "--train.max_epochs=0 --ckpt.every_steps=3 --train.max_steps=" +
+    "--ckpt.every_steps=3 --train.max_steps=" +
     std::to_string(kSteps);
 
 /// How a run that is killed saves.

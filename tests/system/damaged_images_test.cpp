@@ -141,7 +141,7 @@ TEST_F(DamagedImagesTest, TheSameDamageGivesTheSameBits) {
   folder_.write(name_of(47), "no image");
   const std::string few = listed() +
                           "--data.on_error=replace --data.val_fraction=0 --eval.when=never --train.lanes=6 "
-                          "--train.max_epochs=0 --ckpt.keep_best=0 --data.transform=random_crop,size=8,padding=1 ";
+                          "--ckpt.keep_best=0 --data.transform=random_crop,size=8,padding=1 ";
   const std::string all = few + "--train.max_steps=10 ";  // four steps per epoch
   const std::string end = "/ckpt/step-000000000010";
   const ProgramResult one = train(1, all + "--data.workers=0", "one");

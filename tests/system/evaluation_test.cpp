@@ -67,7 +67,7 @@ TEST(EvaluationTest, ItsBytesDoNotDependOnTheNumberOfRanks) {
   const ProgramResult trained =
       run_ranks(2,
                 "--model.name=resnet18 --model.width=4 --data.train_size=96 --data.val_size=50 --train.max_steps=3 "
-                "--train.max_epochs=0 --loss.name=cross_entropy --loss.class_weights=1,0.1,0.3,0.7,1,1.3,1,1,0.9,0.77 "
+                "--loss.name=cross_entropy --loss.class_weights=1,0.1,0.3,0.7,1,1.3,1,1,0.9,0.77 "
                 "--run.dir=" +
                     run);
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
@@ -87,11 +87,10 @@ TEST(EvaluationTest, ItsBytesDoNotDependOnTheNumberOfRanks) {
 TEST(EvaluationTest, NamesTheClasses) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");
-  const ProgramResult trained =
-      run_ranks(1,
-                "--data.train_size=96 --data.val_size=50 --train.max_steps=2 --train.max_epochs=0 "
-                "--run.dir=" +
-                    run);
+  const ProgramResult trained = run_ranks(1,
+                                          "--data.train_size=96 --data.val_size=50 --train.max_steps=2 "
+                                          "--run.dir=" +
+                                              run);
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
   const auto numbers_of = [&](int ranks) {
     const ProgramResult evaluated = run_ranks(ranks, "eval --json --eval.per_class=true --from=" + run);
@@ -133,7 +132,7 @@ TEST_F(RegressionTest, MetricsAndChartHaveTheUnitOfTheTargets) {
       run_ranks(2, "--data.name=list --data.target=real --data.path=" + folder_.path("train.txt") +
                        " --data.val_path=" + folder_.path("val.txt") +
                        " --model.name=mlp --model.hidden= --model.standardize=true --train.global_batch_size=12 "
-                       "--train.max_epochs=0 --train.max_steps=60 --optim.name=adamw --optim.lr=0.03 --eval.when=end "
+                       "--train.max_steps=60 --optim.name=adamw --optim.lr=0.03 --eval.when=end "
                        "--run.dir=" +
                        run);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -188,7 +187,7 @@ void write_colors(const testing::TemporaryFolder& folder, const std::vector<std:
 }
 
 std::string color_training(const testing::TemporaryFolder& folder, const std::string& transform = "normalise") {
-  return "--train.max_steps=40 --train.max_epochs=0 --train.global_batch_size=6 --eval.when=end --eval.split=train "
+  return "--train.max_steps=40 --train.global_batch_size=6 --eval.when=end --eval.split=train "
          "--eval.per_class=true --optim.lr=0.02 --model.channels=4 --model.hidden=8 --data.name=folder "
          "--data.cache=off --data.transform=" +
          transform + " --data.path=" + folder.path("images") + " --run.dir=" + folder.path("run");

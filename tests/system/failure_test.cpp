@@ -22,7 +22,7 @@ constexpr int kData = 3;
 constexpr int kInternal = 70;
 constexpr double kSeconds = 5;  // limit of a failed run; one second may go into a rank's check for its peers
 
-const char* const kRun = " --model.name=failing --train.max_epochs=0 --train.max_steps=100000 --data.train_size=480";
+const char* const kRun = " --model.name=failing --train.max_steps=100000 --data.train_size=480";
 
 std::string failing_program() {
   const char* const binaries = std::getenv("LOCKSTEP_BINARY_DIR");
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
 // that evaluation are missing, the others are as if nothing had been.
 TEST(FailureInTestPhaseTest, ResumesBitForBit) {
   const testing::TemporaryFolder folder;
-  const std::string options = std::string(" --model.name=failing --train.max_epochs=0 --train.max_steps=12 ") +
+  const std::string options = std::string(" --model.name=failing --train.max_steps=12 ") +
                               "--data.train_size=480 --eval.metrics=failing --eval.interval=5 --ckpt.every_steps=3 " +
                               "--eval.batch_size=100 --data.val_size=1200 --resume=auto --run.dir=";
   const auto run = [&](const std::string& environment, const std::string& name) {
@@ -116,7 +116,7 @@ TEST(WriterFailureTest, EndsAll) {
   const ProgramResult outcome = testing::run_shell(
       testing::mpirun_command(3) + " sh -c 'test \"$OMPI_COMM_WORLD_RANK\" != 0 || prlimit --pid $$ --fsize=65536; " +
           "exec \"$0\" \"$@\"' " + testing::trainer_program() +
-          " --model.name=mlp --train.max_epochs=0 --train.max_steps=100000 --data.train_size=480 --log.interval=1 "
+          " --model.name=mlp --train.max_steps=100000 --data.train_size=480 --log.interval=1 "
           "--log.tensorboard=false --ckpt.keep_best=0 --comm.backend=mpi --run.dir=" +
           folder.path("run"),
       60);

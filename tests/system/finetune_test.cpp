@@ -50,7 +50,7 @@ class FinetuneTest : public ::testing::Test {
            " --data.val_path=" + folder_.path(list + "_val.txt") +
            " --data.transform=random_resized_crop,size=32,scale=0.4/1 --data.transform=horizontal_flip "
            "--data.transform=normalise --data.val_transform=resize,size=36 --data.val_transform=center_crop,size=32 "
-           "--data.val_transform=normalise --train.max_epochs=0 --model.name=" +
+           "--data.val_transform=normalise --model.name=" +
            model + " --eval.when=end --optim.name=adamw --run.dir=" + folder_.path(run) + " ";
   }
 

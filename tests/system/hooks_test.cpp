@@ -45,7 +45,7 @@ TEST(HooksTest, MeasurementsAndATraceAreInTheRunsFolder) {
       run_ranks(2,
                 "--train.hooks=memory,interval=2 --train.hooks=parameter_statistics,interval=2 "
                 "--train.hooks=profiler,from_step=1,steps=2 --train.hooks=run_time "
-                "--train.max_steps=6 --train.max_epochs=0 --run.dir=" +
+                "--train.max_steps=6 --run.dir=" +
                     run + kSmall);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   const auto rss = report::read_series(run + "/metrics.jsonl", "memory/rss_mb");

@@ -390,7 +390,7 @@ class MalformedDataTest : public ::testing::TestWithParam<int> {
     const ProgramResult outcome =
         run_ranks(GetParam(),
                   "--data.val_fraction=0 --eval.when=never --data.workers=0 --model.channels=4 "
-                  "--model.hidden=8 --train.global_batch_size=2 --train.max_epochs=0 "
+                  "--model.hidden=8 --train.global_batch_size=2 "
                   "--train.max_steps=1 --run.dir=" +
                       folder_.path("run") + " " + one.arguments,
                   kLimit_s, "ulimit -v 8000000;");

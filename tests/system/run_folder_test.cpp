@@ -14,8 +14,7 @@ namespace run_folder_test {
 namespace fs = std::filesystem;
 using testing::ProgramResult;
 
-const std::string kModel =
-    " --data.val_size=96 --model.name=mlp --model.hidden=8 --log.interval=1 --train.max_epochs=0 --eval.when=never";
+const std::string kModel = " --data.val_size=96 --model.name=mlp --model.hidden=8 --log.interval=1 --eval.when=never";
 const std::string kShort = " --data.train_size=480 --train.max_steps=20" + kModel;
 const std::string kEndless = " --data.train_size=48000 --train.max_steps=100000000 --ckpt.every_secs=0" + kModel;
 

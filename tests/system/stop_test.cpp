@@ -16,8 +16,7 @@ namespace stop_test {
 namespace fs = std::filesystem;
 using testing::ProgramResult;
 
-const std::string kData =
-    " --data.val_size=96 --model.name=mlp --log.interval=1 --train.max_epochs=0 --ckpt.keep_best=0";
+const std::string kData = " --data.val_size=96 --model.name=mlp --log.interval=1 --ckpt.keep_best=0";
 const std::string kRun = " --data.train_size=480 --train.max_steps=3000" + kData;
 const std::string kEndless = " --data.train_size=48000 --train.max_steps=100000000" + kData;
 /// Steps long enough to do something within one.

@@ -123,7 +123,7 @@ struct HookReads {
 ///     after_train
 ///
 /// The host does not wait for a GPU in a step with a report that no hook reads (HookReads::report): the values of that
-/// step are known when the next one is queued. In a captured step (run.compile), on_forward to on_update are called
+/// step are known when the next one is queued. In a captured step (run.cuda_graphs), on_forward to on_update are called
 /// when all work of their micro-batch is queued, with tensors that the next micro-batch overwrites. When a run returns
 /// to a checkpoint (train.nonfinite), no event after before_agreement follows: the states of all hooks are restored,
 /// RunView::roll_backs is raised, and before_epoch is next. Every rank calls every hook in the same order, so a hook

@@ -142,7 +142,7 @@ class ScheduleHook : public Hook {
   /// stays where it is still requested.
   void go_on(RunView& run) {
     const bool is_edited = joined(run.schedule.rules(), "\n") != stored_->lines;
-    std::string change = is_edited ? "sched.rule differs from the checkpoint's" : "";
+    std::string change = is_edited ? "the schedule differs from the checkpoint's" : "";
     if (!is_edited && is_other_with(run, stored_->length)) {
       change = difference(stored_->length, run.schedule.length());
     }

@@ -31,7 +31,7 @@ KeySpecs LogSettings::keys() {
               0, 1000),
           keys::boolean("log.sections", "false",
                         "Measure the time of each section of a step (data, forward, loss, backward, update) in ms; "
-                        "train.step=standard always does"),
+                        "train.step_kind=standard always does"),
       });
 }
 

@@ -28,11 +28,11 @@ using checkpoints::Archive;
 using Values = std::vector<at::Tensor>;
 
 // Four steps are an epoch.
-const Settings kCnn = {
-    {"model.name", "cnn"},     {"model.channels", "4,8"}, {"model.hidden", "16"},    {"model.dropout", "0.1"},
-    {"optim.name", "adamw"},   {"optim.lr", "0.01"},      {"data.train_size", "50"}, {"train.global_batch_size", "12"},
-    {"data.val_size", "20"},   {"train.max_epochs", "0"}, {"data.workers", "0"},     {"train.max_steps", "8"},
-    {"eval.batch_size", "10"}, {"eval.interval", "2"}};
+const Settings kCnn = {{"model.name", "cnn"},     {"model.channels", "4,8"},         {"model.hidden", "16"},
+                       {"model.dropout", "0.1"},  {"optim.name", "adamw"},           {"optim.lr", "0.01"},
+                       {"data.train_size", "50"}, {"train.global_batch_size", "12"}, {"data.val_size", "20"},
+                       {"data.workers", "0"},     {"train.max_steps", "8"},          {"eval.batch_size", "10"},
+                       {"eval.interval", "2"}};
 const Settings kResnet = with(
     kCnn, {{"model.name", "resnet18"}, {"model.width", "8"}, {"ema.buffers", "average"}, {"train.max_steps", "6"}});
 const Settings kSwa = {{"ema.kind", "swa"}};

@@ -97,7 +97,7 @@ TEST_F(CompositionTest, TrainingOpensItsDataOnce) {
 
 /// Settings that training refuses, each because of its optimizers or of the division of batches.
 const std::vector<Settings> kUntrainable = {{{"optim.paramwise", "bias_lr_mul=2"}},
-                                            {{"train.clip_grad", "some"}},
+                                            {{"train.clip_norm_type", "some"}},
                                             {{"ema.kind", "ema"}, {"ema.names", "nowhere"}},
                                             {{"train.lanes", "5"}}};
 

@@ -270,7 +270,6 @@ Settings settings_of(const Kind& kind, const Settings& more) {
                     {"train.precision", "fp64"},
                     {"train.global_batch_size", "12"},
                     {"train.max_steps", "4"},
-                    {"train.max_epochs", "0"},
                     {"optim.name", "adamw"},
                     {"optim.lr", "0.05"}},
                    kind.settings),
@@ -331,7 +330,7 @@ TEST_P(KindsTest, TrainsAndIsEvaluatedAsOnOneRank) {
   }
   for (const char* step : {"model", "simple", "amp", "standard"}) {
     SCOPED_TRACE(step);
-    const Settings settings = {{"train.step", step}};
+    const Settings settings = {{"train.step_kind", step}};
     expect_alike(run_of(world_, kind(), settings), run_of(self_, kind(), settings), 1e-11);
   }
 }
@@ -397,7 +396,7 @@ TEST_P(KindsTest, TrainsSeparateChildrenInTurn) {
                               .keys = {},
                               .make = [](const Section&) { return ManualStep(train_in_turn); },
                               .parts = children});
-    return run_of(world, kind(), {{"train.step", "in_turn"}, {"strategy.separate", "true"}}, registry);
+    return run_of(world, kind(), {{"train.step_kind", "in_turn"}, {"strategy.separate", "true"}}, registry);
   };
   const Seen alone = run_in_turn(self_);
   EXPECT_NE(alone.losses.front(), alone.losses.back()) << "it is trained";
@@ -468,7 +467,6 @@ TEST(EvaluationTimesTest, AreRegularOrAtTheEndOrNever) {
                        {"model.name", "kind"},
                        {"train.global_batch_size", "12"},
                        {"train.max_steps", "5"},
-                       {"train.max_epochs", "0"},
                        {"eval.interval", "2"}},
                       more),
                  registry);

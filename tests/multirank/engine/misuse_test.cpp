@@ -136,17 +136,20 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Wrappers, RunMisuseTest,  // 6.1.1 and 6.2.1
-    ::testing::Values(
-        Misuse{"Scale", with(kFp16, {{"train.loss_scale", "big"}}), "train.loss_scale (test): 'big' is not a loss"},
-        Misuse{"ScaleTooLarge", with(kFp16, {{"train.loss_scale", "1e39"}}),
-               "train.loss_scale (test): loss scaling: the scale must be a positive float32 number"},
-        Misuse{"ScaleTooSmall", with(kFp16, {{"train.init_scale", "1e-50"}}),
-               "train.init_scale (test): loss scaling: the scale must be a positive float32 number"},
-        Misuse{"BackoffOfOne", with(kFp16, {{"train.backoff_factor", "1"}}),
-               "train.backoff_factor (test): loss scaling: backoff_factor must be between 0 and 1"},
-        Misuse{"Clip", {{"train.clip_grad", "norms:1"}}, "train.clip_grad (test): 'norms:1' is not a clipping rule"},
-        Misuse{"ClipOfNothing", {{"train.clip_grad", "norm:"}}, "train.clip_grad (test): norm: '' is not a number > 0"},
-        Misuse{"ClipOfZero", {{"train.clip_grad", "value:0"}}, "train.clip_grad (test): value: '0' is not a number"}),
+    ::testing::Values(Misuse{"Scale", with(kFp16, {{"train.loss_scale", "big"}}),
+                             "train.loss_scale (test): 'big' is not a loss"},
+                      Misuse{"ScaleTooLarge", with(kFp16, {{"train.loss_scale", "1e39"}}),
+                             "train.loss_scale (test): loss scaling: the scale must be a positive float32 number"},
+                      Misuse{"ScaleTooSmall", with(kFp16, {{"train.init_scale", "1e-50"}}),
+                             "train.init_scale (test): loss scaling: the scale must be a positive float32 number"},
+                      Misuse{"BackoffOfOne", with(kFp16, {{"train.backoff_factor", "1"}}),
+                             "train.backoff_factor (test): loss scaling: backoff_factor must be between 0 and 1"},
+                      Misuse{"ClipTwice",
+                             {{"train.clip_norm", "1"}, {"train.clip_value", "1"}},
+                             "train.clip_value (test): train.clip_norm is set, too"},
+                      Misuse{"ClipNorm",
+                             {{"train.clip_norm", "1"}, {"train.clip_norm_type", "0"}},
+                             "train.clip_norm_type (test): '0' is neither a number above 0 nor inf"}),
     kName);
 
 INSTANTIATE_TEST_SUITE_P(

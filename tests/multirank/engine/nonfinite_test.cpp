@@ -114,7 +114,7 @@ TEST_F(NonfiniteTest, StopsWithoutBeingReportedOtherwise) {
 
 // A skipped step changes nothing, and all others train.
 TEST_F(NonfiniteTest, SkipLeavesOutTheStep) {
-  for (const Settings& settings : {Settings{}, Settings{{"train.clip_grad", "norm:1.0"}}}) {
+  for (const Settings& settings : {Settings{}, Settings{{"train.clip_norm", "1.0"}}}) {
     const Seen seen = run(99, with(settings, {{"train.nonfinite", "skip"}}));
     EXPECT_EQ(seen.outcome, Outcome::done);
     ASSERT_EQ(seen.skipped.size(), 2U);

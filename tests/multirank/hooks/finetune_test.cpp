@@ -135,7 +135,7 @@ TEST_F(FinetuneTest, PartsJoinAtTheirStepOrEpoch) {
 TEST_F(FinetuneTest, NothingMovesAParameterBeforeItsStep) {
   std::vector<Settings> all = layouts();
   all.push_back({{"ddp.shared_parameters", "false"}});
-  all.push_back({{"train.clip_grad", "norm:0.1"}});
+  all.push_back({{"train.clip_norm", "0.1"}});
   for (const Settings& layout : all) {
     FinetuneRun run(world_, with(with(kDeep, {{"finetune.unfreeze", "hidden*/head.bias@3"}}), layout));
     const std::map<std::string, std::int64_t> expected = {{"hidden0.weight", 4}, {"hidden0.bias", 4},
@@ -159,7 +159,7 @@ TEST_F(FinetuneTest, WhatIsNotTrainedIsNeverUpdated) {
 }
 
 TEST_F(FinetuneTest, GradientsThatAreNotUsedAreInNoNorm) {
-  const Settings clip = with(kTwelveSteps, {{"train.clip_grad", "norm:1"}});
+  const Settings clip = with(kTwelveSteps, {{"train.clip_norm", "1"}});
   FinetuneRun frozen(world_, with(clip, {{"finetune.unfreeze", "hidden0@1"}}));
   FinetuneRun whole(world_, clip);
   frozen.trainer.train();

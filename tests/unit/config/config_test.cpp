@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 
+#include "core/text/text.hpp"
 #include "sample_specs.hpp"
 
 namespace lockstep::config {
@@ -127,6 +129,27 @@ TEST(ConfigTest, AFormerSettingIsRefusedWithTheNewOne) {
             "command line: optim.group=rate,4 was replaced by optim.lr=4");
   EXPECT_EQ(sentence("group = rates,4\n"), "");
   EXPECT_TRUE(config.section("optim").is_default("lr"));
+}
+
+TEST(ConfigTest, SeveralKeysMayReplaceOneSetting) {
+  KeySpecs specs = sample_specs();
+  const auto part = [](std::size_t number) {
+    return [number](const std::string& former, const std::string&) { return split_list(former, '/')[number]; };
+  };
+  for (KeySpec& key : specs) {
+    if (key.name == "optim.lr") key.replaces = {{.key = "optim.both", .translate = part(0), .hint = "set one"}};
+    if (key.name == "optim.steps") key.replaces = {{.key = "optim.both", .translate = part(1)}};
+  }
+  Config config(specs);
+  const auto sentence = [&config](const std::string& text) {
+    return sentence_of([&] { config.set("optim.both", text, "command line"); });
+  };
+  EXPECT_EQ(sentence("2/7"), "command line: optim.both=2/7 was replaced by optim.lr=2 and optim.steps=7");
+  EXPECT_EQ(sentence("/7"), "command line: optim.both=/7 was replaced by optim.steps=7");
+  EXPECT_EQ(sentence("/"), "command line: optim.both=/ was replaced by optim.lr; set one");
+  config.read_ini("[optim]\nboth = 2/7\n", "run", OldNames::translated);
+  EXPECT_EQ(config.section("optim").real("lr"), 2);
+  EXPECT_EQ(config.section("optim").integer("steps"), 7);
 }
 
 TEST(ConfigTest, AFormerSettingInAStoredConfigurationIsTranslated) {
@@ -261,6 +284,54 @@ TEST(ConfigTest, TheResolvedFileKeepsSignsQuotesAndBlanks) {
     EXPECT_EQ(back.section("data").text("path"), value);
     EXPECT_EQ(back.section("optim").texts("group"), std::vector<std::string>{value});
   }
+}
+
+/// The path that a line of an INI file sets.
+std::string path_of(const std::string& line) {
+  ::setenv("HOME", "/home/me", 1);
+  Config config(sample_specs());
+  config.read_ini("[data]\n" + line + "\n", "a.ini");
+  return config.section("data").text("path");
+}
+
+TEST(ConfigTest, APathIsReadAsAShellReadsIt) {
+  EXPECT_EQ(path_of("path = ~/data"), "/home/me/data");
+  EXPECT_EQ(path_of("path = \"~/data\""), "/home/me/data");
+  EXPECT_EQ(path_of("path = /data/run#1"), "/data/run#1");
+  EXPECT_EQ(path_of("path = a #b"), "a");
+  EXPECT_EQ(path_of("path = \"a #b\""), "a #b");
+  EXPECT_EQ(
+      sentence_of([] { path_of("path = ${SCRATCH}/a"); }),
+      "a.ini:2: data.path: '${SCRATCH}/a': the variable ${SCRATCH} of the environment is not replaced here; write "
+      "the path in full");
+  EXPECT_EQ(sentence_of([] { path_of("path = ~no-such-user/a"); }),
+            "a.ini:2: data.path: '~no-such-user/a': the home folder is unknown; write the path in full");
+}
+
+// An earlier version may have stored a name with such characters.
+TEST(ConfigTest, AStoredPathIsTakenAsItIs) {
+  Config config(sample_specs());
+  config.read_ini("[data]\npath = /data/$x/~\n", "run", OldNames::translated);
+  EXPECT_EQ(config.section("data").text("path"), "/data/$x/~");
+}
+
+TEST(ConfigTest, AKeyThatAllChoicesButSomeReadIsRefusedWithThese) {
+  const auto refusal = [](const std::string& ini, OldNames old_names = OldNames::refused) {
+    KeySpecs specs = sample_specs();
+    specs.push_back(keys::not_read_by(keys::integer("ddp.ranks", "0", ""), "ddp.report", {"false", "no"}));
+    specs.push_back(keys::not_read_by(keys::real("optim.until", "1", ""), "optim.group", {""}));
+    Config config(specs);
+    config.read_ini(ini, "a.ini", old_names);
+    return sentence_of([&] { config.require_read(); });
+  };
+  EXPECT_EQ(refusal("[ddp]\nranks = 2\n"),
+            "a.ini:2: ddp.ranks is not read with ddp.report=no; remove it, or change ddp.report");
+  EXPECT_EQ(refusal("[ddp]\nranks = 2\n", OldNames::translated), "");
+  EXPECT_EQ(refusal("[ddp]\nranks = 2\nreport = true\n"), "");
+  EXPECT_EQ(refusal("[ddp]\nreport = false\n"), "");
+  EXPECT_EQ(refusal("[optim]\nuntil = 0.5\n"),
+            "a.ini:2: optim.until is not read without optim.group; remove it, or set optim.group");
+  EXPECT_EQ(refusal("[optim]\nuntil = 0.5\ngroup = a\n"), "");
 }
 
 TEST(ConfigTest, ACommentFollowsABlankOrBeginsALine) {

@@ -67,6 +67,54 @@ TEST(FormerSettingsTest, HooksThatFreeze) {
             "updated are those that finetune.train does not name");
 }
 
+TEST(FormerSettingsTest, ClippingByText) {
+  const auto values = [](const std::string& former) {
+    const Config config = stored("[train]\nclip_grad = " + former + "\n");
+    const Section& train = config.section("train");
+    return std::vector<std::string>{train.values().at("clip_norm").texts[0], train.text("clip_norm_type"),
+                                    train.values().at("clip_value").texts[0]};
+  };
+  EXPECT_EQ(values(""), (std::vector<std::string>{"0", "2", "0"}));
+  EXPECT_EQ(values("norm:0.5"), (std::vector<std::string>{"0.5", "2", "0"}));
+  EXPECT_EQ(values("norm:0.5:p=inf"), (std::vector<std::string>{"0.5", "inf", "0"}));
+  EXPECT_EQ(values("value:0.5"), (std::vector<std::string>{"0", "2", "0.5"}));
+  EXPECT_EQ(refusal("train.clip_grad", "norm:1.0"),
+            "command line: train.clip_grad=norm:1.0 was replaced by train.clip_norm=1.0");
+  EXPECT_EQ(refusal("train.clip_grad", "norm:1:p=1"),
+            "command line: train.clip_grad=norm:1:p=1 was replaced by train.clip_norm=1 and train.clip_norm_type=1");
+  EXPECT_EQ(refusal("train.clip_grad", "value:0.5"),
+            "command line: train.clip_grad=value:0.5 was replaced by train.clip_value=0.5");
+  EXPECT_EQ(refusal("train.clip_grad", "1"),
+            "command line: train.clip_grad=1 was replaced by train.clip_norm; set train.clip_norm=1.0 or "
+            "train.clip_value=0.5");
+}
+
+TEST(FormerSettingsTest, BucketsInBytes) {
+  const Config config = stored("[ddp]\nbucket_bytes = 1048576, 26214400\nlast_bucket_bytes = 300\n");
+  EXPECT_EQ(config.section("ddp").reals("bucket_mb"), (std::vector<double>{1, 25}));
+  EXPECT_EQ(config.section("ddp").real("last_bucket_mb") * (1 << 20), 300);
+  EXPECT_EQ(refusal("ddp.bucket_bytes", "524288"),
+            "command line: ddp.bucket_bytes=524288 was replaced by ddp.bucket_mb=0.5");
+  EXPECT_EQ(refusal("ddp.last_bucket_bytes", "0"),
+            "command line: ddp.last_bucket_bytes=0 was replaced by ddp.last_bucket_mb=0");
+  EXPECT_EQ(refusal("ddp.bucket_bytes", "many"),
+            "command line: ddp.bucket_bytes=many was replaced by ddp.bucket_mb; its unit is MiB");
+}
+
+TEST(FormerSettingsTest, RenamedKeys) {
+  const Config config = stored("[run]\ncompile = true\n[train]\nstep = amp\n");
+  EXPECT_TRUE(config.section("run").boolean("cuda_graphs"));
+  EXPECT_EQ(config.section("train").text("step_kind"), "amp");
+  EXPECT_EQ(refusal("run.compile", "true"), "command line: key 'run.compile' was renamed to 'run.cuda_graphs'");
+  EXPECT_EQ(refusal("train.step", "amp"), "command line: key 'train.step' was renamed to 'train.step_kind'");
+}
+
+// A run of an earlier version ends where it would have ended.
+TEST(FormerSettingsTest, BothLimitsOfALengthAreKept) {
+  const Config config = stored("[train]\nmax_steps = 100\nmax_epochs = 5\n");
+  EXPECT_EQ(config.section("train").integer("max_epochs"), 5);
+}
+
 // A program may have such a row again.
 TEST(FormerSettingsTest, RowsOfAProgramAreNotFormerOnes) {
   Registry registry;
