@@ -184,7 +184,9 @@ Rows names_and_help(const KeySpecs& parts) {
 std::string list_choices(const KeySpec& key, const std::string& section, const KeySpecs& specs) {
   const bool chooses = is_selector(key, specs);
   if (!chooses && key.parts.empty()) return "";
-  if (!chooses && key.parts.size() < 2) return describe_forms(key);
+  const bool have_names = std::none_of(key.parts.begin(), key.parts.end(),
+                                       [](const KeySpec& part) { return part.name.find(' ') != std::string::npos; });
+  if (!chooses && (key.parts.size() < 2 || !have_names)) return describe_forms(key);
   if (!chooses) {
     return paragraph("Forms of " + key.name + " (--help=" + forms_name(key) + ".NAME describes the options of one)",
                      names_and_help(key.parts));
