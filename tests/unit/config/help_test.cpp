@@ -91,9 +91,47 @@ TEST(HelpTest, OneKeyIsDescribedByItsFullName) {
             "  --optim.momentum  Momentum. Number; default auto = that of optim.name\n");
 }
 
+TEST(HelpTest, ASectionInFullHasTheKeysOfItsChoicesAndOfExperts) {
+  EXPECT_EQ(section_help("optim.all", specs_with_choices()),
+            "[optim]\n"
+            "  --optim.name  Optimizer. One of: sgd, muon, sign; default sgd\n"
+            "  --optim.lr    Rate. Number; default auto = that of optim.name\n"
+            "\n"
+            "Choices of optim.name (--help=optim.NAME describes the keys of one)\n"
+            "  sgd   Plain steps\n"
+            "  muon  Orthogonal steps\n"
+            "  sign  Steps of one size\n"
+            "\n"
+            "optim.name=sgd\n"
+            "  --optim.momentum  Momentum. Number; default 0\n"
+            "  --optim.nesterov  Look ahead. True or false; default false\n"
+            "\n"
+            "optim.name=muon\n"
+            "  --optim.lr        Rate. Number; default 0.02\n"
+            "  --optim.momentum  Momentum. Number; default 0.95\n"
+            "\n"
+            "Expert keys\n"
+            "  --optim.trace  File for the trace. Text; default none\n");
+}
+
+TEST(HelpTest, ChoicesWithTheSameKeysStandTogether) {
+  KeySpecs specs = {keys::choice("a.kind", "x", "", {"w", "x", "y"}),
+                    keys::read_by(keys::integer("a.size", "3", ""), "a.kind", {"x", "y"})};
+  EXPECT_EQ(section_help("a.all", specs),
+            "[a]\n"
+            "  --a.kind  One of: w, x, y; default x\n"
+            "\n"
+            "Choices of a.kind (--help=a.NAME describes the keys of one)\n"
+            "  x\n"
+            "  y\n"
+            "\n"
+            "a.kind=x, y\n"
+            "  --a.size  Integer; default 3\n");
+}
+
 TEST(HelpTest, AllListsEveryKey) {
   const std::string text = section_help("all", sample_specs());
-  for (const KeySpec& spec : sample_specs()) EXPECT_NE(text.find("--" + spec.name + " "), std::string::npos) << text;
+  for (const KeySpec& spec : sample_specs()) EXPECT_NE(text.find("--" + spec.name), std::string::npos) << text;
 }
 
 TEST(HelpTest, FormsOfAnEntryHaveTheirOptionsAndCommonOnesOnce) {
