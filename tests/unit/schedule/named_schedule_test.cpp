@@ -69,6 +69,16 @@ TEST(NamedScheduleTest, EqualsTheRulesThatItStandsFor) {
   expect_same({{"name", "one_cycle"}}, {"one_cycle"});
 }
 
+// The recipes in tools/configs keep the values that they had as rules.
+TEST(NamedScheduleTest, RecipesKeepTheirValues) {
+  expect_same({{"name", "cosine"}, {"warmup", "100"}, {"warmup_factor", "0.1"}, {"final_factor", "0.01"}},
+              {"linear,start_factor=0.1,end=100", "cosine,begin=100,final_factor=0.01"});
+  expect_same(
+      {{"name", "cosine"}, {"warmup", "100"}, {"warmup_factor", "0.00990099009900990"}, {"final_factor", "0.1"}},
+      {"linear,start_factor=0.00990099009900990,end=100", "cosine,begin=100,final_factor=0.1"});
+  expect_same({{"name", "step"}, {"milestones", "30epochs,60epochs"}}, {"step,size=30,gamma=0.1,by=epoch"});
+}
+
 // Lengths in epochs are the same positions as in steps.
 TEST(NamedScheduleTest, EpochsAreSteps) {
   const Schedule in_epochs = parse(rules_with({{"name", "cosine"}, {"warmup", "5epochs"}}), kLength, "");
