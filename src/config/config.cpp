@@ -217,7 +217,9 @@ void Config::set(const std::string& name, const std::string& text, const std::st
   const KeyType type = section.values().at(key_of(name)).spec.type;
   const bool is_text = type == KeyType::text || type == KeyType::texts;
   std::string value = is_text ? text : trimmed(text);
-  if (is_text && author == Author::user) value = with_home(text, origin + ": " + name + ": ");
+  // Earlier versions took a '$' inside a path as it is, so that a stored path may contain it.
+  const bool may_have_dollar = author == Author::program && text.find('$') != std::string::npos;
+  if (is_text && !may_have_dollar) value = with_home(text, origin + ": " + name + ": ");
   if (is_unwritable(value)) throw ConfigError(origin + ": " + name + ": a value must not contain control characters");
   section.set(key_of(name), value, origin);
   if (author == Author::user) set_by_user_.insert(name);

@@ -61,8 +61,8 @@ std::string describe(const KeySpec& spec) {
     if (range.starts_with(article)) range.erase(0, article.size());
   }
   range[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(range[0])));
-  const bool depends = spec.default_value == "auto" && !spec.readers.selectors.empty() &&
-                       spec.help.find("auto = ") == std::string::npos;
+  const bool depends =
+      spec.default_value == "auto" && !spec.readers.selectors.empty() && spec.help.find("auto = ") == std::string::npos;
   return spec.help + (spec.help.empty() ? "" : ". ") + range + "; default " +
          (depends ? "auto = that of " + spec.readers.selectors.front() : default_text(spec));
 }

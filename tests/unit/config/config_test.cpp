@@ -374,8 +374,8 @@ TEST(ConfigTest, APathIsReadAsAShellReadsIt) {
             "a.ini:2: data.path: '~no-such-user/a': the home folder is unknown; write the path in full");
 }
 
-// An earlier version may have stored a name with such characters.
-TEST(ConfigTest, AStoredPathIsTakenAsItIs) {
+// An earlier version may have stored a path with a '$'.
+TEST(ConfigTest, AStoredPathMayContainADollarSign) {
   Config config(sample_specs());
   config.read_ini("[data]\npath = /data/$x/~\n", "run", OldNames::translated);
   EXPECT_EQ(config.section("data").text("path"), "/data/$x/~");
