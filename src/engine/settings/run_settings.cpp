@@ -71,11 +71,9 @@ KeySpecs RunSettings::keys() {
               "those of cuDNN, as in PyTorch; all = also products of matrices; none = float32 throughout. Has no "
               "effect on the CPU and with train.precision=fp64; train.precision=tf32 implies all",
               {"convolutions", "all", "none"})),
-          keys::expert(keys::not_read_by(
-              keys::boolean("run.bind_near_gpu", "true",
-                            "Bind a rank with a GPU to the processors near this GPU, unless mpirun or srun has bound "
-                            "it"),
-              "run.device", {"cpu"})),
+          keys::expert(keys::boolean(
+              "run.bind_near_gpu", "true",
+              "Bind a rank with a GPU to the processors near this GPU, unless mpirun or srun has bound it")),
           keys::expert(keys::integer("run.nofile_limit", "4096",
                                      "Limit of open files per rank (RLIMIT_NOFILE), up to the hard limit of the system",
                                      0, 1 << 20)),
