@@ -72,7 +72,7 @@ TEST_F(InvocationTest, KeysAreSetAndTheLastWins) {
 }
 
 TEST_F(InvocationTest, TheHomeFolderIsFoundWhereAShellDoesNotReplaceIt) {
-  ::setenv("HOME", path("").c_str(), 1);
+  ::setenv("HOME", fs::path(path("a")).parent_path().c_str(), 1);
   write("a.ini", "[optim]\nlr = 2\n");
   const Invocation invocation = parse_words(
       {"eval", "--config=~/a.ini", "--from", "~/run", "--data.path=~/data", "--optim.group=memory,path=~/x"});
