@@ -92,32 +92,34 @@ std::string curve_rule(const Section& sched, const Length& warmup) {
 }  // namespace
 
 KeySpecs named_keys() {
-  const std::string name = "sched.name";
-  const std::vector<std::string> rising = {"constant", "cosine", "linear", "polynomial", "step"};
-  const std::vector<std::string> falling = {"cosine", "linear", "polynomial"};
+  const KeySpec name = keys::choice(
+      "sched.name", "none",
+      "Learning rate schedule, which changes the rate at every step. cosine, linear, polynomial = fall to "
+      "sched.final_factor at the end of the run; step = drops at sched.milestones; one_cycle = rise over 30 % of the "
+      "run, then fall; constant = only a warm-up; none = the schedule of sched.rule, if any",
+      {"none", "constant", "cosine", "linear", "polynomial", "step", "one_cycle"});
+  const auto only_with = [&name](const std::vector<std::string>& readers, const KeySpec& key) {
+    std::vector<std::string> others = name.choices;
+    std::erase_if(others, [&](const std::string& choice) { return std::ranges::count(readers, choice) > 0; });
+    return keys::not_read_by(key, name.name, others);
+  };
+  const std::vector<std::string> with_warmup = {"constant", "cosine", "linear", "polynomial", "step"};
   return {
-      keys::choice(name, "none",
-                   "Learning rate schedule, which changes the rate at every step. cosine, linear, polynomial = fall to "
-                   "sched.final_factor at the end of the run; step = drops at sched.milestones; one_cycle = rise over "
-                   "30 % of the run, then fall; constant = only a warm-up; none = the schedule of sched.rule, if any",
-                   {"none", "constant", "cosine", "linear", "polynomial", "step", "one_cycle"}),
-      keys::read_by(keys::text("sched.warmup", "0",
-                               "Linear warm-up from sched.warmup_factor to 1: a number of steps, such as 100, or of "
-                               "epochs, such as 5epochs. 0 = disabled"),
-                    name, rising),
-      keys::read_by(keys::real("sched.warmup_factor", "0.01", "Factor on the learning rate in the first step", 0, 1),
-                    name, rising),
-      keys::read_by(keys::real("sched.final_factor", "0", "Factor on the learning rate at the end of the run", 0, 1),
-                    name, falling),
-      keys::read_by(keys::real("sched.power", "1", "Exponent of the fall: (1 - progress)^power", 0), name,
-                    {"polynomial"}),
-      keys::read_by(keys::text("sched.milestones", "",
-                               "Positions of the drops, counted from the first step of the run: steps, such as "
-                               "3000,6000, or epochs, such as 30epochs,60epochs"),
-                    name, {"step"}),
-      keys::read_by(
-          keys::real_above("sched.gamma", 0, keys::kUnlimited, "0.1", "Factor on the learning rate at each milestone"),
-          name, {"step"}),
+      name,
+      only_with(with_warmup, keys::text("sched.warmup", "0",
+                                        "Linear warm-up from sched.warmup_factor to 1: a number of steps, such as 100, "
+                                        "or of epochs, such as 5epochs. 0 = disabled. Not with none and one_cycle")),
+      only_with(with_warmup, keys::real("sched.warmup_factor", "0.01",
+                                        "Factor on the learning rate in the first step of sched.warmup", 0, 1)),
+      only_with({"cosine", "linear", "polynomial"},
+                keys::real("sched.final_factor", "0",
+                           "cosine, linear, polynomial: factor on the learning rate at the end of the run", 0, 1)),
+      only_with({"polynomial"}, keys::real("sched.power", "1", "polynomial: exponent of (1 - progress)^power", 0)),
+      only_with({"step"}, keys::text("sched.milestones", "",
+                                     "step: positions of the drops, counted from the first step of the run: steps, "
+                                     "such as 3000,6000, or epochs, such as 30epochs,60epochs")),
+      only_with({"step"}, keys::real_above("sched.gamma", 0, keys::kUnlimited, "0.1",
+                                           "step: factor on the learning rate at each milestone")),
   };
 }
 

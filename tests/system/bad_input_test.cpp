@@ -75,6 +75,11 @@ TEST_P(BadInputTest, ValueOutOfRange) {
   expect_refusal(run_dir() + "--sched.rule=cosin", kConfiguration, {"cosin", "cosine"});
   expect_refusal(run_dir() + "--train.clip_grad=norm:1", kConfiguration, {"was replaced by train.clip_norm=1"});
   expect_refusal(run_dir() + "--train.clip_scope=group", kConfiguration, {"not read with train.clip_norm=0"});
+  expect_refusal(run_dir() + "--sched.warmup=3", kConfiguration, {"sched.warmup is not read with sched.name=none"});
+  expect_refusal(run_dir() + "--sched.name=cosine --sched.gamma=0.5", kConfiguration,
+                 {"sched.gamma is not read with sched.name=cosine"});
+  expect_refusal(run_dir() + "--sched.name=cosine --sched.rule=step,size=3", kConfiguration,
+                 {"sched.rule (command line) cannot be combined with sched.name=cosine"});
   expect_refusal(run_dir() + "--data.input_keys=picture", kConfiguration,
                  {"data.input_keys", "do not contain 'picture', only 'data'"});
 }
