@@ -35,12 +35,12 @@ TransformLine parsed_transform(const std::string& text) {
   return line;
 }
 
-bool is_conversion(const TransformLine& line) { return line.name == "normalise" || line.name == "to_float"; }
+bool is_conversion(const TransformLine& line) { return line.name == "normalize" || line.name == "to_float"; }
 
 /// The line of a source without transforms of its own.
 std::string default_transform(const ConfigValues& config, std::int64_t channels) {
-  if (value_of(config, "data.name") == "idx") return "normalise,mean=0.1307,std=0.3081";
-  return channels == 1 ? "normalise,mean=0.449,std=0.226" : "normalise";
+  if (value_of(config, "data.name") == "idx") return "normalize,mean=0.1307,std=0.3081";
+  return channels == 1 ? "normalize,mean=0.449,std=0.226" : "normalize";
 }
 
 /// Those of data.val_transform, or else the conversions of data.transform.
@@ -98,7 +98,7 @@ void add_conversion(const TransformLine& line, std::int64_t channels, const Meas
   result.mean.clear();
   result.deviation.clear();
   result.remarks.push_back("the mean and standard deviation of the input are unknown, because data.transform has " +
-                           ("normalise,mean=" + mean));
+                           ("normalize,mean=" + mean));
 }
 
 /// Normalization by the model itself (model.preprocess = image) joins that of the data.

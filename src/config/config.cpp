@@ -54,7 +54,7 @@ std::map<std::string, std::string> new_names_of(const KeySpecs& specs) {
 bool is_former(const FormerSetting& former, const std::string& text, const KeySpecs& specs) {
   const auto key =
       std::find_if(specs.begin(), specs.end(), [&](const KeySpec& spec) { return spec.name == former.key; });
-  if (former.word.empty()) return key == specs.end();
+  if (former.word.empty()) return key == specs.end();  // Config::todays_value has values of the key itself
   if (key == specs.end() || split_list(text, ',').front() != former.word) return false;
   return std::none_of(key->parts.begin(), key->parts.end(),
                       [&](const KeySpec& row) { return row.name == former.word; });
@@ -235,11 +235,31 @@ void Config::refuse_former(const std::string& name, const std::string& text, con
   if (const auto found = new_names_.find(name); found != new_names_.end()) {
     throw ConfigError(origin + ": key '" + name + "' was renamed to '" + found->second + "'");
   }
-  const auto replacement = replacement_of(name, text);
-  if (!replacement) return;
-  const std::string value = translated(*replacement, text);
-  throw ConfigError(origin + ": " + name + "=" + text + " was replaced by " + replacement->key->name +
-                    (value.empty() ? "; " + replacement->former->hint : "=" + value));
+  if (const auto replacement = replacement_of(name, text)) {
+    const std::string value = translated(*replacement, text);
+    const std::string& note = replacement->former->note;
+    throw ConfigError(origin + ": " + name + "=" + text + " was replaced by " + replacement->key->name +
+                      (value.empty() ? "; " + replacement->former->hint : "=" + value) +
+                      (note.empty() ? "" : "; " + note));
+  }
+  const std::string today = todays_value(name, text);
+  if (today != text) throw ConfigError(origin + ": " + name + "=" + text + " is the form of earlier versions; write " + name + "=" + today);
+}
+
+std::string Config::todays_value(const std::string& name, const std::string& text) const {
+  const auto found = sections_.find(section_of(name));
+  if (found == sections_.end() || !found->second.has(key_of(name))) return text;
+  const KeySpec& spec = value(name).spec;
+  for (const FormerSetting& former : spec.replaces) {
+    const std::string today = former.key == name && former.word.empty() ? former.translate(text, "") : "";
+    if (!today.empty()) return today;
+  }
+  const std::string list = with_commas(spec, text);
+  if (!list.empty()) return list;
+  if (spec.parts.empty() || (spec.type != KeyType::text && spec.type != KeyType::texts)) return text;
+  KeySpecs of_section;
+  for (const auto& [key, value] : found->second.values()) of_section.push_back(value.spec);
+  return todays_entry(text, spec.parts, of_section);
 }
 
 Section& Config::section_holding(const std::string& name, const std::string& origin) {

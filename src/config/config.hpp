@@ -80,6 +80,9 @@ class Config {
   };
   std::optional<Replacement> replacement_of(const std::string& name, const std::string& text) const;
   std::string translated(const Replacement& replacement, const std::string& text) const;
+  /// The value of a key that means what `text` meant in earlier versions: commas instead of slashes in lists, and the
+  /// new names of forms and options.
+  std::string todays_value(const std::string& name, const std::string& text) const;
   Section& section_holding(const std::string& name, const std::string& origin);
 
   KeySpecs specs_;

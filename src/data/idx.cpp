@@ -377,7 +377,7 @@ Source idx_source() {
       .keys = image_keys(),
       .open = open_idx,
       .open_images = open_idx_images,
-      .normalise = "normalise,mean=0.1307,std=0.3081"};
+      .normalize = "normalize,mean=0.1307,std=0.3081"};
 }
 
 }  // namespace lockstep::data

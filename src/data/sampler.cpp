@@ -36,7 +36,7 @@ KeySpec drop_last_key() {
 KeySpec repeats_key() {
   return keys::integer("data.repeats", "0",
                        "default, infinite, torch: number of times that a sample occurs in a row, each with its own "
-                       "transform (repeated augmentation). 0 = as data.preset states, else 1",
+                       "transform (repeated augmentation). 0 = as data.augmentation states, else 1",
                        0, 1000);
 }
 

@@ -177,7 +177,7 @@ const std::vector<Curve>& simple_curves() {
                 gamma_key("Factor of each drop")},
        .make = make_step},
       {.name = "multistep",
-       .help = "Multiplication by gamma at each milestone: multistep,milestones=30/60,gamma=0.1",
+       .help = "Multiplication by gamma at each milestone: multistep,milestones=30,60,gamma=0.1",
        .keys = {keys::reals("milestones", "",
                             "Positions counted from begin, in ascending order, separated by /. A position that is "
                             "given twice counts twice",

@@ -101,7 +101,7 @@ struct Source {
   OpenFunction<ImageSplits> open_images = {};
   /// Sources of images: the line that converts to float32 where data.transform has none. If empty, lines without a
   /// conversion give values in [0, 1], and without any lines the images are normalized as those of ImageNet.
-  std::string normalise = {};
+  std::string normalize = {};
 };
 
 /// The built-in sources: digits, idx, text, tokens, folder, list, cifar10, cifar100, synthetic.

@@ -18,7 +18,7 @@ Source synthetic_source();
 // Keys that several of these sources have.
 KeySpec val_path_key();
 KeySpec cache_key();
-KeySpec unlabelled_key();
+KeySpec unlabeled_key();
 
 /// image_keys(), and then those of one source.
 KeySpecs with_image_keys(const KeySpecs& own);

@@ -50,7 +50,7 @@ int read_once(const std::string& path, std::int64_t max_bytes, std::vector<std::
   if (::fstat(file.get(), &status) != 0) return errno;
   if (!S_ISREG(status.st_mode)) throw DataError(path, "is not a regular file; replace it or exclude it");
   if (status.st_size > max_bytes) {
-    throw DataError(path, "has " + std::to_string(status.st_size) + " bytes, more than data.max_image_bytes = " +
+    throw DataError(path, "has " + std::to_string(status.st_size) + " bytes, more than data.max_image_mb = " +
                               std::to_string(max_bytes) + "; exclude the file or raise the limit");
   }
   action = "read";

@@ -118,7 +118,7 @@ SplitFolders find_splits(const Section& data) {
 }
 
 /// The images at any depth below data.path, which every split has.
-ImageSplits open_unlabelled(const Section& data) {
+ImageSplits open_unlabeled(const Section& data) {
   const std::string& path = required_path(data, "a folder of images");
   if (!is_folder(path)) throw DataError(path, "is not a folder that can be read; check data.path");
   FolderListing listing = list_images(path);
@@ -137,7 +137,7 @@ ImageSplits open_unlabelled(const Section& data) {
 }
 
 ImageSplits open_folder(const Section& data, const UsedSplits& used) {
-  if (data.boolean("unlabelled")) return open_unlabelled(data);
+  if (data.boolean("unlabeled")) return open_unlabeled(data);
   const FolderRequest request{.cache = cache_folder(data.text("cache")),
                               .max_file_bytes = data.integer("max_image_bytes"),
                               .allows_empty = data.boolean("allow_empty")};
@@ -176,8 +176,8 @@ KeySpec val_path_key() {
   return keys::text("data.val_path", "", "folder, list: folder or list of the validation part; empty = see data.path");
 }
 
-KeySpec unlabelled_key() {
-  return keys::boolean("data.unlabelled", "false",
+KeySpec unlabeled_key() {
+  return keys::boolean("data.unlabeled", "false",
                        "folder, list: images without labels, for predictions and self-supervised training. folder: all "
                        "images at any depth below data.path; list: lines contain paths only");
 }
@@ -191,7 +191,7 @@ KeySpec cache_key() {
 
 Source folder_source() {
   const KeySpecs own = {
-      val_path_key(), cache_key(), unlabelled_key(),
+      val_path_key(), cache_key(), unlabeled_key(),
       keys::boolean("data.allow_empty", "false", "folder: accept classes without images. They keep their numbers")};
   return {.name = "folder",
           .help = "Images in one subfolder per class below data.path, or below its folders train, val and test",

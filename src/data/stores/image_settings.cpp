@@ -26,17 +26,17 @@ const TransformRow& row_of_line(const std::string& line, const std::vector<Trans
 using Lines = std::vector<std::string>;
 
 /// Adds a conversion after the lines that change pixels, unless a line converts already.
-void normalise_always(Lines& lines, const std::string& normalise, const std::vector<TransformRow>& rows,
+void normalize_always(Lines& lines, const std::string& normalize, const std::vector<TransformRow>& rows,
                       const std::string& key) {
   const auto converts = [&](const std::string& line) {
     const std::string& name = row_of_line(line, rows, key).name;
-    return name == "normalise" || name == "to_float";
+    return name == "normalize" || name == "to_float";
   };
   if (std::any_of(lines.begin(), lines.end(), converts)) return;
   const auto first_tensor = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
     return row_of_line(line, rows, key).stage == TransformStage::tensor;
   });
-  lines.insert(first_tensor, normalise);
+  lines.insert(first_tensor, normalize);
 }
 
 constexpr std::int64_t kMaxImages = 2000;
@@ -61,12 +61,12 @@ ChannelStatistics statistics_of(const Histograms& histograms) {
       sum += histogram[v] * v;
       squares += histogram[v] * v * v;
     }
-    if (count == 0) throw DataError("no image can be read for the statistics of normalise,mean=auto");
+    if (count == 0) throw DataError("no image can be read for the statistics of normalize,mean=auto");
     const double mean = static_cast<double>(sum) / static_cast<double>(count);
     const double variance = static_cast<double>(squares) / static_cast<double>(count) - mean * mean;
     if (variance <= 0) {
       throw DataError(
-          "all pixels of a channel are equal, so that normalise,mean=auto has no standard deviation; give "
+          "all pixels of a channel are equal, so that normalize,mean=auto has no standard deviation; give "
           "numbers");
     }
     statistics.mean.push_back(mean / 255);
@@ -98,23 +98,23 @@ KeySpecs image_keys() {
   return {
       keys::texts("data.transform", "",
                   "Transform of the training images, 'name,key=value,...'; repeatable, in order. If empty, see "
-                  "data.preset"),
+                  "data.augmentation"),
       keys::texts("data.val_transform", "",
                   "Transform of the images for evaluation; repeatable, in order. If empty, the conversions to float32 "
                   "of data.transform"),
       keys::text(
-          "data.preset", "",
+          "data.augmentation", "",
           "Published recipe that replaces empty data.transform and data.val_transform: " + joined(names_of(presets()))),
-      keys::integer("data.image_size", "224", "Height and width of the evaluated images of data.preset", 1, 1 << 14),
+      keys::integer("data.image_size", "224", "Height and width of the evaluated images of data.augmentation", 1, 1 << 14),
       keys::choice("data.decode", "exact",
                    "Decoding of JPEG files for training: the same pixels as Pillow (exact), or faster from a smaller "
                    "image (fast)",
                    {"exact", "fast"}),
-      keys::integer("data.max_image_bytes", "536870912",
+      keys::integer("data.max_image_mb", "536870912",
                     "Largest image in bytes, as a file and as 3 bytes per pixel; larger ones are errors", 1),
       keys::choice(
           "data.channels", "auto",
-          "Channels of the images: 3 for color, 1 for grey. auto = those of the stored pixels, and 3 for files",
+          "Channels of the images: 3 for color, 1 for gray. auto = those of the stored pixels, and 3 for files",
           {"auto", "1", "3"}),
       keys::choice("data.output", "auto",
                    "Pixels of batches: float32 numbers, or bytes (uint8) that the device of the model converts, a "
@@ -149,8 +149,8 @@ KeySpecs image_keys() {
   };
 }
 
-TransformLines transform_lines(const Section& data, const std::vector<TransformRow>& rows, const std::string& normalise,
-                               bool is_always_normalised) {
+TransformLines transform_lines(const Section& data, const std::vector<TransformRow>& rows, const std::string& normalize,
+                               bool is_always_normalized) {
   TransformLines lines{.train = data.texts("transform"), .val = data.texts("val_transform")};
   const std::string& preset = data.text("preset");
   if (!preset.empty()) {
@@ -158,15 +158,15 @@ TransformLines transform_lines(const Section& data, const std::vector<TransformR
     if (lines.train.empty()) lines.train = expanded.train;
     if (lines.val.empty()) lines.val = expanded.val;
   }
-  if (lines.train.empty()) lines.train = {normalise};
-  if (is_always_normalised) normalise_always(lines.train, normalise, rows, data.cite("transform"));
+  if (lines.train.empty()) lines.train = {normalize};
+  if (is_always_normalized) normalize_always(lines.train, normalize, rows, data.cite("transform"));
   if (lines.val.empty()) {
     for (const std::string& line : lines.train) {
       const TransformRow& row = row_of_line(line, rows, data.cite("transform"));
       if (row.stage == TransformStage::tensor && !row.is_random) lines.val.push_back(line);
     }
   }
-  if (is_always_normalised) normalise_always(lines.val, normalise, rows, data.cite("val_transform"));
+  if (is_always_normalized) normalize_always(lines.val, normalize, rows, data.cite("val_transform"));
   return lines;
 }
 

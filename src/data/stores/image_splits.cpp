@@ -146,7 +146,7 @@ std::string statistics_text(const ChannelStatistics& statistics, const std::stri
     for (const double value : values) words.push_back(number_text(value, 4));
     return joined(words, "/");
   };
-  return "normalise: mean=" + text(statistics.mean) + ",std=" + text(statistics.std) + " (" + origin + ")";
+  return "normalize: mean=" + text(statistics.mean) + ",std=" + text(statistics.std) + " (" + origin + ")";
 }
 
 PixelOutput pixel_output(const Section& data) {
@@ -154,10 +154,10 @@ PixelOutput pixel_output(const Section& data) {
   return output == "uint8" ? PixelOutput::bytes : output == "float" ? PixelOutput::floats : PixelOutput::either;
 }
 
-/// The line for images without one; averages of ImageNet's numbers for grey images.
-std::string default_line(const std::string& normalise, int channels) {
-  if (!normalise.empty()) return normalise;
-  return channels == 1 ? "normalise,mean=0.449,std=0.226" : "normalise";
+/// The line for images without one; averages of ImageNet's numbers for gray images.
+std::string default_line(const std::string& normalize, int channels) {
+  if (!normalize.empty()) return normalize;
+  return channels == 1 ? "normalize,mean=0.449,std=0.226" : "normalize";
 }
 
 /// Replaces the stores of all splits; splits that are one store stay one.
@@ -303,7 +303,7 @@ std::vector<std::string> transform_of(const Dataset& dataset) {
 }
 
 Splits with_pipelines(const ImageSplits& given, const Section& data, const OpenOptions& given_options,
-                      const std::string& normalise, const GivenStatistics& given_statistics) {
+                      const std::string& normalize, const GivenStatistics& given_statistics) {
   for (const StorePtr& store : {given.train, given.val, given.test}) {
     if (!store || store->facts().targets != TargetKind::masks || store->facts().masks) continue;
     throw DataError(store->place(0), "has no mask; the source of the images does not provide masks");
@@ -314,7 +314,7 @@ Splits with_pipelines(const ImageSplits& given, const Section& data, const OpenO
   const ImageSplits stores = in_class_order(given, data, options.class_order);
   const Classes classes = classes_of(data, *stores.train, options);
   const int channels = channels_of(data, *stores.train);
-  const TransformLines lines = transform_lines(data, rows, default_line(normalise, channels), !normalise.empty());
+  const TransformLines lines = transform_lines(data, rows, default_line(normalize, channels), !normalize.empty());
   Splits splits;
   splits.notes = stores.notes;
   if (data.text("on_error") == "replace") splits.errors = std::make_shared<SampleErrors>(data.integer("max_errors"));

@@ -19,9 +19,9 @@ namespace fs = std::filesystem;
 /// The number of classes that is known before the list is read; 0 = unknown.
 ListLines::ListOptions list_options(const Section& data) {
   ListLines::ListOptions options{.cache = cache_folder(data.text("cache"))};
-  if (data.boolean("unlabelled")) {
+  if (data.boolean("unlabeled")) {
     if (data.text("target") != "class") {
-      throw ConfigError(data.cite("unlabelled") + " and data.target = " + data.text("target") +
+      throw ConfigError(data.cite("unlabeled") + " and data.target = " + data.text("target") +
                         " contradict each other; remove one");
     }
     options.target = ListTarget::none;
@@ -83,7 +83,7 @@ Source list_source() {
                    "list: labels are classes (several separated by commas make a multi-label task), real numbers "
                    "(regression), or paths of images with the class of each pixel (segmentation)",
                    {"class", "real", "mask"}),
-      unlabelled_key()};
+      unlabeled_key()};
   return {.name = "list",
           .help = "Images that the text file data.path lists, one per line: PATH LABEL",
           .keys = with_image_keys(own),

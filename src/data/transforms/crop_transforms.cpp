@@ -266,7 +266,7 @@ class MultiCrop : public MultiCropTransform {
     const std::vector<double> scales = options.reals("scales");
     if (counts.empty() || sizes.size() != counts.size() || scales.size() != 2 * counts.size()) {
       throw ConfigError("crops, sizes and scales do not match; each group of crops has a number, a size and a range " +
-                        std::string("low/high, such as crops=2/6,sizes=224/96,scales=0.14/1/0.05/0.14"));
+                        std::string("low/high, such as crops=2,6,sizes=224,96,scales=0.14,1,0.05,0.14"));
     }
     const RealRange ratio = range_option(options, "ratio");
     for (std::size_t group = 0; group < counts.size(); ++group) {

@@ -26,9 +26,9 @@ class ToFloat : public TensorTransform, public ByteTransform {
   int channels_;
 };
 
-class Normalise : public TensorTransform, public ByteTransform {
+class Normalize : public TensorTransform, public ByteTransform {
  public:
-  explicit Normalise(const ChannelStatistics& statistics) {
+  explicit Normalize(const ChannelStatistics& statistics) {
     for (const double mean : statistics.mean) mean_.push_back(static_cast<float>(mean));
     for (const double std : statistics.std) std_.push_back(static_cast<float>(std));
   }
@@ -167,7 +167,7 @@ const ChannelStatistics& imagenet_statistics() {
   return statistics;
 }
 
-ChannelStatistics normalise_statistics(const Section& options, const std::optional<ChannelStatistics>& measured) {
+ChannelStatistics normalize_statistics(const Section& options, const std::optional<ChannelStatistics>& measured) {
   const bool is_auto = options.text("mean") == "auto";
   if (is_auto || options.text("std") == "auto") {
     if (!is_auto || (options.text("std") != "auto" && !options.is_default("std"))) {
@@ -192,7 +192,7 @@ std::vector<TransformRow> tensor_transforms() {
        .make = [](const Section&, const TransformContext& context) -> std::unique_ptr<Transform> {
          return std::make_unique<ToFloat>(context.channels);
        }},
-      {.name = "normalise",
+      {.name = "normalize",
        .help = "Converts bytes to float32 numbers, (byte / 255 - mean) / std per channel",
        .keys = {keys::text("mean", "0.485/0.456/0.406",
                            "Mean of each channel; auto = measured with 2000 training "
@@ -200,7 +200,7 @@ std::vector<TransformRow> tensor_transforms() {
                 keys::text("std", "0.229/0.224/0.225", "Standard deviation of each channel")},
        .stage = TransformStage::tensor,
        .make = [](const Section&, const TransformContext& context) -> std::unique_ptr<Transform> {
-         return std::make_unique<Normalise>(context.statistics);
+         return std::make_unique<Normalize>(context.statistics);
        }},
       {.name = "random_erasing",
        .help = "Replaces a random box by zeros or by normal random numbers",

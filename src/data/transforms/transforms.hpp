@@ -92,7 +92,7 @@ std::optional<RealRange> jitter_range(const std::vector<double>& option, double 
 /// byte / 255 for each channel.
 ByteTable fraction_table(int channels);
 
-/// Mean and deviation of a `normalise` line. @throws ConfigError  malformed; or `auto` without `measured`
-ChannelStatistics normalise_statistics(const Section& options, const std::optional<ChannelStatistics>& measured);
+/// Mean and deviation of a `normalize` line. @throws ConfigError  malformed; or `auto` without `measured`
+ChannelStatistics normalize_statistics(const Section& options, const std::optional<ChannelStatistics>& measured);
 
 }  // namespace lockstep::data

@@ -93,7 +93,7 @@ void add_transforms(const checkpoints::PretrainedImages& images, const std::stri
     if (is_default(config, "data.transform") && !has_preset) {
       settings.emplace_back("data.transform", "random_resized_crop,size=" + size + ",filter=" + images.interpolation);
       settings.emplace_back("data.transform", "horizontal_flip");
-      settings.emplace_back("data.transform", checkpoints::normalise_line(images));
+      settings.emplace_back("data.transform", checkpoints::normalize_line(images));
     }
     settings.emplace_back("data.image_size", size);
   }
@@ -105,7 +105,7 @@ void add_transforms(const checkpoints::PretrainedImages& images, const std::stri
 
 struct Expansion {
   Settings settings;
-  std::string normalise;
+  std::string normalize;
 };
 
 Expansion expansion_of(const std::string& from, const CommandJob& job, const config::Config& config) {
@@ -117,12 +117,12 @@ Expansion expansion_of(const std::string& from, const CommandJob& job, const con
   for (const auto& [key, value] : model.keys) expansion.settings.emplace_back("model." + key, value);
   expansion.settings.emplace_back("init.from", from);
   const Section& data = config.section("data");
-  if (!is_folder && data.has("unlabelled") && data.boolean("unlabelled") && model.classes > 0) {
+  if (!is_folder && data.has("unlabeled") && data.boolean("unlabeled") && model.classes > 0) {
     expansion.settings.emplace_back("data.classes", std::to_string(model.classes));
   }
   if (model.images && reads_images(job, config)) {
     add_transforms(*model.images, (fs::path(from) / checkpoints::kConfigFile).string(), config, expansion.settings);
-    expansion.normalise = checkpoints::normalise_line(*model.images);
+    expansion.normalize = checkpoints::normalize_line(*model.images);
   }
   return expansion;
 }
@@ -155,7 +155,7 @@ bool is_run(const std::string& from) {
 
 }  // namespace
 
-void expand_preset(config::Config& config, const std::string& normalise) {
+void expand_preset(config::Config& config, const std::string& normalize) {
   const Section& data = config.section("data");
   const std::string name = data.has("preset") ? data.text("preset") : "";
   if (name.empty()) return;
@@ -170,8 +170,8 @@ void expand_preset(config::Config& config, const std::string& normalise) {
   for (const auto& [key, texts] : values) {
     if (!is_default(config, key)) continue;
     for (const std::string& text : texts) {
-      const bool is_replaced = text == "normalise" && !normalise.empty();
-      config.set(key, is_replaced ? normalise : text, "data.preset = " + name);
+      const bool is_replaced = text == "normalize" && !normalize.empty();
+      config.set(key, is_replaced ? normalize : text, "data.augmentation = " + name);
     }
   }
 }
@@ -182,7 +182,7 @@ std::string expand_model_from(const CommandJob& job, config::Config& config) {
   const nlohmann::json agreed = nlohmann::json::parse(engine::text_of_root(job.world, [&] {
     const Expansion expansion = expansion_of(from, job, config);
     const auto replace = nlohmann::json::error_handler_t::replace;
-    return nlohmann::json({expansion.settings, expansion.normalise}).dump(-1, ' ', false, replace);
+    return nlohmann::json({expansion.settings, expansion.normalize}).dump(-1, ' ', false, replace);
   }));
   job.world.all_or_throw([&] {
     const std::string origin = "model.from = " + from;

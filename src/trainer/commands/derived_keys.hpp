@@ -8,15 +8,15 @@
 
 namespace lockstep::trainer {
 
-/// Sets the keys for which `data.preset` stands, unless they are set: data.transform, data.val_transform, data.repeats,
+/// Sets the keys for which `data.augmentation` stands, unless they are set: data.transform, data.val_transform, data.repeats,
 /// train.mix, loss.name and loss.label_smoothing.
-/// @param normalise  line that replaces the line `normalise` of a preset; empty = none
+/// @param normalize  line that replaces the line `normalize` of a preset; empty = none
 /// @throws ConfigError  the preset is unknown
-void expand_preset(config::Config& config, const std::string& normalise = "");
+void expand_preset(config::Config& config, const std::string& normalize = "");
 
 /// Sets the keys for which `model.from` stands, unless they are set: model.name and the sizes of the model, init.from,
 /// and for a folder of timm the transforms of images and their number of channels. Rank 0 reads. Collective.
-/// @return  the line `normalise` with the statistics of the folder; empty = it states none
+/// @return  the line `normalize` with the statistics of the folder; empty = it states none
 /// @throws ConfigError      model.name is another model; on every rank
 /// @throws CheckpointError  the folder or file is malformed, or its model is unknown; on every rank
 std::string expand_model_from(const CommandJob& job, config::Config& config);

@@ -83,7 +83,7 @@ void adapt_data(WeightsRequest& request) {
     const bool takes_all = config.section("predict").text("split") == "auto" && !is_chosen("val_fraction");
     if (takes_all) config.set("data.val_fraction", "0", "derived");
   }
-  const bool has_no_targets = data.has("unlabelled") && is_chosen("unlabelled") && data.boolean("unlabelled");
+  const bool has_no_targets = data.has("unlabeled") && is_chosen("unlabeled") && data.boolean("unlabeled");
   if (has_no_targets && data.has("target") && is_of_run("target")) config.set("data.target", "class", "derived");
   if (data.text("on_error") == "replace" && is_chosen("on_error")) {
     throw ConfigError(data.cite("on_error") +

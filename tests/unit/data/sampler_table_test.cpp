@@ -140,8 +140,8 @@ TEST(SamplerTableTest, RepeatsComeFromTheKeyOrThePreset) {
   EXPECT_EQ(algorithm({}), "keyed permutation");
   EXPECT_EQ(algorithm({{"repeats", "1"}}), "keyed permutation");
   EXPECT_EQ(algorithm({{"repeats", "3"}}), "keyed permutation, repeated 3 times");
-  EXPECT_EQ(algorithm({{"preset", "torchvision2"}}), "keyed permutation, repeated 4 times");
-  EXPECT_EQ(algorithm({{"preset", "torchvision2"}, {"repeats", "1"}}), "keyed permutation");
+  EXPECT_EQ(algorithm({{"augmentation", "torchvision2"}}), "keyed permutation, repeated 4 times");
+  EXPECT_EQ(algorithm({{"augmentation", "torchvision2"}, {"repeats", "1"}}), "keyed permutation");
 }
 
 }  // namespace sampler_table_test
