@@ -167,7 +167,7 @@ PretrainedImages images_of(const Entries& entries, const Json& json) {
 
 std::string channel_text(const std::vector<double>& values) {
   std::string text;
-  for (const double value : values) text += (text.empty() ? "" : "/") + Entries::short_text(value);
+  for (const double value : values) text += (text.empty() ? "" : ",") + Entries::short_text(value);
   return text;
 }
 

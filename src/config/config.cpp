@@ -225,6 +225,12 @@ std::optional<Config::Replacement> Config::replacement_of(const std::string& nam
   return std::nullopt;
 }
 
+bool Config::was_read(const FormerSetting& former) const {
+  const std::size_t equals = former.only_with.find('=');
+  return equals == std::string::npos ||
+         value(former.only_with.substr(0, equals)).texts.front() == former.only_with.substr(equals + 1);
+}
+
 std::string Config::translated(const Replacement& replacement, const std::string& text) const {
   const std::string& name = replacement.key->name;
   const bool is_default = section(section_of(name)).is_default(key_of(name));
@@ -243,7 +249,9 @@ void Config::refuse_former(const std::string& name, const std::string& text, con
                       (note.empty() ? "" : "; " + note));
   }
   const std::string today = todays_value(name, text);
-  if (today != text) throw ConfigError(origin + ": " + name + "=" + text + " is the form of earlier versions; write " + name + "=" + today);
+  if (today != text)
+    throw ConfigError(origin + ": " + name + "=" + text + " is the form of earlier versions; write " + name + "=" +
+                      today);
 }
 
 std::string Config::todays_value(const std::string& name, const std::string& text) const {

@@ -79,6 +79,8 @@ class Config {
     const KeySpec* key;
   };
   std::optional<Replacement> replacement_of(const std::string& name, const std::string& text) const;
+  /// Whether the choice was made that read a former setting.
+  bool was_read(const FormerSetting& former) const;
   std::string translated(const Replacement& replacement, const std::string& text) const;
   /// The value of a key that means what `text` meant in earlier versions: commas instead of slashes in lists, and the
   /// new names of forms and options.

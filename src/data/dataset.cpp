@@ -176,7 +176,14 @@ KeySpecs data_keys(const std::vector<Source>& sources, const std::vector<Sampler
 
 KeySpecs with_image_keys(const KeySpecs& own) {
   KeySpecs keys = image_keys();
-  keys.insert(keys.end(), own.begin(), own.end());
+  for (const KeySpec& key : own) {
+    const auto shared = std::ranges::find(keys, key.name, &KeySpec::name);
+    if (shared == keys.end()) {
+      keys.push_back(key);
+    } else {
+      *shared = key;
+    }
+  }
   return keys;
 }
 

@@ -11,7 +11,6 @@
 
 #include "core/text/table.hpp"
 #include "data/source/settings.hpp"
-#include "data/transforms/presets.hpp"
 
 namespace lockstep::data {
 
@@ -34,18 +33,13 @@ KeySpec drop_last_key() {
 }
 
 KeySpec repeats_key() {
-  return keys::integer("data.repeats", "0",
-                       "default, infinite, torch: number of times that a sample occurs in a row, each with its own "
-                       "transform (repeated augmentation). 0 = as data.augmentation states, else 1",
-                       0, 1000);
-}
-
-/// data.repeats, or the number of the preset.
-std::int64_t repeats_of(const Section& data) {
-  const std::int64_t repeats = data.integer("repeats");
-  if (repeats > 0) return repeats;
-  const std::string preset = data.has("preset") ? data.text("preset") : "";
-  return preset.empty() ? 1 : expand_preset(preset, static_cast<int>(data.integer("image_size"))).repeats;
+  const auto todays = [](const std::string& former, const std::string&) { return former == "0" ? "1" : ""; };
+  return keys::replacing(
+      keys::integer("data.repeats", "1",
+                    "default, infinite, torch: number of times that a sample occurs in a row, each with its own "
+                    "transform (repeated augmentation)",
+                    1, 1000),
+      {.key = "data.repeats", .translate = todays});
 }
 
 Remainder remainder_of(const Section& data) { return data.boolean("drop_last") ? Remainder::drop : Remainder::repeat; }
@@ -59,17 +53,17 @@ Sampler make_default(const Section& data, const SamplerRequest& request) {
   const std::int64_t size = request.dataset->size();
   if (data.boolean("drop_last")) {
     return Sampler(size, request.global_batch_size, request.seed, data.boolean("shuffle"))
-        .with_repeats(repeats_of(data));
+        .with_repeats(data.integer("repeats"));
   }
   return Sampler(plain_order(data, size, request.seed), request.global_batch_size, Remainder::repeat,
                  "keyed permutation, filled up")
-      .with_repeats(repeats_of(data));
+      .with_repeats(data.integer("repeats"));
 }
 
 Sampler make_infinite(const Section& data, const SamplerRequest& request) {
   return Sampler(plain_order(data, request.dataset->size(), request.seed), request.global_batch_size, Remainder::carry,
                  "infinite")
-      .with_repeats(repeats_of(data));
+      .with_repeats(data.integer("repeats"));
 }
 
 Sampler make_repeat_factor(const Section& data, const SamplerRequest& request) {
@@ -109,7 +103,7 @@ Sampler make_torch(const Section& data, const SamplerRequest& request) {
   const std::int64_t size = request.dataset->size();
   return Sampler(data.boolean("shuffle") ? torch_order(size, request.seed) : sequential_order(size),
                  request.global_batch_size, remainder_of(data), "torch")
-      .with_repeats(repeats_of(data));
+      .with_repeats(data.integer("repeats"));
 }
 
 }  // namespace

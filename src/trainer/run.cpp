@@ -102,7 +102,8 @@ ExitCode dispatch(const CommandJob& job) {
   config::Invocation invocation = engine::agreed(job.world, [&] { return parse_arguments(job); });
   const std::string normalize = expand_model_from(job, invocation.config);
   job.world.all_or_throw([&] {
-    expand_preset(invocation.config, normalize);
+    expand_augmentation(invocation.config, normalize);
+    derive_val_transform(invocation.config, job.registry.transforms);
     invocation.config.require_read();
   });
   if (invocation.command != "train") leave_on_signals();

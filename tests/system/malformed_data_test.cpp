@@ -296,8 +296,7 @@ class CaseWriter {
     image("text pixels", "x.ppm", "P3 1 1 255 0 0 0\n", {"PNM (P3) images are not supported"});
     image("16 bits", "x.ppm", "P6 2 2 65535\n" + std::string(24, 'x'), {"65535", "only 255", "convert"});
     image("PPM, cut", "x.ppm", "P6 8 8 255\nxy", {"13 bytes", "requires 203", "truncated"});
-    image("PPM, huge", "x.ppm", "P6 1000000000 1000000000 255\nxy",
-          {"1000000000 x 1000000000", "data.max_image_mb"});
+    image("PPM, huge", "x.ppm", "P6 1000000000 1000000000 255\nxy", {"1000000000 x 1000000000", "data.max_image_mb"});
     image("PPM, huge number", "x.ppm", "P6 99999999999 1 255\nxy", {"header is damaged"});
     image("PPM, no pixels", "x.ppm", "P6 0 8 255\n", {"0 x 8"});
     image("PPM, a word", "x.ppm", "P6 a 8 255\n", {"header is damaged"});

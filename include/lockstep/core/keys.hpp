@@ -23,6 +23,9 @@ struct FormerSetting {
   std::function<std::string(const std::string& former, const std::string& current)> translate = {};
   std::string hint = "";  ///< advice in the error message if no new value means the same
   std::string note = "";  ///< clause of the error message after the new value
+  /// "section.key=value": the only choice that read the former setting. Checkpoints of other choices are read without
+  /// it.
+  std::string only_with = "";
 };
 
 /// The choices that read a key, where not every run reads it, or where the default depends on a choice.

@@ -114,7 +114,7 @@ KeySpecs image_keys();
 struct OpenOptions {
   std::uint64_t seed = 0;                                 ///< `run.seed`, for augmentations
   const std::vector<TransformRow>* transforms = nullptr;  ///< null = builtin_transforms()
-  bool is_evaluation = false;        ///< images of the training split have the transforms of evaluation, too
+  bool is_evaluation = false;  ///< images of the training split have the transforms of evaluation, too
   /// Sources of images with class names: the names in the order of a trained model. Its numbers become the targets.
   /// These are names in the data, such as those of folders, see Task::class_ids. Empty = the order of the source.
   std::vector<std::string> class_order = {};

@@ -206,6 +206,7 @@ struct TransformRow {
   /// Returns a transform of the kind that belongs to `stage`.
   /// @throws ConfigError  the options contradict each other; the caller adds the line
   std::function<std::unique_ptr<Transform>(const Section& options, const TransformContext& context)> make;
+  std::vector<std::string> old_names = {};  ///< names in earlier versions
 };
 
 /// The built-in transforms, see docs/images.md.

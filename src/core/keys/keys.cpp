@@ -131,8 +131,7 @@ std::string range_of(const KeySpec& spec) {
 }
 
 std::string with_commas(const KeySpec& spec, std::string list) {
-  const bool is_list =
-      spec.type == KeyType::integers || spec.type == KeyType::reals || spec.type == KeyType::words;
+  const bool is_list = spec.type == KeyType::integers || spec.type == KeyType::reals || spec.type == KeyType::words;
   if (!is_list || list.find('/') == std::string::npos) return "";
   std::replace(list.begin(), list.end(), '/', ',');
   return is_acceptable(spec, list) ? list : "";

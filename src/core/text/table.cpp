@@ -11,9 +11,7 @@ bool has(const std::vector<std::string>& words, const std::string& word) {
 
 std::string last_name(const std::string& full_name) { return full_name.substr(full_name.find('.') + 1); }
 
-bool is_in_parentheses(const std::string& text) {
-  return text.size() > 1 && text.front() == '(' && text.back() == ')';
-}
+bool is_in_parentheses(const std::string& text) { return text.size() > 1 && text.front() == '(' && text.back() == ')'; }
 
 /// "(A | B)" with today's form of each entry.
 std::string todays_entries(const std::string& text, const KeySpecs& forms, const KeySpecs& more) {
@@ -46,8 +44,8 @@ void add_reader(KeySpec& key, const std::string& choice, const std::string& defa
 std::vector<std::string> with_lists(const std::vector<std::string>& words) {
   std::vector<std::string> parts;
   for (const std::string& word : words) {
-    const bool continues = !parts.empty() && parts.back().find('=') != std::string::npos &&
-                           word.find('=') == std::string::npos;
+    const bool continues =
+        !parts.empty() && parts.back().find('=') != std::string::npos && word.find('=') == std::string::npos;
     if (continues) {
       parts.back() += "," + word;
     } else {

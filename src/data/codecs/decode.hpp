@@ -35,6 +35,8 @@ struct ImageHeader {
 
 /// The default of `data.max_image_mb`.
 inline constexpr std::int64_t kMaxImageBytes = std::int64_t{512} << 20;
+/// "512" for 512 MiB, for messages about data.max_image_mb.
+std::string mb_text(std::int64_t bytes);
 
 /// Reads the header of an image. The content alone determines the format; no memory is requested.
 /// @param max_bytes  maximum of height * width * 3

@@ -46,6 +46,7 @@ KeySpecs DataSettings::keys(const std::vector<Source>& sources, const std::vecto
 namespace {
 
 constexpr int kMaxWorkers = 64;
+constexpr double kMiB = 1 << 20;
 
 std::optional<int> workers_in(const Section& data) {
   const std::string& text = data.text("workers");
@@ -57,6 +58,10 @@ std::optional<int> workers_in(const Section& data) {
 }
 
 }  // namespace
+
+std::int64_t max_image_bytes(const Section& data) {
+  return static_cast<std::int64_t>(data.real("max_image_mb") * kMiB);
+}
 
 int auto_workers(int processors) { return std::clamp(processors - 1, 1, 16); }
 

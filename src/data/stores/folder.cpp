@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "core/text/text.hpp"
+#include "data/source/settings.hpp"
 #include "data/source/sources.hpp"
 #include "data/stores/cache_files.hpp"
 #include "data/stores/file_store.hpp"
@@ -125,7 +126,7 @@ ImageSplits open_unlabeled(const Section& data) {
   auto lines = std::make_shared<const ListLines>(ListText(std::move(listing.lines), path),
                                                  ListLines::ListOptions{.target = ListTarget::none});
   const auto store = std::make_shared<FileStore>(
-      std::move(lines), FileStore::FileStoreOptions{.root = path, .max_file_bytes = data.integer("max_image_bytes")});
+      std::move(lines), FileStore::FileStoreOptions{.root = path, .max_file_bytes = max_image_bytes(data)});
   ImageSplits splits{.train = store, .val = store, .test = store};
   if (listing.passed_over_count > 0) {
     std::string name = listing.passed_over.front();
@@ -139,7 +140,7 @@ ImageSplits open_unlabeled(const Section& data) {
 ImageSplits open_folder(const Section& data, const UsedSplits& used) {
   if (data.boolean("unlabeled")) return open_unlabeled(data);
   const FolderRequest request{.cache = cache_folder(data.text("cache")),
-                              .max_file_bytes = data.integer("max_image_bytes"),
+                              .max_file_bytes = max_image_bytes(data),
                               .allows_empty = data.boolean("allow_empty")};
   const SplitFolders folders = find_splits(data);
   OpenedFolder train = open_folder_split(folders.train, {}, request);
@@ -177,9 +178,11 @@ KeySpec val_path_key() {
 }
 
 KeySpec unlabeled_key() {
-  return keys::boolean("data.unlabeled", "false",
-                       "folder, list: images without labels, for predictions and self-supervised training. folder: all "
-                       "images at any depth below data.path; list: lines contain paths only");
+  return keys::renamed(
+      keys::boolean("data.unlabeled", "false",
+                    "folder, list: images without labels, for predictions and self-supervised training. folder: all "
+                    "images at any depth below data.path; list: lines contain paths only"),
+      "data.unlabelled");
 }
 
 KeySpec cache_key() {

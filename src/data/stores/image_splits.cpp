@@ -83,8 +83,8 @@ Classes mask_classes_of(const Section& data, const ImageStore& train, bool is_ev
   }
   if (classes.count == 0) classes.count = names > 0 ? names : listed;
   if (classes.count == 0 || (listed == 0 && !is_evaluation)) {
-    const std::vector<int> values = values_in_masks(*train.facts().masks, data.integer("max_image_bytes"),
-                                                    classes.count > 0, data.text("on_error") == "replace");
+    const std::vector<int> values = values_in_masks(*train.facts().masks, max_image_bytes(data), classes.count > 0,
+                                                    data.text("on_error") == "replace");
     if (!is_evaluation) require_two_classes(values);
     if (classes.count == 0) {
       const auto largest = std::find_if(values.rbegin(), values.rend(), [](int v) { return v != kIgnoredPixel; });
@@ -144,7 +144,7 @@ std::string statistics_text(const ChannelStatistics& statistics, const std::stri
   const auto text = [](const std::vector<double>& values) {
     std::vector<std::string> words;
     for (const double value : values) words.push_back(number_text(value, 4));
-    return joined(words, "/");
+    return joined(words, ",");
   };
   return "normalize: mean=" + text(statistics.mean) + ",std=" + text(statistics.std) + " (" + origin + ")";
 }
@@ -257,7 +257,10 @@ namespace {
 /// Whether the value of a key is its default, wherever it was set.
 bool has_default_value(const Section& data, const std::string& key) {
   const KeyValue& value = data.values().at(key);
-  return data.is_default(key) || joined(value.texts) == value.spec.default_value;
+  const auto& defaults = value.spec.readers.defaults;
+  const auto of_source = defaults.find(data.text("name"));
+  const std::string& default_value = of_source == defaults.end() ? value.spec.default_value : of_source->second;
+  return data.is_default(key) || joined(value.texts) == default_value;
 }
 
 }  // namespace

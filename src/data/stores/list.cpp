@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "data/source/settings.hpp"
 #include "data/source/sources.hpp"
 #include "data/stores/cache_files.hpp"
 #include "data/stores/file_store.hpp"
@@ -60,7 +61,7 @@ std::shared_ptr<const FileStore> open_list_split(const Section& data, const std:
   }
   const FileStore::FileStoreOptions store{.root = root_of(data, path, lines->text()),
                                           .classes = lines->classes(),
-                                          .max_file_bytes = data.integer("max_image_bytes"),
+                                          .max_file_bytes = max_image_bytes(data),
                                           .has_label_sets = is_multilabel};
   return std::make_shared<FileStore>(std::move(lines), store);
 }

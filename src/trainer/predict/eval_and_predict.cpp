@@ -41,7 +41,9 @@ WeightsRequest weights_request(const CommandJob& job, const config::Invocation& 
   const engine::StoredConfig stored = engine::stored_config(job.world, from->second);
   config::Invocation settled = engine::agreed(job.world, [&] {
     config::Invocation parsed = parse_arguments(job, {{stored.checkpoint, stored.config_ini}});
-    if (!parsed.config.section("data").origin("preset").starts_with(stored.checkpoint)) expand_preset(parsed.config);
+    config::Config& config = parsed.config;
+    if (!config.section("data").origin("augmentation").starts_with(stored.checkpoint)) expand_augmentation(config);
+    keep_former_val_transform(config, job.registry.transforms, stored.checkpoint);
     return parsed;
   });
   return {.config = std::move(settled.config), .checkpoint = stored.checkpoint};

@@ -352,11 +352,8 @@ TEST_F(FolderTest, OneClassIsRefusedUnlessItIsEvaluated) {
   TemporaryFolder one;
   write_file(one, "train_images/1.ppm", ppm(2, 2, 0, 51, 10));
   const auto values = [&one](const std::string& unlabeled) {
-    return section({{"name", "folder"},
-                    {"path", one.path()},
-                    {"cache", "off"},
-                    {"val_fraction", "0"},
-                    {"unlabeled", unlabeled}});
+    return section(
+        {{"name", "folder"}, {"path", one.path()}, {"cache", "off"}, {"val_fraction", "0"}, {"unlabeled", unlabeled}});
   };
   EXPECT_EQ(sentence_of<DataError>([&] { open(values("false")); }),
             "the training data have only one class ('train_images'), so that there is nothing to learn; check "
