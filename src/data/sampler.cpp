@@ -26,6 +26,10 @@ OrderPtr plain_order(std::int64_t size, std::int64_t global_batch_size, std::uin
   return shuffle ? shuffled_order(size, seed) : sequential_order(size);
 }
 
+KeySpec shuffle_key() {
+  return keys::boolean("data.shuffle", "true", "Shuffle the training samples before each epoch");
+}
+
 KeySpec drop_last_key() {
   return keys::boolean("data.drop_last", "true",
                        "Drop the last incomplete global batch of each epoch. If false, the last batch is filled with "
@@ -194,11 +198,11 @@ const std::vector<SamplerRow>& builtin_samplers() {
   static const std::vector<SamplerRow> rows = {
       {.name = "default",
        .help = "Every sample once per epoch",
-       .keys = {drop_last_key(), repeats_key()},
+       .keys = {shuffle_key(), drop_last_key(), repeats_key()},
        .make = make_default},
       {.name = "infinite",
        .help = "Every sample once per epoch; a batch may span two epochs, so that no sample is dropped or repeated",
-       .keys = {repeats_key()},
+       .keys = {shuffle_key(), repeats_key()},
        .make = make_infinite},
       {.name = "repeat_factor",
        .help = "Samples of rare classes are repeated more often",
@@ -218,16 +222,17 @@ const std::vector<SamplerRow>& builtin_samplers() {
        .make = make_class_balanced},
       {.name = "aspect_ratio",
        .help = "Batches that contain either only landscape or only portrait images",
-       .keys = {},
+       .keys = {shuffle_key()},
        .make = make_aspect_ratio},
       {.name = "blocks",
        .help = "Each rank reads one contiguous block of the data set",
-       .keys = {keys::integer("data.blocks", "1",
+       .keys = {shuffle_key(),
+                keys::integer("data.blocks", "1",
                               "blocks: number of blocks of the data set; must equal the number of ranks", 1)},
        .make = make_blocks},
       {.name = "torch",
        .help = "The same global batches as PyTorch's DistributedSampler with the seed run.seed",
-       .keys = {drop_last_key(), repeats_key()},
+       .keys = {shuffle_key(), drop_last_key(), repeats_key()},
        .make = make_torch},
   };
   return rows;

@@ -269,6 +269,7 @@ bool sets_image_keys(const Section& data) {
   const KeySpecs keys = image_keys();
   return std::any_of(keys.begin(), keys.end(), [&data](const KeySpec& spec) {
     const std::string key = spec.name.substr(data.name().size() + 1);
+    if (!data.has(key)) return false;
     if (key == "output") return data.text(key) == "uint8";
     return key != "classes" && key != "check" && !has_default_value(data, key);
   });

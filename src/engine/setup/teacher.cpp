@@ -169,13 +169,14 @@ KeySpecs distill_keys() {
        keys::real_above("distill.temperature", 0, keys::kUnlimited, "2",
                         "Divisor of the scores of both models in the divergence, which is multiplied by its square"),
        weights_key("distill.weights", "Weights to read if distill.from contains trained ones and their average"),
-       keys::choice("distill.family", "auto",
-                    "Library that defines the parameter names of distill.from. auto = find it by the names",
-                    {"auto", "torchvision", "timm"}),
-       keys::texts(
+       keys::expert(keys::choice("distill.family", "auto",
+                                 "Library that defines the parameter names of distill.from. auto = find it by the "
+                                 "names",
+                                 {"auto", "torchvision", "timm"})),
+       keys::expert(keys::texts(
            "distill.rename", "",
            "FROM=TO: replace the prefix FROM by TO in the parameter names of distill.from. re:FROM=TO "
-           "replaces every match of a regular expression; $1 in TO is a group. Rules apply one after another")});
+           "replaces every match of a regular expression; $1 in TO is a group. Rules apply one after another"))});
 }
 
 bool has_teacher(const Sections& sections) {

@@ -62,7 +62,7 @@ std::vector<Family> families(const std::string& archive) {
        {.sample_shape = {5}, .classes = 1, .kind = TaskKind::regression}},
       {"cnn", {{"model.channels", "4,4"}, {"model.hidden", "8"}}, "conv*", 3, images(8), false},
       {"gpt",
-       with(text(), {{"model.layers", "2"}, {"model.heads", "2"}, {"model.features", "16"}, {"model.dropout", "0.1"}}),
+       with(text(), {{"model.depth", "2"}, {"model.num_heads", "2"}, {"model.embed_dim", "16"}, {"model.dropout", "0.1"}}),
        "block*",
        4,
        {},

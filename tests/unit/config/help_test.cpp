@@ -46,7 +46,7 @@ TEST(HelpTest, FormsOfATextAreListedBelowTheKeys) {
             "\n"
             "a.rule, step: falls by steps\n"
             "  size  its length. Number >= 0; default none\n"
-            "  at    where it falls. Numbers, separated by slashes; default none\n");
+            "  at    where it falls. Numbers, separated by commas; default none\n");
 }
 
 TEST(HelpTest, LongLinesAreWrappedAt100Columns) {

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "data/source/hash.hpp"
+#include "data/source/settings.hpp"
 #include "data/stores/folder_listing.hpp"
 #include "unit/data/image_files.hpp"
 
@@ -596,8 +597,8 @@ TEST(LargeListTest, AMillionFilesOpenFromTheCache) {
 TEST(SyntheticSource, MakesImagesOfAnySize) {
   const Values values = {{"name", "synthetic"}, {"shape", "3,6,8"}, {"size", "40"}, {"transform", "to_float"}};
   const Splits splits = open_with(values);
-  EXPECT_EQ(splits.train->size(), 36);
-  EXPECT_EQ(splits.val->size(), 4);
+  EXPECT_EQ(splits.train->size(), 40);
+  EXPECT_EQ(splits.val->size(), 1000);
   EXPECT_EQ(splits.train->task().sample_shape, (Labels{3, 6, 8}));
   EXPECT_EQ(splits.train->task().classes, 10);
   const auto pixels = values_of<float>(get(*splits.train, {0, 1}).input());
@@ -608,6 +609,50 @@ TEST(SyntheticSource, MakesImagesOfAnySize) {
   constant["synthetic"] = "constant";
   const auto same = values_of<float>(get(*open_with(constant).train, {0, 1}).input());
   EXPECT_EQ(std::vector<float>(same.begin(), same.begin() + 144), std::vector<float>(same.begin() + 144, same.end()));
+}
+
+TEST(SyntheticSource, ValidationImagesAreOthers) {
+  const Values values = {{"name", "synthetic"}, {"shape", "1,2,2"}, {"size", "12"}, {"transform", "to_float"}};
+  Values more = values;
+  more["size"] = "17";
+  more["val_size"] = "3";
+  const Splits splits = open_with(values);
+  const auto numbers = [](const Dataset& dataset, std::int64_t i) { return values_of<float>(get(dataset, {i}).input()); };
+  EXPECT_NE(numbers(*splits.val, 0), numbers(*splits.train, 0));
+  EXPECT_EQ(numbers(*splits.val, 4), numbers(*open_with(more).train, 16)) << "they follow the training images";
+  EXPECT_EQ(labels_of(*open_with(more).val), (Labels{7, 8, 9}));
+  more["val_fraction"] = "0.25";
+  EXPECT_EQ(open_with(more).val->size(), 4) << "a part of the images, as in earlier versions";
+  EXPECT_EQ(open_with(more).train->size(), 13);
+}
+
+// A Section throws std::logic_error for other keys.
+TEST(DataSources, ARowDeclaresTheKeysThatItReads) {
+  TemporaryFolder folder;
+  for (const std::string name : {"a/1.ppm", "a/2.ppm", "b/1.ppm", "b/2.ppm"}) write_file(folder, name, ppm(4, 4, 1, 2, 3));
+  folder.write("list.txt", "a/1.ppm a\nb/1.ppm b\na/2.ppm a\nb/2.ppm b\n");
+  folder.write("text.txt", std::string(200, 'a') + std::string(200, 'b'));
+  for (const std::string name : {"train.bin", "val.bin"}) folder.write("tokens/" + name, std::string(2000, '\0'));
+  const std::map<std::string, Values> values = {
+      {"digits", {}},
+      {"synthetic", {}},
+      {"folder", {{"path", folder.path()}, {"cache", "off"}, {"val_fraction", "0.25"}}},
+      {"list", {{"path", folder.path("list.txt")}, {"cache", "off"}, {"val_fraction", "0.25"}}},
+      {"text", {{"path", folder.path("text.txt")}}},
+      {"tokens", {{"path", folder.path("tokens")}, {"vocab_size", "16"}, {"token_type", "uint16"}}}};
+  for (const Source& row : builtin_sources()) {
+    const auto set = values.find(row.name);
+    if (set == values.end()) continue;  // tested with their files
+    KeySpecs keys = DataSettings::keys(builtin_sources(), builtin_samplers());
+    keys.insert(keys.end(), row.keys.begin(), row.keys.end());
+    Section data = Section::with_defaults("data", keys);
+    data.set("name", row.name, "test");
+    for (const auto& [key, text] : set->second) data.set(key, text, "test");
+    Splits splits;
+    EXPECT_NO_THROW(splits = open(data)) << row.name;
+    ASSERT_TRUE(splits.train && splits.val) << row.name;
+    EXPECT_NO_THROW(check_images(splits, data)) << row.name;
+  }
 }
 
 TEST(CifarSource, PythonVersionIsRefused) {

@@ -44,7 +44,7 @@ TEST(MisuseTest, OfWhatEveryRuleHas) {
       {"composite,curves=(linear", "the numbers of '(' and ')' differ"},
       {"composite,curves=(linear | ),lengths=0.5,0.5", "'': '' is unknown"},
       {"composite,curves=(linear | cosin),lengths=0.5,0.5", "'cosin': 'cosin' is unknown"},
-      {"composite,curves=(linear | cosine),lengths=1.5,-0.5", "lengths: '1.5/-0.5' is not numbers >= 0"},
+      {"composite,curves=(linear | cosine),lengths=1.5,-0.5", "lengths: '1.5,-0.5' is not numbers >= 0"},
       {"composite,curves=(linear | step,by=epoch),lengths=0.5,0.5", "'step,by=epoch': key 'by' is unknown"},
       {"composite,curves=(linear,end=2 | linear,begin=2),lengths=0.5,0.5",
        "'linear,begin=2': begin (2) must be less than end (1, the end of the run)"},
@@ -97,7 +97,7 @@ TEST(MisuseTest, OfPlateau) {
       {"plateau,patience=-1", "patience: '-1' is not a number >= 0"},
       {"plateau,cooldown=-1", "cooldown: '-1' is not a number >= 0"},
       {"plateau,eps=-1", "eps: '-1' is not a number >= 0"},
-      {"plateau,floor=0.1,0.2", "floor: '0.1/0.2' is not a number"},
+      {"plateau,floor=0.1,0.2", "floor: '0.1,0.2' is not a number"},
   });
 }
 

@@ -116,7 +116,7 @@ TEST(ScheduleTest, RefusesInOneSentenceThatCitesRuleAndOrigin) {
   EXPECT_EQ(error_of("multistep,milestones=60,30"),
             "command line: sched.rule 'multistep,milestones=60,30': milestones: each must be at least as large as the "
             "one before");
-  EXPECT_EQ(error_of("multistep"), "command line: sched.rule 'multistep': milestones: set at least one, as in 30/60");
+  EXPECT_EQ(error_of("multistep"), "command line: sched.rule 'multistep': milestones: set at least one, as in 30,60");
   EXPECT_EQ(error_of("step"), "command line: sched.rule 'step': size: set the distance between drops");
   EXPECT_EQ(error_of("linear,end"), "command line: sched.rule 'linear,end': 'end' does not have the form key=value");
   EXPECT_EQ(error_of("linear,end=3,end=4"), "command line: sched.rule 'linear,end=3,end=4': end is given twice");
@@ -125,8 +125,8 @@ TEST(ScheduleTest, RefusesInOneSentenceThatCitesRuleAndOrigin) {
 TEST(ScheduleTest, ListFaultsNameTheListAsWritten) {
   EXPECT_EQ(
       error_of("multistep,milestones=30,x"),
-      "command line: sched.rule 'multistep,milestones=30,x': milestones: '30/x' is not numbers >= 0, separated by "
-      "slashes");
+      "command line: sched.rule 'multistep,milestones=30,x': milestones: '30,x' is not numbers >= 0, separated by "
+      "commas");
 }
 
 TEST(ScheduleTest, AProgramAddsItsOwnCurve) {
