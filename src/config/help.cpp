@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
-#include <set>
 #include <utility>
 
 #include "config/config.hpp"
@@ -85,6 +84,10 @@ const KeySpec* find_key(const KeySpecs& specs, const std::string& name) {
   return found == specs.end() ? nullptr : &*found;
 }
 
+bool contains(const std::vector<std::string>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
 template <class Keep>
 KeySpecs selected(const KeySpecs& specs, const Keep& keep) {
   KeySpecs kept;
@@ -155,7 +158,7 @@ std::string describe_forms(const KeySpec& key) {
 }
 
 /// What one choice of a selector reads: its own keys, then those that others read, too.
-std::string describe_choice(const KeySpec& selector, const std::string& choice, const KeySpecs& specs) {
+KeySpecs read_keys(const KeySpec& selector, const std::string& choice, const KeySpecs& specs) {
   KeySpecs read;
   for (KeySpec key : specs) {
     const bool is_concerned = !key.readers.selectors.empty() && key.readers.selectors.front() == selector.name;
@@ -165,13 +168,50 @@ std::string describe_choice(const KeySpec& selector, const std::string& choice, 
     key.readers = {};
     read.push_back(key);
   }
+  return read;
+}
+
+std::string describe_choice(const KeySpec& selector, const std::string& choice, const KeySpecs& specs) {
+  const KeySpecs read = read_keys(selector, choice, specs);
   const KeySpec* const row = find_key(selector.parts, choice);
   const std::string help = row == nullptr ? "" : ": " + row->help;
-  const std::string section = section_of(selector.name);
   return paragraph(selector.name + "=" + choice + help, key_rows(read)).substr(1) + "\n" +
-         wrapped(std::string(read.empty() ? "It has no keys of its own" : "These are its own keys") +
-                     "; --help=" + section + " describes the keys that do not depend on " + selector.name,
+         wrapped(std::string(read.empty() ? "It has no keys of its own" : "These are its own keys") + "; --help=" +
+                     section_of(selector.name) + " describes the keys that do not depend on " + selector.name,
                  0);
+}
+
+/// The choices of a selector, in the order of its rows, if it has any.
+std::vector<std::string> choices_of(const KeySpec& selector, const KeySpecs& specs) {
+  std::vector<std::string> choices;
+  for (const KeySpec& row : selector.parts) choices.push_back(row.name);
+  for (const KeySpec& key : specs) {
+    if (key.readers.selectors.empty() || key.readers.selectors.front() != selector.name) continue;
+    for (const auto& [choice, text] : key.readers.defaults) {
+      if (std::find(choices.begin(), choices.end(), choice) == choices.end()) choices.push_back(choice);
+    }
+  }
+  return choices;
+}
+
+/// The keys of every choice; choices with the same keys and defaults stand together.
+std::string describe_choices(const KeySpec& selector, const KeySpecs& specs) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> groups;  // keys, choices
+  for (const std::string& choice : choices_of(selector, specs)) {
+    const KeySpecs read = read_keys(selector, choice, specs);
+    if (read.empty()) continue;
+    const std::string keys = paragraph("", key_rows(read)).substr(2);
+    const auto same =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == keys; });
+    if (same == groups.end()) {
+      groups.push_back({keys, {choice}});
+    } else {
+      same->second.push_back(choice);
+    }
+  }
+  std::string text;
+  for (const auto& [keys, choices] : groups) text += "\n" + wrapped(selector.name + "=" + joined(choices), 0) + keys;
+  return text;
 }
 
 Rows names_and_help(const KeySpecs& parts) {
@@ -184,51 +224,61 @@ Rows names_and_help(const KeySpecs& parts) {
 std::string list_choices(const KeySpec& key, const std::string& section, const KeySpecs& specs) {
   const bool chooses = is_selector(key, specs);
   if (!chooses && key.parts.empty()) return "";
-  if (!chooses && key.parts.size() < 2) return describe_forms(key);
+  const bool have_names = std::none_of(key.parts.begin(), key.parts.end(),
+                                       [](const KeySpec& part) { return part.name.find(' ') != std::string::npos; });
+  if (!chooses && (key.parts.size() < 2 || !have_names)) return describe_forms(key);
   if (!chooses) {
     return paragraph("Forms of " + key.name + " (--help=" + forms_name(key) + ".NAME describes the options of one)",
                      names_and_help(key.parts));
   }
-  std::set<std::string> readers;
-  for (const KeySpec& other : specs) {
-    if (other.readers.selectors.empty() || other.readers.selectors.front() != key.name) continue;
-    for (const auto& [choice, text] : other.readers.defaults) readers.insert(choice);
-  }
   Rows rows = names_and_help(key.parts);
   if (rows.empty()) {
-    for (const std::string& choice : readers) rows.emplace_back(choice, "");
+    for (const std::string& choice : choices_of(key, specs)) rows.emplace_back(choice, "");
   }
   return paragraph("Choices of " + key.name + " (--help=" + section + ".NAME describes the keys of one)", rows);
 }
 
-std::string describe_section(const std::string& section, const KeySpecs& known) {
-  const KeySpecs chosen = specs_of(section, known);
+std::string describe_keys(const std::string& section, const KeySpecs& known) {
   const std::string title = title_of(section, known);
-  const KeySpecs shown = selected(chosen, [](const KeySpec& spec) { return !is_of_choice(spec) && !spec.is_expert; });
-  std::string text = paragraph("[" + section + "]" + (title.empty() ? "" : " " + title), key_rows(shown)).substr(1);
-  for (const KeySpec& key : chosen) text += list_choices(key, section, known);
+  const KeySpecs shown =
+      selected(specs_of(section, known), [](const KeySpec& spec) { return !is_of_choice(spec) && !spec.is_expert; });
+  return paragraph("[" + section + "]" + (title.empty() ? "" : " " + title), key_rows(shown)).substr(1);
+}
+
+KeySpecs expert_keys(const std::string& section, const KeySpecs& known) {
+  return selected(specs_of(section, known), [](const KeySpec& spec) { return spec.is_expert && !is_of_choice(spec); });
+}
+
+std::string describe_section(const std::string& section, const KeySpecs& known) {
+  std::string text = describe_keys(section, known);
+  for (const KeySpec& key : specs_of(section, known)) text += list_choices(key, section, known);
   std::vector<std::string> experts;
-  for (const KeySpec& key : chosen) {
-    if (key.is_expert && !is_of_choice(key)) experts.push_back(key_of(key.name));
-  }
+  for (const KeySpec& key : expert_keys(section, known)) experts.push_back(key_of(key.name));
   if (experts.empty()) return text;
   return text + "\n" + wrapped("Expert keys (--help=" + section + ".expert describes them): " + joined(experts), 0);
+}
+
+/// The section with the keys of its choices, the options of its entries and the keys for experts.
+std::string describe_whole_section(const std::string& section, const KeySpecs& known) {
+  std::string text = describe_keys(section, known);
+  for (const KeySpec& key : specs_of(section, known)) {
+    text += is_selector(key, known) ? list_choices(key, section, known) + describe_choices(key, known)
+                                    : describe_forms(key);
+  }
+  const KeySpecs experts = expert_keys(section, known);
+  return experts.empty() ? text : text + paragraph("Expert keys", key_rows(experts));
 }
 
 /// The help for "SECTION.WORD": a choice, a form, a key, or the keys for experts; empty = there is none.
 std::string describe_word(const std::string& section, const std::string& word, const KeySpecs& known) {
   const KeySpecs chosen = specs_of(section, known);
+  if (word == "all") return chosen.empty() ? "" : describe_whole_section(section, known);
   if (word == "expert") {
-    const KeySpecs experts = selected(chosen, [](const KeySpec& spec) { return spec.is_expert; });
+    const KeySpecs experts = expert_keys(section, known);
     return experts.empty() ? "" : paragraph("[" + section + "] Expert keys", key_rows(experts)).substr(1);
   }
   for (const KeySpec& key : chosen) {
-    const bool is_choice =
-        is_selector(key, known) &&
-        (find_key(key.parts, word) != nullptr || std::any_of(known.begin(), known.end(), [&](const auto& other) {
-           return !other.readers.selectors.empty() && other.readers.selectors.front() == key.name &&
-                  other.readers.defaults.contains(word);
-         }));
+    const bool is_choice = is_selector(key, known) && contains(choices_of(key, known), word);
     if (is_choice) return describe_choice(key, word, known);
   }
   if (const KeySpec* const key = find_key(chosen, section + "." + word)) {
@@ -333,8 +383,9 @@ const Rows& more_help() {
       {"--help=hooks, transforms, metrics",
        "Forms of such entries with their options; --help=hooks.memory = one of them"},
       {"--help=SECTION.KEY", "One key, as in --help=optim.lr"},
+      {"--help=SECTION.expert", "Keys of a section that few runs need"},
+      {"--help=SECTION.all, --help=all", "Everything about a section, or about all sections"},
       {"--help=commands", "Options of the commands"},
-      {"--help=all", "Every key"},
   };
   return rows;
 }
@@ -371,18 +422,17 @@ std::string section_help(const std::string& name, const KeySpecs& specs) {
   if (name == "all") {
     std::string text;
     for (const std::string& section : names) {
-      text += (text.empty() ? "" : "\n") +
-              paragraph("[" + section + "] " + title_of(section, known), key_rows(specs_of(section, known))).substr(1);
+      text += (text.empty() ? "" : "\n") + describe_whole_section(section, known);
     }
     return text;
   }
-  if (std::find(names.begin(), names.end(), name) != names.end()) return describe_section(name, known);
+  if (contains(names, name)) return describe_section(name, known);
   for (const KeySpec& key : known) {
     if (!key.parts.empty() && forms_name(key) == name) return describe_forms(key).substr(1);
   }
   const std::string text = describe_word(section_of(name), key_of(name), known);
   if (!text.empty()) return text;
-  if (std::find(names.begin(), names.end(), section_of(name)) != names.end()) {
+  if (contains(names, section_of(name))) {
     throw ConfigError("--help=" + name + ": section " + section_of(name) +
                       " has no such choice and no such key; --help=" + section_of(name) + " lists them");
   }

@@ -18,7 +18,7 @@ std::string command_help(const std::vector<CommandSpec>& commands);
 
 /// `--help=NAME` with the help, the accepted values and the default of each key: a section (`optim`), a choice with the
 /// keys that it reads (`optim.adamw`), the forms of an entry (`hooks`, `hooks.memory`), one key (`optim.lr`), the keys
-/// for experts (`optim.expert`), or `all`.
+/// for experts (`optim.expert`), everything about a section (`optim.all`), or everything (`all`).
 /// @throws ConfigError  there is nothing of this name
 std::string section_help(const std::string& name, const KeySpecs& specs);
 

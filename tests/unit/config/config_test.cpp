@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <fstream>
 #include <stdexcept>
 
+#include "core/text/table.hpp"
 #include "sample_specs.hpp"
 
 namespace lockstep::config {
@@ -154,6 +156,70 @@ TEST(ConfigTest, NamesInUseAreNotFormerOnes) {
   config.read_ini("[optim]\ndouble_lr = 2\ngroup = rate,4\n", "a.ini");
   EXPECT_EQ(config.section("optim").real("double_lr"), 2);
   EXPECT_EQ(config.section("optim").texts("group"), std::vector<std::string>{"rate,4"});
+}
+
+/// Two optimizers, as rows of optim.name and in parts, of which one reads optim.momentum; both have a rate of their
+/// own.
+KeySpecs specs_with_choices() {
+  struct Row {
+    std::string name;
+    std::string help;
+    KeySpecs keys;
+  };
+  const std::vector<Row> rows = {
+      {"sgd", "", {keys::real("optim.momentum", "0", ""), keys::real("optim.lr", "0.1", "")}},
+      {"adam", "", {keys::real("optim.lr", "0.001", "")}}};
+  return keys_of_rows({keys::choice("optim.name", "adam", "", {"sgd", "adam", "own"}), keys::real("optim.lr", "1", ""),
+                       keys::texts("optim.part", "", "")},
+                      rows, {"optim.name", "optim.part"});
+}
+
+/// The configuration after these lines of section optim.
+Config config_of(const std::string& ini) {
+  Config config(specs_with_choices());
+  config.read_ini("[optim]\n" + ini, "a.ini");
+  return config;
+}
+
+TEST(ConfigTest, TheDefaultIsThatOfTheChoice) {
+  EXPECT_EQ(config_of("").section("optim").real("lr"), 0.001);
+  EXPECT_EQ(config_of("name = sgd\n").section("optim").real("lr"), 0.1);
+  EXPECT_EQ(config_of("name = own\n").section("optim").real("lr"), 1);
+  EXPECT_EQ(config_of("name = sgd\nlr = auto\n").section("optim").real("lr"), 0.1);
+  EXPECT_EQ(config_of("name = sgd\nlr = 7\n").section("optim").real("lr"), 7);
+  EXPECT_TRUE(config_of("name = sgd\n").section("optim").is_default("lr"));
+  EXPECT_EQ(config_of("name = sgd\n").effective("optim.lr").origin, "default of optim.name=sgd");
+  const std::string resolved = config_of("name = sgd\n").to_ini();
+  EXPECT_NE(resolved.find("\nlr = 0.1                                  # default of optim.name=sgd\n"), std::string::npos)
+      << resolved;
+  EXPECT_EQ(sentence_of([] { config_of("momentum = auto\n"); }), "a.ini:2: optim.momentum: 'auto' is not a number");
+}
+
+TEST(ConfigTest, AKeyThatNoChoiceReadsIsRefusedWhereAUserSetsIt) {
+  const auto sentence = [](const std::string& ini) { return sentence_of([&] { config_of(ini).require_read(); }); };
+  EXPECT_EQ(sentence("name = sgd\nmomentum = 0.9\n"), "");
+  EXPECT_EQ(sentence("name = adam\nlr = 2\n"), "");
+  EXPECT_EQ(sentence("name = own\nlr = 2\n"), "");
+  EXPECT_EQ(sentence("momentum = 0.9\n"),
+            "a.ini:2: optim.momentum is not read with optim.name=adam, only with optim.name=sgd; remove it, or change "
+            "optim.name");
+  EXPECT_EQ(sentence("momentum = 0.9\npart = head,names=fc,name=sgd\n"), "");
+  Config stored(specs_with_choices());
+  stored.read_ini("[optim]\nmomentum = 0.9\n", "run", OldNames::translated);
+  EXPECT_NO_THROW(stored.require_read());
+  stored.set("optim.momentum", "0.9", "derived");
+  EXPECT_NO_THROW(stored.require_read());
+  stored.set("optim.momentum", "0.9", "command line", Author::user);
+  EXPECT_THROW(stored.require_read(), ConfigError);
+}
+
+TEST(ConfigTest, AResolvedFileIsReadAsStored) {
+  const std::string path = ::testing::TempDir() + "resolved.ini";
+  std::ofstream(path) << config_of("name = adam\n").to_ini();
+  Config config(specs_with_choices());
+  config.read_file(path);
+  EXPECT_EQ(config.section("optim").origin("momentum"), path + ":7");
+  EXPECT_NO_THROW(config.require_read());
 }
 
 TEST(ConfigTest, ADefaultMustFitItsKey) {
