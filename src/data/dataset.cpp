@@ -189,7 +189,8 @@ KeySpecs with_image_keys(const KeySpecs& own) {
 
 KeySpecs undivided_image_keys(const KeySpecs& own) {
   KeySpecs keys = with_image_keys(own);
-  std::erase_if(keys, [](const KeySpec& key) { return key.name == "data.val_fraction" || key.name == "data.split_seed"; });
+  std::erase_if(keys,
+                [](const KeySpec& key) { return key.name == "data.val_fraction" || key.name == "data.split_seed"; });
   return keys;
 }
 

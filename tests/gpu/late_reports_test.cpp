@@ -180,8 +180,8 @@ TEST_F(GpuStepCostTest, TheHostDoesNotWaitForACapturedResnet) {
 TEST_F(GpuStepCostTest, TheHostDoesNotWaitForAGpt) {
   const Settings gpt = {{"data.name", "text"},      {"data.path", source_folder() + "/README.md"},
                         {"data.block", "16"},       {"model.name", "gpt"},
-                        {"model.depth", "2"},      {"model.num_heads", "2"},
-                        {"model.embed_dim", "32"},   {"model.dropout", "0.1"},
+                        {"model.depth", "2"},       {"model.num_heads", "2"},
+                        {"model.embed_dim", "32"},  {"model.dropout", "0.1"},
                         {"optim.name", "adamw"},    {"train.clip_grad", "norm:1"},
                         {"train.precision", "bf16"}};
   expect_no_waits(gpt);

@@ -190,7 +190,8 @@ TEST(ConfigTest, TheDefaultIsThatOfTheChoice) {
   EXPECT_TRUE(config_of("name = sgd\n").section("optim").is_default("lr"));
   EXPECT_EQ(config_of("name = sgd\n").effective("optim.lr").origin, "default of optim.name=sgd");
   const std::string resolved = config_of("name = sgd\n").to_ini();
-  EXPECT_NE(resolved.find("\nlr = 0.1                                  # default of optim.name=sgd\n"), std::string::npos)
+  EXPECT_NE(resolved.find("\nlr = 0.1                                  # default of optim.name=sgd\n"),
+            std::string::npos)
       << resolved;
   EXPECT_EQ(sentence_of([] { config_of("momentum = auto\n"); }), "a.ini:2: optim.momentum: 'auto' is not a number");
 }
@@ -417,12 +418,12 @@ KeySpecs list_specs() {
   form.parts = {keys::words("mean", "0,0", "")};
   KeySpec entries = keys::texts("data.transform", "", "");
   entries.parts = {form};
-  specs.insert(specs.end(), {entries, keys::words("optim.names", "", ""),
-                             keys::replacing(keys::integer("data.repeats", "1", "", 1),
-                                             {.key = "data.repeats",
-                                              .translate = [](const std::string& former, const std::string&) {
-                                                return std::string(former == "0" ? "1" : "");
-                                              }})});
+  specs.insert(specs.end(),
+               {entries, keys::words("optim.names", "", ""),
+                keys::replacing(keys::integer("data.repeats", "1", "", 1),
+                                {.key = "data.repeats", .translate = [](const std::string& former, const std::string&) {
+                                   return std::string(former == "0" ? "1" : "");
+                                 }})});
   return specs;
 }
 

@@ -69,13 +69,14 @@ TEST(OptionListTest, SlashesOfEarlierVersionsAreRefusedWithTheListOfToday) {
 KeySpecs forms() {
   KeySpec early = keys::text("early", "", "");
   early.old_names = {"erly"};
-  early.parts = {keys::renamed(keys::integer("every", "1", ""), "interval"),
-                 keys::replacing(keys::text("better", "lower", ""),
-                                 {.key = "rule",
-                                  .translate = [](const std::string& rule, const std::string&) {
-                                    return std::string(rule == "less" ? "lower" : "higher");
-                                  }}),
-                 keys::words("names", "", "")};
+  early.parts = {
+      keys::renamed(keys::integer("every", "1", ""), "interval"),
+      keys::replacing(keys::text("better", "lower", ""), {.key = "rule",
+                                                          .translate =
+                                                              [](const std::string& rule, const std::string&) {
+                                                                return std::string(rule == "less" ? "lower" : "higher");
+                                                              }}),
+      keys::words("names", "", "")};
   KeySpec curve = keys::text("curve", "", "");
   curve.parts = {keys::reals("interval", "", ""), keys::text("curves", "", "")};
   return {early, curve};

@@ -61,9 +61,10 @@ TEST(EvaluationLinesTest, AnUnknownChangeOfTheSizeIsRefused) {
   rows.push_back({.name = "any_size", .help = "", .keys = {}, .is_random = true, .make = [](const auto&, const auto&) {
                     return std::make_unique<AnySize>();
                   }});
-  EXPECT_EQ(sentence_of<ConfigError>([&] { evaluation_lines({"any_size"}, rows, "data.transform (a.ini:3)"); }),
-            "data.transform (a.ini:3) 'any_size': any_size changes the size of images at random, so that the transforms "
-            "of evaluated images cannot be derived from it; set data.val_transform");
+  EXPECT_EQ(
+      sentence_of<ConfigError>([&] { evaluation_lines({"any_size"}, rows, "data.transform (a.ini:3)"); }),
+      "data.transform (a.ini:3) 'any_size': any_size changes the size of images at random, so that the transforms "
+      "of evaluated images cannot be derived from it; set data.val_transform");
   EXPECT_EQ(sentence_of<ConfigError>([] { derived({"random_resized_crop"}); }),
             "data.transform 'random_resized_crop': size is missing; add size=224, for example");
   EXPECT_EQ(sentence_of<ConfigError>([] { derived({"center_corp,size=3"}); }).substr(0, 43),

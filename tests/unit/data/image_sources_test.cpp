@@ -617,7 +617,9 @@ TEST(SyntheticSource, ValidationImagesAreOthers) {
   more["size"] = "17";
   more["val_size"] = "3";
   const Splits splits = open_with(values);
-  const auto numbers = [](const Dataset& dataset, std::int64_t i) { return values_of<float>(get(dataset, {i}).input()); };
+  const auto numbers = [](const Dataset& dataset, std::int64_t i) {
+    return values_of<float>(get(dataset, {i}).input());
+  };
   EXPECT_NE(numbers(*splits.val, 0), numbers(*splits.train, 0));
   EXPECT_EQ(numbers(*splits.val, 4), numbers(*open_with(more).train, 16)) << "they follow the training images";
   EXPECT_EQ(labels_of(*open_with(more).val), (Labels{7, 8, 9}));
@@ -629,7 +631,8 @@ TEST(SyntheticSource, ValidationImagesAreOthers) {
 // A Section throws std::logic_error for other keys.
 TEST(DataSources, ARowDeclaresTheKeysThatItReads) {
   TemporaryFolder folder;
-  for (const std::string name : {"a/1.ppm", "a/2.ppm", "b/1.ppm", "b/2.ppm"}) write_file(folder, name, ppm(4, 4, 1, 2, 3));
+  for (const std::string name : {"a/1.ppm", "a/2.ppm", "b/1.ppm", "b/2.ppm"})
+    write_file(folder, name, ppm(4, 4, 1, 2, 3));
   folder.write("list.txt", "a/1.ppm a\nb/1.ppm b\na/2.ppm a\nb/2.ppm b\n");
   folder.write("text.txt", std::string(200, 'a') + std::string(200, 'b'));
   for (const std::string name : {"train.bin", "val.bin"}) folder.write("tokens/" + name, std::string(2000, '\0'));

@@ -102,8 +102,9 @@ TEST(FormerSettingsTest, ListsWithSlashes) {
 // A gpt of earlier versions stored the keys of vit, too, and a vit those of gpt.
 TEST(FormerSettingsTest, SizesOfGpt) {
   const auto sizes = [](const std::string& name, const std::string& vit) {
-    const Config config = stored("[model]\nname = " + name + "\nlayers = 2\nheads = 6\nfeatures = 48\nembed_dim = " + vit +
-                                 "\ndepth = " + vit + "\nnum_heads = " + vit + "\n");
+    const Config config =
+        stored("[model]\nname = " + name + "\nlayers = 2\nheads = 6\nfeatures = 48\nembed_dim = " + vit +
+               "\ndepth = " + vit + "\nnum_heads = " + vit + "\n");
     const Section& model = config.section("model");
     return std::vector<std::int64_t>{model.integer("depth"), model.integer("num_heads"), model.integer("embed_dim")};
   };
@@ -118,15 +119,14 @@ TEST(FormerSettingsTest, SizesOfGpt) {
 }
 
 TEST(FormerSettingsTest, KeysOfImages) {
-  const Config config = stored(
-      "[data]\nunlabelled = true\nmax_image_bytes = 1572864\npreset = torchvision2\nrepeats = 0\n");
+  const Config config =
+      stored("[data]\nunlabelled = true\nmax_image_bytes = 1572864\npreset = torchvision2\nrepeats = 0\n");
   const Section& data = config.section("data");
   EXPECT_TRUE(data.boolean("unlabeled"));
   EXPECT_EQ(data.real("max_image_mb"), 1.5);
   EXPECT_EQ(data.text("augmentation"), "torchvision2");
   EXPECT_EQ(data.integer("repeats"), 1);
-  EXPECT_EQ(refusal("data.unlabelled", "true"),
-            "command line: key 'data.unlabelled' was renamed to 'data.unlabeled'");
+  EXPECT_EQ(refusal("data.unlabelled", "true"), "command line: key 'data.unlabelled' was renamed to 'data.unlabeled'");
   EXPECT_EQ(refusal("data.max_image_bytes", "536870912"),
             "command line: data.max_image_bytes=536870912 was replaced by data.max_image_mb=512");
   EXPECT_EQ(refusal("data.preset", "deit"),

@@ -299,7 +299,8 @@ TEST(FamilyTest, GptAndVitShareTheNamesOfTheirSizes) {
   EXPECT_FALSE(own->named_children().contains("block4"));
   EXPECT_EQ(count_of(*built({{"name", "gpt"}, {"depth", "0"}, {"num_heads", "0"}, {"embed_dim", "0"}}, text)),
             count_of(*own));
-  EXPECT_EQ(refusal({{"name", "unet"}, {"depth", "49"}}, masks(32, 32)), "model.depth (test): unet has at most 48 levels");
+  EXPECT_EQ(refusal({{"name", "unet"}, {"depth", "49"}}, masks(32, 32)),
+            "model.depth (test): unet has at most 48 levels");
 }
 
 Task table_task() {

@@ -40,7 +40,8 @@ TEST(LossTableTest, AutoIsTheLossOfTheModel) {
 // A Section throws std::logic_error for other keys.
 TEST(LossTableTest, ARowDeclaresTheKeysThatItReads) {
   for (const LossRow& row : builtin_losses()) {
-    const bool is_regression = row.name == "mse" || row.name == "l1" || row.name.ends_with("huber") || row.name == "smooth_l1";
+    const bool is_regression =
+        row.name == "mse" || row.name == "l1" || row.name.ends_with("huber") || row.name == "smooth_l1";
     const bool has_pixels = row.name.starts_with("pixels") || row.name == "dice" || row.name == "jaccard";
     const Task task{.sample_shape = {3, 8, 8},
                     .classes = 4,
