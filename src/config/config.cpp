@@ -122,6 +122,7 @@ Json typed(const Section& section, const std::string& key, KeyType type) {
     case KeyType::real:
       return section.real(key);
     case KeyType::text:
+    case KeyType::words:
     case KeyType::choice:
       return section.text(key);
     case KeyType::integers:

@@ -13,6 +13,7 @@
 #include "core/text/table.hpp"
 #include "core/text/text.hpp"
 #include "data/source/settings.hpp"
+#include "data/source/sources.hpp"
 #include "data/stores/image_dataset.hpp"
 #include "data/transforms/evaluation_lines.hpp"
 #include "data/transforms/presets.hpp"

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/data/transform.hpp>
+
 #include <string>
+#include <vector>
 
 #include "config/config.hpp"
 #include "trainer/commands/commands.hpp"
