@@ -187,13 +187,6 @@ KeySpecs with_image_keys(const KeySpecs& own) {
   return keys;
 }
 
-KeySpecs undivided_image_keys(const KeySpecs& own) {
-  KeySpecs keys = with_image_keys(own);
-  std::erase_if(keys,
-                [](const KeySpec& key) { return key.name == "data.val_fraction" || key.name == "data.split_seed"; });
-  return keys;
-}
-
 const std::string& required_path(const Section& data, const std::string& wanted) {
   const std::string& path = data.text("path");
   if (path.empty()) throw ConfigError("data.path is not set; data.name = " + data.text("name") + " needs " + wanted);

@@ -186,6 +186,13 @@ KeySpecs image_keys() {
   };
 }
 
+KeySpecs undivided_image_keys(const KeySpecs& own) {
+  KeySpecs keys = with_image_keys(own);
+  std::erase_if(keys,
+                [](const KeySpec& key) { return key.name == "data.val_fraction" || key.name == "data.split_seed"; });
+  return keys;
+}
+
 TransformLines transform_lines(const Section& data, const std::vector<TransformRow>& rows, const std::string& normalize,
                                bool is_always_normalized) {
   TransformLines lines{.train = data.texts("transform"), .val = data.texts("val_transform")};
