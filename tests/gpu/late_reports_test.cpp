@@ -182,8 +182,8 @@ TEST_F(GpuStepCostTest, TheHostDoesNotWaitForACapturedResnet) {
 TEST_F(GpuStepCostTest, TheHostDoesNotWaitForAGpt) {
   const Settings gpt = {{"data.name", "text"},      {"data.path", source_folder() + "/README.md"},
                         {"data.block", "16"},       {"model.name", "gpt"},
-                        {"model.layers", "2"},      {"model.heads", "2"},
-                        {"model.features", "32"},   {"model.dropout", "0.1"},
+                        {"model.depth", "2"},       {"model.num_heads", "2"},
+                        {"model.embed_dim", "32"},  {"model.dropout", "0.1"},
                         {"optim.name", "adamw"},    {"train.clip_norm", "1"},
                         {"train.precision", "bf16"}};
   expect_no_waits(gpt);
@@ -226,7 +226,7 @@ TEST_F(GpuLateReportsTest, WeightsAreThoseOfAHostThatWaits) {
 
 TEST_F(GpuLateReportsTest, StepsAreSkippedAsByAHostThatWaits) {
   for (const char* const compiles : {"false", "true"}) {
-    for (const char* const clip : {"0", "1"}) {
+    for (const char* const clip : {"", "norm:1"}) {
       const Seen seen =
           expect_same(99, {{"train.nonfinite", "skip"}, {"train.clip_norm", clip}, {"run.cuda_graphs", compiles}});
       EXPECT_EQ(seen.skipped.size(), 2U);

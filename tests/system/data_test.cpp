@@ -28,7 +28,7 @@ nlohmann::json json_of(const std::string& arguments) {
 /// Images as text files of the format PGM, which a test can write.
 class DataCommandTest : public ::testing::Test {
  protected:
-  /// A grey image with rows of these values.
+  /// A gray image with rows of these values.
   void write_image(const std::string& name, int width, int height, int value) {
     const std::filesystem::path path = std::filesystem::path(data_) / name;
     std::filesystem::create_directories(path.parent_path());
@@ -114,10 +114,10 @@ TEST_F(DataCommandTest, SheetsShowErasedBoxes) {
     EXPECT_EQ(found.size(), 2U * 8U);
     return found;
   };
-  const std::string erasing = " --data.transform=random_erasing,scale=0.2/0.3,p=";
-  const std::vector<std::string> plain = pictures("--data.transform=normalise,mean=0.5,std=0.2" + erasing + "0 ");
-  const std::vector<std::string> erased = pictures("--data.transform=normalise,mean=0.5,std=0.2" + erasing + "1 ");
-  const std::vector<std::string> black = pictures("--data.transform=normalise,mean=0,std=0.2" + erasing + "1 ");
+  const std::string erasing = " --data.transform=random_erasing,scale=0.2,0.3,p=";
+  const std::vector<std::string> plain = pictures("--data.transform=normalize,mean=0.5,std=0.2" + erasing + "0 ");
+  const std::vector<std::string> erased = pictures("--data.transform=normalize,mean=0.5,std=0.2" + erasing + "1 ");
+  const std::vector<std::string> black = pictures("--data.transform=normalize,mean=0,std=0.2" + erasing + "1 ");
   const std::vector<std::string> noise = pictures("--data.transform=to_float" + erasing + "1,value=pixel ");
   for (std::size_t i = 0; i < plain.size(); ++i) {
     EXPECT_EQ(plain[i], plain[0]);

@@ -95,7 +95,7 @@ TEST_F(DistillationTest, BitsDoNotDependOnRanksResumeAndFormOfTheTeacher) {
       testing::ckpt_program() + " convert " + folder_.path("teacher/ckpt/step-000000000004") + " --to " + weights);
   ASSERT_EQ(converted.exit_code, 0) << converted.output;
   train(2, run_dir("file") + kShort + "--train.max_steps=9 --loss.name=distill --distill.from=" + weights +
-               " --distill.model=cnn,channels=8/16,hidden=32");
+               " --distill.model=cnn,channels=8,16,hidden=32");
   EXPECT_EQ(report::read_series(folder_.path("file") + "/metrics.jsonl", "loss"),
             report::read_series(folder_.path("one") + "/metrics.jsonl", "loss"));
 }

@@ -105,7 +105,7 @@ TEST(EvaluationTest, NamesTheClasses) {
   EXPECT_EQ(named, 10) << one.dump();
 }
 
-/// Images of one grey level, and a number in kilometers that is 1000 + 8 * level.
+/// Images of one gray level, and a number in kilometers that is 1000 + 8 * level.
 class RegressionTest : public ::testing::Test {
  protected:
   static double number_of(int i) { return 1000 + 8.0 * level_of(i); }
@@ -186,7 +186,7 @@ void write_colors(const testing::TemporaryFolder& folder, const std::vector<std:
   }
 }
 
-std::string color_training(const testing::TemporaryFolder& folder, const std::string& transform = "normalise") {
+std::string color_training(const testing::TemporaryFolder& folder, const std::string& transform = "normalize") {
   return "--train.max_steps=40 --train.global_batch_size=6 --eval.when=end --eval.split=train "
          "--eval.per_class=true --optim.lr=0.02 --model.channels=4 --model.hidden=8 --data.name=folder "
          "--data.cache=off --data.transform=" +
@@ -212,7 +212,7 @@ TEST(EvaluationTest, AFailingEvaluationDoesNotLoseTheTraining) {
   }
 }
 
-// Also damaged or unlabelled ones.
+// Also damaged or unlabeled ones.
 TEST(EvaluationTest, FoldersThatACommandDoesNotUseAreNotRead) {
   const testing::TemporaryFolder folder;
   write_colors(folder, {"train/a", "train/b"}, 8);
@@ -268,7 +268,7 @@ TEST(EvaluationTest, RefusesImagesWithoutLabels) {
   const testing::TemporaryFolder folder;
   write_colors(folder, {"a", "b", "c"}, 8);
   ASSERT_EQ(run_ranks(1, color_training(folder)).exit_code, 0);
-  const ProgramResult evaluated = run_ranks(1, "eval --from=" + folder.path("run") + " --data.unlabelled=true");
+  const ProgramResult evaluated = run_ranks(1, "eval --from=" + folder.path("run") + " --data.unlabeled=true");
   EXPECT_EQ(evaluated.exit_code, 3) << evaluated.output;
   EXPECT_NE(evaluated.output.find("no sample has a target, so that there is nothing to evaluate"), std::string::npos)
       << evaluated.output;
@@ -280,7 +280,7 @@ TEST(EvaluationTest, ImagesOfAnotherSizeAreRefusedBeforeTheFirstStep) {
   write_colors(folder, {"a", "b", "c"}, 16);
   for (const int ranks : {1, 2}) {
     const ProgramResult trained =
-        run_ranks(ranks, color_training(folder, "resize,size=8/8 --data.transform=normalise") + " --eval.split=val");
+        run_ranks(ranks, color_training(folder, "resize,size=8,8 --data.transform=normalize") + " --eval.split=val");
     EXPECT_EQ(trained.exit_code, 2) << trained.output;
     EXPECT_NE(trained.output.find("the samples of val have the shape [3, 16, 16], those of the training [3, 8, 8], and "
                                   "the model does not accept them; set data.val_transform"),

@@ -48,9 +48,9 @@ class FinetuneTest : public ::testing::Test {
   std::string arguments(const std::string& list, const std::string& run, const std::string& model) const {
     return "--data.name=list --data.path=" + folder_.path(list + "_train.txt") +
            " --data.val_path=" + folder_.path(list + "_val.txt") +
-           " --data.transform=random_resized_crop,size=32,scale=0.4/1 --data.transform=horizontal_flip "
-           "--data.transform=normalise --data.val_transform=resize,size=36 --data.val_transform=center_crop,size=32 "
-           "--data.val_transform=normalise --model.name=" +
+           " --data.transform=random_resized_crop,size=32,scale=0.4,1 --data.transform=horizontal_flip "
+           "--data.transform=normalize --data.val_transform=resize,size=36 --data.val_transform=center_crop,size=32 "
+           "--data.val_transform=normalize --model.name=" +
            model + " --eval.when=end --optim.name=adamw --run.dir=" + folder_.path(run) + " ";
   }
 

@@ -24,7 +24,7 @@ class GanTrainerTest : public ::testing::TestWithParam<Case> {
  protected:
   static std::string options(const std::string& run) {
     return " --data.name=digits --data.train_size=640 --data.val_size=64 --model.name=gan --train.step_kind=gan "
-           "--train.hooks=generated --optim.part=generator,name=adam,lr=0.002,betas=0.5/0.999 "
+           "--train.hooks=generated --optim.part=generator,name=adam,lr=0.002,betas=0.5,0.999 "
            "--optim.part=discriminator,name=rmsprop,lr=0.001 --sched.rule=cosine,part=generator "
            "--train.global_batch_size=32 --train.max_steps=40 --ckpt.every_steps=8 "
            "--ckpt.async=false --ema.kind=ema --ema.decay=0.9 --ema.names=generator --eval.when=end "

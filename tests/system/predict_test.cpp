@@ -191,7 +191,7 @@ TEST_F(PredictTest, FoldersWithoutLabelsAndWeightsOfAFile) {
   write("new/deep/er/a b.ppm", ppm(150, 0, 0));
   write("new/#c.ppm", ppm(0, 0, 150));
   write("new/notes.txt", "no image");
-  const std::string data = "--data.unlabelled=true --data.path=" + folder_.path("new");
+  const std::string data = "--data.unlabeled=true --data.path=" + folder_.path("new");
   const std::vector<Json> lines = lines_of(expect_equal(".jsonl", data));
   ASSERT_EQ(lines.size(), 3U);
   std::map<std::string, std::string> classes;
@@ -321,9 +321,9 @@ TEST_F(PredictTest, UnetAndListsWithMasks) {
   for (int i = 0; i < 13; ++i) images += "scenes/square" + std::to_string(i) + ".ppm\n";
   write("images.txt", images);
   const std::string out = folder_.path("new.jsonl");
-  const ProgramResult unlabelled =
-      predict(2, "--data.path=" + folder_.path("images.txt") + " --data.unlabelled=true --predict.out=" + out);
-  ASSERT_EQ(unlabelled.exit_code, 0) << unlabelled.output;
+  const ProgramResult unlabeled =
+      predict(2, "--data.path=" + folder_.path("images.txt") + " --data.unlabeled=true --predict.out=" + out);
+  ASSERT_EQ(unlabeled.exit_code, 0) << unlabeled.output;
   EXPECT_EQ(lines_of(out), lines);
 }
 
@@ -355,11 +355,11 @@ TEST_F(PredictTest, BadInputHasOneSentence) {
       {from + out + " --data.on_error=replace", 2, "use data.exclude"},
       {"--from " + folder_.path("nowhere") + out, 4, "does not exist"},
       {from + out + " --data.path=" + folder_.path("other"), 3, "the class 'violet' of the data"},
-      {from + out + " --data.path=" + folder_.path("bad") + " --data.unlabelled=true", 3, "a.ppm"},
-      {from + out + " --data.path=" + folder_.path("bad") + " --data.unlabelled=true --data.check=off", 3, "a.ppm"},
-      {from + out + " --data.path=" + folder_.path("bad"), 3, "data.unlabelled=true"},
-      {from + out + " --data.path=" + folder_.path("empty") + " --data.unlabelled=true", 3, "contains no images"},
-      {from + out + " --data.path=" + folder_.path("nowhere") + " --data.unlabelled=true", 3, "is not a folder"},
+      {from + out + " --data.path=" + folder_.path("bad") + " --data.unlabeled=true", 3, "a.ppm"},
+      {from + out + " --data.path=" + folder_.path("bad") + " --data.unlabeled=true --data.check=off", 3, "a.ppm"},
+      {from + out + " --data.path=" + folder_.path("bad"), 3, "data.unlabeled=true"},
+      {from + out + " --data.path=" + folder_.path("empty") + " --data.unlabeled=true", 3, "contains no images"},
+      {from + out + " --data.path=" + folder_.path("nowhere") + " --data.unlabeled=true", 3, "is not a folder"},
       {from + out + " --model.hidden=8", 4, "does not fit"},
   };
   for (const Case& c : cases) {

@@ -70,8 +70,24 @@ KeySpecs keys_of_rows(KeySpecs common, const std::vector<Row>& rows, const std::
   return common;
 }
 
-/// Takes over one "key=value" into a section without a name. Inside such a value a list is separated by slashes, as
-/// commas separate the options.
+/// The words of an entry, where a word without '=' continues the option before it: "a=1", "2" and "b=3" become "a=1,2"
+/// and "b=3".
+std::vector<std::string> with_lists(const std::vector<std::string>& words);
+/// The name and the options of an entry "NAME,key=value,...", in which a value can be a list: "freeze,names=conv1,head"
+/// has one option.
+std::vector<std::string> entry_parts(const std::string& entry);
+
+/// An option "key=value" of earlier versions in today's form: the name and the value of a former option are replaced,
+/// and a list has commas instead of slashes.
+/// @param keys  of the options
+std::string todays_option(const std::string& option, const KeySpecs& keys);
+/// An entry of earlier versions in today's form, see todays_option. Also the entries in parentheses of a value are
+/// replaced: "curves=(A | B)".
+/// @param forms  as in KeySpec::parts, with the former names of entries as `old_names`
+/// @param more   keys of options that no form has
+std::string todays_entry(const std::string& entry, const KeySpecs& forms, const KeySpecs& more = {});
+
+/// Takes over one "key=value" into a section without a name.
 /// @param place  start of messages
 /// @throws ConfigError  not of this form, an unknown key (with the nearest name), a value that its spec refuses, or a
 ///                      key that was given before
@@ -92,7 +108,7 @@ struct ChosenRow {
 template <class Row>
 ChosenRow<Row> choose_row(const std::vector<Row>& rows, const std::string& text, const KeySpecs& common,
                           const std::string& name_place, const std::string& option_place) {
-  const std::vector<std::string> parts = split_list(text, ',');
+  const std::vector<std::string> parts = entry_parts(text);
   ChosenRow<Row> chosen{.row = &find_row(rows, parts.front(), name_place)};
   for (const KeySpec& key : chosen.row->keys) chosen.options.declare(key);
   for (const KeySpec& key : common) chosen.options.declare(key);

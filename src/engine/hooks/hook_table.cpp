@@ -76,7 +76,7 @@ std::vector<PrioritizedHook> make_hooks(const Sections& run, const std::vector<H
   std::vector<PrioritizedHook> hooks;
   std::map<std::string, int> counts;
   for (const std::string& written : train.texts("hooks")) {
-    const std::vector<std::string> parts = split_list(written, ',');
+    const std::vector<std::string> parts = entry_parts(written);
     if (!name.empty() && parts.front() != name) continue;
     const HookRow& row = find_row(rows, parts.front(), place);
     const int number = ++counts[row.name];

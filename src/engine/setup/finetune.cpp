@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kMaxUnfreezeAt = 1000000000000;
 
-/// "layer4/fc@100", or "layer4@2e" for epochs.
+/// "layer4,fc@100", or "layer4@2e" for epochs.
 Unfreezing unfreezing_of(const std::string& text, const std::string& cite) {
   const std::size_t position = text.rfind('@');
   const std::string when = position == std::string::npos ? "" : trimmed(text.substr(position + 1));
@@ -35,6 +35,12 @@ Unfreezing unfreezing_of(const std::string& text, const std::string& cite) {
   return unfreezing;
 }
 
+/// A list with commas in the place of slashes.
+std::string with_commas(std::string list) {
+  std::replace(list.begin(), list.end(), '/', ',');
+  return list;
+}
+
 /// "hidden0@3" for "freeze,names=hidden0,until=3", behind what is set already.
 std::string unfreezing_of_hook(const std::string& hook, const std::string& current) {
   std::map<std::string, std::string> options;
@@ -42,7 +48,23 @@ std::string unfreezing_of_hook(const std::string& hook, const std::string& curre
     options[option.substr(0, option.find('='))] = option.substr(std::min(option.find('=') + 1, option.size()));
   }
   if (options["names"].empty() || parse_integer(options["until"]).value_or(0) < 1) return "";
-  return (current.empty() ? "" : current + ",") + options["names"] + "@" + options["until"];
+  return (current.empty() ? "" : current + ",") + with_commas(options["names"]) + "@" + options["until"];
+}
+
+/// A value of finetune.unfreeze in today's form; "" if it has that form.
+std::string todays_unfreeze(const std::string& former, const std::string&) {
+  return former.find('/') == std::string::npos ? "" : with_commas(former);
+}
+
+/// The texts NAMES@WHEN of a list, in which the names are separated by commas, too.
+std::vector<std::string> unfreezing_texts(const std::string& list) {
+  std::vector<std::string> texts(1);
+  for (const std::string& word : words_in(list)) {
+    texts.back() += (texts.back().empty() ? "" : ",") + word;
+    if (word.find('@') != std::string::npos) texts.emplace_back();
+  }
+  if (texts.back().empty()) texts.pop_back();
+  return texts;
 }
 
 /// Whether one word of finetune.train means a parameter.
@@ -82,13 +104,15 @@ KeySpecs FinetuneSettings::keys() {
                   "Parameters that are trained: all, head, norms, biases, or names of blocks and parameters, "
                   "separated by commas. The others are frozen for the whole run"),
        keys::replacing(
-           keys::text("finetune.unfreeze", "",
-                      "Parameters that join the training later: NAMES@STEP or NAMES@EPOCHe, separated by commas, for "
-                      "example layer4@100,layer3@2e"),
-           {.key = "train.hooks",
-            .word = "freeze",
-            .translate = unfreezing_of_hook,
-            .hint = "parameters that are never updated are those that finetune.train does not name"}),
+           keys::replacing(
+               keys::text("finetune.unfreeze", "",
+                          "Parameters that join the training later: NAMES@STEP or NAMES@EPOCHe, separated by commas, "
+                          "for example layer4,fc@100,layer3@2e"),
+               {.key = "train.hooks",
+                .word = "freeze",
+                .translate = unfreezing_of_hook,
+                .hint = "parameters that are never updated are those that finetune.train does not name"}),
+           {.key = "finetune.unfreeze", .translate = todays_unfreeze}),
        keys::boolean("finetune.freeze_bn", "true",
                      "Run batch norm layers without trained parameters in evaluation mode")});
 }
@@ -102,7 +126,7 @@ FinetuneSettings FinetuneSettings::from(const Section& finetune) {
   if (settings.train.empty()) {
     throw ConfigError(settings.train_cite + ": nothing is trained; use all, head, norms, biases, or names of blocks");
   }
-  for (const std::string& text : words_in(finetune.text("unfreeze"))) {
+  for (const std::string& text : unfreezing_texts(finetune.text("unfreeze"))) {
     settings.unfreezings.push_back(unfreezing_of(text, settings.unfreeze_cite));
   }
   return settings;

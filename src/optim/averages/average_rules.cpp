@@ -85,10 +85,9 @@ KeySpecs ema_keys(const std::vector<AverageRule>& rules) {
           count_key("ema.begin", "0", "First step that is averaged. Before this step, the average equals the weights",
                     0),
           count_key("ema.begin_epoch", "0", "First epoch (from 1) that is averaged. 0 = use ema.begin", 0),
-          keys::text(
-              "ema.names", "",
-              "Parameters that are averaged: names or blocks, separated by slashes, such as generator/head.*. The "
-              "others are those of the trained model. If empty, all parameters are averaged"),
+          keys::words("ema.names", "",
+                      "Parameters that are averaged: names or blocks, such as generator,head.*. The others are those "
+                      "of the trained model. If empty, all parameters are averaged"),
           keys::choice("ema.buffers", "copy",
                        "Buffers (running statistics) of the averaged model. copy = the buffers of the trained model; "
                        "average = averaged like the weights",

@@ -137,7 +137,7 @@ TEST_F(FinetuneTest, NothingMovesAParameterBeforeItsStep) {
   all.push_back({{"ddp.shared_parameters", "false"}});
   all.push_back({{"train.clip_norm", "0.1"}});
   for (const Settings& layout : all) {
-    FinetuneRun run(world_, with(with(kDeep, {{"finetune.unfreeze", "hidden*/head.bias@3"}}), layout));
+    FinetuneRun run(world_, with(with(kDeep, {{"finetune.unfreeze", "hidden*,head.bias@3"}}), layout));
     const std::map<std::string, std::int64_t> expected = {{"hidden0.weight", 4}, {"hidden0.bias", 4},
                                                           {"hidden1.weight", 4}, {"hidden1.bias", 4},
                                                           {"head.weight", 1},    {"head.bias", 4}};
@@ -248,7 +248,7 @@ TEST_F(FinetuneTest, WhatCannotJoinLaterIsRefused) {
     });
   };
   for (const std::string name : {"hiden", "hidden"}) {
-    EXPECT_EQ(error_of("hidden0/" + name + "@3"),
+    EXPECT_EQ(error_of("hidden0," + name + "@3"),
               "finetune.unfreeze (test): no parameter is named '" + name +
                   "' or belongs to such a block; use all, head, norms, biases, or names such as layer4");
   }

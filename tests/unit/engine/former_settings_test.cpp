@@ -52,7 +52,7 @@ TEST(FormerSettingsTest, HooksThatFreeze) {
   const auto unfreeze = [](const std::string& hooks, const std::string& more = "") {
     return stored("[train]\n" + hooks + "[finetune]\nunfreeze = " + more + "\n").section("finetune").text("unfreeze");
   };
-  EXPECT_EQ(unfreeze("hooks = freeze,names=hidden*/head.bias,until=3\n"), "hidden*/head.bias@3");
+  EXPECT_EQ(unfreeze("hooks = freeze,names=hidden*/head.bias,until=3\n"), "hidden*,head.bias@3");
   EXPECT_EQ(unfreeze("hooks = freeze,until=3,names=a,priority=low\nhooks = freeze,names=b,until=5\n", "c@2e"),
             "c@2e,a@3,b@5");
   for (const char* const never : {"freeze,names=a", "freeze,names=a,until=0", "freeze,until=3", "freeze"}) {
@@ -113,6 +113,73 @@ TEST(FormerSettingsTest, RenamedKeys) {
 TEST(FormerSettingsTest, BothLimitsOfALengthAreKept) {
   const Config config = stored("[train]\nmax_steps = 100\nmax_epochs = 5\n");
   EXPECT_EQ(config.section("train").integer("max_epochs"), 5);
+}
+
+TEST(FormerSettingsTest, ListsWithSlashes) {
+  const Config config = stored(
+      "[sched]\nrule = multistep,milestones=30/60,gamma=0.1\n"
+      "rule = composite,curves=(multistep,milestones=3/4 | cosine),lengths=0.1/0.9,scaling=fixed/rescaled\n"
+      "[optim]\npart = critic,names=head/block*.norm,betas=0.5/0.9\npart = rest,names=rest\n"
+      "paramwise = custom:embed,betas=0.5/0.75\n"
+      "[ema]\nnames = generator/head.*\n[finetune]\nunfreeze = layer4/fc@100,layer3@200\n"
+      "[distill]\nmodel = mlp,hidden=64/32\n"
+      "[data]\ntransform = random_resized_crop,size=224,scale=0.08/1\ntransform = normalise,mean=0.5/0.4/0.3\n"
+      "val_transform = normalise\n");
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(config.section("sched").texts("rule"),
+            (Texts{"multistep,milestones=30,60,gamma=0.1",
+                   "composite,curves=(multistep,milestones=3,4 | cosine),lengths=0.1,0.9,scaling=fixed,rescaled"}));
+  EXPECT_EQ(config.section("optim").texts("part"),
+            (Texts{"critic,names=head,block*.norm,betas=0.5,0.9", "rest,names=rest"}));
+  EXPECT_EQ(config.section("optim").texts("paramwise"), Texts{"custom:embed,betas=0.5,0.75"});
+  EXPECT_EQ(config.section("ema").text("names"), "generator,head.*");
+  EXPECT_EQ(config.section("finetune").text("unfreeze"), "layer4,fc@100,layer3@200");
+  EXPECT_EQ(config.section("distill").text("model"), "mlp,hidden=64,32");
+  EXPECT_EQ(config.section("data").texts("transform"),
+            (Texts{"random_resized_crop,size=224,scale=0.08,1", "normalize,mean=0.5,0.4,0.3"}));
+  EXPECT_EQ(config.section("data").texts("val_transform"), Texts{"normalize"});
+  EXPECT_EQ(refusal("sched.rule", "multistep,milestones=30/60"),
+            "command line: sched.rule=multistep,milestones=30/60 is the form of earlier versions; write "
+            "sched.rule=multistep,milestones=30,60");
+  EXPECT_EQ(refusal("data.transform", "normalise"),
+            "command line: data.transform=normalise is the form of earlier versions; write data.transform=normalize");
+  EXPECT_EQ(refusal("ema.names", "a/b"),
+            "command line: ema.names=a/b is the form of earlier versions; write ema.names=a,b");
+}
+
+// A gpt of earlier versions stored the keys of vit, too, and a vit those of gpt.
+TEST(FormerSettingsTest, SizesOfGpt) {
+  const auto sizes = [](const std::string& name, const std::string& vit) {
+    const Config config =
+        stored("[model]\nname = " + name + "\nlayers = 2\nheads = 6\nfeatures = 48\nembed_dim = " + vit +
+               "\ndepth = " + vit + "\nnum_heads = " + vit + "\n");
+    const Section& model = config.section("model");
+    return std::vector<std::int64_t>{model.integer("depth"), model.integer("num_heads"), model.integer("embed_dim")};
+  };
+  EXPECT_EQ(sizes("gpt", "0"), (std::vector<std::int64_t>{2, 6, 48}));
+  EXPECT_EQ(sizes("vit", "3"), (std::vector<std::int64_t>{3, 3, 3}));
+  EXPECT_EQ(sizes("vit_b_16", "0"), (std::vector<std::int64_t>{0, 0, 0}));
+  EXPECT_EQ(stored("[distill]\nmodel = gpt,layers=2,features=64\n").section("distill").text("model"),
+            "gpt,depth=2,embed_dim=64");
+  EXPECT_EQ(refusal("model.layers", "2"), "command line: model.layers=2 was replaced by model.depth=2");
+  EXPECT_EQ(refusal("model.heads", "2"), "command line: model.heads=2 was replaced by model.num_heads=2");
+  EXPECT_EQ(refusal("model.features", "64"), "command line: model.features=64 was replaced by model.embed_dim=64");
+}
+
+TEST(FormerSettingsTest, KeysOfImages) {
+  const Config config =
+      stored("[data]\nunlabelled = true\nmax_image_bytes = 1572864\npreset = torchvision2\nrepeats = 0\n");
+  const Section& data = config.section("data");
+  EXPECT_TRUE(data.boolean("unlabeled"));
+  EXPECT_EQ(data.real("max_image_mb"), 1.5);
+  EXPECT_EQ(data.text("augmentation"), "torchvision2");
+  EXPECT_EQ(data.integer("repeats"), 1);
+  EXPECT_EQ(refusal("data.unlabelled", "true"), "command line: key 'data.unlabelled' was renamed to 'data.unlabeled'");
+  EXPECT_EQ(refusal("data.max_image_bytes", "536870912"),
+            "command line: data.max_image_bytes=536870912 was replaced by data.max_image_mb=512");
+  EXPECT_EQ(refusal("data.preset", "deit"),
+            "command line: data.preset=deit was replaced by data.augmentation=deit; it sets transforms and train.mix "
+            "only: set loss.name, loss.label_smoothing and data.repeats as the recipe states, see docs/images.md");
 }
 
 // A program may have such a row again.
