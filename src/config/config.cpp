@@ -50,8 +50,10 @@ std::map<std::string, std::string> new_names_of(const KeySpecs& specs) {
   return new_names;
 }
 
-/// Whether a text is the former setting of its key, and not a key or a row of today with the same name.
-bool is_former(const FormerSetting& former, const std::string& text, const KeySpecs& specs) {
+/// Whether a text is the former setting of its key, and not a key or a row of today with the same name. A key can
+/// replace former values of its own: `translate` returns "" for values of today.
+bool is_former(const FormerSetting& former, const KeySpec& replacing, const std::string& text, const KeySpecs& specs) {
+  if (former.key == replacing.name && former.word.empty()) return !former.translate(text, "").empty();
   const auto key =
       std::find_if(specs.begin(), specs.end(), [&](const KeySpec& spec) { return spec.name == former.key; });
   if (former.word.empty()) return key == specs.end();
@@ -219,7 +221,7 @@ void Config::set(const std::string& name, const std::string& text, const std::st
 std::optional<Config::Replacement> Config::replacement_of(const std::string& name, const std::string& text) const {
   for (const KeySpec& key : specs_) {
     for (const FormerSetting& former : key.replaces) {
-      if (former.key == name && is_former(former, text, specs_)) return Replacement{&former, &key};
+      if (former.key == name && is_former(former, key, text, specs_)) return Replacement{&former, &key};
     }
   }
   return std::nullopt;

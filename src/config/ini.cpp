@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "config/config.hpp"
+#include "core/text/former_options.hpp"
 #include "core/text/text.hpp"
 #include "core/text/text_files.hpp"
 #include "core/text/text_stream.hpp"
@@ -118,17 +119,21 @@ void Config::read_ini(const std::string& text, const std::string& source, OldNam
       continue;
     }
     const Setting setting = parse_line(section, trimmed(line), origin);
-    if (old_names == OldNames::translated && replacement_of(setting.name, setting.value)) {
+    const bool is_stored = old_names == OldNames::translated;
+    const auto replacement = is_stored ? replacement_of(setting.name, setting.value) : std::nullopt;
+    if (replacement && replacement->key->name != setting.name) {
       former_settings.push_back(setting);
       continue;
     }
     const auto renamed = new_names_.find(setting.name);
-    const bool is_translated = old_names == OldNames::translated && renamed != new_names_.end();
-    const std::string& name = is_translated ? renamed->second : setting.name;
-    refuse_former(name, setting.value, origin);
-    const bool is_repeatable = section_holding(name, origin).values().at(key_of(name)).spec.type == KeyType::texts;
-    set(name, setting.value, is_repeatable ? first_origins.try_emplace(name, origin).first->second : origin,
-        old_names == OldNames::refused ? Author::user : Author::program);
+    const std::string& name = is_stored && renamed != new_names_.end() ? renamed->second : setting.name;
+    std::string value = replacement ? translated(*replacement, setting.value) : setting.value;
+    refuse_former(name, value, origin);
+    const KeySpec& spec = section_holding(name, origin).values().at(key_of(name)).spec;
+    const bool is_repeatable = spec.type == KeyType::texts;
+    if (is_stored) value = with_new_options(spec, value);
+    set(name, value, is_repeatable ? first_origins.try_emplace(name, origin).first->second : origin,
+        is_stored ? Author::program : Author::user);
   }
   // Last, because the new key can be there, too, with the value that it had beside the former setting.
   for (const auto& [name, text_before, origin] : former_settings) {

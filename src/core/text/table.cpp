@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/text/table.hpp"
 
+#include "core/text/former_options.hpp"
+
 namespace lockstep {
 
 namespace {
@@ -31,6 +33,7 @@ void set_option(Section& options, const std::string& option, const std::string& 
   if (equals == std::string::npos) throw ConfigError(place + ": '" + option + "' does not have the form key=value");
   const std::string key = trimmed(option.substr(0, equals));
   std::string value = trimmed(option.substr(equals + 1));
+  refuse_former_option(options, key, value, place);
   const auto found = options.values().find(key);
   if (found != options.values().end()) {
     if (!options.is_default(key)) throw ConfigError(place + ": " + key + " is given twice");

@@ -88,8 +88,8 @@ TEST(SettingsTest, WhatFitsAKeyButNotItsUseIsCited) {
   compiled.set("compile", "true", "here");
   EXPECT_TRUE(RunSettings::from(compiled).compile);
   Section best = defaults("ckpt", SavingSettings::keys());
-  best.set("best_metric", "recall", "here");
-  EXPECT_EQ(SavingSettings::from(best).best.metric.cite, "ckpt.best_metric (here)");
+  best.set("metric", "recall", "here");
+  EXPECT_EQ(SavingSettings::from(best).best.metric.cite, "ckpt.metric (here)");
   Section clipped = defaults("train", ClipSettings::keys());
   clipped.set("clip_scope", "group", "here");
   EXPECT_TRUE(ClipSettings::from(clipped).is_by_group);
