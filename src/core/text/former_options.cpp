@@ -73,10 +73,11 @@ std::string with_new_options(const KeySpec& key, const std::string& entry) {
     const auto place = place_of(name);
     return place == words.end() ? std::string() : parts_of(*place).second;
   };
-  bool is_changed = false;
+  bool is_changed = false;  // otherwise, the entry stays as it was written
   for (std::size_t i = 1; i < words.size();) {
     const auto [name, value] = parts_of(words[i]);
-    const auto replaced = new_option_of(keys, name, value, value_of);
+    const bool is_option = words[i].find('=') != std::string::npos;
+    const auto replaced = is_option ? new_option_of(keys, name, value, value_of) : std::nullopt;
     if (!replaced) {
       ++i;
       continue;
@@ -90,8 +91,11 @@ std::string with_new_options(const KeySpec& key, const std::string& entry) {
     words.erase(words.begin() + static_cast<std::ptrdiff_t>(i));
     if (replaced->value.empty()) continue;
     const auto place = place_of(replaced->key->name);
-    place == words.end() ? void(words.insert(words.begin() + static_cast<std::ptrdiff_t>(i++), option))
-                         : void(*place = option);
+    if (place == words.end()) {
+      words.insert(words.begin() + static_cast<std::ptrdiff_t>(i++), option);
+    } else {
+      *place = option;
+    }
   }
   return is_changed ? joined(words, ",") : entry;
 }

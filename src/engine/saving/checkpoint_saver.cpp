@@ -68,7 +68,7 @@ SaverOptions saver_options(const SavingSettings& settings, std::string directory
   return {.directory = std::move(directory),
           .local = std::move(local),
           .is_async = settings.is_async,
-          .is_single_file = settings.mode == "single",
+          .is_single_file = settings.layout == "file",
           .writers = settings.layout == "shards" ? (settings.writers == 0 ? hosts : settings.writers) : 1,
           .retention = {.keep_last = settings.keep_last,
                         .keep_every = settings.keep_every,

@@ -3,8 +3,6 @@
 
 #include <lockstep/engine/hook.hpp>
 
-#include <optional>
-
 #include "core/text/better.hpp"
 #include "core/text/parse_value.hpp"
 
