@@ -16,7 +16,7 @@ using testing::ProgramResult;
 using testing::run_ranks;
 
 const std::string kSmall = " --data.train_size=96 --data.val_size=48 --model.channels=2,2 --model.hidden=4";
-const std::string kRun = kSmall + " --log.interval=1 --ckpt.keep_best=0";
+const std::string kRun = kSmall + " --log.every=1 --ckpt.keep_best=0";
 
 using Series = std::vector<std::pair<std::int64_t, double>>;
 

@@ -169,6 +169,43 @@ TEST(ConfigTest, AFormerSettingInAStoredConfigurationIsTranslated) {
   EXPECT_EQ(several.section("optim").texts("group"), std::vector<std::string>{"a"});
 }
 
+/// Key optim.name has an earlier form of its values, and optim.group rows with an option of another name.
+KeySpecs reformed_specs() {
+  KeySpecs specs = sample_specs();
+  const auto key = [&specs](const std::string& name) -> KeySpec& {
+    return *std::find_if(specs.begin(), specs.end(), [&](const KeySpec& each) { return each.name == name; });
+  };
+  const auto translate = [](const std::string& former, const std::string&) {
+    return former == "adam_with_decay" ? std::string("adamw") : std::string();
+  };
+  key("optim.name").replaces = {{.key = "optim.name", .translate = translate}};
+  KeySpec row = keys::text("rate", "", "");
+  row.parts = {keys::renamed(keys::real("value", "1", ""), "number")};
+  key("optim.group").parts = {row};
+  return specs;
+}
+
+TEST(ConfigTest, AKeyCanReplaceFormerValuesOfItsOwn) {
+  Config config(reformed_specs());
+  EXPECT_EQ(sentence_of([&] { config.read_ini("[optim]\nname = adam_with_decay\n", "a.ini"); }),
+            "a.ini:2: optim.name=adam_with_decay was replaced by optim.name=adamw");
+  EXPECT_EQ(sentence_of([&] { config.read_ini("[optim]\nname = adamw\n", "a.ini"); }), "");
+  Config stored(reformed_specs());
+  stored.read_ini("[optim]\nname = adam_with_decay\n", "run", OldNames::translated);
+  EXPECT_EQ(stored.section("optim").text("name"), "adamw");
+  EXPECT_EQ(stored.section("optim").cite("name"), "optim.name (run:2)");
+}
+
+TEST(ConfigTest, OptionsInAStoredConfigurationAreTranslated) {
+  const std::string ini = "[optim]\ngroup = rate,number=3\ngroup = other,number=3\n";
+  Config stored(reformed_specs());
+  stored.read_ini(ini, "run", OldNames::translated);
+  EXPECT_EQ(stored.section("optim").texts("group"), (std::vector<std::string>{"rate,value=3", "other,number=3"}));
+  Config written(reformed_specs());  // the part that reads the entry refuses it
+  written.read_ini(ini, "a.ini");
+  EXPECT_EQ(written.section("optim").texts("group").front(), "rate,number=3");
+}
+
 // A program may have a key or a row of its own with such a name.
 TEST(ConfigTest, NamesInUseAreNotFormerOnes) {
   KeySpecs specs = replacing_specs();
