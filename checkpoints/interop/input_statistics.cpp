@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/text/parse_value.hpp"
+#include "core/text/table.hpp"
 #include "core/text/text.hpp"
 
 namespace lockstep::checkpoints {
@@ -25,8 +26,8 @@ std::string value_of(const ConfigValues& values, const std::string& key, const s
 }
 
 TransformLine parsed_transform(const std::string& text) {
-  const std::vector<std::string> parts = split_list(text, ',');
-  TransformLine line{.name = parts.front(), .options = {}};
+  const std::vector<std::string> parts = entry_parts(text);
+  TransformLine line{.name = parts.front() == "normalise" ? "normalize" : parts.front(), .options = {}};
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const auto equals = parts[i].find('=');
     if (equals != std::string::npos)
@@ -35,12 +36,12 @@ TransformLine parsed_transform(const std::string& text) {
   return line;
 }
 
-bool is_conversion(const TransformLine& line) { return line.name == "normalise" || line.name == "to_float"; }
+bool is_conversion(const TransformLine& line) { return line.name == "normalize" || line.name == "to_float"; }
 
 /// The line of a source without transforms of its own.
 std::string default_transform(const ConfigValues& config, std::int64_t channels) {
-  if (value_of(config, "data.name") == "idx") return "normalise,mean=0.1307,std=0.3081";
-  return channels == 1 ? "normalise,mean=0.449,std=0.226" : "normalise";
+  if (value_of(config, "data.name") == "idx") return "normalize,mean=0.1307,std=0.3081";
+  return channels == 1 ? "normalize,mean=0.449,std=0.226" : "normalize";
 }
 
 /// Those of data.val_transform, or else the conversions of data.transform.
@@ -58,10 +59,11 @@ std::vector<TransformLine> transforms_of_evaluations(const ConfigValues& config,
   return lines;
 }
 
-/// "0.5/0.25/0.5" or "0.5": one number for each channel; empty if it is neither.
-std::vector<double> numbers_of(const std::string& text, char separator, std::int64_t channels) {
+/// "0.5,0.25,0.5" or "0.5": one number for each channel; empty if it is neither. Earlier versions wrote slashes.
+std::vector<double> numbers_of(std::string text, std::int64_t channels) {
+  std::replace(text.begin(), text.end(), '/', ',');
   std::vector<double> numbers;
-  for (const std::string& word : words_in(text, separator)) {
+  for (const std::string& word : words_in(text)) {
     const auto number = parse_real(word);
     if (!number) return {};
     numbers.push_back(*number);
@@ -86,19 +88,19 @@ void add_conversion(const TransformLine& line, std::int64_t channels, const Meas
     result.deviation.assign(count, 1);
     return;
   }
-  const std::string mean = value_of(line.options, "mean", "0.485/0.456/0.406");
+  const std::string mean = value_of(line.options, "mean", "0.485,0.456,0.406");
   if (mean == "auto" && measured.mean.size() == count && measured.deviation.size() == count) {
     result.mean = measured.mean;
     result.deviation = measured.deviation;
     return;
   }
-  result.mean = numbers_of(mean, '/', channels);
-  result.deviation = numbers_of(value_of(line.options, "std", "0.229/0.224/0.225"), '/', channels);
+  result.mean = numbers_of(mean, channels);
+  result.deviation = numbers_of(value_of(line.options, "std", "0.229,0.224,0.225"), channels);
   if (!result.mean.empty() && !result.deviation.empty()) return;
   result.mean.clear();
   result.deviation.clear();
   result.remarks.push_back("the mean and standard deviation of the input are unknown, because data.transform has " +
-                           ("normalise,mean=" + mean));
+                           ("normalize,mean=" + mean));
 }
 
 /// Normalization by the model itself (model.preprocess = image) joins that of the data.
@@ -107,8 +109,8 @@ void add_preprocessing(const ConfigValues& config, std::int64_t channels, InputS
   if (value_of(config, "model.image_reversed") == "true") {
     result.remarks.emplace_back("the model reads the channels in reversed order (model.image_reversed)");
   }
-  const auto mean = numbers_of(value_of(config, "model.image_mean", "0"), ',', channels);
-  const auto deviation = numbers_of(value_of(config, "model.image_std", "1"), ',', channels);
+  const auto mean = numbers_of(value_of(config, "model.image_mean", "0"), channels);
+  const auto deviation = numbers_of(value_of(config, "model.image_std", "1"), channels);
   for (std::size_t c = 0; c < std::min({result.mean.size(), mean.size(), deviation.size()}); ++c) {
     result.mean[c] += mean[c] * result.deviation[c];
     result.deviation[c] *= deviation[c];

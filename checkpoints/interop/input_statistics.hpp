@@ -18,7 +18,7 @@ struct InputStatistics {
   std::vector<std::string> remarks = {};  ///< remarks: what these terms do not describe, one sentence each
 };
 
-/// The statistics that a run measured for `normalise,mean=auto`: one number for each channel.
+/// The statistics that a run measured for `normalize,mean=auto`: one number for each channel.
 struct MeasuredStatistics {
   std::vector<double> mean = {};
   std::vector<double> deviation = {};

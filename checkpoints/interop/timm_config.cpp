@@ -167,7 +167,7 @@ PretrainedImages images_of(const Entries& entries, const Json& json) {
 
 std::string channel_text(const std::vector<double>& values) {
   std::string text;
-  for (const double value : values) text += (text.empty() ? "" : "/") + Entries::short_text(value);
+  for (const double value : values) text += (text.empty() ? "" : ",") + Entries::short_text(value);
   return text;
 }
 
@@ -240,8 +240,8 @@ std::string weights_file_in(const std::string& folder) {
       .as(CheckpointFault::missing);
 }
 
-std::string normalise_line(const PretrainedImages& images) {
-  return "normalise,mean=" + channel_text(images.mean) + ",std=" + channel_text(images.std);
+std::string normalize_line(const PretrainedImages& images) {
+  return "normalize,mean=" + channel_text(images.mean) + ",std=" + channel_text(images.std);
 }
 
 std::vector<std::string> evaluation_lines(const PretrainedImages& images, const std::string& path) {
@@ -262,7 +262,7 @@ std::vector<std::string> evaluation_lines(const PretrainedImages& images, const 
   const double resized = std::floor(static_cast<double>(images.height) / images.crop_pct);
   const std::string filter = ",filter=" + images.interpolation + (is_squashed ? ",mode=squash" : "");
   return {"resize,size=" + std::to_string(std::llround(std::max(1.0, resized))) + filter,
-          "center_crop,size=" + std::to_string(images.height), normalise_line(images)};
+          "center_crop,size=" + std::to_string(images.height), normalize_line(images)};
 }
 
 }  // namespace lockstep::checkpoints

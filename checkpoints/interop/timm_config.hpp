@@ -49,7 +49,7 @@ std::string weights_file_in(const std::string& folder);
 /// The lines of data.val_transform that prepare images like timm.
 /// @throws CheckpointError  Lockstep has no such preparation; the message begins with `path`
 std::vector<std::string> evaluation_lines(const PretrainedImages& images, const std::string& path);
-/// "normalise,mean=0.5/0.5/0.5,std=0.5/0.5/0.5".
-std::string normalise_line(const PretrainedImages& images);
+/// "normalize,mean=0.5,0.5,0.5,std=0.5,0.5,0.5".
+std::string normalize_line(const PretrainedImages& images);
 
 }  // namespace lockstep::checkpoints

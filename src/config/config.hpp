@@ -80,7 +80,12 @@ class Config {
   };
   /// The keys that replace a former setting: one or several; none if it is no former setting.
   std::vector<Replacement> replacements_of(const std::string& name, const std::string& text) const;
+  /// Whether the choice was made that read a former setting.
+  bool was_read(const FormerSetting& former) const;
   std::string translated(const Replacement& replacement, const std::string& text) const;
+  /// The value of a key that means what `text` meant in earlier versions: commas instead of slashes in lists, and the
+  /// new names of forms and options.
+  std::string todays_value(const std::string& name, const std::string& text) const;
   Section& section_holding(const std::string& name, const std::string& origin);
 
   KeySpecs specs_;

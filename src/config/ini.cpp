@@ -125,14 +125,16 @@ void Config::read_ini(const std::string& text, const std::string& source, OldNam
     const auto renamed = new_names_.find(setting.name);
     const bool is_translated = old_names == OldNames::translated && renamed != new_names_.end();
     const std::string& name = is_translated ? renamed->second : setting.name;
-    refuse_former(name, setting.value, origin);
+    const std::string value = old_names == OldNames::translated ? todays_value(name, setting.value) : setting.value;
+    refuse_former(name, value, origin);
     const bool is_repeatable = section_holding(name, origin).values().at(key_of(name)).spec.type == KeyType::texts;
-    set(name, setting.value, is_repeatable ? first_origins.try_emplace(name, origin).first->second : origin,
+    set(name, value, is_repeatable ? first_origins.try_emplace(name, origin).first->second : origin,
         old_names == OldNames::refused ? Author::user : Author::program);
   }
   // Last, because the new key can be there, too, with the value that it had beside the former setting.
   for (const auto& [name, text_before, origin] : former_settings) {
     for (const Replacement& replacement : replacements_of(name, text_before)) {
+      if (!was_read(*replacement.former)) continue;
       const std::string value = translated(replacement, text_before);
       if (!value.empty()) set(replacement.key->name, value, origin);
     }

@@ -105,11 +105,11 @@ bool has_pipeline(const Section& data, const Source& source) {
   return source.open_images && (!source.open || sets_image_keys(data));
 }
 
-bool is_unlabelled(const Section& data) { return data.has("unlabelled") && data.boolean("unlabelled"); }
+bool is_unlabeled(const Section& data) { return data.has("unlabeled") && data.boolean("unlabeled"); }
 
 bool reads_folders(const Source& source) {
   return std::any_of(source.keys.begin(), source.keys.end(),
-                     [](const KeySpec& key) { return key.name == "data.unlabelled"; });
+                     [](const KeySpec& key) { return key.name == "data.unlabeled"; });
 }
 
 /// Every prediction would be right with one class.
@@ -121,7 +121,7 @@ void require_two_classes(const Dataset& train, const Source& source) {
   throw DataError("the training data have only one class" + name + ", so that there is nothing to learn; " +
                   (reads_folders(source)
                        ? "check data.path: it can be a folder too high or too low. For images without "
-                         "classes, set data.unlabelled=true"
+                         "classes, set data.unlabeled=true"
                        : "check the data and the number of classes of data.name = " + source.name));
 }
 
@@ -154,7 +154,7 @@ Splits open(const Section& data, const std::vector<Source>& sources, const OpenO
   const ChosenRoles roles = DataSettings::from(data).roles;
   Splits splits;
   if (has_pipeline(data, source)) {
-    splits = with_pipelines(open_images(data, sources, options.used), data, options, source.normalise, statistics);
+    splits = with_pipelines(open_images(data, sources, options.used), data, options, source.normalize, statistics);
     if (options.checks_images) check_images(splits, data);
   } else {
     splits = source.open(data, options.used);
@@ -162,7 +162,7 @@ Splits open(const Section& data, const std::vector<Source>& sources, const OpenO
   if (!splits.train) {
     throw ConfigError(data.cite("name") + ": the source '" + source.name + "' returned no training split; set `train`");
   }
-  if (!options.is_evaluation && !is_unlabelled(data)) require_two_classes(*splits.train, source);
+  if (!options.is_evaluation && !is_unlabeled(data)) require_two_classes(*splits.train, source);
   for (auto* dataset : {&splits.train, &splits.val, &splits.test}) *dataset = with_roles(*dataset, roles);
   return splits;
 }
@@ -176,7 +176,14 @@ KeySpecs data_keys(const std::vector<Source>& sources, const std::vector<Sampler
 
 KeySpecs with_image_keys(const KeySpecs& own) {
   KeySpecs keys = image_keys();
-  keys.insert(keys.end(), own.begin(), own.end());
+  for (const KeySpec& key : own) {
+    const auto shared = std::ranges::find(keys, key.name, &KeySpec::name);
+    if (shared == keys.end()) {
+      keys.push_back(key);
+    } else {
+      *shared = key;
+    }
+  }
   return keys;
 }
 

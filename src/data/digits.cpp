@@ -74,14 +74,18 @@ Splits open_digits(const Section& data) {
 
 }  // namespace
 
+KeySpec val_size_key(const std::string& default_value) {
+  return keys::renamed(
+      keys::integer("data.val_size", default_value, "digits, synthetic: number of validation images", 1),
+      "data.test_size");
+}
+
 Source digits_source() {
   return {
       .name = "digits",
       .help =
           "Synthetic images of handwritten-style digits, 28 x 28 pixels, generated on the fly; requires no download",
-      .keys = {keys::integer("data.train_size", "12000", "digits: number of training images", 1),
-               keys::renamed(keys::integer("data.val_size", "2000", "digits: number of validation images", 1),
-                             "data.test_size"),
+      .keys = {keys::integer("data.train_size", "12000", "digits: number of training images", 1), val_size_key("2000"),
                keys::integer("data.seed", "0", "digits, synthetic: seed of the generated images", 0)},
       .open = open_digits};
 }

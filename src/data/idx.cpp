@@ -374,10 +374,10 @@ Source idx_source() {
       .name = "idx",
       .help =
           "Images and labels from IDX files with the names of the MNIST files, plain or .gz, in the folder data.path",
-      .keys = image_keys(),
+      .keys = undivided_image_keys(),
       .open = open_idx,
       .open_images = open_idx_images,
-      .normalise = "normalise,mean=0.1307,std=0.3081"};
+      .normalize = "normalize,mean=0.1307,std=0.3081"};
 }
 
 }  // namespace lockstep::data

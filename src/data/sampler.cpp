@@ -11,7 +11,6 @@
 
 #include "core/text/table.hpp"
 #include "data/source/settings.hpp"
-#include "data/transforms/presets.hpp"
 
 namespace lockstep::data {
 
@@ -27,6 +26,10 @@ OrderPtr plain_order(std::int64_t size, std::int64_t global_batch_size, std::uin
   return shuffle ? shuffled_order(size, seed) : sequential_order(size);
 }
 
+KeySpec shuffle_key() {
+  return keys::boolean("data.shuffle", "true", "Shuffle the training samples before each epoch");
+}
+
 KeySpec drop_last_key() {
   return keys::boolean("data.drop_last", "true",
                        "Drop the last incomplete global batch of each epoch. If false, the last batch is filled with "
@@ -34,18 +37,13 @@ KeySpec drop_last_key() {
 }
 
 KeySpec repeats_key() {
-  return keys::integer("data.repeats", "0",
-                       "default, infinite, torch: number of times that a sample occurs in a row, each with its own "
-                       "transform (repeated augmentation). 0 = as data.preset states, else 1",
-                       0, 1000);
-}
-
-/// data.repeats, or the number of the preset.
-std::int64_t repeats_of(const Section& data) {
-  const std::int64_t repeats = data.integer("repeats");
-  if (repeats > 0) return repeats;
-  const std::string preset = data.has("preset") ? data.text("preset") : "";
-  return preset.empty() ? 1 : expand_preset(preset, static_cast<int>(data.integer("image_size"))).repeats;
+  const auto todays = [](const std::string& former, const std::string&) { return former == "0" ? "1" : ""; };
+  return keys::replacing(
+      keys::integer("data.repeats", "1",
+                    "default, infinite, torch: number of times that a sample occurs in a row, each with its own "
+                    "transform (repeated augmentation)",
+                    1, 1000),
+      {.key = "data.repeats", .translate = todays});
 }
 
 Remainder remainder_of(const Section& data) { return data.boolean("drop_last") ? Remainder::drop : Remainder::repeat; }
@@ -59,17 +57,17 @@ Sampler make_default(const Section& data, const SamplerRequest& request) {
   const std::int64_t size = request.dataset->size();
   if (data.boolean("drop_last")) {
     return Sampler(size, request.global_batch_size, request.seed, data.boolean("shuffle"))
-        .with_repeats(repeats_of(data));
+        .with_repeats(data.integer("repeats"));
   }
   return Sampler(plain_order(data, size, request.seed), request.global_batch_size, Remainder::repeat,
                  "keyed permutation, filled up")
-      .with_repeats(repeats_of(data));
+      .with_repeats(data.integer("repeats"));
 }
 
 Sampler make_infinite(const Section& data, const SamplerRequest& request) {
   return Sampler(plain_order(data, request.dataset->size(), request.seed), request.global_batch_size, Remainder::carry,
                  "infinite")
-      .with_repeats(repeats_of(data));
+      .with_repeats(data.integer("repeats"));
 }
 
 Sampler make_repeat_factor(const Section& data, const SamplerRequest& request) {
@@ -109,7 +107,7 @@ Sampler make_torch(const Section& data, const SamplerRequest& request) {
   const std::int64_t size = request.dataset->size();
   return Sampler(data.boolean("shuffle") ? torch_order(size, request.seed) : sequential_order(size),
                  request.global_batch_size, remainder_of(data), "torch")
-      .with_repeats(repeats_of(data));
+      .with_repeats(data.integer("repeats"));
 }
 
 }  // namespace
@@ -200,11 +198,11 @@ const std::vector<SamplerRow>& builtin_samplers() {
   static const std::vector<SamplerRow> rows = {
       {.name = "default",
        .help = "Every sample once per epoch",
-       .keys = {drop_last_key(), repeats_key()},
+       .keys = {shuffle_key(), drop_last_key(), repeats_key()},
        .make = make_default},
       {.name = "infinite",
        .help = "Every sample once per epoch; a batch may span two epochs, so that no sample is dropped or repeated",
-       .keys = {repeats_key()},
+       .keys = {shuffle_key(), repeats_key()},
        .make = make_infinite},
       {.name = "repeat_factor",
        .help = "Samples of rare classes are repeated more often",
@@ -224,16 +222,17 @@ const std::vector<SamplerRow>& builtin_samplers() {
        .make = make_class_balanced},
       {.name = "aspect_ratio",
        .help = "Batches that contain either only landscape or only portrait images",
-       .keys = {},
+       .keys = {shuffle_key()},
        .make = make_aspect_ratio},
       {.name = "blocks",
        .help = "Each rank reads one contiguous block of the data set",
-       .keys = {keys::integer("data.blocks", "1",
+       .keys = {shuffle_key(),
+                keys::integer("data.blocks", "1",
                               "blocks: number of blocks of the data set; must equal the number of ranks", 1)},
        .make = make_blocks},
       {.name = "torch",
        .help = "The same global batches as PyTorch's DistributedSampler with the seed run.seed",
-       .keys = {drop_last_key(), repeats_key()},
+       .keys = {shuffle_key(), drop_last_key(), repeats_key()},
        .make = make_torch},
   };
   return rows;

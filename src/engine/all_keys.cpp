@@ -6,6 +6,7 @@
 
 #include "core/text/table.hpp"
 #include "data/mixing.hpp"
+#include "data/stores/image_settings.hpp"
 #include "engine/evaluation/evaluation.hpp"
 #include "engine/session.hpp"
 #include "engine/settings/log_settings.hpp"
@@ -64,10 +65,11 @@ const Registry& builtin_registry() {
 }
 
 KeySpecs all_keys(const Registry& registry) {
+  KeySpecs data = data::data_keys(registry.sources, registry.samplers);
+  data::add_transform_forms(data, registry.transforms);
   const KeySpecs own = together({RunSettings::keys(), train_keys(registry), EvalSettings::keys(registry.meters),
                                  LogSettings::keys(), SavingSettings::keys(), resume_keys()});
-  return together({keys_of_rows(own, registry.steps, {"train.step_kind"}),
-                   data::data_keys(registry.sources, registry.samplers), models::model_keys(registry.models),
+  return together({keys_of_rows(own, registry.steps, {"train.step_kind"}), data, models::model_keys(registry.models),
                    models::loss_keys(registry.losses), distill_keys(), FinetuneSettings::keys(),
                    optim::optim_keys(registry.rules), optim::ema_keys(registry.averages),
                    schedule::sched_keys(registry.curves), parallel::ddp_keys(registry.comm_hooks),

@@ -47,7 +47,7 @@ Task with_published_classes(Task task, const std::optional<Task>& published) {
   if (!published) return task;
   if (task.classes > published->classes && published->classes > 0) {
     throw DataError("the data have " + std::to_string(task.classes) + " classes, but the model has " +
-                    std::to_string(published->classes) + "; use other data, or data.unlabelled=true");
+                    std::to_string(published->classes) + "; use other data, or data.unlabeled=true");
   }
   if (task.classes != published->classes || !published->class_names.empty()) task.class_names = published->class_names;
   task.classes = published->classes;
@@ -57,7 +57,7 @@ Task with_published_classes(Task task, const std::optional<Task>& published) {
 void require_known_classes(const Task& of_data, const std::optional<Task>& stored) {
   if (!stored || of_data.classes <= stored->classes) return;
   throw DataError("the data have " + std::to_string(of_data.classes) + " classes, but the model has " +
-                  std::to_string(stored->classes) + "; use the data of the training, or data.unlabelled=true");
+                  std::to_string(stored->classes) + "; use the data of the training, or data.unlabeled=true");
 }
 
 /// The classes of the data get the numbers that they had in the training. Versions that did not store the names in the
@@ -129,7 +129,7 @@ Evaluation evaluate_loaded(LoadedModel& loaded, const Sections& sections, const 
   if (found.count == 0 && std::isnan(found.mean_loss())) {
     throw_agreed(ExitCode::data, "eval.split = " + eval.split.value +
                                      ": no sample has a target, so that there is nothing to evaluate; reset "
-                                     "data.unlabelled, or use `trainer predict`");
+                                     "data.unlabeled, or use `trainer predict`");
   }
   Evaluation result{.step = loaded.step,
                     .values = found.values(dataset->task().kind),

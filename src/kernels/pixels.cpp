@@ -24,8 +24,8 @@ LOCKSTEP_INLINE std::int64_t add_luminance(const std::uint8_t* pixels, std::size
 LOCKSTEP_INLINE void saturate_pixels(std::uint8_t* rgb, std::size_t pixels, float factor) {
   for (std::size_t i = 0; i < pixels; ++i) {
     std::uint8_t* const pixel = rgb + 3 * i;
-    const int grey = luminance(pixel);
-    for (int c = 0; c < 3; ++c) pixel[c] = blend(grey, pixel[c], factor);
+    const int gray = luminance(pixel);
+    for (int c = 0; c < 3; ++c) pixel[c] = blend(gray, pixel[c], factor);
   }
 }
 

@@ -62,7 +62,7 @@ std::vector<CurvePart> parts_of(const Section& rule, const Window& window) {
   const std::vector<std::string> curves = split_list(without_parentheses(rule.text("curves")), '|');
   if (curves.front().empty()) throw ConfigError("curves: set at least one, as in curves=(linear | cosine)");
   const std::vector<double> lengths = lengths_of(rule, curves.size());
-  std::vector<std::string> scalings = split_list(rule.text("scaling"), '/');
+  std::vector<std::string> scalings = split_list(rule.text("scaling"), ',');
   if (scalings.size() == 1) scalings.resize(curves.size(), scalings.front());
   if (scalings.size() != curves.size()) throw ConfigError("scaling: set one value, or one per curve");
   std::vector<CurvePart> parts;
@@ -89,13 +89,13 @@ CurveShape make_composite(const Section& rule, Window window) {
 
 Curve composite_curve() {
   return {.name = "composite",
-          .help = "A sequence of curves: composite,curves=(linear | cosine),lengths=0.1/0.9",
+          .help = "A sequence of curves: composite,curves=(linear | cosine),lengths=0.1,0.9",
           .keys = {keys::text("curves", "",
                               "Rules in parentheses, separated by |, without the options by, smooth, of and group"),
                    keys::reals("lengths", "", "Lengths of the curves as fractions of the window; their sum is 1", 0),
-                   keys::text("scaling", "rescaled",
-                              "Position that each curve sees. rescaled = fraction of its own length; fixed = fraction "
-                              "of the whole window; shifted = units from its own start. One value, or one per curve")},
+                   keys::words("scaling", "rescaled",
+                               "Position that each curve sees. rescaled = fraction of its own length; fixed = fraction "
+                               "of the whole window; shifted = units from its own start. One value, or one per curve")},
           .make = make_composite};
 }
 

@@ -86,7 +86,7 @@ CurveShape make_step(const Section& rule, Window window) {
 std::vector<double> milestones_of(const Section& rule, const Window& window, std::size_t values) {
   std::vector<double> milestones = rule.reals("milestones");
   if (milestones.empty()) {
-    if (values == 0) throw ConfigError("milestones: set at least one, as in 30/60");
+    if (values == 0) throw ConfigError("milestones: set at least one, as in 30,60");
     for (std::size_t i = 1; i < values; ++i) {
       milestones.push_back(window.width() * static_cast<double>(i) / static_cast<double>(values));
     }
@@ -177,7 +177,7 @@ const std::vector<Curve>& simple_curves() {
                 gamma_key("Factor of each drop")},
        .make = make_step},
       {.name = "multistep",
-       .help = "Multiplication by gamma at each milestone: multistep,milestones=30/60,gamma=0.1",
+       .help = "Multiplication by gamma at each milestone: multistep,milestones=30,60,gamma=0.1",
        .keys = {keys::reals("milestones", "",
                             "Positions counted from begin, in ascending order, separated by /. A position that is "
                             "given twice counts twice",

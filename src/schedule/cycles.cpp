@@ -202,7 +202,7 @@ const std::vector<Curve>& cycle_curves() {
                 factor_key("gamma", "1", "Factor of shape=exponential", false)},
        .make = make_cyclic},
       {.name = "cosine_restart",
-       .help = "Cosine decay with warm restarts: cosine_restart,periods=10/20,weights=1/0.5",
+       .help = "Cosine decay with warm restarts: cosine_restart,periods=10,20,weights=1,0.5",
        .keys = {periods_key(),
                 keys::reals("weights", "", "Factor at the start of each period. If not given, 1 is used", 0),
                 factor_key("grow", "0",

@@ -100,9 +100,10 @@ KeySpecs trainer_keys(const mpi::Communicator& world, const engine::Registry& re
 
 ExitCode dispatch(const CommandJob& job) {
   config::Invocation invocation = engine::agreed(job.world, [&] { return parse_arguments(job); });
-  const std::string normalise = expand_model_from(job, invocation.config);
+  const std::string normalize = expand_model_from(job, invocation.config);
   job.world.all_or_throw([&] {
-    expand_preset(invocation.config, normalise);
+    expand_augmentation(invocation.config, normalize);
+    derive_val_transform(invocation.config, job.registry.transforms);
     invocation.config.require_read();
   });
   if (invocation.command != "train") leave_on_signals();

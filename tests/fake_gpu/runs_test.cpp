@@ -135,7 +135,7 @@ class FakeGpuRunTest : public ::testing::TestWithParam<Case> {
   }
 
   std::string train() const {
-    return (has_digits() ? testing::kFakeRun : " train " + testing::kFakeOptions) + "--log.interval=4 ";
+    return (has_digits() ? testing::kFakeRun : " train " + testing::kFakeOptions) + "--log.every=4 ";
   }
 
   /// @param path  what the run makes

@@ -48,9 +48,9 @@ void run(const data::Pipeline& pipeline, std::span<const std::byte> file, data::
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   static const data::Pipeline pipelines[] = {
-      pipeline_of({"random_resized_crop,size=8", "horizontal_flip", "normalise"}, true),
-      pipeline_of({"rotate,degrees=30", "resize,size=8/8", "normalise"}, true),
-      pipeline_of({"resize,size=9/9", "center_crop,size=8", "normalise"}, false)};
+      pipeline_of({"random_resized_crop,size=8", "horizontal_flip", "normalize"}, true),
+      pipeline_of({"rotate,degrees=30", "resize,size=8,8", "normalize"}, true),
+      pipeline_of({"resize,size=9,9", "center_crop,size=8", "normalize"}, false)};
   const std::span<const std::byte> file(reinterpret_cast<const std::byte*>(bytes), size);
   data::ImageSize stated{kSide, kSide};
   try {

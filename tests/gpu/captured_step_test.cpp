@@ -153,9 +153,9 @@ TEST_F(GpuExactStepTest, RecomputedBlocks) {
                                      {"data.path", folder.path("text.txt")},
                                      {"data.block", "16"},
                                      {"model.name", "gpt"},
-                                     {"model.layers", "2"},
-                                     {"model.heads", "2"},
-                                     {"model.features", "16"},
+                                     {"model.depth", "2"},
+                                     {"model.num_heads", "2"},
+                                     {"model.embed_dim", "16"},
                                      {"model.dropout", "0.25"},
                                      {"model.recompute", "block*"}});
   expect_exact(gpt);
@@ -255,9 +255,9 @@ TEST_F(GpuCapturedStepTest, StepTimesOfGptAndResnet) {
                         {"data.name", "text"},
                         {"data.path", folder.path("text.txt")},
                         {"data.block", is_fake ? "8" : "256"},
-                        {"model.layers", is_fake ? "1" : "6"},
-                        {"model.heads", "6"},
-                        {"model.features", is_fake ? "12" : "384"},
+                        {"model.depth", is_fake ? "1" : "6"},
+                        {"model.num_heads", "6"},
+                        {"model.embed_dim", is_fake ? "12" : "384"},
                         {"optim.name", "adamw"},
                         {"train.global_batch_size", is_fake ? "8" : "64"}};
   for (const auto& [name, model] : {std::pair("resnet18", resnet), std::pair("gpt", gpt)}) {

@@ -110,8 +110,8 @@ class GpuLateReportsTest : public GpuTest {
     const Settings common = {{"run.device", "cuda"},    {"run.threads", "1"},    {"data.name", "poisoned"},
                              {"data.train_size", "96"}, {"data.val_size", "8"},  {"data.workers", "0"},
                              {"model.name", "mlp"},     {"model.hidden", "8"},   {"train.max_epochs", "2"},
-                             {"optim.name", "adamw"},   {"optim.lr", "0.01"},    {"eval.when", "never"},
-                             {"log.interval", "100"},   {"run.peak_flops", "0"}, {"train.global_batch_size", "8"}};
+                             {"optim.name", "adamw"},   {"optim.lr", "0.01"},    {"eval.every", "never"},
+                             {"log.every", "100"},      {"run.peak_flops", "0"}, {"train.global_batch_size", "8"}};
     const Registry registry = poisoned_registry(bad_times);
     const Sections sections = sections_of(with(common, settings), registry);
     Seen seen;
@@ -182,8 +182,8 @@ TEST_F(GpuStepCostTest, TheHostDoesNotWaitForACapturedResnet) {
 TEST_F(GpuStepCostTest, TheHostDoesNotWaitForAGpt) {
   const Settings gpt = {{"data.name", "text"},      {"data.path", source_folder() + "/README.md"},
                         {"data.block", "16"},       {"model.name", "gpt"},
-                        {"model.layers", "2"},      {"model.heads", "2"},
-                        {"model.features", "32"},   {"model.dropout", "0.1"},
+                        {"model.depth", "2"},       {"model.num_heads", "2"},
+                        {"model.embed_dim", "32"},  {"model.dropout", "0.1"},
                         {"optim.name", "adamw"},    {"train.clip_norm", "1"},
                         {"train.precision", "bf16"}};
   expect_no_waits(gpt);
@@ -211,13 +211,13 @@ TEST_F(GpuStepCostTest, TheHostDoesNotWaitForWeightedClasses) {
 }
 
 TEST_F(GpuLateReportsTest, WeightsAreThoseOfAHostThatWaits) {
-  for (const Settings& settings : std::vector<Settings>{
-           {},
-           {{"train.clip_norm", "1"}, {"model.dropout", "0.1"}},
-           {{"train.micro_batch", "2"}},
-           {{"run.cuda_graphs", "true"}, {"train.clip_norm", "1"}},
-           {{"strategy.name", "sharded"}, {"strategy.stage", "2"}},
-           {{"ckpt.every_steps", "5"}, {"ema.kind", "ema"}, {"eval.when", "regular"}, {"eval.interval", "7"}}}) {
+  for (const Settings& settings :
+       std::vector<Settings>{{},
+                             {{"train.clip_norm", "1"}, {"model.dropout", "0.1"}},
+                             {{"train.micro_batch", "2"}},
+                             {{"run.cuda_graphs", "true"}, {"train.clip_norm", "1"}},
+                             {{"strategy.name", "sharded"}, {"strategy.stage", "2"}},
+                             {{"ckpt.every", "5"}, {"ema.kind", "ema"}, {"eval.every", "7"}}}) {
     SCOPED_TRACE(settings.empty() ? "" : settings.front().first);
     const Seen seen = expect_same(0, settings);
     EXPECT_EQ(seen.losses.size(), 24U);
@@ -226,7 +226,7 @@ TEST_F(GpuLateReportsTest, WeightsAreThoseOfAHostThatWaits) {
 
 TEST_F(GpuLateReportsTest, StepsAreSkippedAsByAHostThatWaits) {
   for (const char* const compiles : {"false", "true"}) {
-    for (const char* const clip : {"0", "1"}) {
+    for (const char* const clip : {"", "norm:1"}) {
       const Seen seen =
           expect_same(99, {{"train.nonfinite", "skip"}, {"train.clip_norm", clip}, {"run.cuda_graphs", compiles}});
       EXPECT_EQ(seen.skipped.size(), 2U);
@@ -242,7 +242,7 @@ TEST_F(GpuLateReportsTest, TheRunStopsOneStepLaterForTheSameReason) {
 }
 
 TEST_F(GpuLateReportsTest, TheRunGoesBackToTheSameCheckpoint) {
-  const Settings settings = {{"train.nonfinite", "roll_back"}, {"ckpt.every_steps", "3"}};
+  const Settings settings = {{"train.nonfinite", "roll_back"}, {"ckpt.every", "3"}};
   const Seen once = expect_same(1, settings);
   EXPECT_TRUE(once.skipped.empty());
   EXPECT_GE(once.starts.size(), 2U);

@@ -65,7 +65,7 @@ void run_mixing_case(const Json& one_case);
 void check_mixing_boxes();
 void check_label_smoothing();
 void check_augment_tables();
-void check_normalise();
+void check_normalize();
 void check_pipelines();
 void check_malformed();
 void check_sources();

@@ -59,11 +59,11 @@ void check_color_jitter() {
   }
 }
 
-void check_normalise() {
+void check_normalize() {
   const Json document = load("data/normalise.json");
   for (const auto& [name, entry] : document.at("sets").items()) {
     require_known_fields(entry, {"mean", "std", "table", "v2_to_dtype_then_normalize"});
-    std::string line = "normalise";
+    std::string line = "normalize";
     for (const char* field : {"mean", "std"}) {
       line += std::string(",") + field + "=";
       for (const Json& value : entry.at(field)) line += value.dump() + "/";

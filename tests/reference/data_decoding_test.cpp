@@ -40,7 +40,7 @@ void run_decoding_case(const Json& one_case) {
   EXPECT_EQ(header.width, one_case.at("size_wh").at(0)) << file;
   EXPECT_EQ(header.height, one_case.at("size_wh").at(1)) << file;
   EXPECT_EQ(header.orientation, one_case.value("exif_orientation", 1)) << file;
-  if (one_case.contains("high_bytes")) {  // 16-bit grey: the upper bytes, other than Pillow
+  if (one_case.contains("high_bytes")) {  // 16-bit gray: the upper bytes, other than Pillow
     EXPECT_EQ(header.bits, 16) << file;
     expect_image(decoded(file, {.channels = 1}), load_image(one_case.at("high_bytes")), 0, file);
   } else if (file.ends_with("lossy.webp")) {  // depends on the version of libwebp

@@ -16,9 +16,9 @@ namespace {
 
 constexpr const char* kEvaluatedFile = "images/large_420.jpg";  // the only file of this topic's pipelines
 
-/// float32 [channels, height, width] of pixels after `normalise`, with a box of zeros.
-std::vector<float> normalised(const data::Image& image, const Json& erased) {
-  const data::Pipeline pipeline({.lines = {"normalise"}});
+/// float32 [channels, height, width] of pixels after `normalize`, with a box of zeros.
+std::vector<float> normalized(const data::Image& image, const Json& erased) {
+  const data::Pipeline pipeline({.lines = {"normalize"}});
   std::vector<float> out(image.pixels.size());
   data::Workspace workspace;
   pipeline.run({.pixels = {image.pixels.begin(), image.pixels.size()}, .shape = {image.height, image.width, 3}}, {},
@@ -51,7 +51,7 @@ void check_train_case(const Json& entry) {
       image, {data::op_named(entry.at("op").get<std::string>()), data::ResizeFilter::bilinear, entry.at("magnitude")},
       {}, workspace);
   expect_image(image, load_image(entry.at("uint8")), 0, entry.dump());
-  EXPECT_EQ(normalised(image, entry.at("erase_top_left_height_width")),
+  EXPECT_EQ(normalized(image, entry.at("erase_top_left_height_width")),
             read_npy<float>(data_path(entry.at("float32_chw")), "<f4"));
 }
 
@@ -73,9 +73,9 @@ void check_evaluation(const std::vector<std::string>& lines, const Json& entry) 
 void check_pipelines() {
   const Json document = load("data/pipelines.json");
   for (const Json& entry : document.at("train")) check_train_case(entry);
-  check_evaluation({"resize,size=40", "center_crop,size=32", "normalise"}, document.at("eval"));
+  check_evaluation({"resize,size=40", "center_crop,size=32", "normalize"}, document.at("eval"));
   const std::string timm_size = document.at("timm_eval").at("resized_to").dump();
-  check_evaluation({"resize,filter=bicubic,size=" + timm_size, "center_crop,size=32", "normalise"},
+  check_evaluation({"resize,filter=bicubic,size=" + timm_size, "center_crop,size=32", "normalize"},
                    document.at("timm_eval"));
 }
 

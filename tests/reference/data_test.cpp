@@ -42,7 +42,7 @@ TEST(ReferenceData, ColorJitter) { check(check_color_jitter); }
 TEST(ReferenceData, MixingBoxes) { check(check_mixing_boxes); }
 TEST(ReferenceData, LabelSmoothing) { check(check_label_smoothing); }
 TEST(ReferenceData, AugmentTables) { check(check_augment_tables); }
-TEST(ReferenceData, Normalise) { check(check_normalise); }
+TEST(ReferenceData, Normalize) { check(check_normalize); }
 TEST(ReferenceData, Pipelines) { check(check_pipelines); }
 TEST(ReferenceData, Malformed) { check(check_malformed); }
 TEST(ReferenceData, Sources) { check(check_sources); }

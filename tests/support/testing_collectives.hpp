@@ -23,7 +23,7 @@ struct LinkModel {
   double bytes_per_s = 1e9;  ///< rate at which the array of an operation is transferred
 };
 
-/// `inner`, with operations that take a modelled time: one begins when it is started and those before it are over, and
+/// `inner`, with operations that take a modeled time: one begins when it is started and those before it are over, and
 /// takes latency_s + bytes / bytes_per_s. `wait`, the first range of a ticket, and members that block return when that
 /// time is over, or when `inner` is done if that is later. barrier, allocate_bucket and split have no bytes.
 /// Not collective.

@@ -117,7 +117,7 @@ TEST_P(BadInputTest, StrategiesOptimizersAndSchedules) {
       {"--train.clip_norm=nan", {"train.clip_norm", "'nan' is not a number >= 0"}},
       {"--ema.kind=swa --ema.begin=1000", {"ema.begin", "start at step 1000, but the run ends at step 2"}},
       // Last, because it is known with an evaluation, before which the run saves a checkpoint.
-      {"--sched.rule=plateau,monitor=val/los", {"plateau", "'val/los'", "val/loss"}},
+      {"--sched.rule=plateau,metric=val/losses", {"plateau", "'val/losses'", "val/loss"}},
   };
   const std::string small = run_dir() + "--data.train_size=96 --data.val_size=48 --model.name=mlp --model.hidden=4 " +
                             "--train.max_epochs=1 ";
@@ -226,7 +226,7 @@ TEST_P(BadInputTest, NonFiniteLossKeepsTheLastGoodCheckpoint) {
 
 // A folder in which a run failed before its first checkpoint can be used again, and tells only of the new run.
 TEST_P(BadInputTest, AFailedRunLeavesNothingBehindThatMisleads) {
-  const std::string run = run_dir() + "--data.train_size=480 --model.name=mlp --train.max_steps=20 --log.interval=1 ";
+  const std::string run = run_dir() + "--data.train_size=480 --model.name=mlp --train.max_steps=20 --log.every=1 ";
   expect_refusal(run + "--optim.lr=1e30", kNumeric, {"not finite"});
   EXPECT_TRUE(fs::exists(folder_ / "run/failure.json"));
   ASSERT_EQ(run_ranks(GetParam(), run).exit_code, 0);

@@ -22,7 +22,7 @@ TEST(CompiledRunTest, TrainsEagerlyOnCpusAndStatesTheReasonOnce) {
   const testing::TemporaryFolder folder;
   const std::string common =
       "--run.device=cpu --data.train_size=120 --data.val_size=20 --model.name=mlp "
-      "--train.max_steps=4 --log.interval=1 --run.dir=";
+      "--train.max_steps=4 --log.every=1 --run.dir=";
   const ProgramResult eager = testing::run_ranks(2, common + folder.path("eager"));
   const ProgramResult compiled = testing::run_ranks(2, common + folder.path("compiled") + " --run.cuda_graphs=true");
   ASSERT_EQ(eager.exit_code, 0) << eager.output;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What checkpoints contain about the data: the statistics of normalise,mean=auto, and the transforms.
+// What checkpoints contain about the data: the statistics of normalize,mean=auto, and the transforms.
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -51,11 +51,11 @@ class DataStateTest : public ::testing::Test {
   /// @param name  of the run's folder
   ProgramResult train(int ranks, const std::string& name, int steps, const std::string& more = "") const {
     const std::string transform =
-        more.find("data.transform") == std::string::npos ? "--data.transform=normalise,mean=auto " : "";
+        more.find("data.transform") == std::string::npos ? "--data.transform=normalize,mean=auto " : "";
     const std::string model = more.find("model.name") == std::string::npos ? "--model.name=mlp --model.hidden=16 " : "";
     return run_ranks(ranks, "--data.name=folder --data.cache=off --data.path=" + folder_.path("images") +
                                 " --train.lanes=2 --train.global_batch_size=8 "
-                                "--ckpt.every_steps=4 --eval.when=never --train.max_steps=" +
+                                "--ckpt.every=4 --eval.every=never --train.max_steps=" +
                                 std::to_string(steps) + " --run.dir=" + run(name) + " " + model + transform + more);
   }
   Archive checkpoint(const std::string& name) const {
@@ -125,7 +125,7 @@ TEST_F(DataStateTest, EvaluationsAndPredictionsUseTheStatisticsOfTheCheckpoint) 
     EXPECT_EQ(evaluate(ranks, ""), evaluation);
   }
   // Statistics of the changed images would give other values.
-  const std::string others = "--data.val_transform=normalise,mean=0.7,std=0.04";
+  const std::string others = "--data.val_transform=normalize,mean=0.7,std=0.04";
   EXPECT_NE(evaluate(1, others), evaluation);
 }
 
@@ -148,24 +148,24 @@ TEST_F(DataStateTest, AResumedRunUsesTheStatisticsOfTheCheckpoint) {
 TEST_F(DataStateTest, OtherTransformsOfAResumedRunAreStated) {
   expect_says(train(2, "run", 4), "(measured)");
   const ProgramResult resumed =
-      train(2, "run", 8, "--resume=must --data.transform=horizontal_flip,p=0.5 --data.transform=normalise,mean=auto");
+      train(2, "run", 8, "--resume=must --data.transform=horizontal_flip,p=0.5 --data.transform=normalize,mean=auto");
   expect_says(resumed,
-              "reproducibility: statistical, because data.transform is 'horizontal_flip,p=0.5; normalise,mean=auto' "
-              "and was 'normalise,mean=auto'");
+              "reproducibility: statistical, because data.transform is 'horizontal_flip,p=0.5; normalize,mean=auto' "
+              "and was 'normalize,mean=auto'");
   const ProgramResult decode = train(1, "run", 12,
                                      "--resume=must --data.decode=fast --data.transform=horizontal_flip,p=0.5 "
-                                     "--data.transform=normalise,mean=auto");
+                                     "--data.transform=normalize,mean=auto");
   expect_says(decode,
-              "statistical, because data.transform is 'horizontal_flip,p=0.5; normalise,mean=auto; data.decode=fast' "
-              "and was 'horizontal_flip,p=0.5; normalise,mean=auto'");
+              "statistical, because data.transform is 'horizontal_flip,p=0.5; normalize,mean=auto; data.decode=fast' "
+              "and was 'horizontal_flip,p=0.5; normalize,mean=auto'");
 }
 
 // The folder that `ckpt convert` writes for timm has the numbers that the run measured.
 TEST_F(DataStateTest, FoldersOfTimmHaveTheStatistics) {
   expect_says(train(1, "resnet", 4,
                     "--model.name=resnet18 --model.stem=imagenet --data.transform=resize,size=32 "
-                    "--data.transform=normalise,mean=auto --data.val_transform=resize,size=32 "
-                    "--data.val_transform=normalise,mean=auto"),
+                    "--data.transform=normalize,mean=auto --data.val_transform=resize,size=32 "
+                    "--data.val_transform=normalize,mean=auto"),
               "(measured)");
   const std::string folder = folder_.path("timm");
   const ProgramResult converted =

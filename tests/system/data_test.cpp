@@ -28,7 +28,7 @@ nlohmann::json json_of(const std::string& arguments) {
 /// Images as text files of the format PGM, which a test can write.
 class DataCommandTest : public ::testing::Test {
  protected:
-  /// A grey image with rows of these values.
+  /// A gray image with rows of these values.
   void write_image(const std::string& name, int width, int height, int value) {
     const std::filesystem::path path = std::filesystem::path(data_) / name;
     std::filesystem::create_directories(path.parent_path());
@@ -114,10 +114,10 @@ TEST_F(DataCommandTest, SheetsShowErasedBoxes) {
     EXPECT_EQ(found.size(), 2U * 8U);
     return found;
   };
-  const std::string erasing = " --data.transform=random_erasing,scale=0.2/0.3,p=";
-  const std::vector<std::string> plain = pictures("--data.transform=normalise,mean=0.5,std=0.2" + erasing + "0 ");
-  const std::vector<std::string> erased = pictures("--data.transform=normalise,mean=0.5,std=0.2" + erasing + "1 ");
-  const std::vector<std::string> black = pictures("--data.transform=normalise,mean=0,std=0.2" + erasing + "1 ");
+  const std::string erasing = " --data.transform=random_erasing,scale=0.2,0.3,p=";
+  const std::vector<std::string> plain = pictures("--data.transform=normalize,mean=0.5,std=0.2" + erasing + "0 ");
+  const std::vector<std::string> erased = pictures("--data.transform=normalize,mean=0.5,std=0.2" + erasing + "1 ");
+  const std::vector<std::string> black = pictures("--data.transform=normalize,mean=0,std=0.2" + erasing + "1 ");
   const std::vector<std::string> noise = pictures("--data.transform=to_float" + erasing + "1,value=pixel ");
   for (std::size_t i = 0; i < plain.size(); ++i) {
     EXPECT_EQ(plain[i], plain[0]);
@@ -183,7 +183,7 @@ TEST(LoadedImagesTest, ThreadsRanksAndResumesDoNotChangeTheSamples) {
       "--data.transform=random_resized_crop,size=12 --data.transform=color_jitter,brightness=0.4 "
       "--data.transform=horizontal_flip --data.val_transform=resize,size=12 "
       "--data.val_transform=center_crop,size=12 --model.channels=4,4 --model.hidden=8 "
-      "--train.lanes=12 --train.global_batch_size=24 --log.interval=1 "
+      "--train.lanes=12 --train.global_batch_size=24 --log.every=1 "
       "--ckpt.keep_best=0 ";
   const auto losses = [&](const std::string& name) {
     return report::read_series(folder.path(name) + "/metrics.jsonl", "loss");
@@ -216,7 +216,7 @@ const std::string kHuge =
 TEST(LoadedImagesTest, BatchesWithoutMemoryAreRefusedOnAllRanks) {
   const testing::TemporaryFolder folder;
   const std::string run = kHuge + "--run.dir=" + folder.path("run") + " ";
-  const ProgramResult training = run_ranks(2, run + "--train.global_batch_size=80000 --eval.when=never");
+  const ProgramResult training = run_ranks(2, run + "--train.global_batch_size=80000 --eval.every=never");
   EXPECT_EQ(training.exit_code, 2) << training.output;
   EXPECT_NE(training.output.find(" are available on this host, but the loader of a rank holds up to "),
             std::string::npos)
@@ -245,7 +245,7 @@ TEST(LoadedImagesTest, MetricsHaveTheTimesOfLoading) {
       2,
       "--data.name=synthetic --data.shape=3,64,64 --data.size=80 --data.transform=random_resized_crop,size=16 "
       "--data.val_transform=resize,size=16 --data.val_transform=center_crop,size=16 --model.channels=4 "
-      "--model.hidden=8 --train.global_batch_size=8 --train.max_steps=8 --log.interval=4 "
+      "--model.hidden=8 --train.global_batch_size=8 --train.max_steps=8 --log.every=4 "
       "--run.dir=" +
           run);
   ASSERT_EQ(trained.exit_code, 0) << trained.output;

@@ -56,7 +56,7 @@ TEST_F(DistillationTest, AStudentWithATeacherLearnsMore) {
   train_teacher("250");
   const std::string student =
       "--data.train_size=200 --data.val_size=1000 --model.name=mlp --model.hidden=32 --train.global_batch_size=50 "
-      "--train.max_steps=150 --eval.when=end --optim.lr=0.005 ";
+      "--train.max_steps=150 --eval.every=end --optim.lr=0.005 ";
   train(2, run_dir("alone") + student);
   train(2, run_dir("taught") + student + teacher() + "--distill.alpha=0.9 --distill.temperature=4");
   EXPECT_LT(last("taught", "val/loss"), 0.9 * last("alone", "val/loss"));
@@ -73,7 +73,7 @@ TEST_F(DistillationTest, AStudentWithATeacherLearnsMore) {
 
 const std::string kShort =
     "--data.train_size=120 --data.val_size=20 --model.name=mlp --model.hidden=8 --train.global_batch_size=12 "
-    "--train.lanes=4 --ckpt.every_steps=4 --log.interval=1 --model.dropout=0.1 ";
+    "--train.lanes=4 --ckpt.every=4 --log.every=1 --model.dropout=0.1 ";
 
 TEST_F(DistillationTest, BitsDoNotDependOnRanksResumeAndFormOfTheTeacher) {
   train_teacher("4");
@@ -95,7 +95,7 @@ TEST_F(DistillationTest, BitsDoNotDependOnRanksResumeAndFormOfTheTeacher) {
       testing::ckpt_program() + " convert " + folder_.path("teacher/ckpt/step-000000000004") + " --to " + weights);
   ASSERT_EQ(converted.exit_code, 0) << converted.output;
   train(2, run_dir("file") + kShort + "--train.max_steps=9 --loss.name=distill --distill.from=" + weights +
-               " --distill.model=cnn,channels=8/16,hidden=32");
+               " --distill.model=cnn,channels=8,16,hidden=32");
   EXPECT_EQ(report::read_series(folder_.path("file") + "/metrics.jsonl", "loss"),
             report::read_series(folder_.path("one") + "/metrics.jsonl", "loss"));
 }

@@ -28,8 +28,8 @@ TEST(EvaluationTest, UnfittingMetricsAreRefusedBeforeTheFirstStep) {
   const testing::TemporaryFolder folder;
   for (const std::string meter : {"probability", "regression", "regression_order", "multilabel"}) {
     for (const std::string key : {"eval.metrics", "train.metrics"}) {
-      const ProgramResult outcome = run_ranks(2, "--model.name=mlp --train.max_steps=2 --log.interval=1 --" + key +
-                                                     "=" + meter + " --run.dir=" + folder.path("run"));
+      const ProgramResult outcome = run_ranks(2, "--model.name=mlp --train.max_steps=2 --log.every=1 --" + key + "=" +
+                                                     meter + " --run.dir=" + folder.path("run"));
       EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
       EXPECT_NE(outcome.output.find(key), std::string::npos) << outcome.output;
       EXPECT_NE(outcome.output.find(meter + " does not fit the task, which is classification"), std::string::npos)
@@ -48,7 +48,7 @@ TEST(EvaluationTest, ValuesThatNobodyProvidesAreRefusedBeforeTheFirstStep) {
   for (const auto& [metric, sentence] : metrics) {
     for (const int ranks : {1, 2}) {
       const ProgramResult outcome = run_ranks(
-          ranks, "--model.name=mlp --train.max_steps=2 --log.interval=1 --eval.when=end --eval.metrics=" + metric +
+          ranks, "--model.name=mlp --train.max_steps=2 --log.every=1 --eval.every=end --eval.metrics=" + metric +
                      " --run.dir=" + folder.path("run"));
       EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
       for (const std::string& part : {std::string("eval.metrics (command line): "), sentence}) {
@@ -105,7 +105,7 @@ TEST(EvaluationTest, NamesTheClasses) {
   EXPECT_EQ(named, 10) << one.dump();
 }
 
-/// Images of one grey level, and a number in kilometers that is 1000 + 8 * level.
+/// Images of one gray level, and a number in kilometers that is 1000 + 8 * level.
 class RegressionTest : public ::testing::Test {
  protected:
   static double number_of(int i) { return 1000 + 8.0 * level_of(i); }
@@ -132,7 +132,7 @@ TEST_F(RegressionTest, MetricsAndChartHaveTheUnitOfTheTargets) {
       run_ranks(2, "--data.name=list --data.target=real --data.path=" + folder_.path("train.txt") +
                        " --data.val_path=" + folder_.path("val.txt") +
                        " --model.name=mlp --model.hidden= --model.standardize=true --train.global_batch_size=12 "
-                       "--train.max_steps=60 --optim.name=adamw --optim.lr=0.03 --eval.when=end "
+                       "--train.max_steps=60 --optim.name=adamw --optim.lr=0.03 --eval.every=end "
                        "--run.dir=" +
                        run);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -186,8 +186,8 @@ void write_colors(const testing::TemporaryFolder& folder, const std::vector<std:
   }
 }
 
-std::string color_training(const testing::TemporaryFolder& folder, const std::string& transform = "normalise") {
-  return "--train.max_steps=40 --train.global_batch_size=6 --eval.when=end --eval.split=train "
+std::string color_training(const testing::TemporaryFolder& folder, const std::string& transform = "normalize") {
+  return "--train.max_steps=40 --train.global_batch_size=6 --eval.every=end --eval.split=train "
          "--eval.per_class=true --optim.lr=0.02 --model.channels=4 --model.hidden=8 --data.name=folder "
          "--data.cache=off --data.transform=" +
          transform + " --data.path=" + folder.path("images") + " --run.dir=" + folder.path("run");
@@ -200,19 +200,19 @@ TEST(EvaluationTest, AFailingEvaluationDoesNotLoseTheTraining) {
   std::filesystem::copy(folder.path("images"), folder.path("val"), std::filesystem::copy_options::recursive);
   folder.write("val/b/3.ppm", "P6 8 8 255\nshort");
   const std::string data = " --data.check=off --eval.split=val --data.val_path=" + folder.path("val");
-  for (const std::string when : {"--eval.when=end", "--eval.when=regular --eval.interval=2"}) {
+  for (const std::string when : {"--eval.every=end", "--eval.every=2"}) {
     std::filesystem::remove_all(folder.path("run"));
     const ProgramResult failed = run_ranks(2, color_training(folder) + data + " --train.max_steps=3 " + when);
     EXPECT_EQ(failed.exit_code, 3) << failed.output;
     EXPECT_NE(failed.output.find("b/3.ppm"), std::string::npos) << failed.output;
     const ProgramResult evaluated = run_ranks(2, "eval --from=" + folder.path("run") + " --eval.split=train");
     EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
-    const std::string step = when == "--eval.when=end" ? "step 3 " : "step 2 ";
+    const std::string step = when == "--eval.every=end" ? "step 3 " : "step 2 ";
     EXPECT_NE(evaluated.output.find(step), std::string::npos) << evaluated.output;
   }
 }
 
-// Also damaged or unlabelled ones.
+// Also damaged or unlabeled ones.
 TEST(EvaluationTest, FoldersThatACommandDoesNotUseAreNotRead) {
   const testing::TemporaryFolder folder;
   write_colors(folder, {"train/a", "train/b"}, 8);
@@ -220,7 +220,7 @@ TEST(EvaluationTest, FoldersThatACommandDoesNotUseAreNotRead) {
   std::filesystem::create_directories(folder.path("images/test"));
   folder.write("images/val/other/1.ppm", "no image");
   folder.write("images/test/1.ppm", "no image");
-  const ProgramResult trained = run_ranks(2, color_training(folder) + " --data.check=full --eval.when=never");
+  const ProgramResult trained = run_ranks(2, color_training(folder) + " --data.check=full --eval.every=never");
   EXPECT_EQ(trained.exit_code, 0) << trained.output;
   EXPECT_EQ(trained.output.find("images/test"), std::string::npos) << trained.output;
   const std::string from = " --from=" + folder.path("run");
@@ -268,7 +268,7 @@ TEST(EvaluationTest, RefusesImagesWithoutLabels) {
   const testing::TemporaryFolder folder;
   write_colors(folder, {"a", "b", "c"}, 8);
   ASSERT_EQ(run_ranks(1, color_training(folder)).exit_code, 0);
-  const ProgramResult evaluated = run_ranks(1, "eval --from=" + folder.path("run") + " --data.unlabelled=true");
+  const ProgramResult evaluated = run_ranks(1, "eval --from=" + folder.path("run") + " --data.unlabeled=true");
   EXPECT_EQ(evaluated.exit_code, 3) << evaluated.output;
   EXPECT_NE(evaluated.output.find("no sample has a target, so that there is nothing to evaluate"), std::string::npos)
       << evaluated.output;
@@ -280,7 +280,7 @@ TEST(EvaluationTest, ImagesOfAnotherSizeAreRefusedBeforeTheFirstStep) {
   write_colors(folder, {"a", "b", "c"}, 16);
   for (const int ranks : {1, 2}) {
     const ProgramResult trained =
-        run_ranks(ranks, color_training(folder, "resize,size=8/8 --data.transform=normalise") + " --eval.split=val");
+        run_ranks(ranks, color_training(folder, "resize,size=8,8 --data.transform=normalize") + " --eval.split=val");
     EXPECT_EQ(trained.exit_code, 2) << trained.output;
     EXPECT_NE(trained.output.find("the samples of val have the shape [3, 16, 16], those of the training [3, 8, 8], and "
                                   "the model does not accept them; set data.val_transform"),

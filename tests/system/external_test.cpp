@@ -64,7 +64,7 @@ class ExternalTest : public ::testing::Test {
     EXPECT_LT(value_in(found, "val/loss "), 0.5);
     expect_lowest_losses(run);
     // If the penalty is all that counts, scores stay at 0, and the loss at ln 2: it is this step that trains.
-    const std::string other = program + "_penalised";
+    const std::string other = program + "_penalized";
     succeed(testing::mpirun_command(2) + " " + program + options(other) + " --train.penalty=1e4");
     EXPECT_GT(value_in(evaluation(program, other), "val/loss "), 0.6);
     const std::string twice = program + "_twice";

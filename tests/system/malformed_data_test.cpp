@@ -91,7 +91,7 @@ class CaseWriter {
   }
 
   /// The validation split of the last case is used.
-  void evaluate_last() { cases_.back().arguments += " --eval.when=end"; }
+  void evaluate_last() { cases_.back().arguments += " --eval.every=end"; }
 
   /// @param text  of the list
   void list(const std::string& name, const std::string& text, std::vector<std::string> words,
@@ -113,7 +113,7 @@ class CaseWriter {
     const std::string good = "a/0.ppm 0\na/1.ppm 1\n";
     list("empty", "", {"contains no samples", "PATH LABEL"});
     list("comments alone", "# a\n\n  \n", {"contains no samples"});
-    list("no label", good + "a/2.ppm\n", {"line 3", "has no label", "data.unlabelled"});
+    list("no label", good + "a/2.ppm\n", {"line 3", "has no label", "data.unlabeled"});
     list("a word as label", good + "\na/2.ppm cat\n", {"line 4", "'cat'", "not an integer"});
     list("a fraction as label", "a/0.ppm 0.5\n", {"line 1", "'0.5'", "data.target = real"});
     list("a negative label", good + "a/0.ppm -1\n", {"line 3", "-1"}, "--data.classes=3");
@@ -210,7 +210,7 @@ class CaseWriter {
     const std::string empty = new_folder("empty");
     write(empty + "/c/notes.txt", "no image");
     add("an empty class", "folder", empty, "", empty + "/c", {"'c'", "no images", "data.allow_empty"});
-    add("no images", "folder", empty, "--data.unlabelled=true --data.path=" + empty + "/c", empty + "/c",
+    add("no images", "folder", empty, "--data.unlabeled=true --data.path=" + empty + "/c", empty + "/c",
         {"contains no images"});
     const std::string val = new_folder("val");
     write(val + "/train/a/0.ppm", ppm(0));
@@ -283,7 +283,7 @@ class CaseWriter {
              DamageResult verdict = DamageResult::refuse) {
     const std::string folder = new_folder("image");
     write(folder + "/b/" + file, bytes);
-    add(name, "folder", folder, "--data.transform=resize,size=8/8 --data.transform=normalise", folder + "/b/" + file,
+    add(name, "folder", folder, "--data.transform=resize,size=8,8 --data.transform=normalize", folder + "/b/" + file,
         std::move(words));
     cases_.back().verdict = verdict;
   }
@@ -296,8 +296,7 @@ class CaseWriter {
     image("text pixels", "x.ppm", "P3 1 1 255 0 0 0\n", {"PNM (P3) images are not supported"});
     image("16 bits", "x.ppm", "P6 2 2 65535\n" + std::string(24, 'x'), {"65535", "only 255", "convert"});
     image("PPM, cut", "x.ppm", "P6 8 8 255\nxy", {"13 bytes", "requires 203", "truncated"});
-    image("PPM, huge", "x.ppm", "P6 1000000000 1000000000 255\nxy",
-          {"1000000000 x 1000000000", "data.max_image_bytes"});
+    image("PPM, huge", "x.ppm", "P6 1000000000 1000000000 255\nxy", {"1000000000 x 1000000000", "data.max_image_mb"});
     image("PPM, huge number", "x.ppm", "P6 99999999999 1 255\nxy", {"header is damaged"});
     image("PPM, no pixels", "x.ppm", "P6 0 8 255\n", {"0 x 8"});
     image("PPM, a word", "x.ppm", "P6 a 8 255\n", {"header is damaged"});
@@ -389,7 +388,7 @@ class MalformedDataTest : public ::testing::TestWithParam<int> {
     // The limit of 8 GB makes a large request for memory fail; LibTorch reserves addresses, too.
     const ProgramResult outcome =
         run_ranks(GetParam(),
-                  "--data.val_fraction=0 --eval.when=never --data.workers=0 --model.channels=4 "
+                  "--data.val_fraction=0 --eval.every=never --data.workers=0 --model.channels=4 "
                   "--model.hidden=8 --train.global_batch_size=2 "
                   "--train.max_steps=1 --run.dir=" +
                       folder_.path("run") + " " + one.arguments,

@@ -163,7 +163,7 @@ TEST_F(ModelFromTest, FolderStandsForItsKeys) {
   const std::string keys =
       std::string(kVitKeys) + "--init.from=" + folder_.path("model/model.safetensors") +
       " --data.val_transform=resize,size=20,filter=bicubic --data.val_transform=center_crop,size=16" +
-      " --data.val_transform=normalise,mean=0.5/0.4/0.3,std=0.5/0.25/0.125 ";
+      " --data.val_transform=normalize,mean=0.5,0.4,0.3,std=0.5,0.25,0.125 ";
   const std::vector<Json> lines = lines_of(found);
   const std::vector<Json> expected = lines_of(predict(1, keys));
   ASSERT_EQ(lines.size(), 12U);
@@ -182,12 +182,12 @@ TEST_F(ModelFromTest, FolderStandsForItsKeys) {
   const std::string by_init =
       predict(1, std::string(kVitKeys) + "--init.from=" + folder_.path("model") +
                      " --data.val_transform=resize,size=20,filter=bicubic --data.val_transform=center_crop,size=16"
-                     " --data.val_transform=normalise,mean=0.5/0.4/0.3,std=0.5/0.25/0.125");
+                     " --data.val_transform=normalize,mean=0.5,0.4,0.3,std=0.5,0.25,0.125");
   EXPECT_EQ(by_init, found);
 }
 
-TEST_F(ModelFromTest, UnlabelledImagesAndGivenKeys) {
-  const std::string found = predict(2, from("model") + "--data.unlabelled=true");
+TEST_F(ModelFromTest, UnlabeledImagesAndGivenKeys) {
+  const std::string found = predict(2, from("model") + "--data.unlabeled=true");
   EXPECT_EQ(lines_of(found).front()["top"].size(), 3U);
   EXPECT_EQ(lines_of(found).front()["top"][0].count("class"), 1U);
   const std::string squashed = from("model") + "--data.val_transform=resize,size=16,mode=squash ";
@@ -211,12 +211,12 @@ TEST_F(ModelFromTest, FineTuningKeepsTransformsAndClasses) {
   const std::string run = folder_.path("run");
   const ProgramResult outcome =
       run_ranks(2, images() + from("model") + "--train.global_batch_size=6 --train.max_steps=2 --optim.lr=0.001 " +
-                       "--eval.when=never --run.dir=" + run);
+                       "--eval.every=never --run.dir=" + run);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   const std::string resolved = testing::read_file(run + "/config.resolved.ini");
   for (const char* const part :
        {"random_resized_crop,size=16,filter=bicubic", "resize,size=20,filter=bicubic", "center_crop,size=16",
-        "normalise,mean=0.5/0.4/0.3,std=0.5/0.25/0.125", "name = vit_tiny_patch16_224"}) {
+        "normalize,mean=0.5,0.4,0.3,std=0.5,0.25,0.125", "name = vit_tiny_patch16_224"}) {
     EXPECT_NE(resolved.find(part), std::string::npos) << part;
   }
   // The folder is not needed any more.
@@ -271,8 +271,8 @@ TEST_F(ModelFromTest, FilesAreKnownByTheirTensors) {
   const ProgramResult config =
       testing::run_shell(testing::trainer_program() + " config " + images() + from("resnet.safetensors"));
   EXPECT_NE(config.output.find("resnet18"), std::string::npos) << config.output;
-  const std::string unlabelled = predict(1, sizes + from("resnet.safetensors") + "--data.unlabelled=true");
-  EXPECT_EQ(lines_of(unlabelled).front()["probabilities"].size(), 3U);
+  const std::string unlabeled = predict(1, sizes + from("resnet.safetensors") + "--data.unlabeled=true");
+  EXPECT_EQ(lines_of(unlabeled).front()["probabilities"].size(), 3U);
 }
 
 TEST_F(ModelFromTest, MalformedFoldersHaveOneSentence) {

@@ -37,7 +37,7 @@ std::string left_behind(const std::string& folder) {
 TEST(NamespacesTest, TwoHostsTrainAsOneDoesAndLeaveNothingBehind) {
   const testing::TemporaryFolder folder;
   const std::string arguments =
-      " --data.train_size=480 --data.val_size=96 --model.channels=4,8 --model.hidden=16 --log.interval=1"
+      " --data.train_size=480 --data.val_size=96 --model.channels=4,8 --model.hidden=16 --log.every=1"
       " --train.max_steps=30 --run.threads=1 --run.dir=";
   const ProgramResult apart =
       testing::run_shell(two_hosts(folder.path(), "2 " + testing::trainer_program() + " --comm.backend=hierarchical" +

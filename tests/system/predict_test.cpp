@@ -85,7 +85,7 @@ class PredictTest : public ::testing::Test {
   void train(const std::string& data) {
     const ProgramResult outcome = run_ranks(
         2, data +
-               " --data.val_fraction=0 --eval.when=never --model.name=mlp --model.hidden=16 "
+               " --data.val_fraction=0 --eval.every=never --model.name=mlp --model.hidden=16 "
                "--train.global_batch_size=6 --train.max_epochs=30 --optim.name=adam --optim.lr=0.01 --run.dir=" +
                run());
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -191,7 +191,7 @@ TEST_F(PredictTest, FoldersWithoutLabelsAndWeightsOfAFile) {
   write("new/deep/er/a b.ppm", ppm(150, 0, 0));
   write("new/#c.ppm", ppm(0, 0, 150));
   write("new/notes.txt", "no image");
-  const std::string data = "--data.unlabelled=true --data.path=" + folder_.path("new");
+  const std::string data = "--data.unlabeled=true --data.path=" + folder_.path("new");
   const std::vector<Json> lines = lines_of(expect_equal(".jsonl", data));
   ASSERT_EQ(lines.size(), 3U);
   std::map<std::string, std::string> classes;
@@ -289,7 +289,7 @@ TEST_F(PredictTest, UnetAndListsWithMasks) {
   }
   write("list.txt", list);
   const ProgramResult trained = run_ranks(
-      2, "--data.name=list --data.target=mask --data.val_fraction=0 --eval.when=never --data.path=" +
+      2, "--data.name=list --data.target=mask --data.val_fraction=0 --eval.every=never --data.path=" +
              folder_.path("list.txt") + " --model.name=unet --model.width=8 --model.depth=1 --model.norm=group " +
              "--train.global_batch_size=4 --train.max_epochs=25 --optim.name=adam --optim.lr=0.01 --run.dir=" + run());
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
@@ -321,9 +321,9 @@ TEST_F(PredictTest, UnetAndListsWithMasks) {
   for (int i = 0; i < 13; ++i) images += "scenes/square" + std::to_string(i) + ".ppm\n";
   write("images.txt", images);
   const std::string out = folder_.path("new.jsonl");
-  const ProgramResult unlabelled =
-      predict(2, "--data.path=" + folder_.path("images.txt") + " --data.unlabelled=true --predict.out=" + out);
-  ASSERT_EQ(unlabelled.exit_code, 0) << unlabelled.output;
+  const ProgramResult unlabeled =
+      predict(2, "--data.path=" + folder_.path("images.txt") + " --data.unlabeled=true --predict.out=" + out);
+  ASSERT_EQ(unlabeled.exit_code, 0) << unlabeled.output;
   EXPECT_EQ(lines_of(out), lines);
 }
 
@@ -355,11 +355,11 @@ TEST_F(PredictTest, BadInputHasOneSentence) {
       {from + out + " --data.on_error=replace", 2, "use data.exclude"},
       {"--from " + folder_.path("nowhere") + out, 4, "does not exist"},
       {from + out + " --data.path=" + folder_.path("other"), 3, "the class 'violet' of the data"},
-      {from + out + " --data.path=" + folder_.path("bad") + " --data.unlabelled=true", 3, "a.ppm"},
-      {from + out + " --data.path=" + folder_.path("bad") + " --data.unlabelled=true --data.check=off", 3, "a.ppm"},
-      {from + out + " --data.path=" + folder_.path("bad"), 3, "data.unlabelled=true"},
-      {from + out + " --data.path=" + folder_.path("empty") + " --data.unlabelled=true", 3, "contains no images"},
-      {from + out + " --data.path=" + folder_.path("nowhere") + " --data.unlabelled=true", 3, "is not a folder"},
+      {from + out + " --data.path=" + folder_.path("bad") + " --data.unlabeled=true", 3, "a.ppm"},
+      {from + out + " --data.path=" + folder_.path("bad") + " --data.unlabeled=true --data.check=off", 3, "a.ppm"},
+      {from + out + " --data.path=" + folder_.path("bad"), 3, "data.unlabeled=true"},
+      {from + out + " --data.path=" + folder_.path("empty") + " --data.unlabeled=true", 3, "contains no images"},
+      {from + out + " --data.path=" + folder_.path("nowhere") + " --data.unlabeled=true", 3, "is not a folder"},
       {from + out + " --model.hidden=8", 4, "does not fit"},
   };
   for (const Case& c : cases) {
@@ -384,7 +384,7 @@ class PredictImagesTest : public ::testing::Test {
   void train(const std::string& source) {
     const ProgramResult outcome = run(2, "--data.name=" + source +
                                              " --model.name=pixels --train.global_batch_size=16 --train.max_epochs=60 "
-                                             "--optim.name=adam --optim.lr=0.1 --eval.when=never --run.dir=" +
+                                             "--optim.name=adam --optim.lr=0.1 --eval.every=never --run.dir=" +
                                              folder_.path("run"));
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   }

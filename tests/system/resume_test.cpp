@@ -17,7 +17,7 @@ using testing::ProgramResult;
 using testing::run_ranks;
 
 const std::string kSmall =
-    " --data.train_size=480 --data.val_size=96 --model.channels=4,8 --model.hidden=16 --log.interval=1";
+    " --data.train_size=480 --data.val_size=96 --model.channels=4,8 --model.hidden=16 --log.every=1";
 
 /// Paths of what differs between two stored checkpoints, "" when nothing does.
 std::string differences(const std::string& a, const std::string& b) {
@@ -143,7 +143,7 @@ TEST(ResumeChoiceTest, AStepOrAPathNamesTheCheckpoint) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");
   const std::string common = kSmall + " --train.max_steps=9";
-  ASSERT_EQ(run_ranks(1, "--run.dir=" + run + common + " --ckpt.every_steps=3").exit_code, 0);
+  ASSERT_EQ(run_ranks(1, "--run.dir=" + run + common + " --ckpt.every=3").exit_code, 0);
   EXPECT_EQ(checkpoints::list(run + "/ckpt"), (std::vector<std::int64_t>{3, 6, 9}));
   const ProgramResult by_step = run_ranks(1, "--run.dir=" + run + common + " --resume=6");
   EXPECT_EQ(by_step.exit_code, 0) << by_step.output;
@@ -199,7 +199,7 @@ TEST(ResumeChoiceTest, AnotherBatchSizeContinuesInTheEpoch) {
 TEST(ResumeChoiceTest, ACheckpointCanOmitOptimizerAndSchedule) {
   const testing::TemporaryFolder folder;
   const std::string run = " --run.dir=" + (folder / "run") + kSmall + " --ckpt.save_optimizer=false" +
-                          " --ckpt.save_schedule=false --ckpt.every_steps=2 --ckpt.begin=5 --ckpt.keep_last=9" +
+                          " --ckpt.save_schedule=false --ckpt.every=2 --ckpt.begin=5 --ckpt.keep_last=9" +
                           " --ckpt.keep_best=0 --sched.rule=cosine";
   ASSERT_EQ(run_ranks(2, "train" + run + " --train.max_steps=9").exit_code, 0);
   EXPECT_EQ(checkpoints::list(folder / "run/ckpt"), (std::vector<std::int64_t>{6, 8, 9}));

@@ -39,7 +39,7 @@ std::string program() {
 
 const char* const kRun =
     " --data.name=points --model.name=line --train.max_steps=2 --train.global_batch_size=8 "
-    "--log.interval=1 --ckpt.keep_best=0 ";
+    "--log.every=1 --ckpt.keep_best=0 ";
 
 testing::ProgramResult run(const std::string& part, const std::string& options) {
   return testing::run_shell("LOCKSTEP_PART='" + part + "' " + testing::mpirun_command(2) + " " + program() + options,

@@ -16,7 +16,7 @@ using testing::ProgramResult;
 using testing::run_ranks;
 
 const std::string kSmall = " --data.train_size=96 --data.val_size=48 --model.channels=2,2 --model.hidden=4";
-const std::string kRun = kSmall + " --log.interval=1 --ckpt.keep_best=0";
+const std::string kRun = kSmall + " --log.every=1 --ckpt.keep_best=0";
 
 using Series = std::vector<std::pair<std::int64_t, double>>;
 
@@ -173,7 +173,7 @@ TEST(ShortRecipeTest, ARuleThatBeginsAfterTheEndIsReportedAndNotUsed) {
   folder.write("input.txt", std::string(3000, 'a') + "bc");
   const std::string recipe = "--config=" + std::string(source != nullptr ? source : ".") +
                              "/tools/configs/gpt-char.ini --train.max_steps=3 --data.path=" + (folder / "input.txt") +
-                             " --model.features=16 --run.dir=" + (folder / "run");
+                             " --model.embed_dim=16 --run.dir=" + (folder / "run");
   const ProgramResult outcome = run_ranks(2, recipe);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_NE(

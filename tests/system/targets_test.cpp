@@ -79,7 +79,7 @@ class TargetsTest : public ::testing::Test {
   }
   std::string lists() const {
     return "name = list\npath = " + folder_.path("train.txt") + "\nval_path = " + folder_.path("val.txt") +
-           "\ntransform = random_crop,size=16,padding=1\ntransform = normalise\n";
+           "\ntransform = random_crop,size=16,padding=1\ntransform = normalize\n";
   }
 
   ProgramResult train(int ranks, const std::string& run, const std::string& more = "") const {
@@ -180,7 +180,7 @@ TEST_F(TargetsTest, IdxFilesWithTransforms) {
     folder_.write(std::string(split) + "-labels-idx1-ubyte", labels);
   }
   write_configuration("name = idx\npath = " + folder_.path() +
-                      "\ntransform = vertical_flip\ntransform = normalise,mean=auto\n");
+                      "\ntransform = vertical_flip\ntransform = normalize,mean=auto\n");
   expect_that_the_loss_falls(0.5);
   EXPECT_GT(last("learned", "val/accuracy"), 0.5);
   expect_equal_bits();

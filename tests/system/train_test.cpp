@@ -44,7 +44,7 @@ TEST(TrainTest, LbfgsLearnsDigits) {
       run_ranks(2,
                 "--model.name=mlp --model.hidden= --optim.name=lbfgs --optim.lr=1 "
                 "--optim.line_search_fn=strong_wolfe --data.train_size=2400 "
-                "--train.global_batch_size=2400 --train.max_epochs=3 --log.interval=1 --run.dir=" +
+                "--train.global_batch_size=2400 --train.max_epochs=3 --log.every=1 --run.dir=" +
                     folder.path("run"),
                 300);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;

@@ -94,8 +94,8 @@ int main(int argc, char** argv) {
   if (chosen == strategies.end()) return std::fprintf(stderr, "usage: bench_sharding STRATEGY\n"), 2;
   mpi::Environment environment(&argc, &argv);
   const mpi::Communicator world = mpi::Communicator::world();
-  Settings settings = {{"model.name", "gpt"},     {"model.layers", "8"},   {"model.heads", "8"},
-                       {"model.features", "512"}, {"optim.name", "adamw"}, {"run.threads", "1"}};
+  Settings settings = {{"model.name", "gpt"},      {"model.depth", "8"},    {"model.num_heads", "8"},
+                       {"model.embed_dim", "512"}, {"optim.name", "adamw"}, {"run.threads", "1"}};
   settings.insert(settings.end(), chosen->second.begin(), chosen->second.end());
   const double before = memory();
   const Row row = measure(world, settings);

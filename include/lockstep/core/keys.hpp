@@ -10,17 +10,22 @@
 
 namespace lockstep {
 
-enum class KeyType { boolean, integer, real, text, choice, integers, reals, texts };
+enum class KeyType { boolean, integer, real, text, choice, integers, reals, texts, words };
 
 /// A setting of earlier versions that a key replaces. In a user's configuration, it is an error that states the new
-/// setting. In the configuration of a checkpoint, it is translated.
+/// setting. In the configuration of a checkpoint, it is translated. If `key` is the key itself, values are former ones
+/// for which `translate` returns another value.
 struct FormerSetting {
-  std::string key;        ///< "section.key"
+  std::string key;        ///< "section.key"; "key" for an option of an entry
   std::string word = "";  ///< first word of the former value, if the key still exists; "" = any value
   /// The new value. `current` is the value that the new key has so far; "" if it is the default. Returns "" if no value
   /// of the new key means the same: then a checkpoint is read without the setting.
   std::function<std::string(const std::string& former, const std::string& current)> translate = {};
   std::string hint = "";  ///< advice in the error message if no new value means the same
+  std::string note = "";  ///< clause of the error message after the new value
+  /// "section.key=value": the only choice that read the former setting. Checkpoints of other choices are read without
+  /// it.
+  std::string only_with = "";
 };
 
 /// The choices that read a key, where not every run reads it, or where the default depends on a choice.
@@ -36,8 +41,8 @@ struct KeyReaders {
 
 /// Declares one configuration key. Each module lists its keys; module config collects the lists.
 ///
-/// The name is used on the command line (`--optim.lr=0.1`) and, split at the dot, in an INI file. `integers` and
-/// `reals` are comma-separated lists. A key of type `texts` can be repeated.
+/// The name is used on the command line (`--optim.lr=0.1`) and, split at the dot, in an INI file. `integers`, `reals`
+/// and `words` are comma-separated lists. Words contain no slashes. A key of type `texts` can be repeated.
 struct KeySpec {
   std::string name;           ///< "section.key"; a key without a dot is at the top of a file
   KeyType type;               ///< type of the value; selects the getter of Section
@@ -47,7 +52,8 @@ struct KeySpec {
   double max = std::numeric_limits<double>::infinity();
   bool min_is_exclusive = false;
   std::vector<std::string> choices = {};  ///< accepted values of a key of type `choice`
-  /// Only for help: the choices of a key, or the possible forms of a text, each with its options as `parts`.
+  /// The choices of a key, or the possible forms of a text, each with its options as `parts`. They are used for help,
+  /// and for texts of earlier versions: former names of forms and options.
   std::vector<KeySpec> parts = {};
   /// Former names ("section.key") of this key. In a user's configuration, a former name is an error that states the new
   /// name. In the configuration of a checkpoint, it is translated.
@@ -66,6 +72,9 @@ std::string range_of(const KeySpec& spec);
 
 /// The reason why `text` is not a valid value of this key; empty if it is valid.
 std::string fault_in(const KeySpec& spec, const std::string& text);
+
+/// A list that has slashes between its elements, as in earlier versions, with commas; "" if it is no such list.
+std::string with_commas(const KeySpec& spec, std::string list);
 
 /// The name that is most similar to `word` (edit distance), or "" if none is similar.
 std::string nearest_name(const std::string& word, const std::vector<std::string>& names);
@@ -101,7 +110,7 @@ class Section {
   bool boolean(const std::string& key) const;
   std::int64_t integer(const std::string& key) const;
   double real(const std::string& key) const;
-  const std::string& text(const std::string& key) const;  ///< `text` and `choice` keys
+  const std::string& text(const std::string& key) const;  ///< `text`, `choice` and `words` keys
   std::vector<std::int64_t> integers(const std::string& key) const;
   std::vector<double> reals(const std::string& key) const;
   const std::vector<std::string>& texts(const std::string& key) const;
@@ -159,6 +168,8 @@ KeySpec integers(const std::string& name, const std::string& default_value, cons
 /// A comma-separated list. @param min, max  of each number, inclusive
 KeySpec reals(const std::string& name, const std::string& default_value, const std::string& help,
               double min = -kUnlimited, double max = kUnlimited);
+/// A comma-separated list of words.
+KeySpec words(const std::string& name, const std::string& default_value, const std::string& help);
 /// A key that can be repeated. @param default_value  the only text; "" = none
 KeySpec texts(const std::string& name, const std::string& default_value, const std::string& help);
 

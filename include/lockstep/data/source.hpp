@@ -101,7 +101,7 @@ struct Source {
   OpenFunction<ImageSplits> open_images = {};
   /// Sources of images: the line that converts to float32 where data.transform has none. If empty, lines without a
   /// conversion give values in [0, 1], and without any lines the images are normalized as those of ImageNet.
-  std::string normalise = {};
+  std::string normalize = {};
 };
 
 /// The built-in sources: digits, idx, text, tokens, folder, list, cifar10, cifar100, synthetic.
@@ -114,7 +114,7 @@ KeySpecs image_keys();
 struct OpenOptions {
   std::uint64_t seed = 0;                                 ///< `run.seed`, for augmentations
   const std::vector<TransformRow>* transforms = nullptr;  ///< null = builtin_transforms()
-  bool is_evaluation = false;        ///< images of the training split have the transforms of evaluation, too
+  bool is_evaluation = false;  ///< images of the training split have the transforms of evaluation, too
   /// Sources of images with class names: the names in the order of a trained model. Its numbers become the targets.
   /// These are names in the data, such as those of folders, see Task::class_ids. Empty = the order of the source.
   std::vector<std::string> class_order = {};

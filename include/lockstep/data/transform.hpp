@@ -179,7 +179,7 @@ inline constexpr std::uint8_t kIgnoredPixel = 255;
 /// Facts for the makers of transforms.
 struct TransformContext {
   int channels = 3;              ///< 1 or 3
-  ChannelStatistics statistics;  ///< those of the `normalise` line, or of ImageNet
+  ChannelStatistics statistics;  ///< those of the `normalize` line, or of ImageNet
 };
 
 enum class TransformStage {
@@ -199,13 +199,14 @@ enum class MaskUse {
 struct TransformRow {
   std::string name;
   std::string help;
-  KeySpecs keys;  ///< options of a line "name,key=value,..."; lists inside a value are separated by slashes
+  KeySpecs keys;  ///< options of a line "name,key=value,..."
   TransformStage stage = TransformStage::pixels;
   bool is_random = false;            ///< draws parameters; not accepted in `data.val_transform`
   MaskUse masks = MaskUse::refused;  ///< transforms of stage `tensor` leave masks unchanged in any case
   /// Returns a transform of the kind that belongs to `stage`.
   /// @throws ConfigError  the options contradict each other; the caller adds the line
   std::function<std::unique_ptr<Transform>(const Section& options, const TransformContext& context)> make;
+  std::vector<std::string> old_names = {};  ///< names in earlier versions
 };
 
 /// The built-in transforms, see docs/images.md.

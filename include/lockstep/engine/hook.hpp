@@ -53,6 +53,7 @@ struct StepReport {
   double data_seconds = 0;           ///< part of `seconds` spent waiting for data
   double loading_seconds = 0;        ///< time that the loader threads of this rank spent on samples meanwhile
   bool is_save_due = false;          ///< rank 0 requested a checkpoint
+  bool is_evaluation_due = false;    ///< rank 0 requested an evaluation
   bool is_skipped = false;           ///< no parameter and no moment changed: gradients were not finite, or is_void
   bool is_void = false;              ///< no target of the global batch counts; the loss is NaN
   std::optional<double> loss_scale;  ///< factor on the losses; none = not scaled

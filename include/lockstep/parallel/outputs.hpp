@@ -35,7 +35,7 @@ void visit_tensors(T& value, const Visit& visit) {
     for (auto& each : value) visit_tensors(each, visit);
   } else {
     static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<std::remove_const_t<T>, std::string>,
-                  "specialise lockstep::parallel::OutputTraits for what this forward returns");
+                  "specialize lockstep::parallel::OutputTraits for what this forward returns");
   }
 }
 

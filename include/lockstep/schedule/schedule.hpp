@@ -135,8 +135,8 @@ class Schedule {
   std::vector<std::string> unused_;
 };
 
-/// Parses `rules`, such as "cosine,begin=100,final_factor=0.1". Within a rule, lists are separated by slashes:
-/// "multistep,milestones=30/60". Every rule has the options begin, end, by, smooth, of, group and base.
+/// Parses `rules`, such as "cosine,begin=100,final_factor=0.1". A word without '=' continues a
+/// list: "multistep,milestones=30,60". Every rule has the options begin, end, by, smooth, of, group and base.
 ///
 /// @param rules   the value of `sched.rule`; empty = constant values
 /// @param length  length of the run, which is the default of `end`. A rule that begins there or later is not used, see

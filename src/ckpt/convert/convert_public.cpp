@@ -79,7 +79,7 @@ std::vector<std::string> class_names(const Request& request, const StoredTask& t
   return names;
 }
 
-/// The statistics that the run measured for `normalise,mean=auto`; empty if it measured nothing.
+/// The statistics that the run measured for `normalize,mean=auto`; empty if it measured nothing.
 checkpoints::MeasuredStatistics measured_statistics(const InspectedFile& source) {
   const auto numbers_at = [&source](const std::string& path) {
     std::vector<double> numbers;

@@ -79,6 +79,8 @@ bool is_acceptable(const KeySpec& spec, const std::string& text) {
       return is_in_range(spec, parse_list(text, parse_real));
     case KeyType::choice:
       return std::find(spec.choices.begin(), spec.choices.end(), text) != spec.choices.end();
+    case KeyType::words:
+      return text.find('/') == std::string::npos;
     case KeyType::text:
     case KeyType::texts:
       return true;
@@ -116,6 +118,8 @@ std::string range_of(const KeySpec& spec) {
       return "integers" + interval(spec) + ", separated by commas";
     case KeyType::reals:
       return "numbers" + interval(spec) + ", separated by commas";
+    case KeyType::words:
+      return "words, separated by commas";
     case KeyType::choice:
       return "one of: " + joined(spec.choices);
     case KeyType::text:
@@ -126,6 +130,13 @@ std::string range_of(const KeySpec& spec) {
   return "";
 }
 
+std::string with_commas(const KeySpec& spec, std::string list) {
+  const bool is_list = spec.type == KeyType::integers || spec.type == KeyType::reals || spec.type == KeyType::words;
+  if (!is_list || list.find('/') == std::string::npos) return "";
+  std::replace(list.begin(), list.end(), '/', ',');
+  return is_acceptable(spec, list) ? list : "";
+}
+
 std::string fault_in(const KeySpec& spec, const std::string& text) {
   if (is_acceptable(spec, text)) return "";
   std::string fault = "'" + text + "' is not " + range_of(spec);
@@ -133,7 +144,8 @@ std::string fault_in(const KeySpec& spec, const std::string& text) {
     const std::string near = nearest_name(text, spec.choices);
     if (!near.empty()) fault += "; did you mean '" + near + "'?";
   }
-  return fault;
+  const std::string list = with_commas(spec, text);
+  return list.empty() ? fault : fault + "; write " + list;
 }
 
 std::string nearest_name(const std::string& word, const std::vector<std::string>& names) {
@@ -228,8 +240,8 @@ const KeyValue& Section::at(const std::string& key, KeyType type) const {
   const auto found = values_.find(key);
   if (found == values_.end()) throw std::logic_error("key " + full_name(key) + " was never declared");
   const KeyType declared = found->second.spec.type;
-  const bool is_word = type == KeyType::text && declared == KeyType::choice;
-  if (declared != type && !is_word) throw std::logic_error("key " + full_name(key) + " is read as another type");
+  const bool is_text = type == KeyType::text && (declared == KeyType::choice || declared == KeyType::words);
+  if (declared != type && !is_text) throw std::logic_error("key " + full_name(key) + " is read as another type");
   return found->second;
 }
 
@@ -286,6 +298,10 @@ KeySpec integers(const std::string& name, const std::string& default_value, cons
 KeySpec reals(const std::string& name, const std::string& default_value, const std::string& help, double min,
               double max) {
   return {.name = name, .type = KeyType::reals, .default_value = default_value, .help = help, .min = min, .max = max};
+}
+
+KeySpec words(const std::string& name, const std::string& default_value, const std::string& help) {
+  return {.name = name, .type = KeyType::words, .default_value = default_value, .help = help};
 }
 
 KeySpec texts(const std::string& name, const std::string& default_value, const std::string& help) {

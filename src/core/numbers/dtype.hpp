@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// A number of 16 bits: the upper half of a float. The conversions are inlined, so that loops over them are vectorised;
+/// A number of 16 bits: the upper half of a float. The conversions are inlined, so that loops over them are vectorized;
 /// tensor.hpp declares the same as ordinary functions.
 struct BFloat16 {
   std::uint16_t bits;

@@ -41,7 +41,7 @@ bool cover_name(const std::vector<std::string>& patterns, std::string_view name)
                      [name](const std::string& pattern) { return covers_name(pattern, name); });
 }
 
-std::vector<std::string> name_patterns(const std::string& text) { return words_in(text, '/'); }
+std::vector<std::string> name_patterns(const std::string& text) { return words_in(text); }
 
 Renames parse_renames(const std::vector<std::string>& texts, const std::string& place) {
   Renames renames;

@@ -18,7 +18,7 @@ bool covers_name(std::string_view pattern, std::string_view name);
 /// The same for any of several patterns.
 bool cover_name(const std::vector<std::string>& patterns, std::string_view name);
 
-/// The patterns of a text such as "conv1/block*".
+/// The patterns of a text such as "conv1,block*".
 std::vector<std::string> name_patterns(const std::string& text);
 
 // Rules that rename parameters, from texts FROM=TO: a name with the prefix FROM gets the prefix TO. With "re:" before

@@ -70,8 +70,22 @@ KeySpecs keys_of_rows(KeySpecs common, const std::vector<Row>& rows, const std::
   return common;
 }
 
-/// Takes over one "key=value" into a section without a name. Inside such a value a list is separated by slashes, as
-/// commas separate the options.
+/// The words of an entry, where a word without '=' continues the option before it: "a=1", "2" and "b=3" become "a=1,2"
+/// and "b=3".
+std::vector<std::string> with_lists(const std::vector<std::string>& words);
+/// The name and the options of an entry "NAME,key=value,...", in which a value can be a list: "freeze,names=conv1,head"
+/// has one option.
+std::vector<std::string> entry_parts(const std::string& entry);
+
+/// An entry of earlier versions in the form of today: former names of forms and options are replaced, options without a
+/// new one are left out, and lists have commas instead of slashes. So are the entries in parentheses of a value:
+/// "curves=(A | B)".
+/// @param forms  as in KeySpec::parts; they and their options state former names and settings as keys do:
+///               KeySpec::old_names and KeySpec::replaces, without a section
+/// @param more   keys of options that no form has
+std::string todays_entry(const std::string& entry, const KeySpecs& forms, const KeySpecs& more = {});
+
+/// Takes over one "key=value" into a section without a name.
 /// @param place  start of messages
 /// @throws ConfigError  not of this form, an unknown key (with the nearest name), a value that its spec refuses, or a
 ///                      key that was given before
@@ -92,7 +106,7 @@ struct ChosenRow {
 template <class Row>
 ChosenRow<Row> choose_row(const std::vector<Row>& rows, const std::string& text, const KeySpecs& common,
                           const std::string& name_place, const std::string& option_place) {
-  const std::vector<std::string> parts = split_list(text, ',');
+  const std::vector<std::string> parts = entry_parts(text);
   ChosenRow<Row> chosen{.row = &find_row(rows, parts.front(), name_place)};
   for (const KeySpec& key : chosen.row->keys) chosen.options.declare(key);
   for (const KeySpec& key : common) chosen.options.declare(key);

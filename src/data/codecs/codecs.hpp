@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What each format provides to decode.cpp. Each codec writes grey pixels (1 channel) or RGB (3 channels), upright or
+// What each format provides to decode.cpp. Each codec writes gray pixels (1 channel) or RGB (3 channels), upright or
 // not.
 #pragma once
 

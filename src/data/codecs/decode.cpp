@@ -131,7 +131,7 @@ void check_size(const ImageHeader& header, std::int64_t max_bytes) {
   const double bytes = 3.0 * header.width * header.height;
   if (bytes > static_cast<double>(max_bytes)) {
     throw DataError("the header states a size of " + size + " pixels, which require " + number_text(bytes, 19) +
-                    " bytes, more than data.max_image_bytes = " + std::to_string(max_bytes) +
+                    " bytes, more than data.max_image_mb = " + mb_text(max_bytes) +
                     "; exclude the file or raise the limit");
   }
 }
@@ -226,6 +226,8 @@ ImageSize reduced_size(ImageSize size, int reduction) {
   return {(size.height + reduction - 1) / reduction, (size.width + reduction - 1) / reduction};
 }
 
+std::string mb_text(std::int64_t bytes) { return number_text(static_cast<double>(bytes) / (1 << 20)); }
+
 ImageHeader read_image_header(std::span<const std::byte> file, std::int64_t max_bytes) {
   const ImageHeader header = row_of(format_of(file)).read_header(file);
   check_size(header, max_bytes);
@@ -239,7 +241,7 @@ void decode_mask(std::span<const std::byte> file, const ImageHeader& header, Ima
     throw DataError("the mask is a " + name_of(header.format) + " file with " +
                     (has_one_channel ? "one channel" : std::to_string(header.channels) + " channels") + " of " +
                     std::to_string(header.bits) +
-                    " bits, but masks are PNG or PGM files with one channel (grey or palette) of up to 8 bits; convert "
+                    " bits, but masks are PNG or PGM files with one channel (gray or palette) of up to 8 bits; convert "
                     "the file");
   }
   header.format == ImageFormat::png ? decode_png_numbers(file, header, mask) : decode_ppm(file, header, mask);

@@ -22,7 +22,7 @@ struct ImageHeader {
   ImageFormat format = ImageFormat::jpeg;
   int height = 0;  ///< height as stored, without EXIF orientation
   int width = 0;
-  int channels = 3;     ///< 1 grey, 2 grey and alpha, 3 RGB or palette, 4 RGB and alpha, or CMYK (JPEG)
+  int channels = 3;     ///< 1 gray, 2 gray and alpha, 3 RGB or palette, 4 RGB and alpha, or CMYK (JPEG)
   int bits = 8;         ///< per channel
   int orientation = 1;  ///< EXIF orientation, 1 to 8; 1 = upright or not given
   bool is_progressive = false;
@@ -33,8 +33,10 @@ struct ImageHeader {
   ImageSize oriented_size() const noexcept { return orientation >= 5 ? ImageSize{width, height} : size(); }
 };
 
-/// The default of `data.max_image_bytes`.
+/// The default of `data.max_image_mb`.
 inline constexpr std::int64_t kMaxImageBytes = std::int64_t{512} << 20;
+/// "512" for 512 MiB, for messages about data.max_image_mb.
+std::string mb_text(std::int64_t bytes);
 
 /// Reads the header of an image. The content alone determines the format; no memory is requested.
 /// @param max_bytes  maximum of height * width * 3

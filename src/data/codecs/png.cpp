@@ -53,7 +53,7 @@ void read_png_bytes(png_structp png, png_bytep out, std::size_t count) {
   job->position += count;
 }
 
-/// All kinds of pixels become 8 bits, grey or RGB, without alpha.
+/// All kinds of pixels become 8 bits, gray or RGB, without alpha.
 void set_conversions(png_structp png, png_infop info, bool wants_numbers) {
   const png_byte type = png_get_color_type(png, info);
   if (wants_numbers) {

@@ -9,7 +9,7 @@
 
 namespace lockstep::data {
 
-/// Converts between grey and RGB: grey is repeated, and RGB becomes its luminance.
+/// Converts between gray and RGB: gray is repeated, and RGB becomes its luminance.
 void set_channels(Image& image, int channels, Image& spare);
 /// Replaces all channels by the luminance, (19595 R + 38470 G + 7471 B + 32768) >> 16.
 void to_grayscale(Image& image);
@@ -19,7 +19,7 @@ void adjust_brightness(Image& image, double factor);
 void adjust_contrast(Image& image, double factor);
 void adjust_saturation(Image& image, double factor);
 void adjust_sharpness(Image& image, double factor, Image& spare);
-/// Shifts the hue. @param factor  in [-0.5, 0.5], as a part of the color circle. No effect on grey images
+/// Shifts the hue. @param factor  in [-0.5, 0.5], as a part of the color circle. No effect on gray images
 void adjust_hue(Image& image, double factor);
 
 /// Keeps the upper bits of each byte. @param bits  in [0, 8]; 0 = black

@@ -18,34 +18,36 @@ KeySpecs DataSettings::keys(const std::vector<Source>& sources, const std::vecto
       "Data source and sampling",
       {keys::text("data.name", "digits", "Source of the samples: " + joined(names_of(sources))),
        keys::text("data.path", "", "File or folder that the source reads"),
-       keys::text("data.input_keys", "",
-                  "Comma-separated names of the sample values that are the model's inputs. If empty, the source "
-                  "defines them (usually \"data\")"),
-       keys::renamed(keys::text("data.target_keys", "",
-                                "Comma-separated names of the sample values that are the targets. If empty, the "
-                                "source defines them (usually \"label\"). Use \"data\" for autoencoders"),
-                     "data.target_key"),
-       keys::boolean("data.shuffle", "true", "Shuffle the training samples before each epoch"),
+       keys::expert(keys::text("data.input_keys", "",
+                               "Comma-separated names of the sample values that are the model's inputs. If empty, the "
+                               "source defines them (usually \"data\")")),
+       keys::expert(keys::renamed(
+           keys::text("data.target_keys", "",
+                      "Comma-separated names of the sample values that are the targets. If empty, the source defines "
+                      "them (usually \"label\"). Use \"data\" for autoencoders"),
+           "data.target_key")),
        keys::text("data.sampler", "default",
                   "Selection and order of the training samples: " + joined(names_of(samplers))),
        keys::text("data.workers", "auto",
                   "Loader threads per rank that prepare batches in advance, up to 64. auto = one less than the "
                   "processors of the rank, from 1 to 16; 0 = the training thread loads its own batches"),
-       keys::integer("data.prefetch", "4",
-                     "Batches per rank that are prepared in advance. The minimum is two more than the micro-batches "
-                     "of one step",
-                     1, 1024),
-       keys::integer("data.read_ahead", "2",
-                     "Batches in advance of which the system is requested to read the files. 0 = off", 0, 1024),
-       keys::real("data.stall_s", "60",
-                  "Seconds without a new sample after which a warning states the samples that are being read. 0 = "
-                  "no warning",
-                  0, 1e6)});
+       keys::expert(keys::integer("data.prefetch", "4",
+                                  "Batches per rank that are prepared in advance. The minimum is two more than the "
+                                  "micro-batches of one step",
+                                  1, 1024)),
+       keys::expert(keys::integer("data.read_ahead", "2",
+                                  "Batches in advance of which the system is requested to read the files. 0 = off", 0,
+                                  1024)),
+       keys::expert(keys::real("data.stall_s", "60",
+                               "Seconds without a new sample after which a warning states the samples that are being "
+                               "read. 0 = no warning",
+                               0, 1e6))});
 }
 
 namespace {
 
 constexpr int kMaxWorkers = 64;
+constexpr double kMiB = 1 << 20;
 
 std::optional<int> workers_in(const Section& data) {
   const std::string& text = data.text("workers");
@@ -57,6 +59,10 @@ std::optional<int> workers_in(const Section& data) {
 }
 
 }  // namespace
+
+std::int64_t max_image_bytes(const Section& data) {
+  return static_cast<std::int64_t>(data.real("max_image_mb") * kMiB);
+}
 
 int auto_workers(int processors) { return std::clamp(processors - 1, 1, 16); }
 

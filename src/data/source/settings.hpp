@@ -27,6 +27,9 @@ struct DataSettings {
   static DataSettings from(const Section& data);
 };
 
+/// data.max_image_mb in bytes.
+std::int64_t max_image_bytes(const Section& data);
+
 /// The loader threads of a rank by default.
 /// @param processors  that the rank can use
 int auto_workers(int processors);

@@ -18,10 +18,14 @@ Source synthetic_source();
 // Keys that several of these sources have.
 KeySpec val_path_key();
 KeySpec cache_key();
-KeySpec unlabelled_key();
+KeySpec unlabeled_key();
+KeySpec val_size_key(const std::string& default_value);
+KeySpec val_fraction_key(const std::string& default_value = "0.1");
 
-/// image_keys(), and then those of one source.
+/// image_keys(), and then those of one source, which can declare keys of image_keys() with another default.
 KeySpecs with_image_keys(const KeySpecs& own);
+/// The same without the keys that divide a source with one part.
+KeySpecs undivided_image_keys(const KeySpecs& own = {});
 
 /// The value of `data.path`.
 /// @param wanted  what it must name, such as "a text file"

@@ -209,14 +209,14 @@ ImageSplits open_cifar(const Section& data, const UsedSplits& used, const CifarK
 Source cifar10_source() {
   return {.name = "cifar10",
           .help = "CIFAR-10, binary version, in the folder data.path",
-          .keys = image_keys(),
+          .keys = undivided_image_keys(),
           .open_images = [](const Section& data, const UsedSplits& used) { return open_cifar(data, used, cifar10()); }};
 }
 
 Source cifar100_source() {
   return {.name = "cifar100",
           .help = "CIFAR-100, binary version, in the folder data.path",
-          .keys = with_image_keys({keys::choice(
+          .keys = undivided_image_keys({keys::choice(
               "data.cifar_labels", "fine",
               "cifar100: labels of the 100 classes (fine) or of the 20 superclasses (coarse)", {"fine", "coarse"})}),
           .open_images = [](const Section& data, const UsedSplits& used) {

@@ -14,6 +14,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include "data/codecs/decode.hpp"
+
 namespace lockstep::data {
 
 namespace {
@@ -50,8 +52,8 @@ int read_once(const std::string& path, std::int64_t max_bytes, std::vector<std::
   if (::fstat(file.get(), &status) != 0) return errno;
   if (!S_ISREG(status.st_mode)) throw DataError(path, "is not a regular file; replace it or exclude it");
   if (status.st_size > max_bytes) {
-    throw DataError(path, "has " + std::to_string(status.st_size) + " bytes, more than data.max_image_bytes = " +
-                              std::to_string(max_bytes) + "; exclude the file or raise the limit");
+    throw DataError(path, "has " + std::to_string(status.st_size) + " bytes, more than data.max_image_mb = " +
+                              mb_text(max_bytes) + "; exclude the file or raise the limit");
   }
   action = "read";
   const auto size = static_cast<std::size_t>(status.st_size);

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "core/text/text.hpp"
+#include "data/source/settings.hpp"
 #include "data/source/sources.hpp"
 #include "data/stores/cache_files.hpp"
 #include "data/stores/file_store.hpp"
@@ -118,14 +119,14 @@ SplitFolders find_splits(const Section& data) {
 }
 
 /// The images at any depth below data.path, which every split has.
-ImageSplits open_unlabelled(const Section& data) {
+ImageSplits open_unlabeled(const Section& data) {
   const std::string& path = required_path(data, "a folder of images");
   if (!is_folder(path)) throw DataError(path, "is not a folder that can be read; check data.path");
   FolderListing listing = list_images(path);
   auto lines = std::make_shared<const ListLines>(ListText(std::move(listing.lines), path),
                                                  ListLines::ListOptions{.target = ListTarget::none});
   const auto store = std::make_shared<FileStore>(
-      std::move(lines), FileStore::FileStoreOptions{.root = path, .max_file_bytes = data.integer("max_image_bytes")});
+      std::move(lines), FileStore::FileStoreOptions{.root = path, .max_file_bytes = max_image_bytes(data)});
   ImageSplits splits{.train = store, .val = store, .test = store};
   if (listing.passed_over_count > 0) {
     std::string name = listing.passed_over.front();
@@ -137,9 +138,9 @@ ImageSplits open_unlabelled(const Section& data) {
 }
 
 ImageSplits open_folder(const Section& data, const UsedSplits& used) {
-  if (data.boolean("unlabelled")) return open_unlabelled(data);
+  if (data.boolean("unlabeled")) return open_unlabeled(data);
   const FolderRequest request{.cache = cache_folder(data.text("cache")),
-                              .max_file_bytes = data.integer("max_image_bytes"),
+                              .max_file_bytes = max_image_bytes(data),
                               .allows_empty = data.boolean("allow_empty")};
   const SplitFolders folders = find_splits(data);
   OpenedFolder train = open_folder_split(folders.train, {}, request);
@@ -176,10 +177,12 @@ KeySpec val_path_key() {
   return keys::text("data.val_path", "", "folder, list: folder or list of the validation part; empty = see data.path");
 }
 
-KeySpec unlabelled_key() {
-  return keys::boolean("data.unlabelled", "false",
-                       "folder, list: images without labels, for predictions and self-supervised training. folder: all "
-                       "images at any depth below data.path; list: lines contain paths only");
+KeySpec unlabeled_key() {
+  return keys::renamed(
+      keys::boolean("data.unlabeled", "false",
+                    "folder, list: images without labels, for predictions and self-supervised training. folder: all "
+                    "images at any depth below data.path; list: lines contain paths only"),
+      "data.unlabelled");
 }
 
 KeySpec cache_key() {
@@ -191,7 +194,7 @@ KeySpec cache_key() {
 
 Source folder_source() {
   const KeySpecs own = {
-      val_path_key(), cache_key(), unlabelled_key(),
+      val_path_key(), cache_key(), unlabeled_key(),
       keys::boolean("data.allow_empty", "false", "folder: accept classes without images. They keep their numbers")};
   return {.name = "folder",
           .help = "Images in one subfolder per class below data.path, or below its folders train, val and test",

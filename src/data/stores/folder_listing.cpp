@@ -259,10 +259,9 @@ FolderListing list_folder(const std::string& root) {
     }
   }
   if (all.classes.empty()) {
-    throw DataError(root,
-                    std::string("contains no class folders") + (has_images ? ", only files" : "") +
-                        "; data.name = folder requires one subfolder of images per class, or data.unlabelled=true "
-                        "for images without labels");
+    throw DataError(root, std::string("contains no class folders") + (has_images ? ", only files" : "") +
+                              "; data.name = folder requires one subfolder of images per class, or data.unlabeled=true "
+                              "for images without labels");
   }
   pass_over(all, passed_over);
   std::sort(all.classes.begin(), all.classes.end());

@@ -9,9 +9,13 @@
 #include <array>
 #include <cmath>
 
+#include "core/text/parse_value.hpp"
 #include "core/text/table.hpp"
 #include "core/text/text.hpp"
+#include "data/source/settings.hpp"
+#include "data/source/sources.hpp"
 #include "data/stores/image_dataset.hpp"
+#include "data/transforms/evaluation_lines.hpp"
 #include "data/transforms/presets.hpp"
 
 namespace lockstep::data {
@@ -26,17 +30,17 @@ const TransformRow& row_of_line(const std::string& line, const std::vector<Trans
 using Lines = std::vector<std::string>;
 
 /// Adds a conversion after the lines that change pixels, unless a line converts already.
-void normalise_always(Lines& lines, const std::string& normalise, const std::vector<TransformRow>& rows,
+void normalize_always(Lines& lines, const std::string& normalize, const std::vector<TransformRow>& rows,
                       const std::string& key) {
   const auto converts = [&](const std::string& line) {
     const std::string& name = row_of_line(line, rows, key).name;
-    return name == "normalise" || name == "to_float";
+    return name == "normalize" || name == "to_float";
   };
   if (std::any_of(lines.begin(), lines.end(), converts)) return;
   const auto first_tensor = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
     return row_of_line(line, rows, key).stage == TransformStage::tensor;
   });
-  lines.insert(first_tensor, normalise);
+  lines.insert(first_tensor, normalize);
 }
 
 constexpr std::int64_t kMaxImages = 2000;
@@ -61,12 +65,12 @@ ChannelStatistics statistics_of(const Histograms& histograms) {
       sum += histogram[v] * v;
       squares += histogram[v] * v * v;
     }
-    if (count == 0) throw DataError("no image can be read for the statistics of normalise,mean=auto");
+    if (count == 0) throw DataError("no image can be read for the statistics of normalize,mean=auto");
     const double mean = static_cast<double>(sum) / static_cast<double>(count);
     const double variance = static_cast<double>(squares) / static_cast<double>(count) - mean * mean;
     if (variance <= 0) {
       throw DataError(
-          "all pixels of a channel are equal, so that normalise,mean=auto has no standard deviation; give "
+          "all pixels of a channel are equal, so that normalize,mean=auto has no standard deviation; give "
           "numbers");
     }
     statistics.mean.push_back(mean / 255);
@@ -94,27 +98,61 @@ void visit_some(const ImageStore& store, bool skips_errors, const Call& call) {
 
 }  // namespace
 
+namespace {
+
+/// data.preset, which also set the loss, the label smoothing and data.repeats.
+FormerSetting former_preset() {
+  return {.key = "data.preset",
+          .translate = [](const std::string& former, const std::string&) { return former; },
+          .note =
+              "it sets transforms and train.mix only: set loss.name, loss.label_smoothing and data.repeats as the "
+              "recipe states, see docs/images.md"};
+}
+
+/// data.max_image_bytes.
+FormerSetting former_image_bytes() {
+  return {.key = "data.max_image_bytes", .translate = [](const std::string& former, const std::string&) {
+            const auto bytes = parse_integer(former);
+            return bytes ? mb_text(*bytes) : former;
+          }};
+}
+
+}  // namespace
+
+KeySpec val_fraction_key(const std::string& default_value) {
+  return keys::real("data.val_fraction", default_value,
+                    "Fraction of the images that is used for validation, if the source has one part only. synthetic: 0 "
+                    "= none, but data.val_size additional images",
+                    0, 1);
+}
+
 KeySpecs image_keys() {
   return {
       keys::texts("data.transform", "",
                   "Transform of the training images, 'name,key=value,...'; repeatable, in order. If empty, see "
-                  "data.preset"),
+                  "data.augmentation"),
       keys::texts("data.val_transform", "",
-                  "Transform of the images for evaluation; repeatable, in order. If empty, the conversions to float32 "
-                  "of data.transform"),
-      keys::text(
-          "data.preset", "",
-          "Published recipe that replaces empty data.transform and data.val_transform: " + joined(names_of(presets()))),
-      keys::integer("data.image_size", "224", "Height and width of the evaluated images of data.preset", 1, 1 << 14),
+                  "Transform of the images for evaluation; repeatable, in order. If empty, derived from "
+                  "data.transform: random crops become resize and center_crop, other random lines are left out"),
+      keys::replacing(keys::text("data.augmentation", "",
+                                 "Published data augmentation that replaces empty data.transform, data.val_transform "
+                                 "and train.mix: " +
+                                     joined(names_of(presets()))),
+                      former_preset()),
+      keys::integer("data.image_size", "224", "Height and width of the evaluated images of data.augmentation", 1,
+                    1 << 14),
       keys::choice("data.decode", "exact",
                    "Decoding of JPEG files for training: the same pixels as Pillow (exact), or faster from a smaller "
                    "image (fast)",
                    {"exact", "fast"}),
-      keys::integer("data.max_image_bytes", "536870912",
-                    "Largest image in bytes, as a file and as 3 bytes per pixel; larger ones are errors", 1),
+      keys::expert(keys::replacing(
+          keys::real_above("data.max_image_mb", 0, 1e9, "512",
+                           "Largest image in MiB (1048576 bytes), as a file and as 3 bytes per pixel; larger ones are "
+                           "errors"),
+          former_image_bytes())),
       keys::choice(
           "data.channels", "auto",
-          "Channels of the images: 3 for color, 1 for grey. auto = those of the stored pixels, and 3 for files",
+          "Channels of the images: 3 for color, 1 for gray. auto = those of the stored pixels, and 3 for files",
           {"auto", "1", "3"}),
       keys::choice("data.output", "auto",
                    "Pixels of batches: float32 numbers, or bytes (uint8) that the device of the model converts, a "
@@ -136,8 +174,7 @@ KeySpecs image_keys() {
       keys::integer("data.max_errors", "100",
                     "Maximum number of different images that data.on_error=replace replaces in a run", 0),
       keys::text("data.exclude", "", "List of images that are not used, such as bad_samples.txt of an earlier run"),
-      keys::real("data.val_fraction", "0.1",
-                 "Fraction of the images that is used for validation, if the source has one part only", 0, 1),
+      val_fraction_key(),
       keys::integer("data.split_seed", "0", "Seed of the permutation that selects the images of data.val_fraction", 0),
       keys::integer("data.classes", "0", "Number of classes; 0 = from the data", 0, 1 << 24),
       keys::text("data.class_names", "",
@@ -149,25 +186,43 @@ KeySpecs image_keys() {
   };
 }
 
-TransformLines transform_lines(const Section& data, const std::vector<TransformRow>& rows, const std::string& normalise,
-                               bool is_always_normalised) {
+KeySpecs undivided_image_keys(const KeySpecs& own) {
+  KeySpecs keys = with_image_keys(own);
+  std::erase_if(keys,
+                [](const KeySpec& key) { return key.name == "data.val_fraction" || key.name == "data.split_seed"; });
+  return keys;
+}
+
+TransformLines transform_lines(const Section& data, const std::vector<TransformRow>& rows, const std::string& normalize,
+                               bool is_always_normalized) {
   TransformLines lines{.train = data.texts("transform"), .val = data.texts("val_transform")};
-  const std::string& preset = data.text("preset");
-  if (!preset.empty()) {
-    const ExpandedPreset expanded = expand_preset(preset, static_cast<int>(data.integer("image_size")));
+  const std::string& augmentation = data.text("augmentation");
+  if (!augmentation.empty()) {
+    const ExpandedPreset expanded = expand_preset(augmentation, static_cast<int>(data.integer("image_size")));
     if (lines.train.empty()) lines.train = expanded.train;
     if (lines.val.empty()) lines.val = expanded.val;
   }
-  if (lines.train.empty()) lines.train = {normalise};
-  if (is_always_normalised) normalise_always(lines.train, normalise, rows, data.cite("transform"));
-  if (lines.val.empty()) {
-    for (const std::string& line : lines.train) {
-      const TransformRow& row = row_of_line(line, rows, data.cite("transform"));
-      if (row.stage == TransformStage::tensor && !row.is_random) lines.val.push_back(line);
-    }
-  }
-  if (is_always_normalised) normalise_always(lines.val, normalise, rows, data.cite("val_transform"));
+  if (lines.train.empty()) lines.train = {normalize};
+  if (is_always_normalized) normalize_always(lines.train, normalize, rows, data.cite("transform"));
+  if (lines.val.empty()) lines.val = evaluation_lines(lines.train, rows, data.cite("transform"));
+  if (is_always_normalized) normalize_always(lines.val, normalize, rows, data.cite("val_transform"));
   return lines;
+}
+
+void add_transform_forms(KeySpecs& keys, const std::vector<TransformRow>& rows) {
+  KeySpecs of_training;
+  KeySpecs of_evaluation;
+  for (const TransformRow& row : rows) {
+    KeySpec form = keys::text(row.name, "", row.help);
+    form.parts = row.keys;
+    form.old_names = row.old_names;
+    of_training.push_back(form);
+    if (!row.is_random) of_evaluation.push_back(form);
+  }
+  for (KeySpec& key : keys) {
+    if (key.name == "data.transform") key.parts = of_training;
+    if (key.name == "data.val_transform") key.parts = of_evaluation;
+  }
 }
 
 std::vector<int> mask_values(const Section& data) {
@@ -199,7 +254,7 @@ PipelineOptions pipeline_options(const Section& data, const ImageStore& store, s
           .is_training = is_training,
           .decodes_exactly = !is_training || data.text("decode") == "exact",
           .applies_orientation = data.text("exif") == "apply",
-          .max_bytes = data.integer("max_image_bytes"),
+          .max_bytes = max_image_bytes(data),
           .has_masks = store.facts().targets == TargetKind::masks,
           .mask_values = mask_values(data)};
 }

@@ -19,13 +19,15 @@ struct TransformLines {
   std::vector<std::string> val;
 };
 
-/// The lines of data.transform and data.val_transform, else those of data.preset. Without any, `train` is the line
-/// `normalise` and, without data.val_transform, `val` has the lines of `train` that convert to float32 without random
-/// numbers.
-/// @param normalise     line that is used where no line is given
-/// @param is_always_normalised  add this line also to lines without a conversion to float32
-TransformLines transform_lines(const Section& data, const std::vector<TransformRow>& rows, const std::string& normalise,
-                               bool is_always_normalised);
+/// The lines of data.transform and data.val_transform, else those of data.augmentation. Without any, `train` is the
+/// line `normalize` and, without data.val_transform, `val` has the evaluation_lines of `train`.
+/// @param normalize     line that is used where no line is given
+/// @param is_always_normalized  add this line also to lines without a conversion to float32
+TransformLines transform_lines(const Section& data, const std::vector<TransformRow>& rows, const std::string& normalize,
+                               bool is_always_normalized);
+
+/// Adds the transforms to the keys data.transform and data.val_transform as KeySpec::parts.
+void add_transform_forms(KeySpecs& keys, const std::vector<TransformRow>& rows);
 
 /// data.mask_values: the stored value of each class; empty = values are classes.
 /// @throws ConfigError  a value is listed twice, or there is only one

@@ -83,8 +83,8 @@ Classes mask_classes_of(const Section& data, const ImageStore& train, bool is_ev
   }
   if (classes.count == 0) classes.count = names > 0 ? names : listed;
   if (classes.count == 0 || (listed == 0 && !is_evaluation)) {
-    const std::vector<int> values = values_in_masks(*train.facts().masks, data.integer("max_image_bytes"),
-                                                    classes.count > 0, data.text("on_error") == "replace");
+    const std::vector<int> values = values_in_masks(*train.facts().masks, max_image_bytes(data), classes.count > 0,
+                                                    data.text("on_error") == "replace");
     if (!is_evaluation) require_two_classes(values);
     if (classes.count == 0) {
       const auto largest = std::find_if(values.rbegin(), values.rend(), [](int v) { return v != kIgnoredPixel; });
@@ -144,9 +144,9 @@ std::string statistics_text(const ChannelStatistics& statistics, const std::stri
   const auto text = [](const std::vector<double>& values) {
     std::vector<std::string> words;
     for (const double value : values) words.push_back(number_text(value, 4));
-    return joined(words, "/");
+    return joined(words, ",");
   };
-  return "normalise: mean=" + text(statistics.mean) + ",std=" + text(statistics.std) + " (" + origin + ")";
+  return "normalize: mean=" + text(statistics.mean) + ",std=" + text(statistics.std) + " (" + origin + ")";
 }
 
 PixelOutput pixel_output(const Section& data) {
@@ -154,10 +154,10 @@ PixelOutput pixel_output(const Section& data) {
   return output == "uint8" ? PixelOutput::bytes : output == "float" ? PixelOutput::floats : PixelOutput::either;
 }
 
-/// The line for images without one; averages of ImageNet's numbers for grey images.
-std::string default_line(const std::string& normalise, int channels) {
-  if (!normalise.empty()) return normalise;
-  return channels == 1 ? "normalise,mean=0.449,std=0.226" : "normalise";
+/// The line for images without one; averages of ImageNet's numbers for gray images.
+std::string default_line(const std::string& normalize, int channels) {
+  if (!normalize.empty()) return normalize;
+  return channels == 1 ? "normalize,mean=0.449,std=0.226" : "normalize";
 }
 
 /// Replaces the stores of all splits; splits that are one store stay one.
@@ -257,7 +257,10 @@ namespace {
 /// Whether the value of a key is its default, wherever it was set.
 bool has_default_value(const Section& data, const std::string& key) {
   const KeyValue& value = data.values().at(key);
-  return data.is_default(key) || joined(value.texts) == value.spec.default_value;
+  const auto& defaults = value.spec.readers.defaults;
+  const auto of_source = defaults.find(data.text("name"));
+  const std::string& default_value = of_source == defaults.end() ? value.spec.default_value : of_source->second;
+  return data.is_default(key) || joined(value.texts) == default_value;
 }
 
 }  // namespace
@@ -266,6 +269,7 @@ bool sets_image_keys(const Section& data) {
   const KeySpecs keys = image_keys();
   return std::any_of(keys.begin(), keys.end(), [&data](const KeySpec& spec) {
     const std::string key = spec.name.substr(data.name().size() + 1);
+    if (!data.has(key)) return false;
     if (key == "output") return data.text(key) == "uint8";
     return key != "classes" && key != "check" && !has_default_value(data, key);
   });
@@ -303,7 +307,7 @@ std::vector<std::string> transform_of(const Dataset& dataset) {
 }
 
 Splits with_pipelines(const ImageSplits& given, const Section& data, const OpenOptions& given_options,
-                      const std::string& normalise, const GivenStatistics& given_statistics) {
+                      const std::string& normalize, const GivenStatistics& given_statistics) {
   for (const StorePtr& store : {given.train, given.val, given.test}) {
     if (!store || store->facts().targets != TargetKind::masks || store->facts().masks) continue;
     throw DataError(store->place(0), "has no mask; the source of the images does not provide masks");
@@ -314,7 +318,7 @@ Splits with_pipelines(const ImageSplits& given, const Section& data, const OpenO
   const ImageSplits stores = in_class_order(given, data, options.class_order);
   const Classes classes = classes_of(data, *stores.train, options);
   const int channels = channels_of(data, *stores.train);
-  const TransformLines lines = transform_lines(data, rows, default_line(normalise, channels), !normalise.empty());
+  const TransformLines lines = transform_lines(data, rows, default_line(normalize, channels), !normalize.empty());
   Splits splits;
   splits.notes = stores.notes;
   if (data.text("on_error") == "replace") splits.errors = std::make_shared<SampleErrors>(data.integer("max_errors"));

@@ -10,10 +10,10 @@
 
 namespace lockstep::data {
 
-// The facts that runs keep about the images of their training: the statistics of `normalise,mean=auto`, and the
+// The facts that runs keep about the images of their training: the statistics of `normalize,mean=auto`, and the
 // transforms.
 
-/// The statistics of `normalise,mean=auto`, such as those of a checkpoint.
+/// The statistics of `normalize,mean=auto`, such as those of a checkpoint.
 struct GivenStatistics {
   std::optional<ChannelStatistics> values = {};  ///< nullopt = they are measured
   std::string origin = "measured";               ///< shown in the log
@@ -28,7 +28,7 @@ Splits open(const Section& data, const std::vector<Source>& sources, const OpenO
 /// @throws ConfigError  the name of the source is unknown
 bool opens_images(const Section& data, const std::vector<Source>& sources);
 
-/// The statistics that `normalise,mean=auto` uses for a data set; nullopt = it does not need any.
+/// The statistics that `normalize,mean=auto` uses for a data set; nullopt = it does not need any.
 std::optional<ChannelStatistics> statistics_of(const Dataset& dataset);
 
 /// The lines that make the samples of a data set from images, and other keys that change their pixels
@@ -42,10 +42,10 @@ ImageSplits with_splits(ImageSplits splits, const Section& data);
 bool sets_image_keys(const Section& data);
 
 /// Adds the pipelines of section `data` to stores of images.
-/// @param normalise   Source::normalise
-/// @param statistics  for `normalise,mean=auto`
+/// @param normalize   Source::normalize
+/// @param statistics  for `normalize,mean=auto`
 Splits with_pipelines(const ImageSplits& splits, const Section& data, const OpenOptions& options,
-                      const std::string& normalise, const GivenStatistics& statistics = {});
+                      const std::string& normalize, const GivenStatistics& statistics = {});
 
 /// Checks images as data.check states. The caller is one process per host.
 /// @throws DataError  an image cannot be read, and data.on_error is not `replace`

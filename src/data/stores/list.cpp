@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "data/source/settings.hpp"
 #include "data/source/sources.hpp"
 #include "data/stores/cache_files.hpp"
 #include "data/stores/file_store.hpp"
@@ -19,9 +20,9 @@ namespace fs = std::filesystem;
 /// The number of classes that is known before the list is read; 0 = unknown.
 ListLines::ListOptions list_options(const Section& data) {
   ListLines::ListOptions options{.cache = cache_folder(data.text("cache"))};
-  if (data.boolean("unlabelled")) {
+  if (data.boolean("unlabeled")) {
     if (data.text("target") != "class") {
-      throw ConfigError(data.cite("unlabelled") + " and data.target = " + data.text("target") +
+      throw ConfigError(data.cite("unlabeled") + " and data.target = " + data.text("target") +
                         " contradict each other; remove one");
     }
     options.target = ListTarget::none;
@@ -60,7 +61,7 @@ std::shared_ptr<const FileStore> open_list_split(const Section& data, const std:
   }
   const FileStore::FileStoreOptions store{.root = root_of(data, path, lines->text()),
                                           .classes = lines->classes(),
-                                          .max_file_bytes = data.integer("max_image_bytes"),
+                                          .max_file_bytes = max_image_bytes(data),
                                           .has_label_sets = is_multilabel};
   return std::make_shared<FileStore>(std::move(lines), store);
 }
@@ -83,7 +84,7 @@ Source list_source() {
                    "list: labels are classes (several separated by commas make a multi-label task), real numbers "
                    "(regression), or paths of images with the class of each pixel (segmentation)",
                    {"class", "real", "mask"}),
-      unlabelled_key()};
+      unlabeled_key()};
   return {.name = "list",
           .help = "Images that the text file data.path lists, one per line: PATH LABEL",
           .keys = with_image_keys(own),

@@ -250,7 +250,7 @@ void ListLines::check(const ListLine& line, std::int64_t number) {
     fail(text_.name(), number,
          "'" + std::string(line.label) +
              (has_masks ? "' has no mask; write 'PATH MASK'"
-                        : "' has no label; write 'PATH LABEL', or set data.unlabelled = true"));
+                        : "' has no label; write 'PATH LABEL', or set data.unlabeled = true"));
   }
   if (options_.target == ListTarget::masks) return;
   if (options_.target == ListTarget::numbers) {

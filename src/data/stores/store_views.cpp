@@ -130,7 +130,7 @@ StorePtr with_class_order(StorePtr store, const std::vector<std::string>& order,
     const auto found = std::find(order.begin(), order.end(), names[c]);
     if (found == order.end()) {
       throw DataError("the class '" + names[c] + "' of the data is not among the " + std::to_string(order.size()) +
-                      " classes of the model; rename its folder, or set data.unlabelled=true to ignore the classes");
+                      " classes of the model; rename its folder, or set data.unlabeled=true to ignore the classes");
     }
     numbers.push_back(found - order.begin());
     new_ids[static_cast<std::size_t>(numbers.back())] = ids[c];

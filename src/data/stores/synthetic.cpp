@@ -43,8 +43,19 @@ class RandomBytes {
 
 class SyntheticStore : public ImageStore {
  public:
-  SyntheticStore(SyntheticKind kind, PixelShape shape, std::int64_t size, std::int64_t classes, std::uint64_t seed)
-      : kind_(kind), shape_(shape), seed_(seed), facts_{.size = size, .classes = classes, .shape = shape} {}
+  /// Images with consecutive numbers.
+  struct Range {
+    std::int64_t first = 0;
+    std::int64_t size = 0;
+    std::int64_t classes = 0;
+  };
+
+  SyntheticStore(SyntheticKind kind, const Range& range, PixelShape shape, std::uint64_t seed)
+      : kind_(kind),
+        first_(range.first),
+        shape_(shape),
+        seed_(seed),
+        facts_{.size = range.size, .classes = range.classes, .shape = shape} {}
 
   const StoreFacts& facts() const override { return facts_; }
   StoredImage read(std::int64_t index, ReadBuffer& buffer) const override {
@@ -52,7 +63,7 @@ class SyntheticStore : public ImageStore {
     const std::size_t needed = kind_ == SyntheticKind::learnable ? 2 * count : count;
     if (buffer.bytes.size() < needed) buffer.bytes.resize(needed);
     auto* const pixels = reinterpret_cast<std::uint8_t*>(buffer.bytes.data());
-    const std::int64_t image = kind_ == SyntheticKind::constant ? 0 : index;
+    const std::int64_t image = kind_ == SyntheticKind::constant ? 0 : first_ + index;
     RandomBytes(seed_, 0, static_cast<std::uint64_t>(image)).fill(pixels, count);
     if (kind_ == SyntheticKind::learnable) {
       std::uint8_t* const pattern = pixels + count;
@@ -68,18 +79,21 @@ class SyntheticStore : public ImageStore {
   std::string name(std::int64_t index) const override { return std::to_string(index); }
   std::string place(std::int64_t index) const override { return "synthetic image " + std::to_string(index); }
   std::uint64_t digest() const override {
-    return hash_of({static_cast<std::uint64_t>(kind_), pixel_count(), static_cast<std::uint64_t>(shape_.height),
-                    static_cast<std::uint64_t>(facts_.size), static_cast<std::uint64_t>(facts_.classes), seed_});
+    const std::uint64_t digest =
+        hash_of({static_cast<std::uint64_t>(kind_), pixel_count(), static_cast<std::uint64_t>(shape_.height),
+                 static_cast<std::uint64_t>(facts_.size), static_cast<std::uint64_t>(facts_.classes), seed_});
+    return first_ == 0 ? digest : hash_of({digest, static_cast<std::uint64_t>(first_)});
   }
 
  private:
-  std::int64_t class_of(std::int64_t index) const { return index % facts_.classes; }
+  std::int64_t class_of(std::int64_t index) const { return (first_ + index) % facts_.classes; }
   std::size_t pixel_count() const {
     return static_cast<std::size_t>(shape_.height) * static_cast<std::size_t>(shape_.width) *
            static_cast<std::size_t>(shape_.channels);
   }
 
   SyntheticKind kind_;
+  std::int64_t first_;
   PixelShape shape_;
   std::uint64_t seed_;
   StoreFacts facts_;
@@ -102,8 +116,15 @@ ImageSplits open_synthetic(const Section& data) {
                              : word == "noise"  ? SyntheticKind::noise
                                                 : SyntheticKind::learnable;
   const std::int64_t classes = data.integer("classes") > 0 ? data.integer("classes") : kDefaultClasses;
-  return {.train = std::make_shared<SyntheticStore>(kind, shape_of(data), data.integer("size"), classes,
-                                                    static_cast<std::uint64_t>(data.integer("seed"))),
+  const auto store = [&](std::int64_t first, std::int64_t size) {
+    return std::make_shared<SyntheticStore>(kind,
+                                            SyntheticStore::Range{.first = first, .size = size, .classes = classes},
+                                            shape_of(data), static_cast<std::uint64_t>(data.integer("seed")));
+  };
+  const std::int64_t size = data.integer("size");
+  const bool has_fraction = data.real("val_fraction") > 0;
+  return {.train = store(0, size),
+          .val = has_fraction ? nullptr : store(size, data.integer("val_size")),
           .notes = {"synthetic data (" + word + "): accuracies say nothing about real data"}};
 }
 
@@ -112,7 +133,9 @@ ImageSplits open_synthetic(const Section& data) {
 Source synthetic_source() {
   const KeySpecs own = {
       keys::integers("data.shape", "3,224,224", "synthetic: channels, height and width of the images", 1, 1 << 14),
-      keys::integer("data.size", "1281167", "synthetic: number of images", 1),
+      keys::integer("data.size", "1281167", "synthetic: number of training images", 1),
+      val_size_key("1000"),
+      val_fraction_key("0"),
       keys::choice("data.synthetic", "learnable",
                    "synthetic: the same pixels for all images (constant), noise, or a pattern per class with noise "
                    "(learnable)",

@@ -130,7 +130,7 @@ RandomChange::Change plain(void (*change)(Image&)) {
 }
 
 KeySpec jitter_key(const char* name) {
-  return keys::reals(name, "0", "Range of the factor: x for max(0, 1-x)/1+x, or low/high", 0, 1e6);
+  return keys::reals(name, "0", "Range of the factor: x for max(0, 1-x),1+x, or low,high", 0, 1e6);
 }
 
 }  // namespace
@@ -140,7 +140,7 @@ std::vector<TransformRow> color_transforms() {
       {.name = "color_jitter",
        .help = "Changes brightness, contrast, saturation and hue in random order",
        .keys = {jitter_key("brightness"), jitter_key("contrast"), jitter_key("saturation"),
-                keys::reals("hue", "0", "Range of the shift of the hue: x for -x/x, or low/high", -0.5, 0.5),
+                keys::reals("hue", "0", "Range of the shift of the hue: x for -x,x, or low,high", -0.5, 0.5),
                 probability_key("1")},
        .is_random = true,
        .masks = MaskUse::unchanged,

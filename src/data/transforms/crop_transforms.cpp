@@ -114,7 +114,7 @@ class RandomCrop : public PixelTransform, public MaskTransform, public PartTrans
     for (const std::int64_t side : options.integers("padding")) sides.push_back(static_cast<int>(side));
     if (sides.size() == 1) sides.push_back(sides[0]);
     if (sides.size() == 2) sides = {sides[0], sides[1], sides[0], sides[1]};
-    if (sides.size() != 4) throw ConfigError("padding does not have 1, 2 (x/y) or 4 numbers (left/top/right/bottom)");
+    if (sides.size() != 4) throw ConfigError("padding does not have 1, 2 (x,y) or 4 numbers (left,top,right,bottom)");
     padding_ = {sides[0], sides[1], sides[2], sides[3]};
   }
 
@@ -266,13 +266,13 @@ class MultiCrop : public MultiCropTransform {
     const std::vector<double> scales = options.reals("scales");
     if (counts.empty() || sizes.size() != counts.size() || scales.size() != 2 * counts.size()) {
       throw ConfigError("crops, sizes and scales do not match; each group of crops has a number, a size and a range " +
-                        std::string("low/high, such as crops=2/6,sizes=224/96,scales=0.14/1/0.05/0.14"));
+                        std::string("low,high, such as crops=2,6,sizes=224,96,scales=0.14,1,0.05,0.14"));
     }
     const RealRange ratio = range_option(options, "ratio");
     for (std::size_t group = 0; group < counts.size(); ++group) {
       const auto size = static_cast<int>(sizes[group]);
       const RealRange area = {scales[2 * group], scales[2 * group + 1]};
-      if (area[0] > area[1]) throw ConfigError("scales are not ranges low/high");
+      if (area[0] > area[1]) throw ConfigError("scales are not ranges low,high");
       for (std::int64_t i = 0; i < counts[group]; ++i) {
         crops_.emplace_back(ImageSize{size, size}, area, ratio, filter_option(options));
       }
@@ -318,7 +318,7 @@ std::vector<TransformRow> crop_transforms() {
       {.name = "random_crop",
        .help = "Pads, and cuts out a box at a random position",
        .keys = {size_key("Size of the crop."),
-                keys::integers("padding", "0", "Pixels added on each side: one number, x/y, or left/top/right/bottom",
+                keys::integers("padding", "0", "Pixels added on each side: one number, x,y, or left,top,right,bottom",
                                0, 65535),
                 keys::choice("mode", "constant", "Values of added pixels", pad_mode_names()), fill_key(),
                 keys::boolean("pad_if_needed", "false", "Pad images that are smaller than the crop")},
@@ -336,7 +336,7 @@ std::vector<TransformRow> crop_transforms() {
        .help = "Several images per sample: each is a random_resized_crop, followed by the remaining lines",
        .keys = {keys::integers("crops", "2,6", "Number of crops of each group", 1, 64),
                 keys::integers("sizes", "224,96", "Size of the crops of each group", 1, 65535),
-                keys::reals("scales", "0.14,1,0.05,0.14", "Range of the area of each group: low/high/low/high...", 0,
+                keys::reals("scales", "0.14,1,0.05,0.14", "Range of the area of each group: low,high,low,high...", 0,
                             1),
                 ratio_key(), filter_key("bilinear", filter_names())},
        .stage = TransformStage::crops,

@@ -75,7 +75,7 @@ class RandomAffine : public PixelTransform, public MaskTransform {
         filter_(filter_option(options)),
         fill_(fill_option(options)) {
     if (translate_.size() == 1) translate_.push_back(translate_[0]);
-    if (translate_.size() != 2) throw ConfigError("translate does not have one number or two (x/y)");
+    if (translate_.size() != 2) throw ConfigError("translate does not have one number or two (x,y)");
     if (scale_[0] <= 0) throw ConfigError("scale must be positive");
     if (shear_.size() == 1) shear_ = {-shear_[0], shear_[0]};
     if (shear_.size() == 2) shear_.insert(shear_.end(), {0.0, 0.0});
@@ -140,19 +140,19 @@ std::vector<TransformRow> geometry_transforms() {
        .make = make_from_options<Flip<false>>()},
       {.name = "rotate",
        .help = "Rotates about the center",
-       .keys = {keys::reals("degrees", "30", "Range of the angle: x for -x/x, or low/high", -1e6, 1e6), filter,
+       .keys = {keys::reals("degrees", "30", "Range of the angle: x for -x,x, or low,high", -1e6, 1e6), filter,
                 fill_key()},
        .is_random = true,
        .masks = MaskUse::moved,
        .make = make_from_options<RandomRotation>()},
       {.name = "affine",
        .help = "Rotates, shifts, scales and shears about the center",
-       .keys = {keys::reals("degrees", "0", "Range of the angle: x for -x/x, or low/high", -1e6, 1e6),
-                keys::reals("translate", "0", "Largest shift as a fraction of width and height: one number, or x/y", 0,
+       .keys = {keys::reals("degrees", "0", "Range of the angle: x for -x,x, or low,high", -1e6, 1e6),
+                keys::reals("translate", "0", "Largest shift as a fraction of width and height: one number, or x,y", 0,
                             1),
                 keys::reals("scale", "1,1", "Range of the scale", 0, 1e6),
                 keys::reals("shear", "0",
-                            "Range of the shear in degrees: x for -x/x, low/high, or four numbers for x "
+                            "Range of the shear in degrees: x for -x,x, low,high, or four numbers for x "
                             "and y",
                             -89, 89),
                 filter, fill_key()},

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kNormalise = "normalise";
+constexpr const char* kNormalize = "normalize";
 
 /// A line of the configuration, before its transform is made.
 struct ParsedLine : ChosenRow<TransformRow> {
@@ -82,15 +82,15 @@ ChannelStatistics with_channels(ChannelStatistics statistics, int channels, cons
   return statistics;
 }
 
-/// The facts for one line: its own statistics, or for other transforms those of the `normalise` line.
+/// The facts for one line: its own statistics, or for other transforms those of the `normalize` line.
 TransformContext context_of(const std::vector<ParsedLine>& lines, const ParsedLine& own,
                             const PipelineOptions& options) {
   TransformContext context{.channels = options.channels, .statistics = imagenet_statistics()};
   for (const ParsedLine& line : lines) {
     const bool is_own = &line == &own;
-    if (line.row->name != kNormalise || (!is_own && own.row->name == kNormalise)) continue;
+    if (line.row->name != kNormalize || (!is_own && own.row->name == kNormalize)) continue;
     context.statistics =
-        with_channels(normalise_statistics(line.options, options.statistics), options.channels, line.place);
+        with_channels(normalize_statistics(line.options, options.statistics), options.channels, line.place);
   }
   return context;
 }
@@ -195,7 +195,7 @@ struct Pipeline::Line {
 bool needs_statistics(const std::vector<std::string>& lines) {
   return std::any_of(lines.begin(), lines.end(), [](const std::string& text) {
     const std::vector<std::string> parts = split_list(text, ',');
-    return parts.front() == kNormalise && std::find(parts.begin(), parts.end(), "mean=auto") != parts.end();
+    return parts.front() == kNormalize && std::find(parts.begin(), parts.end(), "mean=auto") != parts.end();
   });
 }
 

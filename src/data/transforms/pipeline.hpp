@@ -26,11 +26,11 @@ struct PipelineOptions {
   std::int64_t max_bytes = kMaxImageBytes;
   bool has_masks = false;             ///< transforms that do not accept masks are refused
   std::vector<int> mask_values = {};  ///< stored value of each class; empty = values are classes
-  /// The statistics for `normalise,mean=auto`; required if needs_statistics(lines).
+  /// The statistics for `normalize,mean=auto`; required if needs_statistics(lines).
   std::optional<ChannelStatistics> statistics = {};
 };
 
-/// Whether a line is `normalise,mean=auto`, which needs statistics of the training images.
+/// Whether a line is `normalize,mean=auto`, which needs statistics of the training images.
 bool needs_statistics(const std::vector<std::string>& lines);
 
 /// Converts stored images to tensors: decodes, draws parameters and applies transforms.

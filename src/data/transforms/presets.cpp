@@ -17,76 +17,68 @@ std::string with_size(const std::string& name, double size, const std::string& m
 
 /// @param resized  short side before the crop
 Lines evaluation(int size, double resized, const std::string& filter = "") {
-  return {with_size("resize", resized, filter), with_size("center_crop", size), "normalise"};
+  return {with_size("resize", resized, filter), with_size("center_crop", size), "normalize"};
 }
 
 constexpr const char* kBicubic = ",filter=bicubic";
 
 ExpandedPreset imagenet(int size) {
-  return {.train = {with_size("random_resized_crop", size), "horizontal_flip", "normalise"},
+  return {.train = {with_size("random_resized_crop", size), "horizontal_flip", "normalize"},
           .val = evaluation(size, size * 256.0 / 224)};
 }
 
 ExpandedPreset torchvision2(int size) {
   return {.train = {with_size("random_resized_crop", size * 176.0 / 224), "horizontal_flip",
-                    "trivial_augment_wide,filter=bilinear", "normalise", "random_erasing,p=0.1"},
+                    "trivial_augment_wide,filter=bilinear", "normalize", "random_erasing,p=0.1"},
           .val = evaluation(size, size * 232.0 / 224),
-          .mix = {"mixup,alpha=0.2", "cutmix,alpha=1"},
-          .label_smoothing = 0.1,
-          .repeats = 4};
+          .mix = {"mixup,alpha=0.2", "cutmix,alpha=1"}};
 }
 
 /// ResNet strikes back (Wightman, Touvron and Jegou, 2021).
-ExpandedPreset strikes_back(int size, double train_size, int magnitude, const char* mixup, double smoothing,
-                            int repeats) {
+ExpandedPreset strikes_back(int size, double train_size, int magnitude, const char* mixup) {
   return {.train = {with_size("random_resized_crop", train_size, kBicubic), "horizontal_flip",
-                    "rand_augment,timm=rand-m" + std::to_string(magnitude) + "-mstd0.5-inc1", "normalise"},
+                    "rand_augment,timm=rand-m" + std::to_string(magnitude) + "-mstd0.5-inc1", "normalize"},
           .val = evaluation(size, size / 0.95, kBicubic),
-          .mix = {std::string("mixup,alpha=") + mixup, "cutmix,alpha=1"},
-          .label_smoothing = smoothing,
-          .loss = "bce",
-          .repeats = repeats};
+          .mix = {std::string("mixup,alpha=") + mixup, "cutmix,alpha=1"}};
 }
 
-ExpandedPreset timm_a1(int size) { return strikes_back(size, size, 7, "0.2", 0.1, 3); }
-ExpandedPreset timm_a2(int size) { return strikes_back(size, size, 7, "0.1", 0, 3); }
-ExpandedPreset timm_a3(int size) { return strikes_back(size, size * 160.0 / 224, 6, "0.1", 0, 1); }
+ExpandedPreset timm_a1(int size) { return strikes_back(size, size, 7, "0.2"); }
+ExpandedPreset timm_a2(int size) { return strikes_back(size, size, 7, "0.1"); }
+ExpandedPreset timm_a3(int size) { return strikes_back(size, size * 160.0 / 224, 6, "0.1"); }
 
 ExpandedPreset deit(int size) {
   return {.train = {with_size("random_resized_crop", size, kBicubic), "horizontal_flip",
-                    "rand_augment,timm=rand-m9-mstd0.5-inc1", "normalise",
-                    "random_erasing,p=0.25,scale=0.02/0.3333333333333333,ratio=0.3/3.3333333333333335,value=pixel"},
+                    "rand_augment,timm=rand-m9-mstd0.5-inc1", "normalize",
+                    "random_erasing,p=0.25,scale=0.02,0.3333333333333333,ratio=0.3,3.3333333333333335,value=pixel"},
           .val = evaluation(size, std::floor(size / 0.875), kBicubic),
-          .mix = {"mixup,alpha=0.8", "cutmix,alpha=1"},
-          .label_smoothing = 0.1,
-          .repeats = 3};
+          .mix = {"mixup,alpha=0.8", "cutmix,alpha=1"}};
 }
 
 /// Images keep their size of 32 x 32. The statistics are those of CIFAR-10.
 ExpandedPreset cifar(int) {
-  const std::string normalise = "normalise,mean=0.4914/0.4822/0.4465,std=0.2470/0.2435/0.2616";
-  return {.train = {"random_crop,size=32,padding=4", "horizontal_flip", normalise}, .val = {normalise}};
+  const std::string normalize = "normalize,mean=0.4914,0.4822,0.4465,std=0.2470,0.2435,0.2616";
+  return {.train = {"random_crop,size=32,padding=4", "horizontal_flip", normalize}, .val = {normalize}};
 }
 
 /// Views for self-supervised training.
 ExpandedPreset views(int size, const std::string& multi_crop) {
   return {
       .train = {multi_crop, "horizontal_flip", "color_jitter,brightness=0.8,contrast=0.8,saturation=0.8,hue=0.2,p=0.8",
-                "grayscale,p=0.2", "gaussian_blur,kernel=23,sigma=0.1/2,p=0.5", "normalise"},
+                "grayscale,p=0.2", "gaussian_blur,kernel=23,sigma=0.1,2,p=0.5", "normalize"},
       .val = evaluation(size, size * 256.0 / 224)};
 }
 
 ExpandedPreset simclr(int size) {
-  return views(size, "multi_crop,crops=2,sizes=" + std::to_string(size) + ",scales=0.08/1");
+  return views(size, "multi_crop,crops=2,sizes=" + std::to_string(size) + ",scales=0.08,1");
 }
 
 std::string two_sizes(int size, const std::string& crops, const std::string& scales) {
   const std::string small = std::to_string(std::lround(size * 96.0 / 224));
-  return "multi_crop,crops=" + crops + ",sizes=" + std::to_string(size) + "/" + small + ",scales=" + scales;
+  return "multi_crop,crops=" + crops + ",sizes=" + std::to_string(size) + "," + small + ",scales=" + scales;
 }
 
-ExpandedPreset dino(int size) { return views(size, two_sizes(size, "2/8", "0.4/1/0.05/0.4")); }
-ExpandedPreset swav(int size) { return views(size, two_sizes(size, "2/6", "0.14/1/0.05/0.14")); }
+ExpandedPreset dino(int size) { return views(size, two_sizes(size, "2,8", "0.4,1,0.05,0.4")); }
+ExpandedPreset swav(int size) { return views(size, two_sizes(size, "2,6", "0.14,1,0.05,0.14")); }
 
 }  // namespace
 
@@ -108,7 +100,7 @@ const std::vector<Preset>& presets() {
 }
 
 ExpandedPreset expand_preset(const std::string& name, int image_size) {
-  return find_row(presets(), name, "data.preset").expand(image_size);
+  return find_row(presets(), name, "data.augmentation").expand(image_size);
 }
 
 }  // namespace lockstep::data

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Published recipes as lines of the configuration.
+// The data augmentation of published recipes, as lines of the configuration.
 #pragma once
 
 #include <string>
@@ -7,14 +7,11 @@
 
 namespace lockstep::data {
 
-/// The lines and values for which a preset stands.
+/// The lines for which a value of data.augmentation stands.
 struct ExpandedPreset {
   std::vector<std::string> train;     ///< data.transform
   std::vector<std::string> val;       ///< data.val_transform
   std::vector<std::string> mix = {};  ///< train.mix
-  double label_smoothing = 0;         ///< loss.label_smoothing
-  std::string loss = {};              ///< loss.name; empty = unchanged
-  int repeats = 1;                    ///< data.repeats
 };
 
 struct Preset {

@@ -26,9 +26,9 @@ class ToFloat : public TensorTransform, public ByteTransform {
   int channels_;
 };
 
-class Normalise : public TensorTransform, public ByteTransform {
+class Normalize : public TensorTransform, public ByteTransform {
  public:
-  explicit Normalise(const ChannelStatistics& statistics) {
+  explicit Normalize(const ChannelStatistics& statistics) {
     for (const double mean : statistics.mean) mean_.push_back(static_cast<float>(mean));
     for (const double std : statistics.std) std_.push_back(static_cast<float>(std));
   }
@@ -146,11 +146,9 @@ class RandomErasing : public TensorTransform {
 
 std::vector<double> statistics_option(const Section& options, const std::string& key) {
   const KeySpec numbers = keys::reals(key, "", "", -1e6, 1e6);
-  std::string text = options.text(key);
-  std::replace(text.begin(), text.end(), '/', ',');
   Section parsed;
   parsed.declare(numbers);
-  parsed.set(key, text, key);
+  parsed.set(key, options.text(key), key);
   return parsed.reals(key);
 }
 
@@ -167,7 +165,7 @@ const ChannelStatistics& imagenet_statistics() {
   return statistics;
 }
 
-ChannelStatistics normalise_statistics(const Section& options, const std::optional<ChannelStatistics>& measured) {
+ChannelStatistics normalize_statistics(const Section& options, const std::optional<ChannelStatistics>& measured) {
   const bool is_auto = options.text("mean") == "auto";
   if (is_auto || options.text("std") == "auto") {
     if (!is_auto || (options.text("std") != "auto" && !options.is_default("std"))) {
@@ -192,16 +190,16 @@ std::vector<TransformRow> tensor_transforms() {
        .make = [](const Section&, const TransformContext& context) -> std::unique_ptr<Transform> {
          return std::make_unique<ToFloat>(context.channels);
        }},
-      {.name = "normalise",
+      {.name = "normalize",
        .help = "Converts bytes to float32 numbers, (byte / 255 - mean) / std per channel",
-       .keys = {keys::text("mean", "0.485/0.456/0.406",
-                           "Mean of each channel; auto = measured with 2000 training "
-                           "images"),
-                keys::text("std", "0.229/0.224/0.225", "Standard deviation of each channel")},
+       .keys = {keys::words("mean", "0.485,0.456,0.406",
+                            "Mean of each channel; auto = measured with 2000 training images"),
+                keys::words("std", "0.229,0.224,0.225", "Standard deviation of each channel")},
        .stage = TransformStage::tensor,
        .make = [](const Section&, const TransformContext& context) -> std::unique_ptr<Transform> {
-         return std::make_unique<Normalise>(context.statistics);
-       }},
+         return std::make_unique<Normalize>(context.statistics);
+       },
+       .old_names = {"normalise"}},
       {.name = "random_erasing",
        .help = "Replaces a random box by zeros or by normal random numbers",
        .keys = {probability_key("0.25"),

@@ -79,7 +79,7 @@ std::optional<Box> draw_erasing(random::Sequence& random, ImageSize image, RealR
 }
 
 KeySpec size_key(const std::string& help) {
-  return keys::integers("size", "", help + " One number for both sides, or height/width", 1, 65535);
+  return keys::integers("size", "", help + " One number for both sides, or height,width", 1, 65535);
 }
 
 KeySpec probability_key(const std::string& default_value) {
@@ -91,20 +91,20 @@ KeySpec filter_key(const std::string& default_value, const std::vector<std::stri
 }
 
 KeySpec fill_key() {
-  return keys::integers("fill", "0", "Color outside the image, one number or red/green/blue", 0, 255);
+  return keys::integers("fill", "0", "Color outside the image, one number or red,green,blue", 0, 255);
 }
 
 ImageSize square_size(const Section& options) {
   const std::vector<std::int64_t> numbers = options.integers("size");
   if (numbers.empty()) throw ConfigError("size is missing; add size=224, for example");
-  if (numbers.size() > 2) throw ConfigError("size has more than two numbers; use one, or height/width");
+  if (numbers.size() > 2) throw ConfigError("size has more than two numbers; use one, or height,width");
   return {static_cast<int>(numbers.front()), static_cast<int>(numbers.back())};
 }
 
 RealRange range_option(const Section& options, const std::string& key) {
   const std::vector<double> numbers = options.reals(key);
   if (numbers.size() != 2 || numbers[0] > numbers[1]) {
-    throw ConfigError(key + " is not a range of two numbers; use " + key + "=low/high");
+    throw ConfigError(key + " is not a range of two numbers; use " + key + "=low,high");
   }
   return {numbers[0], numbers[1]};
 }
@@ -112,7 +112,7 @@ RealRange range_option(const Section& options, const std::string& key) {
 RealRange symmetric_option(const Section& options, const std::string& key) {
   const std::vector<double> numbers = options.reals(key);
   if (numbers.size() != 1) return range_option(options, key);
-  if (numbers[0] < 0) throw ConfigError(key + " is negative; a single number x stands for the range -x/x");
+  if (numbers[0] < 0) throw ConfigError(key + " is negative; a single number x stands for the range -x,x");
   return {-numbers[0], numbers[0]};
 }
 
@@ -127,7 +127,7 @@ Color fill_option(const Section& options) {
 ResizeFilter filter_option(const Section& options) { return filter_named(options.text("filter")); }
 
 std::optional<RealRange> jitter_range(const std::vector<double>& option, double center, RealRange limits) {
-  if (option.empty() || option.size() > 2) throw ConfigError("use one number, or a range low/high");
+  if (option.empty() || option.size() > 2) throw ConfigError("use one number, or a range low,high");
   RealRange range = {option.front(), option.back()};
   if (option.size() == 1) range = {std::max(center - option[0], limits[0]), center + option[0]};
   if (range[0] > range[1] || range[0] < limits[0] || range[1] > limits[1]) {

@@ -72,11 +72,11 @@ KeySpec probability_key(const std::string& default_value);
 KeySpec filter_key(const std::string& default_value, const std::vector<std::string>& names);
 KeySpec fill_key();
 
-/// The option `size`: one number for both sides, or height/width. @throws ConfigError  not given, or other than 1 or 2
+/// The option `size`: one number for both sides, or height,width. @throws ConfigError  not given, or other than 1 or 2
 ImageSize square_size(const Section& options);
-/// An option with two numbers, low/high. @throws ConfigError  not two numbers, or not in order
+/// An option with two numbers, low,high. @throws ConfigError  not two numbers, or not in order
 RealRange range_option(const Section& options, const std::string& key);
-/// An option `x` that stands for [-x, x], or a range low/high.
+/// An option `x` that stands for [-x, x], or a range low,high.
 RealRange symmetric_option(const Section& options, const std::string& key);
 /// The option `fill`: one number for all channels, or one per channel. @throws ConfigError  another count
 Color fill_option(const Section& options);
@@ -92,7 +92,7 @@ std::optional<RealRange> jitter_range(const std::vector<double>& option, double 
 /// byte / 255 for each channel.
 ByteTable fraction_table(int channels);
 
-/// Mean and deviation of a `normalise` line. @throws ConfigError  malformed; or `auto` without `measured`
-ChannelStatistics normalise_statistics(const Section& options, const std::optional<ChannelStatistics>& measured);
+/// Mean and deviation of a `normalize` line. @throws ConfigError  malformed; or `auto` without `measured`
+ChannelStatistics normalize_statistics(const Section& options, const std::optional<ChannelStatistics>& measured);
 
 }  // namespace lockstep::data

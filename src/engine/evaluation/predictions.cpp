@@ -85,8 +85,8 @@ at::Tensor target_of(const batch::Batch& batch) {
   if (!batch.has_target() || !batch.at(batch.target_key()).is<at::Tensor>()) return {};
   const at::Tensor& target = batch.target();
   if (target.dim() == 0 || target.size(0) != batch.size()) return {};
-  const bool is_unlabelled = target.scalar_type() == at::kLong && target.eq(data::kIgnored).all().item<bool>();
-  return is_unlabelled ? at::Tensor() : target.cpu();
+  const bool is_unlabeled = target.scalar_type() == at::kLong && target.eq(data::kIgnored).all().item<bool>();
+  return is_unlabeled ? at::Tensor() : target.cpu();
 }
 
 std::vector<std::int64_t> indices_of(const batch::Batch& batch) {

@@ -60,7 +60,7 @@ at::Tensor bytes_of(const at::Tensor& colors, double low) {
 /// @return         [H, W, 3] bytes
 at::Tensor bytes_of_classes(const at::Tensor& classes) {
   constexpr auto kColors = static_cast<std::int64_t>(kClassColors.size());
-  at::Tensor table = at::zeros({kColors + 2, 3}, at::kByte);  // black, the colors, light grey
+  at::Tensor table = at::zeros({kColors + 2, 3}, at::kByte);  // black, the colors, light gray
   for (std::int64_t c = 0; c < kColors; ++c) {
     for (std::int64_t i = 0; i < 3; ++i) {
       table[c + 1][i] = kClassColors[static_cast<std::size_t>(c)][static_cast<std::size_t>(i)];

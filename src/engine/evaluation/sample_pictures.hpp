@@ -13,11 +13,11 @@
 namespace lockstep::engine {
 
 /// The picture of a sample of at most 256 pixels a side. Colors go from the smallest number to the largest; with C = 3
-/// they are red, green and blue, otherwise the first channel is grey.
+/// they are red, green and blue, otherwise the first channel is gray.
 /// @param sample  [C, H, W] or [H, W]
 /// @param masks   are drawn next to it, in order: [H, W], [1, H, W], or [K, H, W] scores, of which the highest counts.
 ///                Undefined ones are left out. A class has the same color in every picture: 0 is black, and what does
-///                not count (below 0, or 255) light grey. Real numbers [H, W] go from black (0) to white (the largest)
+///                not count (below 0, or 255) light gray. Real numbers [H, W] go from black (0) to white (the largest)
 Picture picture_of_sample(const at::Tensor& sample, const std::vector<at::Tensor>& masks);
 
 /// The first samples of an evaluation as images, with what the model makes of them.
@@ -30,7 +30,7 @@ class SamplePictures {
 
   /// Takes samples until there are enough; those whose inputs are no images, [C, H, W] or [H, W], are skipped. Colors
   /// go from the sample's smallest number to its largest; with C = 3 they are red, green and blue, otherwise the first
-  /// channel is grey. The target mask, if there is one, and the predicted mask are next to the image. Errors are
+  /// channel is gray. The target mask, if there is one, and the predicted mask are next to the image. Errors are
   /// logged.
   void add(const LastBatch& batch);
   /// Puts them into `events` as "sample_00" and so on; those with masks as "mask_00".

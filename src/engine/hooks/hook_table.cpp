@@ -56,6 +56,20 @@ PrioritizedHook make_hook(const std::vector<std::string>& parts, const HookRow& 
 
 }  // namespace
 
+KeySpec every_key(const std::string& default_value, const std::string& actions) {
+  return keys::text(
+      "every", default_value,
+      "Steps (100), epochs (1epochs) or end: the time between " + actions + ". Joined by +; never = none");
+}
+
+KeySpec renamed_every_key(const std::string& default_value, const std::string& actions, const std::string& old_name) {
+  return keys::renamed(every_key(default_value, actions), old_name);
+}
+
+Every every_of(const Section& options) {
+  return Every::parse(options.text("every"), "every", {.times = false, .never = true});
+}
+
 KeySpec common_hook_key() {
   return keys::text("priority", "",
                     "Priority of the hook: highest, very_high, high, above_normal, normal, below_normal, low, "
@@ -76,7 +90,7 @@ std::vector<PrioritizedHook> make_hooks(const Sections& run, const std::vector<H
   std::vector<PrioritizedHook> hooks;
   std::map<std::string, int> counts;
   for (const std::string& written : train.texts("hooks")) {
-    const std::vector<std::string> parts = split_list(written, ',');
+    const std::vector<std::string> parts = entry_parts(written);
     if (!name.empty() && parts.front() != name) continue;
     const HookRow& row = find_row(rows, parts.front(), place);
     const int number = ++counts[row.name];

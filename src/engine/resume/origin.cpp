@@ -82,7 +82,7 @@ class DataState : public Stateful {
   Reproducibility by_statistics(const Archive& archive) const {
     const auto stored = stored_statistics(archive);
     if (!stored || !statistics_ || (stored->mean == statistics_->mean && stored->std == statistics_->std)) return {};
-    return {Reproducibility::Degree::statistical, "the statistics of normalise,mean=auto differ"};
+    return {Reproducibility::Degree::statistical, "the statistics of normalize,mean=auto differ"};
   }
 
   std::string transform_;  // one line for each transform; empty = the source has none

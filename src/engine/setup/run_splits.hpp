@@ -25,7 +25,7 @@ data::UsedSplits used_splits(std::initializer_list<std::string> names);
 
 /// Opens the data of a run on all ranks and logs the remarks of the source. One rank per host lists and checks files
 /// for the others.
-/// @param stored  statistics of `normalise,mean=auto` in a checkpoint; nullopt = they are measured, and all ranks use
+/// @param stored  statistics of `normalize,mean=auto` in a checkpoint; nullopt = they are measured, and all ranks use
 ///                those of rank 0
 /// @throws ConfigError, DataError  on every rank
 /// Collective.
@@ -42,12 +42,12 @@ inline const std::string kTransform = "/data/transform";
 inline const std::string kStatisticsMean = "/data/statistics/mean";
 inline const std::string kStatisticsStd = "/data/statistics/std";
 
-/// The statistics of `normalise,mean=auto` in a checkpoint; nullopt = the run did not use any, or the checkpoint is of
+/// The statistics of `normalize,mean=auto` in a checkpoint; nullopt = the run did not use any, or the checkpoint is of
 /// an earlier version.
 /// @throws CheckpointError  they are malformed
 std::optional<data::ChannelStatistics> stored_statistics(const checkpoints::Archive& archive);
 
-/// The statistics of `normalise,mean=auto` with which a run continues: those of the checkpoint that it resumes from.
+/// The statistics of `normalize,mean=auto` with which a run continues: those of the checkpoint that it resumes from.
 /// Reads no other arrays. nullopt = a fresh start, or a checkpoint without statistics.
 /// @param directory  the run's checkpoint folder
 /// @throws ConfigError, CheckpointError  as load_or_resume, on every rank; a checkpoint that cannot be read is skipped

@@ -34,15 +34,21 @@ namespace {
 /// Section `model` of the teacher: "resnet18,width=32", see distill.model.
 Section model_section(const Section& distill, const Registry& registry) {
   const std::string place = distill.cite("model");
-  const std::vector<std::string> words = words_in(distill.text("model"));
-  if (words.empty()) {
+  const std::vector<std::string> parts = entry_parts(distill.text("model"));
+  if (parts.front().empty()) {
     throw ConfigError(place + " must name the model of the file, such as resnet18 or vit,depth=6, because " +
                       distill.text("from") + " does not contain its configuration");
   }
   Section model = Section::with_defaults("model", models::model_keys(registry.models));
-  model.set("name", words.front(), place);
-  for (auto word = words.begin() + 1; word != words.end(); ++word) set_option(model, *word, place);
+  model.set("name", parts.front(), place);
+  for (auto part = parts.begin() + 1; part != parts.end(); ++part) set_option(model, *part, place);
   return model;
+}
+
+/// A value of distill.model in today's form; "" if it has that form.
+std::string todays_model(const std::string& former, const std::string&) {
+  const std::string today = todays_entry(former, {}, models::model_keys());
+  return today == former ? "" : today;
 }
 
 bool have_same_preprocessing(const Section& one, const Section& other) {
@@ -152,9 +158,10 @@ KeySpecs distill_keys() {
       {keys::text("distill.from", "",
                   "Weights of the teacher (loss.name=distill): folder of a run, checkpoint, .safetensors, .pt, .pth, "
                   ".npz or .h5 file"),
-       keys::text("distill.model", "",
-                  "Model of the teacher with its options, such as resnet18,width=32,stem=small. Lists are separated "
-                  "by slashes. If empty, that of the run in distill.from"),
+       keys::replacing(keys::text("distill.model", "",
+                                  "Model of the teacher with its options, such as resnet18,width=32,stem=small. If "
+                                  "empty, that of the run in distill.from"),
+                       {.key = "distill.model", .translate = todays_model}),
        keys::real("distill.alpha", "0.5",
                   "Weight of the divergence from the teacher. The cross-entropy with the targets has the weight 1 - "
                   "alpha",
@@ -162,13 +169,14 @@ KeySpecs distill_keys() {
        keys::real_above("distill.temperature", 0, keys::kUnlimited, "2",
                         "Divisor of the scores of both models in the divergence, which is multiplied by its square"),
        weights_key("distill.weights", "Weights to read if distill.from contains trained ones and their average"),
-       keys::choice("distill.family", "auto",
-                    "Library that defines the parameter names of distill.from. auto = find it by the names",
-                    {"auto", "torchvision", "timm"}),
-       keys::texts(
+       keys::expert(keys::choice("distill.family", "auto",
+                                 "Library that defines the parameter names of distill.from. auto = find it by the "
+                                 "names",
+                                 {"auto", "torchvision", "timm"})),
+       keys::expert(keys::texts(
            "distill.rename", "",
            "FROM=TO: replace the prefix FROM by TO in the parameter names of distill.from. re:FROM=TO "
-           "replaces every match of a regular expression; $1 in TO is a group. Rules apply one after another")});
+           "replaces every match of a regular expression; $1 in TO is a group. Rules apply one after another"))});
   for (KeySpec& key : keys) {
     if (key.name != "distill.from") key = keys::read_by(key, "loss.name", {"distill"});  // has_teacher refuses it
   }

@@ -36,10 +36,9 @@ FamilyRow cnn_family() {
 FamilyRow gpt_family() {
   return {.name = "gpt",
           .help = "Decoder-only transformer with learned positions and tied embeddings",
-          .keys = {size_key("model.layers", "4", "Number of transformer blocks (gpt)"),
-                   size_key("model.heads", "4", "Number of attention heads (gpt)"),
-                   size_key("model.features", "128", "Embedding dimension (gpt)"),
-                   keys::boolean("model.bias", "false", "Use biases in linear and norm layers (gpt)"), dropout_key()}};
+          .keys = {depth_key("4"), num_heads_key("4"), embed_dim_key("128"),
+                   keys::boolean("model.bias", "false", "Use biases in linear and norm layers (gpt)"), dropout_key()},
+          .sizes = {{"depth", "4"}, {"num_heads", "4"}, {"embed_dim", "128"}}};
 }
 
 FamilyRow torchscript_family() {

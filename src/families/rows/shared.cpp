@@ -34,11 +34,41 @@ KeySpec width_key() {
                   "Channels of the first stage or level; each further one has twice as many (resnet*, unet)");
 }
 
-KeySpec depth_key() {
-  return keys::integer(
-      "model.depth", "0",
-      "Number of levels below the first (unet), or of blocks (vit). 0 = that of the model, or 4 (unet) and 12 (vit)", 0,
-      48);
+namespace {
+
+/// The key that replaces one of gpt alone.
+KeySpec replacing_gpt_key(const KeySpec& key, const std::string& former) {
+  return keys::replacing(key, {.key = former,
+                               .translate = [](const std::string& value, const std::string&) { return value; },
+                               .only_with = "model.name=gpt"});
+}
+
+}  // namespace
+
+KeySpec depth_key(const std::string& default_value) {
+  return replacing_gpt_key(
+      keys::integer("model.depth", default_value,
+                    "Number of blocks (gpt, vit), or of levels below the first (unet). 0 = that of "
+                    "the model, or 4 (gpt, unet) and 12 (vit)",
+                    0, kMaxSize),
+      "model.layers");
+}
+
+KeySpec num_heads_key(const std::string& default_value) {
+  return replacing_gpt_key(
+      keys::integer("model.num_heads", default_value,
+                    "Number of attention heads (gpt, vit). 0 = that of the model, or 4 (gpt) and 3 "
+                    "(vit)",
+                    0, kMaxSize),
+      "model.heads");
+}
+
+KeySpec embed_dim_key(const std::string& default_value) {
+  return replacing_gpt_key(keys::integer("model.embed_dim", default_value,
+                                         "Features of a token (gpt, vit). 0 = that of the model, or 128 (gpt) and 192 "
+                                         "(vit)",
+                                         0, kMaxSize),
+                           "model.features");
 }
 
 KeySpec head_key() {

@@ -74,10 +74,9 @@ KeySpecs vit_keys() {
   return {
       keys::integer("model.patch_size", "0", "Side of the patches in pixels (vit). 0 = that of the model, or 16", 0,
                     kMaxSize),
-      keys::integer("model.embed_dim", "0", "Features of a token (vit). 0 = that of the model, or 192", 0, kMaxSize),
+      embed_dim_key(),
       depth_key(),
-      keys::integer("model.num_heads", "0", "Number of attention heads (vit). 0 = that of the model, or 3", 0,
-                    kMaxSize),
+      num_heads_key(),
       keys::real_above("model.mlp_ratio", 0, 1024, "4", "Hidden features for each feature of a token (vit)"),
       keys::boolean("model.class_token", "true", "Prepend a learned token (vit)"),
       keys::choice("model.global_pool", "auto",

@@ -18,7 +18,7 @@ namespace lockstep::models {
 namespace {
 
 struct GptOptions {
-  std::int64_t layers;
+  std::int64_t depth;
   std::int64_t heads;
   std::int64_t features;
   std::int64_t block;
@@ -98,11 +98,11 @@ class Gpt : public Model {
     tokens_ = register_module("tokens", std::make_shared<Embedding>(options.vocabulary, options.features));
     positions_ = register_module("positions", std::make_shared<Embedding>(options.block, options.features));
     dropout_ = register_module("dropout", std::make_shared<Dropout>(options.dropout));
-    for (std::int64_t layer = 0; layer < options.layers; ++layer) {
+    for (std::int64_t layer = 0; layer < options.depth; ++layer) {
       blocks_.push_back(register_module("block" + std::to_string(layer), std::make_shared<TransformerBlock>(options)));
     }
     norm_ = register_module("norm", std::make_shared<LayerNorm>(options.features, options.has_bias));
-    initialize(options.layers);
+    initialize(options.depth);
   }
 
   /// [N, T] int64 tokens -> [N, T, V] logits
@@ -116,10 +116,10 @@ class Gpt : public Model {
   }
 
  private:
-  /// Weights from N(0, 0.02), biases 0; the projections that end a residual branch divided by sqrt(2 * layers).
-  void initialize(std::int64_t layers) {
+  /// Weights from N(0, 0.02), biases 0; the projections that end a residual branch divided by sqrt(2 * depth).
+  void initialize(std::int64_t depth) {
     const torch::NoGradGuard no_grad;
-    const double branch_std = 0.02 / std::sqrt(2.0 * static_cast<double>(layers));
+    const double branch_std = 0.02 / std::sqrt(2.0 * static_cast<double>(depth));
     for (auto& parameter : named_parameters()) {
       const std::string& name = parameter.key();
       if (parameter.value().dim() >= 2) {
@@ -142,16 +142,16 @@ class Gpt : public Model {
 
 std::shared_ptr<Model> make_gpt(const Section& model, const Task& task) {
   if (!task.is_text) throw ConfigError("model.name: gpt needs text, but data.name provides images");
-  const GptOptions options{.layers = model.integer("layers"),
-                           .heads = model.integer("heads"),
-                           .features = model.integer("features"),
+  const GptOptions options{.depth = model.integer("depth"),
+                           .heads = model.integer("num_heads"),
+                           .features = model.integer("embed_dim"),
                            .block = task.sample_shape.at(0),
                            .vocabulary = task.classes,
                            .has_bias = model.boolean("bias"),
                            .dropout = model.real("dropout")};
   if (options.features % options.heads != 0) {
-    throw ConfigError(model.cite("features") + ": " + std::to_string(options.features) +
-                      " is not divisible by model.heads = " + std::to_string(options.heads));
+    throw ConfigError(model.cite("embed_dim") + ": " + std::to_string(options.features) +
+                      " is not divisible by model.num_heads = " + std::to_string(options.heads));
   }
   return std::make_shared<Gpt>(options);
 }

@@ -147,6 +147,13 @@ std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64
   return built;
 }
 
+namespace {
+
+/// The key as one that only model.preprocess=image reads.
+KeySpec of_images(const KeySpec& key) { return keys::read_by(key, "model.preprocess", {"image"}); }
+
+}  // namespace
+
 KeySpecs ModelSettings::keys() {
   return keys::titled(
       "Model and preprocessing",
@@ -165,14 +172,16 @@ KeySpecs ModelSettings::keys() {
                     "Preprocessing of the first input on the device. image = reverse channels, normalize with mean and "
                     "standard deviation, pad at the right and bottom, and stack lists of images",
                     {"none", "image"}),
-       keys::reals("model.image_mean", "", "image: mean, as one value or one per channel. If empty, 0 is used"),
-       keys::reals(
+       of_images(
+           keys::reals("model.image_mean", "", "image: mean, as one value or one per channel. If empty, 0 is used")),
+       of_images(keys::reals(
            "model.image_std", "",
-           "image: standard deviation, as one value or one per channel. Must be set together with model.image_mean"),
-       keys::integer("model.image_divisor", "1", "image: pad height and width to multiples of this number", 1, 1 << 16),
-       keys::real("model.image_padding", "0", "image: padding value, applied after normalization"),
-       keys::boolean("model.image_reversed", "false",
-                     "image: reverse the order of the channels (BGR to RGB, or RGB to BGR)")});
+           "image: standard deviation, as one value or one per channel. Must be set together with model.image_mean")),
+       of_images(keys::integer("model.image_divisor", "1", "image: pad height and width to multiples of this number", 1,
+                               1 << 16)),
+       of_images(keys::real("model.image_padding", "0", "image: padding value, applied after normalization")),
+       of_images(keys::boolean("model.image_reversed", "false",
+                               "image: reverse the order of the channels (BGR to RGB, or RGB to BGR)"))});
 }
 
 ModelSettings ModelSettings::from(const Section& model) {

@@ -23,6 +23,7 @@ namespace lockstep::models {
 
 namespace {
 
+constexpr std::int64_t kMaxUnetDepth = 48;
 constexpr std::int64_t kUnetNormGroups = 8;  // groups of each GroupNorm
 
 struct UnetOptions {
@@ -175,6 +176,9 @@ void check_unet(const Section& model, const UnetOptions& options, const Task& ta
   if (options.norm == "group" && options.width % kUnetNormGroups != 0) {
     throw ConfigError(model.cite("width") + ": with model.norm=group, the width must be a multiple of " +
                       std::to_string(kUnetNormGroups));
+  }
+  if (options.depth > kMaxUnetDepth) {
+    throw ConfigError(model.cite("depth") + ": unet has at most " + std::to_string(kMaxUnetDepth) + " levels");
   }
   const std::int64_t smallest = std::int64_t{1} << options.depth;
   if (std::min(task.sample_shape[1], task.sample_shape[2]) < smallest) {

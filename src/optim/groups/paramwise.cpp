@@ -139,7 +139,7 @@ void ParamGroupBuilder::read(const std::string& text, const Section& optim, cons
     return;
   }
   const std::string place = place_ + ": '" + text + "'";
-  for (const std::string& option : split_list(text, ',')) {
+  for (const std::string& option : entry_parts(text)) {
     set_option(kinds_, option, place);
     const std::string key = trimmed(option.substr(0, option.find('=')));
     if (key.ends_with("decay_mult")) require_weight_decay(optim, key, place);
@@ -161,7 +161,7 @@ ParamGroupBuilder::Selection ParamGroupBuilder::read_selection(const std::string
   Section given;
   for (const KeySpec& spec : selection_keys()) given.declare(spec);
   for (const KeySpec& spec : overridable_keys(rule)) given.declare(spec);
-  for (auto option = first_option; option != parts.end(); ++option) set_option(given, *option, place);
+  for (const std::string& option : with_lists({first_option, parts.end()})) set_option(given, option, place);
   selection.options = options_with(given, optim, rule, place);
   selection.group = given.text("group");
   try {

@@ -25,9 +25,9 @@ bool is_common(const std::string& key) {
 }
 
 KeySpec names_key() {
-  return keys::text("names", "",
-                    "Parameters of the part: names or blocks, separated by slashes, such as conv1/block*. rest = "
-                    "parameters that no other part matches. If empty, the name of the part is used");
+  return keys::words("names", "",
+                     "Parameters of the part: names or blocks, such as conv1,block*. rest = parameters that no other "
+                     "part matches. If empty, the name of the part is used");
 }
 
 void require_name(const std::string& name, const std::string& place) {
@@ -42,7 +42,7 @@ void require_name(const std::string& name, const std::string& place) {
 
 PartSettings read_part(const std::string& text, const Section& optim) {
   const std::string place = optim.cite("part") + ": '" + text + "'";
-  const std::vector<std::string> options = split_list(text, ',');
+  const std::vector<std::string> options = entry_parts(text);
   PartSettings part{.name = options.front(), .optim = optim};
   require_name(part.name, place);
   Section given;

@@ -13,7 +13,7 @@ namespace lockstep::report {
 
 namespace {
 
-bool is_grey(std::span<const std::uint8_t> pixels) {
+bool is_gray(std::span<const std::uint8_t> pixels) {
   for (std::size_t i = 0; i < pixels.size(); i += 3) {
     if (pixels[i] != pixels[i + 1] || pixels[i] != pixels[i + 2]) return false;
   }
@@ -21,9 +21,9 @@ bool is_grey(std::span<const std::uint8_t> pixels) {
 }
 
 std::vector<std::uint8_t> first_channel(std::span<const std::uint8_t> pixels) {
-  std::vector<std::uint8_t> grey;
-  for (std::size_t i = 0; i < pixels.size(); i += 3) grey.push_back(pixels[i]);
-  return grey;
+  std::vector<std::uint8_t> gray;
+  for (std::size_t i = 0; i < pixels.size(); i += 3) gray.push_back(pixels[i]);
+  return gray;
 }
 
 }  // namespace
@@ -49,8 +49,8 @@ EncodedImage png_of(const Picture& image) {
   if (height < 1 || width < 1 || pixels.size() != static_cast<std::size_t>(3 * height * width)) {
     throw std::invalid_argument("an image needs height * width * 3 values and at least one pixel");
   }
-  const bool has_one_channel = is_grey(pixels);
-  const std::vector<std::uint8_t> grey = has_one_channel ? first_channel(pixels) : std::vector<std::uint8_t>();
+  const bool has_one_channel = is_gray(pixels);
+  const std::vector<std::uint8_t> gray = has_one_channel ? first_channel(pixels) : std::vector<std::uint8_t>();
   png_image header{};
   header.version = PNG_IMAGE_VERSION;
   header.height = static_cast<png_uint_32>(height);
@@ -59,7 +59,7 @@ EncodedImage png_of(const Picture& image) {
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(header);
   EncodedImage encoded{.height = height, .width = width, .channels = has_one_channel ? 1 : 3};
   encoded.bytes.resize(size);
-  const void* const rows = has_one_channel ? grey.data() : pixels.data();
+  const void* const rows = has_one_channel ? gray.data() : pixels.data();
   if (png_image_write_to_memory(&header, encoded.bytes.data(), &size, 0, rows, 0, nullptr) == 0) {
     throw std::runtime_error(std::string("libpng could not compress an image: ") + header.message);
   }

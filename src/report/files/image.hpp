@@ -12,11 +12,11 @@ namespace lockstep::report {
 struct EncodedImage {
   std::int64_t height = 0;
   std::int64_t width = 0;
-  std::int64_t channels = 3;  ///< 1 grey, 3 RGB, 4 RGBA
+  std::int64_t channels = 3;  ///< 1 gray, 3 RGB, 4 RGBA
   std::string bytes = {};
 };
 
-/// A PNG file, of one channel where all pixels are grey.
+/// A PNG file, of one channel where all pixels are gray.
 /// @throws std::invalid_argument  there are not height * width * 3 values, or none
 EncodedImage png_of(const Picture& image);
 

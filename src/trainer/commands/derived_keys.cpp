@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "checkpoints/foreign/foreign.hpp"
+#include "core/text/table.hpp"
 #include "core/text/text.hpp"
+#include "data/transforms/evaluation_lines.hpp"
 #include "data/transforms/presets.hpp"
 #include "engine/session.hpp"
 #include "engine/settings/agreed.hpp"
@@ -85,15 +87,15 @@ bool reads_images(const CommandJob& job, const config::Config& config) {
 void add_transforms(const checkpoints::PretrainedImages& images, const std::string& path, const config::Config& config,
                     Settings& settings) {
   const std::string size = std::to_string(images.height);
-  const bool has_preset = !config.section("data").text("preset").empty();
+  const bool has_augmentation = !config.section("data").text("augmentation").empty();
   if (is_default(config, "data.val_transform")) {
     for (const std::string& line : checkpoints::evaluation_lines(images, path)) {
       settings.emplace_back("data.val_transform", line);
     }
-    if (is_default(config, "data.transform") && !has_preset) {
+    if (is_default(config, "data.transform") && !has_augmentation) {
       settings.emplace_back("data.transform", "random_resized_crop,size=" + size + ",filter=" + images.interpolation);
       settings.emplace_back("data.transform", "horizontal_flip");
-      settings.emplace_back("data.transform", checkpoints::normalise_line(images));
+      settings.emplace_back("data.transform", checkpoints::normalize_line(images));
     }
     settings.emplace_back("data.image_size", size);
   }
@@ -105,7 +107,7 @@ void add_transforms(const checkpoints::PretrainedImages& images, const std::stri
 
 struct Expansion {
   Settings settings;
-  std::string normalise;
+  std::string normalize;
 };
 
 Expansion expansion_of(const std::string& from, const CommandJob& job, const config::Config& config) {
@@ -117,12 +119,12 @@ Expansion expansion_of(const std::string& from, const CommandJob& job, const con
   for (const auto& [key, value] : model.keys) expansion.settings.emplace_back("model." + key, value);
   expansion.settings.emplace_back("init.from", from);
   const Section& data = config.section("data");
-  if (!is_folder && data.has("unlabelled") && data.boolean("unlabelled") && model.classes > 0) {
+  if (!is_folder && data.has("unlabeled") && data.boolean("unlabeled") && model.classes > 0) {
     expansion.settings.emplace_back("data.classes", std::to_string(model.classes));
   }
   if (model.images && reads_images(job, config)) {
     add_transforms(*model.images, (fs::path(from) / checkpoints::kConfigFile).string(), config, expansion.settings);
-    expansion.normalise = checkpoints::normalise_line(*model.images);
+    expansion.normalize = checkpoints::normalize_line(*model.images);
   }
   return expansion;
 }
@@ -136,16 +138,20 @@ std::string model_text(const Section& model) {
   std::string text = model.text("name");
   for (const auto& [key, value] : model.values()) {
     if (key == "name" || key == "recompute" || is_default(value)) continue;
-    std::string written = value.texts.front();
-    const bool is_list = value.spec.type == KeyType::integers || value.spec.type == KeyType::reals;
-    if (is_list) std::replace(written.begin(), written.end(), ',', '/');
-    if (written.find(',') != std::string::npos) {
-      throw ConfigError("distill.from: the value '" + written + "' of " + model.full_name(key) +
-                        " of the teacher contains a comma; set distill.model");
+    const std::string option = key + "=" + value.texts.front();
+    if (entry_parts(option).size() > 1) {
+      throw ConfigError("distill.from: the value '" + value.texts.front() + "' of " + model.full_name(key) +
+                        " of the teacher contains a comma and '='; set distill.model");
     }
-    text += "," + key + "=" + written;
+    text += "," + option;
   }
   return text;
+}
+
+/// Whether data.val_transform is empty, but data.transform is not.
+bool derives_val_transform(const config::Config& config) {
+  const Section& data = config.section("data");
+  return data.has("val_transform") && data.texts("val_transform").empty() && !data.texts("transform").empty();
 }
 
 bool is_run(const std::string& from) {
@@ -155,25 +161,43 @@ bool is_run(const std::string& from) {
 
 }  // namespace
 
-void expand_preset(config::Config& config, const std::string& normalise) {
+void expand_augmentation(config::Config& config, const std::string& normalize) {
   const Section& data = config.section("data");
-  const std::string name = data.has("preset") ? data.text("preset") : "";
+  const std::string name = data.has("augmentation") ? data.text("augmentation") : "";
   if (name.empty()) return;
   const data::ExpandedPreset preset = data::expand_preset(name, static_cast<int>(data.integer("image_size")));
   const std::vector<std::pair<std::string, std::vector<std::string>>> values = {
-      {"data.transform", preset.train},
-      {"data.val_transform", preset.val},
-      {"data.repeats", {std::to_string(preset.repeats)}},
-      {"train.mix", preset.mix},
-      {"loss.name", {preset.loss.empty() ? "auto" : preset.loss}},
-      {"loss.label_smoothing", {number_text(preset.label_smoothing)}}};
+      {"data.transform", preset.train}, {"data.val_transform", preset.val}, {"train.mix", preset.mix}};
   for (const auto& [key, texts] : values) {
     if (!is_default(config, key)) continue;
     for (const std::string& text : texts) {
-      const bool is_replaced = text == "normalise" && !normalise.empty();
-      config.set(key, is_replaced ? normalise : text, "data.preset = " + name);
+      const bool is_replaced = text == "normalize" && !normalize.empty();
+      config.set(key, is_replaced ? normalize : text, "data.augmentation = " + name);
     }
   }
+}
+
+void derive_val_transform(config::Config& config, const std::vector<data::TransformRow>& rows) {
+  if (!derives_val_transform(config)) return;
+  const Section& data = config.section("data");
+  const std::string origin = data.cite("transform");
+  for (const std::string& line : data::evaluation_lines(data.texts("transform"), rows, origin)) {
+    config.set("data.val_transform", line, "derived from " + origin);
+  }
+}
+
+void keep_former_val_transform(config::Config& config, const std::vector<data::TransformRow>& rows,
+                               const std::string& checkpoint) {
+  if (!derives_val_transform(config)) return;
+  const Section& data = config.section("data");
+  if (!data.origin("transform").starts_with(checkpoint)) return;
+  std::vector<std::string> conversions;
+  for (const std::string& line : data.texts("transform")) {
+    const data::TransformRow& row = find_row(rows, entry_parts(line).front(), data.cite("transform"));
+    if (row.stage == data::TransformStage::tensor && !row.is_random) conversions.push_back(line);
+  }
+  if (conversions.empty()) conversions.emplace_back("to_float");
+  for (const std::string& line : conversions) config.set("data.val_transform", line, checkpoint);
 }
 
 std::string expand_model_from(const CommandJob& job, config::Config& config) {
@@ -182,7 +206,7 @@ std::string expand_model_from(const CommandJob& job, config::Config& config) {
   const nlohmann::json agreed = nlohmann::json::parse(engine::text_of_root(job.world, [&] {
     const Expansion expansion = expansion_of(from, job, config);
     const auto replace = nlohmann::json::error_handler_t::replace;
-    return nlohmann::json({expansion.settings, expansion.normalise}).dump(-1, ' ', false, replace);
+    return nlohmann::json({expansion.settings, expansion.normalize}).dump(-1, ' ', false, replace);
   }));
   job.world.all_or_throw([&] {
     const std::string origin = "model.from = " + from;

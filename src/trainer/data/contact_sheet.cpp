@@ -129,7 +129,7 @@ std::string example_line(const data::TransformRow& row, const Picture& original)
   const std::string size = ",size=" + std::to_string((std::min(original.height, original.width) + 1) / 2);
   static const std::map<std::string, std::string> options = {
       {"color_jitter", ",brightness=0.5,contrast=0.5,saturation=0.5,hue=0.1"},
-      {"affine", ",degrees=20,translate=0.1/0.1,shear=10"}};
+      {"affine", ",degrees=20,translate=0.1,0.1,shear=10"}};
   const auto found = options.find(row.name);
   if (found != options.end()) return row.name + found->second;
   const bool needs_size = std::any_of(row.keys.begin(), row.keys.end(), [](const KeySpec& key) {

@@ -89,7 +89,7 @@ class DataCommand {
     images.class_names = images.stores.train->facts().class_names;
     if (!has("sheet") && !has("speed")) return images;
     images.datasets =
-        data::with_pipelines(images.stores, data_, engine::open_options(sections_, registry_), source_.normalise);
+        data::with_pipelines(images.stores, data_, engine::open_options(sections_, registry_), source_.normalize);
     images.class_names = images.datasets.train->task().class_names;
     return images;
   }

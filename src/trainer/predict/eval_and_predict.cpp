@@ -41,7 +41,9 @@ WeightsRequest weights_request(const CommandJob& job, const config::Invocation& 
   const engine::StoredConfig stored = engine::stored_config(job.world, from->second);
   config::Invocation settled = engine::agreed(job.world, [&] {
     config::Invocation parsed = parse_arguments(job, {{stored.checkpoint, stored.config_ini}});
-    if (!parsed.config.section("data").origin("preset").starts_with(stored.checkpoint)) expand_preset(parsed.config);
+    config::Config& config = parsed.config;
+    if (!config.section("data").origin("augmentation").starts_with(stored.checkpoint)) expand_augmentation(config);
+    keep_former_val_transform(config, job.registry.transforms, stored.checkpoint);
     return parsed;
   });
   return {.config = std::move(settled.config), .checkpoint = stored.checkpoint};
@@ -83,7 +85,7 @@ void adapt_data(WeightsRequest& request) {
     const bool takes_all = config.section("predict").text("split") == "auto" && !is_chosen("val_fraction");
     if (takes_all) config.set("data.val_fraction", "0", "derived");
   }
-  const bool has_no_targets = data.has("unlabelled") && is_chosen("unlabelled") && data.boolean("unlabelled");
+  const bool has_no_targets = data.has("unlabeled") && is_chosen("unlabeled") && data.boolean("unlabeled");
   if (has_no_targets && data.has("target") && is_of_run("target")) config.set("data.target", "class", "derived");
   if (data.text("on_error") == "replace" && is_chosen("on_error")) {
     throw ConfigError(data.cite("on_error") +

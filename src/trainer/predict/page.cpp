@@ -106,7 +106,7 @@ double PageSamples::rank_of(const Score& score, std::int64_t index) const {
     case PageOrder::errors:
       break;
   }
-  return score.error >= 0 ? 1 + score.error : score.uncertainty;  // labelled samples first
+  return score.error >= 0 ? 1 + score.error : score.uncertainty;  // labeled samples first
 }
 
 std::string PageSamples::caption_of(const engine::BatchPredictions& predictions, std::int64_t i) const {
@@ -139,7 +139,7 @@ void PageSamples::add(const engine::BatchPredictions& predictions, const batch::
   const bool has_masks_as_target = predictions.target.defined() && predictions.target.dim() >= 3;
   for (std::int64_t i = 0; i < predictions.size(); ++i) {
     const Score score = score_of(predictions, i);
-    labelled_ += score.error >= 0 && predictions.probabilities.defined() ? 1 : 0;
+    labeled_ += score.error >= 0 && predictions.probabilities.defined() ? 1 : 0;
     wrong_ += score.is_wrong ? 1 : 0;
     const std::int64_t index = predictions.indices[static_cast<std::size_t>(i)];
     Sample sample{.rank = rank_of(score, index), .index = index, .is_wrong = score.is_wrong};
@@ -167,7 +167,7 @@ std::string PageSamples::page(const mpi::Communicator& world, std::vector<std::v
     mine.push_back(
         {sample.rank, sample.index, sample.is_wrong, sample.caption, sample.height, sample.width, sample.png});
   }
-  std::vector<std::int64_t> counts = {labelled_, wrong_};
+  std::vector<std::int64_t> counts = {labeled_, wrong_};
   world.all_reduce(std::span(counts));
   const std::vector<std::string> texts = world.gather(mine.dump(-1, ' ', false, Json::error_handler_t::replace));
   if (!world.is_root()) return "";

@@ -55,7 +55,7 @@ class PageSamples {
   Task task_;
   const data::Dataset* dataset_;
   std::vector<Sample> samples_;  // sorted
-  std::int64_t labelled_ = 0;
+  std::int64_t labeled_ = 0;
   std::int64_t wrong_ = 0;
 };
 

@@ -194,7 +194,7 @@ std::string npy_header(const at::Tensor& rows, std::int64_t count) {
   return magic + length + text;
 }
 
-/// A PNG file with class numbers as grey pixels.
+/// A PNG file with class numbers as gray pixels.
 /// @param mask  [H, W] int64 in [0, 255]
 std::string mask_png(const at::Tensor& mask) {
   const at::Tensor pixels = mask.to(at::kByte).unsqueeze(-1).expand({mask.size(0), mask.size(1), 3}).contiguous();

@@ -28,7 +28,7 @@ KeySpecs PredictSettings::keys() {
           keys::real("predict.threshold", "0.5", "Multi-label: minimum probability of a predicted label", 0, 1),
           keys::text(
               "predict.masks", "",
-              "Segmentation: new folder for the masks, one grey PNG file per sample with class numbers as pixels"),
+              "Segmentation: new folder for the masks, one gray PNG file per sample with class numbers as pixels"),
           keys::text("predict.html", "", "Page with pictures and predictions of some samples, as an .html file"),
           keys::integer("predict.html_samples", "64", "Maximum number of samples on the page of predict.html", 1,
                         10000),

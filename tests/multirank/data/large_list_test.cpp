@@ -54,7 +54,7 @@ struct Opening {
 Opening open_list(const mpi::Communicator& world, const std::string& list, const std::string& cache) {
   const Registry& registry = builtin_registry();
   const Section data = data::section(
-      {{"name", "list"}, {"path", list}, {"val_path", list}, {"cache", cache}, {"transform", "resize,size=32/32"}});
+      {{"name", "list"}, {"path", list}, {"val_path", list}, {"cache", cache}, {"transform", "resize,size=32,32"}});
   Opening result;
   world.barrier();
   const double mb = private_mb();

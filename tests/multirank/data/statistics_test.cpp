@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The statistics of normalise,mean=auto: of rank 0, or of a checkpoint.
+// The statistics of normalize,mean=auto: of rank 0, or of a checkpoint.
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/engine/registry.hpp>
 
@@ -28,14 +28,14 @@ TEST(StatisticsTest, AllRanksUseThoseOfRankZeroOrTheGivenOnes) {
                                          {"path", folder.path()},
                                          {"cache", "off"},
                                          {"val_fraction", "0"},
-                                         {"transform", "normalise,mean=auto"}});
+                                         {"transform", "normalize,mean=auto"}});
   const data::OpenOptions options{.transforms = &registry.transforms};
   const data::Splits measured = open_splits(world, section, registry, options);
   const auto found = data::statistics_of(*measured.train);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->mean, (std::vector<double>{127.5 / 255, 102.0 / 255, 10.0 / 255}));
   EXPECT_EQ(found->std, (std::vector<double>{127.5 / 255, 51.0 / 255, 10.0 / 255}));
-  EXPECT_EQ(data::transform_of(*measured.train), (std::vector<std::string>{"normalise,mean=auto"}));
+  EXPECT_EQ(data::transform_of(*measured.train), (std::vector<std::string>{"normalize,mean=auto"}));
 
   std::optional<ChannelStatistics> stored;
   if (world.is_root()) stored = ChannelStatistics{.mean = {0, 0, 0.5}, .std = {1, 2, 0.25}};

@@ -66,8 +66,8 @@ TEST_F(CompositionTest, TrainingOpensItsDataOnce) {
                              {"data.path", root_ + "/images"},
                              {"data.cache", "off"},
                              {"data.val_fraction", "0"},
-                             {"data.transform", "normalise,mean=auto"},
-                             {"eval.when", "never"},
+                             {"data.transform", "normalize,mean=auto"},
+                             {"eval.every", "never"},
                              {"model.name", "mlp"},
                              {"model.hidden", "4"},
                              {"train.global_batch_size", "6"},
@@ -152,14 +152,14 @@ TEST_F(CompositionTest, LabelsThatOneRankCannotReadEndAllRanks) {
   const int last = world_.size() - 1;
   for (const bool is_damaged : {false, true}) {
     Registry registry;
-    registry.sources.push_back({.name = "labelled",
-                                .help = "labelled",
+    registry.sources.push_back({.name = "labeled",
+                                .help = "labeled",
                                 .keys = {},
                                 .open = [is_damaged = is_damaged && world_.rank() == last](const Section&) {
                                   return data::Splits{.train = std::make_shared<Labelled>(is_damaged)};
                                 }});
     const Settings settings =
-        with(kTwelveSteps, {{"data.name", "labelled"}, {"data.sampler", "class_balanced"}, {"eval.when", "never"}});
+        with(kTwelveSteps, {{"data.name", "labeled"}, {"data.sampler", "class_balanced"}, {"eval.every", "never"}});
     try {
       SmallRun run(world_, settings, registry);
       EXPECT_FALSE(is_damaged);

@@ -62,7 +62,7 @@ class DistillationTest : public ::testing::Test {
   Settings distilled(const Settings& more = {}) const {
     return with(with(kSmall, {{"loss.name", "distill"},
                               {"distill.from", shared_ + "/step-000000000000"},
-                              {"distill.model", "mlp,hidden=24/8,dropout=0.5"},
+                              {"distill.model", "mlp,hidden=24,8,dropout=0.5"},
                               {"distill.alpha", "0.9"}}),
                 more);
   }
@@ -173,7 +173,7 @@ TEST_F(DistillationTest, WhatDoesNotFitIsRefusedOnEveryRank) {
     for (const std::string& word : words) EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
   };
   expect_words(refusal<CheckpointError>({{"distill.from", "/nowhere.pt"}}), {"/nowhere.pt"});
-  expect_words(refusal<CheckpointError>({{"distill.model", "mlp,hidden=24/9"}}),
+  expect_words(refusal<CheckpointError>({{"distill.model", "mlp,hidden=24,9"}}),
                {"hidden1.weight  float32 [8, 24]  float32 [9, 24]", "distill.model"});
   expect_words(refusal<ConfigError>({{"distill.model", ""}}), {"distill.model", "must name the model"});
   expect_words(refusal<ConfigError>({{"distill.model", "mlp,hiden=24"}}), {"hiden", "hidden"});

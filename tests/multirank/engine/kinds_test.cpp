@@ -467,7 +467,7 @@ TEST(EvaluationTimesTest, AreRegularOrAtTheEndOrNever) {
                        {"model.name", "kind"},
                        {"train.global_batch_size", "12"},
                        {"train.max_steps", "5"},
-                       {"eval.interval", "2"}},
+                       {"eval.every", "2"}},
                       more),
                  registry);
     std::vector<std::int64_t> steps;
@@ -479,13 +479,14 @@ TEST(EvaluationTimesTest, AreRegularOrAtTheEndOrNever) {
     return steps;
   };
   if (!world.is_root()) {
-    for (const char* when : {"regular", "end", "never"}) evaluations({{"eval.when", when}});
+    for (const char* every : {"2", "end", "never", "0.000001s"}) evaluations({{"eval.every", every}});
     return;
   }
   using Steps = std::vector<std::int64_t>;
-  EXPECT_EQ(evaluations({{"eval.when", "regular"}}), Steps({2, 4, 5}));
-  EXPECT_EQ(evaluations({{"eval.when", "end"}}), Steps({5}));
-  EXPECT_EQ(evaluations({{"eval.when", "never"}}), Steps());
+  EXPECT_EQ(evaluations({{"eval.every", "2"}}), Steps({2, 4, 5}));
+  EXPECT_EQ(evaluations({{"eval.every", "end"}}), Steps({5}));
+  EXPECT_EQ(evaluations({{"eval.every", "never"}}), Steps());
+  EXPECT_EQ(evaluations({{"eval.every", "0.000001s"}}), Steps({1, 2, 3, 4, 5}));  // a step takes longer
 }
 
 /// Counts the samples whose file has an even number, and checks that a number and a text belong to the same sample.

@@ -57,10 +57,10 @@ const Settings kResnet = with(kDigits, {{"model.name", "resnet18"}, {"model.widt
 /// A small gpt with dropout, over text that every rank can read.
 Settings gpt() {
   const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
-  return {{"data.name", "text"},    {"data.path", std::string(source != nullptr ? source : ".") + "/README.md"},
-          {"data.block", "16"},     {"model.name", "gpt"},
-          {"model.layers", "2"},    {"model.heads", "2"},
-          {"model.features", "32"}, {"model.dropout", "0.1"}};
+  return {{"data.name", "text"},     {"data.path", std::string(source != nullptr ? source : ".") + "/README.md"},
+          {"data.block", "16"},      {"model.name", "gpt"},
+          {"model.depth", "2"},      {"model.num_heads", "2"},
+          {"model.embed_dim", "32"}, {"model.dropout", "0.1"}};
 }
 
 class LanesTest : public ::testing::TestWithParam<Case> {};

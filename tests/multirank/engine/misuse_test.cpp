@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
         Misuse{"Strategy", {{"strategy.name", "gemini"}}, "strategy.name: 'gemini' is not one of: "},  // 3.8.2
         Misuse{"Stage", {{"strategy.stage", "4"}}, "strategy.stage: '4' is not an integer in [1, 3]"},
         Misuse{"BatchNorm", {{"ddp.sync_batch_norm", "mmcv"}}, "ddp.sync_batch_norm: 'mmcv' is not "},  // 3.6.1
-        Misuse{"StateForm", {{"ckpt.mode", "local"}}, "ckpt.mode: 'local' is not one of: replicated"},  // 3.7.2
+        Misuse{"StateForm", {{"ckpt.layout", "local"}}, "ckpt.layout: 'local' is not one of: folder"},  // 3.7.2
         Misuse{
             "BaseBatch", {{"optim.base_batch_size", "-4"}}, "optim.base_batch_size: '-4' is not an integer"},  // 3.4.1
         Misuse{"Precision", {{"train.precision", "float16"}}, "train.precision: 'float16' is not one of: "},   // 6.2.1
@@ -74,7 +74,6 @@ INSTANTIATE_TEST_SUITE_P(
         Misuse{"Average", {{"ema.kind", "stochastic"}}, "ema.kind: 'stochastic' is not one of: "},          // 12.2.1
         Misuse{"Decay", {{"ema.decay", "1.5"}}, "ema.decay: '1.5' is not a number in (0, 1]"},              // 12.1.4
         Misuse{"Gamma", {{"ema.gamma", "0"}}, "ema.gamma: '0' is not a number > 0"},                        // 12.1.5
-        Misuse{"Begin", {{"ema.begin", "-1"}}, "ema.begin: '-1' is not an integer in [0, "},                // 12.2.1
         Misuse{"Seed", {{"run.seed", "-1"}}, "run.seed: '-1' is not an integer in [0, "},                   // 9.1
         Misuse{"Timeout", {{"comm.timeout_s", "long"}}, "comm.timeout_s: 'long' is not a number"},          // 18.2
         Misuse{"Unknown", {{"run.cudnn_benchmrk", "true"}}, "key 'run.cudnn_benchmrk' is unknown"}),        // 3.2.1
@@ -129,8 +128,12 @@ INSTANTIATE_TEST_SUITE_P(
                {{"ema.kind", "swa"}, {"ema.begin", "13"}},
                "ema.begin (test): the average would start at step 13, but the run ends at step 12"},  // 12.2.1
         Misuse{"TwoBegins",
-               {{"ema.kind", "swa"}, {"ema.begin", "2"}, {"ema.begin_epoch", "1"}},
-               "ema.begin (test) and ema.begin_epoch (test): set one of them"},
+               {{"ema.kind", "swa"}, {"ema.begin", "2+1epochs"}},
+               "ema.begin (test): '2+1epochs' is neither a step, such as 100, nor an epoch, such as 2epochs"},
+        Misuse{"Begin", {{"ema.kind", "swa"}, {"ema.begin", "-1"}}, "ema.begin (test): '-1' is neither a step"},
+        Misuse{"AverageByTheClock",
+               {{"ema.kind", "swa"}, {"ema.every", "10min"}},
+               "ema.every (test): '10min' is not accepted: '10min' is a time, but this action follows steps or epochs"},
         Misuse{"DecayOfOne", {{"ema.kind", "ema"}, {"ema.decay", "1"}}, "ema.decay (test): with 1, the average"}),
     kName);
 

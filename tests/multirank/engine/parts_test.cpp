@@ -418,8 +418,8 @@ TEST(PartsTest, WhatCannotBeTrainedIsRefused) {
   expect_refused("parameter 'head.weight' belongs to none of the parts (a, b)",
                  parts("a,names=hidden0.weight", "b,names=hidden0.bias"));
   expect_refused("parameter 'hidden0.bias' belongs to two parts, a and b",
-                 parts("a,names=hidden*/head", "b,names=hidden0.bias"));
-  expect_refused("part b has no trained parameter", parts("a,names=hidden0/head", "b,names=tail"));
+                 parts("a,names=hidden*,head", "b,names=hidden0.bias"));
+  expect_refused("part b has no trained parameter", parts("a,names=hidden0,head", "b,names=tail"));
   expect_refused("two parts are named hidden0", parts("hidden0", "hidden0"));
   expect_refused("'7' is not the name of a part", parts("7,names=hidden0", "head"));
   expect_refused("learning_rate", parts("hidden0,learning_rate=1", "head"));

@@ -31,7 +31,7 @@ class ResumeTest : public ::testing::Test {
   /// Leaves checkpoints of steps 2, 4, 6 and 8.
   ResumeTest() {
     directory_ = world_.broadcast(folder_.path()) + "/ckpt";
-    SmallRun run(world_, with(kBase, {{"train.max_steps", "8"}, {"ckpt.every_steps", "2"}, {"ckpt.keep_last", "9"}}));
+    SmallRun run(world_, with(kBase, {{"train.max_steps", "8"}, {"ckpt.every", "2"}, {"ckpt.keep_last", "9"}}));
     run.trainer.add_hook(run.checkpoint_hook(directory_, ""));
     run.trainer.train();
     parameters_ = copies_of(run);
@@ -146,7 +146,7 @@ TEST_F(ResumeTest, MetersOfAnEpochContinueWhereTheyWere) {
     EXPECT_EQ(epochs.size(), world_.is_root() ? 1U : 0U);
     return epochs.empty() ? Record() : epochs.front();
   };
-  const Record whole = epoch_of(with(metered, {{"ckpt.every_steps", "5"}, {"ckpt.keep_last", "9"}}));
+  const Record whole = epoch_of(with(metered, {{"ckpt.every", "5"}, {"ckpt.keep_last", "9"}}));
   const Record resumed = epoch_of(with(metered, {{"resume", "5"}}));
   EXPECT_EQ(resumed.values, whole.values);
   // Others have nothing to continue from.

@@ -75,15 +75,15 @@ std::vector<Row> rows() {
           {"quadratic", rule("quadratic,start_factor=0.1")},
           {"exponential", rule("exponential,gamma=0.9,of=momentum")},
           {"step", rule("step,size=3,gamma=0.5")},
-          {"multistep", rule("multistep,milestones=2/7,gamma=0.1")},
+          {"multistep", rule("multistep,milestones=2,7,gamma=0.1")},
           {"cosine", rule("cosine,by=epoch,smooth=true,final_factor=0.1")},
           {"polynomial", rule("polynomial,power=2,group=decay")},
           {"inverse_sqrt", rule("inverse_sqrt,warmup=4")},
           {"wsd", rule("wsd,warmup=2,decay=6")},
           {"one_cycle", with(rule("one_cycle,base=0.05"), rule("one_cycle,of=weight_decay,shape=linear"))},
           {"cyclic", rule("cyclic,up=2,down=3")},
-          {"cosine_restart", rule("cosine_restart,periods=4/8,weights=1/0.5,final_factor=0.1")},
-          {"composite", rule("composite,curves=(linear | cosine),lengths=0.25/0.75")},
+          {"cosine_restart", rule("cosine_restart,periods=4,8,weights=1,0.5,final_factor=0.1")},
+          {"composite", rule("composite,curves=(linear | cosine),lengths=0.25,0.75")},
           {"plateau", rule("plateau,patience=1,factor=0.5")}};
 }
 

@@ -62,7 +62,7 @@ TEST_F(ScheduleTest, APlateauLearnsFromEvaluations) {
   MeasuredRun run(world_, kPlateau);
   run.trainer.train();
   EXPECT_EQ(run.options().at("lr"), 0.01 / 16);
-  MeasuredRun other(world_, {{"sched.rule", "plateau,monitor=val/los"}});
+  MeasuredRun other(world_, {{"sched.rule", "plateau,metric=val/losses"}});
   EXPECT_THROW(other.trainer.train(), ConfigError);
 }
 

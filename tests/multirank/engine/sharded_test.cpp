@@ -46,9 +46,9 @@ Settings gpt(const Settings& more) {
                {"data.path", std::string(source != nullptr ? source : ".") + "/checkpoints/FORMAT.md"},
                {"data.block", "16"},
                {"model.name", "gpt"},
-               {"model.layers", "2"},
-               {"model.heads", "2"},
-               {"model.features", "48"}},
+               {"model.depth", "2"},
+               {"model.num_heads", "2"},
+               {"model.embed_dim", "48"}},
               more);
 }
 

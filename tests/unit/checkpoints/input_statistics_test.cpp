@@ -15,12 +15,20 @@ using Config = std::map<std::string, std::string>;
 TEST(InputStatisticsTest, TransformsOfEvaluations) {
   const InputStatistics input = input_statistics(
       {{"data.val_transform",
-        "resize,size=256,filter=bicubic\ncenter_crop,size=224\nnormalise,mean=0.5,std=0.25/0.5/0.125"}},
+        "resize,size=256,filter=bicubic\ncenter_crop,size=224\nnormalize,mean=0.5,std=0.25,0.5,0.125"}},
       3);
   EXPECT_EQ(input.mean, (std::vector<double>{0.5, 0.5, 0.5}));
   EXPECT_EQ(input.deviation, (std::vector<double>{0.25, 0.5, 0.125}));
   EXPECT_EQ(input.interpolation, "bicubic");
   EXPECT_EQ(input.crop_fraction, 0.875);
+  EXPECT_TRUE(input.remarks.empty());
+}
+
+// Checkpoints of earlier versions have lists with slashes and another spelling.
+TEST(InputStatisticsTest, LinesOfEarlierVersions) {
+  const InputStatistics input = input_statistics({{"data.val_transform", "normalize,mean=0.5,0.25,0.75,std=0.25"}}, 3);
+  EXPECT_EQ(input.mean, (std::vector<double>{0.5, 0.25, 0.75}));
+  EXPECT_EQ(input.deviation, (std::vector<double>{0.25, 0.25, 0.25}));
   EXPECT_TRUE(input.remarks.empty());
 }
 
@@ -30,7 +38,7 @@ TEST(InputStatisticsTest, TheResizedImageHasTheSameSize) {
     for (int resized = crop; resized < crop + 60; ++resized) {
       const InputStatistics input =
           input_statistics({{"data.val_transform", "resize,size=" + std::to_string(resized) +
-                                                       "\ncenter_crop,size=" + std::to_string(crop) + "\nnormalise"}},
+                                                       "\ncenter_crop,size=" + std::to_string(crop) + "\nnormalize"}},
                            3);
       ASSERT_EQ(std::floor(crop / input.crop_fraction), resized) << crop;
     }
@@ -48,7 +56,7 @@ TEST(InputStatisticsTest, DefaultsOfTheSources) {
 }
 
 TEST(InputStatisticsTest, NormalizationInTheModel) {
-  const InputStatistics input = input_statistics({{"data.transform", "normalise,mean=0.5,std=0.25"},
+  const InputStatistics input = input_statistics({{"data.transform", "normalize,mean=0.5,std=0.25"},
                                                   {"model.preprocess", "image"},
                                                   {"model.image_mean", "1, 2"},
                                                   {"model.image_std", "2"}},
@@ -59,20 +67,20 @@ TEST(InputStatisticsTest, NormalizationInTheModel) {
 
 TEST(InputStatisticsTest, WhatTheRunMeasuredStandsForAuto) {
   const MeasuredStatistics measured{.mean = {0.1, 0.2, 0.3}, .deviation = {0.4, 0.5, 0.6}};
-  const InputStatistics input = input_statistics({{"data.transform", "normalise,mean=auto"}}, 3, measured);
+  const InputStatistics input = input_statistics({{"data.transform", "normalize,mean=auto"}}, 3, measured);
   EXPECT_EQ(input.mean, measured.mean);
   EXPECT_EQ(input.deviation, measured.deviation);
   EXPECT_TRUE(input.remarks.empty());
-  EXPECT_EQ(input_statistics({{"data.transform", "normalise"}}, 3, measured).mean[0], 0.485);
-  EXPECT_TRUE(input_statistics({{"data.transform", "normalise,mean=auto"}}, 1, measured).mean.empty());
+  EXPECT_EQ(input_statistics({{"data.transform", "normalize"}}, 3, measured).mean[0], 0.485);
+  EXPECT_TRUE(input_statistics({{"data.transform", "normalize,mean=auto"}}, 1, measured).mean.empty());
 }
 
 TEST(InputStatisticsTest, WhatIsUnknownIsSaid) {
-  const InputStatistics measured = input_statistics({{"data.transform", "normalise,mean=auto"}}, 3);
+  const InputStatistics measured = input_statistics({{"data.transform", "normalize,mean=auto"}}, 3);
   EXPECT_TRUE(measured.mean.empty());
   ASSERT_EQ(measured.remarks.size(), 1U);
   EXPECT_NE(measured.remarks[0].find("mean=auto"), std::string::npos);
-  const InputStatistics other = input_statistics({{"data.val_transform", "pad,padding=2\nnormalise"}}, 3);
+  const InputStatistics other = input_statistics({{"data.val_transform", "pad,padding=2\nnormalize"}}, 3);
   EXPECT_EQ(other.mean.size(), 3U);
   ASSERT_EQ(other.remarks.size(), 1U);
   EXPECT_NE(other.remarks[0].find("pad"), std::string::npos);

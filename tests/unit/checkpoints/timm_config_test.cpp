@@ -32,7 +32,7 @@ TEST(TimmConfigTest, EntriesOfTheFile) {
   EXPECT_EQ(config.num_classes, 3);  // that of the model, not that of the weights it began with
   EXPECT_EQ(config.label_names, (Lines{"red", "green", "blue"}));
   EXPECT_EQ(evaluation_lines(config.images, ""), (Lines{"resize,size=20,filter=bilinear", "center_crop,size=16",
-                                                        "normalise,mean=0.5/0.25/0.125,std=0.5/1/2"}));
+                                                        "normalize,mean=0.5,0.25,0.125,std=0.5,1,2"}));
 }
 
 TEST(TimmConfigTest, EarlyVersionsHaveOneLevelAndDefaults) {
@@ -42,7 +42,7 @@ TEST(TimmConfigTest, EarlyVersionsHaveOneLevelAndDefaults) {
   EXPECT_EQ(config.label_names, (Lines{"cat", "1", "dog"}));
   EXPECT_EQ(evaluation_lines(config.images, ""),
             (Lines{"resize,size=256,filter=bicubic,mode=squash", "center_crop,size=224",
-                   "normalise,mean=0.485/0.456/0.406,std=0.229/0.224/0.225"}));
+                   "normalize,mean=0.485,0.456,0.406,std=0.229,0.224,0.225"}));
 }
 
 TEST(TimmConfigTest, MalformedFilesHaveOneSentence) {

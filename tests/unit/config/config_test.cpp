@@ -169,6 +169,43 @@ TEST(ConfigTest, AFormerSettingInAStoredConfigurationIsTranslated) {
   EXPECT_EQ(several.section("optim").texts("group"), std::vector<std::string>{"a"});
 }
 
+/// Key optim.name has an earlier form of its values, and optim.group rows with an option of another name.
+KeySpecs reformed_specs() {
+  KeySpecs specs = sample_specs();
+  const auto key = [&specs](const std::string& name) -> KeySpec& {
+    return *std::find_if(specs.begin(), specs.end(), [&](const KeySpec& each) { return each.name == name; });
+  };
+  const auto translate = [](const std::string& former, const std::string&) {
+    return former == "adam_with_decay" ? std::string("adamw") : std::string();
+  };
+  key("optim.name").replaces = {{.key = "optim.name", .translate = translate}};
+  KeySpec row = keys::text("rate", "", "");
+  row.parts = {keys::renamed(keys::real("value", "1", ""), "number")};
+  key("optim.group").parts = {row};
+  return specs;
+}
+
+TEST(ConfigTest, AKeyCanReplaceFormerValuesOfItsOwn) {
+  Config config(reformed_specs());
+  EXPECT_EQ(sentence_of([&] { config.read_ini("[optim]\nname = adam_with_decay\n", "a.ini"); }),
+            "a.ini:2: optim.name=adam_with_decay was replaced by optim.name=adamw");
+  EXPECT_EQ(sentence_of([&] { config.read_ini("[optim]\nname = adamw\n", "a.ini"); }), "");
+  Config stored(reformed_specs());
+  stored.read_ini("[optim]\nname = adam_with_decay\n", "run", OldNames::translated);
+  EXPECT_EQ(stored.section("optim").text("name"), "adamw");
+  EXPECT_EQ(stored.section("optim").cite("name"), "optim.name (run:2)");
+}
+
+TEST(ConfigTest, OptionsInAStoredConfigurationAreTranslated) {
+  const std::string ini = "[optim]\ngroup = rate,number=3\ngroup = other,number=3\n";
+  Config stored(reformed_specs());
+  stored.read_ini(ini, "run", OldNames::translated);
+  EXPECT_EQ(stored.section("optim").texts("group"), (std::vector<std::string>{"rate,value=3", "other,number=3"}));
+  Config written(reformed_specs());  // the part that reads the entry refuses it
+  written.read_ini(ini, "a.ini");
+  EXPECT_EQ(written.section("optim").texts("group").front(), "rate,number=3");
+}
+
 // A program may have a key or a row of its own with such a name.
 TEST(ConfigTest, NamesInUseAreNotFormerOnes) {
   KeySpecs specs = replacing_specs();
@@ -213,7 +250,8 @@ TEST(ConfigTest, TheDefaultIsThatOfTheChoice) {
   EXPECT_TRUE(config_of("name = sgd\n").section("optim").is_default("lr"));
   EXPECT_EQ(config_of("name = sgd\n").effective("optim.lr").origin, "default of optim.name=sgd");
   const std::string resolved = config_of("name = sgd\n").to_ini();
-  EXPECT_NE(resolved.find("\nlr = 0.1                                  # default of optim.name=sgd\n"), std::string::npos)
+  EXPECT_NE(resolved.find("\nlr = 0.1                                  # default of optim.name=sgd\n"),
+            std::string::npos)
       << resolved;
   EXPECT_EQ(sentence_of([] { config_of("momentum = auto\n"); }), "a.ini:2: optim.momentum: 'auto' is not a number");
 }
@@ -478,6 +516,71 @@ TEST(ConfigTest, ExplainIsAnAlignedTable) {
                 "ddp.report     no         default\n");
   EXPECT_NE(Config(sample_specs()).explain().find("optim.group    (not set)  default\ndata.path      (empty)"),
             std::string::npos);
+}
+
+/// A key with a list, and an entry with one.
+KeySpecs list_specs() {
+  KeySpecs specs = sample_specs();
+  KeySpec form = keys::text("normalize", "", "");
+  form.old_names = {"normalise"};
+  form.parts = {keys::words("mean", "0,0", "")};
+  KeySpec entries = keys::texts("data.transform", "", "");
+  entries.parts = {form};
+  specs.insert(specs.end(),
+               {entries, keys::words("optim.names", "", ""),
+                keys::replacing(keys::integer("data.repeats", "1", "", 1),
+                                {.key = "data.repeats", .translate = [](const std::string& former, const std::string&) {
+                                   return std::string(former == "0" ? "1" : "");
+                                 }})});
+  return specs;
+}
+
+TEST(ConfigTest, ValuesOfEarlierVersionsAreTranslatedWhereTheyAreStored) {
+  Config config(list_specs());
+  config.read_ini(
+      "[data]\ntransform = normalise,mean=1/2\ntransform = other\ntransform = normalize,mean=3/4\nrepeats = 0\n"
+      "path = a/b\nsizes = 3/4\n[optim]\nnames = conv1/block*\n",
+      "run", OldNames::translated);
+  EXPECT_EQ(config.section("data").texts("transform"),
+            (std::vector<std::string>{"normalize,mean=1,2", "other", "normalize,mean=3,4"}))
+      << "in their order";
+  EXPECT_EQ(config.section("data").integer("repeats"), 1);
+  EXPECT_EQ(config.section("data").text("path"), "a/b");
+  EXPECT_EQ(config.section("data").integers("sizes"), (std::vector<std::int64_t>{3, 4}));
+  EXPECT_EQ(config.section("optim").text("names"), "conv1,block*");
+}
+
+TEST(ConfigTest, ValuesOfEarlierVersionsAreRefusedWithTheNewOne) {
+  const auto refusal = [](const std::string& name, const std::string& text) {
+    Config config(list_specs());
+    return sentence_of([&] { config.set(name, text, "command line"); });
+  };
+  const std::string reason = " is the form of earlier versions; write ";
+  EXPECT_EQ(refusal("data.transform", "normalise,mean=1/2"),
+            "command line: data.transform=normalise,mean=1/2" + reason + "data.transform=normalize,mean=1,2");
+  EXPECT_EQ(refusal("data.sizes", "3/4"), "command line: data.sizes=3/4" + reason + "data.sizes=3,4");
+  EXPECT_EQ(refusal("optim.names", "a/b"), "command line: optim.names=a/b" + reason + "optim.names=a,b");
+  EXPECT_EQ(refusal("data.repeats", "0"), "command line: data.repeats=0" + reason + "data.repeats=1");
+  EXPECT_EQ(refusal("data.transform", "normalize,mean=1,2"), "");
+}
+
+TEST(ConfigTest, AFormerSettingOfOneChoiceIsLeftOutOfTheOthers) {
+  KeySpecs specs = sample_specs();
+  specs.push_back(keys::replacing(keys::integer("optim.depth", "0", ""),
+                                  {.key = "optim.layers",
+                                   .translate = [](const std::string& former, const std::string&) { return former; },
+                                   .note = "it is shared now",
+                                   .only_with = "optim.name=adamw"}));
+  const auto depth = [&](const std::string& name) {
+    Config config(specs);
+    config.read_ini("[optim]\nlayers = 4\nname = " + name + "\ndepth = 2\n", "run", OldNames::translated);
+    return config.section("optim").integer("depth");
+  };
+  EXPECT_EQ(depth("adamw"), 4);
+  EXPECT_EQ(depth("sgd"), 2);
+  Config config(specs);
+  EXPECT_EQ(sentence_of([&] { config.set("optim.layers", "4", "command line"); }),
+            "command line: optim.layers=4 was replaced by optim.depth=4; it is shared now");
 }
 
 }  // namespace config_test

@@ -18,7 +18,8 @@ TEST(KeysTest, EachBuilderDeclaresItsType) {
                                                             {keys::choice("a.b", "x", "h", {"x"}), KeyType::choice},
                                                             {keys::integers("a.b", "1", "h"), KeyType::integers},
                                                             {keys::reals("a.b", "1", "h"), KeyType::reals},
-                                                            {keys::texts("a.b", "x", "h"), KeyType::texts}}};
+                                                            {keys::texts("a.b", "x", "h"), KeyType::texts},
+                                                            {keys::words("a.b", "x", "h"), KeyType::words}}};
   for (const auto& [key, type] : rows) {
     EXPECT_EQ(key.name, "a.b");
     EXPECT_EQ(key.type, type);

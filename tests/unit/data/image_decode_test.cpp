@@ -78,7 +78,7 @@ const JpegKind kKinds[] = {{.name = "444", .horizontal = 1, .vertical = 1},
                            {.name = "420"},
                            {.name = "440", .horizontal = 1, .vertical = 2},
                            {.name = "411", .horizontal = 4, .vertical = 1},
-                           {.name = "grey", .channels = 1, .horizontal = 1, .vertical = 1},
+                           {.name = "gray", .channels = 1, .horizontal = 1, .vertical = 1},
                            {.name = "CMYK", .channels = 4, .horizontal = 1, .vertical = 1},
                            {.name = "progressive", .is_progressive = true},
                            {.name = "restart", .restart_rows = 1}};
@@ -154,7 +154,7 @@ TEST(ImageDecode, LimitsAreCheckedBeforeMemoryIsRequested) {
     FAIL();
   } catch (const DataError& error) {
     EXPECT_NE(std::string(error.what()).find("50 x 40"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("data.max_image_bytes"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("data.max_image_mb"), std::string::npos) << error.what();
   }
 }
 
@@ -192,8 +192,8 @@ TEST(ImageDecode, OneChannelIsTheLuminance) {
   EXPECT_EQ(image.channels, 1);
   EXPECT_EQ(image.pixels[0], 76);   // (19595 * 255 + 32768) >> 16
   EXPECT_EQ(image.pixels[1], 150);  // (38470 * 255 + 32768) >> 16
-  const Image grey = decode(bytes_of("P5 2 1 255\nab"), {.channels = 3}, workspace);
-  EXPECT_EQ(std::string(grey.pixels.begin(), grey.pixels.end()), "aaabbb");
+  const Image gray = decode(bytes_of("P5 2 1 255\nab"), {.channels = 3}, workspace);
+  EXPECT_EQ(std::string(gray.pixels.begin(), gray.pixels.end()), "aaabbb");
 }
 
 /// EXIF data with one entry of IFD 0, whose value has 4 bytes.

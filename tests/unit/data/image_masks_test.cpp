@@ -30,7 +30,7 @@ std::string pgm(int width, const std::vector<std::uint8_t>& numbers) {
          std::string(numbers.begin(), numbers.end());
 }
 
-/// Three pairs. Each image is grey and has the same numbers as its mask.
+/// Three pairs. Each image is gray and has the same numbers as its mask.
 class MaskTest : public ::testing::Test {
  protected:
   MaskTest() {
@@ -83,20 +83,20 @@ TEST_F(MaskTest, MasksAreTheClassesOfPixels) {
   EXPECT_EQ(open_with(values({{"classes", "21"}})).train->task().classes, 21);
 }
 
-// A grey image that equals its mask stays equal with nearest pixels and the fill 255. The transforms of images are
+// A gray image that equals its mask stays equal with nearest pixels and the fill 255. The transforms of images are
 // compared with Pillow in the reference tests.
 TEST_F(MaskTest, TransformsMoveImagesAndMasksTogether) {
   const std::vector<std::vector<std::string>> cases = {
-      {"resize,size=29/11,filter=nearest"},
+      {"resize,size=29,11,filter=nearest"},
       {"resize,size=8,filter=nearest", "random_crop,size=8"},
-      {"random_crop,size=12/16,padding=5,fill=255"},
+      {"random_crop,size=12,16,padding=5,fill=255"},
       {"random_crop,size=40,pad_if_needed=true,fill=255"},
       {"random_crop,size=9,padding=3,mode=reflect"},
-      {"random_resized_crop,size=10/7,filter=nearest", "horizontal_flip"},
-      {"random_resized_crop,size=30,filter=nearest,scale=0.05/0.2", "vertical_flip"},
+      {"random_resized_crop,size=10,7,filter=nearest", "horizontal_flip"},
+      {"random_resized_crop,size=30,filter=nearest,scale=0.05,0.2", "vertical_flip"},
       {"rotate,degrees=180,fill=255"},
-      {"affine,degrees=30,translate=0.3,scale=0.5/2,shear=20,fill=255"},
-      {"affine,translate=0.5,fill=255", "center_crop,size=7/5"}};
+      {"affine,degrees=30,translate=0.3,scale=0.5,2,shear=20,fill=255"},
+      {"affine,translate=0.5,fill=255", "center_crop,size=7,5"}};
   for (const auto& lines : cases) {
     std::set<Numbers> different;
     for (const std::int64_t epoch : {0, 1, 2, 3, 4, 5, 6, 7}) {
@@ -133,13 +133,13 @@ TEST_F(MaskTest, FiltersColorsAndErasedBoxesDoNotChangeMasks) {
   EXPECT_EQ(masks({"random_resized_crop,size=9,filter=bicubic", "rotate,degrees=40,filter=bilinear"}),
             masks({"random_resized_crop,size=9,filter=nearest", "rotate,degrees=40"}));
   EXPECT_EQ(masks({"color_jitter,brightness=0.5,contrast=0.5", "gaussian_blur,p=1", "invert,p=1", "equalize,p=1",
-                   "posterize,p=1", "autocontrast,p=1", "solarize,p=1", "sharpness,p=1", "normalise,mean=0.5,std=0.5",
+                   "posterize,p=1", "autocontrast,p=1", "solarize,p=1", "sharpness,p=1", "normalize,mean=0.5,std=0.5",
                    "random_erasing,p=1"}),
             masks({"to_float"}));
 }
 
 TEST_F(MaskTest, NewAreasAreIgnored) {
-  const batch::Batch batch = samples({"center_crop,size=15/19"});
+  const batch::Batch batch = samples({"center_crop,size=15,19"});
   const Numbers mask = values_of<std::int64_t>(batch.target().contiguous());
   const Numbers image = bytes_in(batch.input());
   int ignored = 0;
@@ -249,7 +249,7 @@ TEST_F(MaskTest, FaultsNameTheMask) {
   EXPECT_EQ(fault(png_of_numbers(4, random_numbers(20, 20, 1), 8, false)),
             "the mask has 5 x 4 pixels (height x width), but its image has 13 x 17; correct or exclude the pair");
   EXPECT_EQ(fault(ppm(kWidth, kHeight, 1, 1, 1)),
-            "the mask is a PPM file with 3 channels of 8 bits, but masks are PNG or PGM files with one channel (grey "
+            "the mask is a PPM file with 3 channels of 8 bits, but masks are PNG or PGM files with one channel (gray "
             "or palette) of up to 8 bits; convert the file");
   EXPECT_NE(fault(good.substr(0, good.size() / 2)).find("the PNG data are damaged"), std::string::npos);
   EXPECT_NE(fault(good.substr(0, good.size() / 2), {}).find("the PNG data are damaged"), std::string::npos);
@@ -280,8 +280,8 @@ TEST_F(MaskTest, RefusedSettings) {
               "data.transform (command line) '" + name + "': " + name +
                   " cannot be used with data.target = mask, because it does not transform masks; remove the line");
   }
-  EXPECT_EQ(refusal({{"unlabelled", "true"}}),
-            "data.unlabelled (command line) and data.target = mask contradict each other; remove one");
+  EXPECT_EQ(refusal({{"unlabeled", "true"}}),
+            "data.unlabeled (command line) and data.target = mask contradict each other; remove one");
   EXPECT_EQ(refusal({{"classes", "256"}}),
             "data.classes (command line): masks have at most 255 classes, because 255 marks ignored pixels");
   EXPECT_EQ(sentence_of<DataError>([&] {

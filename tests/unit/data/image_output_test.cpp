@@ -24,8 +24,8 @@ Splits open_images_with(const std::vector<std::string>& transforms, const Values
   return open(data);
 }
 
-const std::vector<std::string> kUsual = {"random_resized_crop,size=9/11", "horizontal_flip",
-                                         "normalise,mean=0.4/0.5/0.6,std=0.2/0.3/0.7"};
+const std::vector<std::string> kUsual = {"random_resized_crop,size=9,11", "horizontal_flip",
+                                         "normalize,mean=0.4,0.5,0.6,std=0.2,0.3,0.7"};
 
 /// Batches of 7 samples, the last has 4.
 std::vector<batch::Batch> batches(const std::shared_ptr<const Dataset>& dataset, const LoaderOptions& options) {
@@ -70,12 +70,12 @@ TEST(ImageOutputTest, BytesHaveTheBitsOfFloats) {
   }
 }
 
-TEST(ImageOutputTest, BytesOfGreyImagesAndOfEachCrop) {
-  const std::vector<std::string> grey = {"resize,size=8/10", "normalise,mean=0.3,std=0.5"};
+TEST(ImageOutputTest, BytesOfGrayImagesAndOfEachCrop) {
+  const std::vector<std::string> gray = {"resize,size=8,10", "normalize,mean=0.3,std=0.5"};
   const Values one_channel = {{"shape", "1,12,9"}};
-  const Splits splits = open_images_with(grey, one_channel);
+  const Splits splits = open_images_with(gray, one_channel);
   expect_bytes(batches(splits.train, {.prefers_bytes = true}), plain(splits.train), "data");
-  const std::vector<std::string> crops = {"multi_crop,crops=2/2,sizes=12/6", "to_float"};
+  const std::vector<std::string> crops = {"multi_crop,crops=2,2,sizes=12,6", "to_float"};
   const Splits many = open_images_with(crops);
   const auto floats = plain(many.train);
   const auto bytes = batches(many.train, {.prefers_bytes = true});
@@ -98,8 +98,8 @@ TEST(ImageOutputTest, AdjacentChannelsHaveTheSameNumbers) {
   erased.push_back("random_erasing,p=1");
   for (const auto& transforms : {kUsual, erased}) {
     for (const Values& shape : {Values{}, Values{{"channels", "1"}}}) {
-      const bool is_grey = !shape.empty();
-      const auto lines = is_grey ? std::vector<std::string>{"resize,size=8/10", "to_float"} : transforms;
+      const bool is_gray = !shape.empty();
+      const auto lines = is_gray ? std::vector<std::string>{"resize,size=8,10", "to_float"} : transforms;
       const Splits splits = open_images_with(lines, shape);
       const auto planes = plain(splits.train);
       const auto last = batches(splits.train, {.workers = 2, .prefers_channels_last = true});
@@ -141,7 +141,7 @@ TEST(ImageOutputTest, SourcesWithoutImagesRefuseTheKey) {
 
 // A thread measures its samples 7, 71, 135, ...
 TEST(ImageOutputTest, OneOf64SamplesIsMeasured) {
-  const Splits splits = open_images_with({"resize,size=200/200", "to_float"});
+  const Splits splits = open_images_with({"resize,size=200,200", "to_float"});
   const auto load = [&](std::int64_t count) {
     std::thread([&] {
       for (std::int64_t i = 0; i < count; ++i) get(*splits.train, {i % 50});

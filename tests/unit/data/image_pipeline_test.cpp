@@ -46,16 +46,16 @@ TEST(ImagePipeline, LinesAreChecked) {
       {{"center_corp,size=3"}, "did you mean 'center_crop'"},
       {{"center_crop"}, "size is missing"},
       {{"center_crop,size=0"}, "center_crop,size=0"},
-      {{"center_crop,size=1/2/3"}, "more than two numbers"},
+      {{"center_crop,size=1,2,3"}, "more than two numbers"},
       {{"center_crop,sise=3"}, "size"},
       {{"random_resized_crop,size=8,scale=0.5"}, "scale is not a range"},
-      {{"random_resized_crop,size=8,scale=1/0.5"}, "scale is not a range"},
-      {{"normalise", "horizontal_flip"}, "move the line before it"},
-      {{"normalise,mean=0.5/0.5"}, "2 numbers"},
-      {{"normalise,mean=auto"}, "mean=auto is not available"},
-      {{"normalise,std=0"}, "std must be positive"},
+      {{"random_resized_crop,size=8,scale=1,0.5"}, "scale is not a range"},
+      {{"normalize", "horizontal_flip"}, "move the line before it"},
+      {{"normalize,mean=0.5,0.5"}, "2 numbers"},
+      {{"normalize,mean=auto"}, "mean=auto is not available"},
+      {{"normalize,std=0"}, "std must be positive"},
       {{"multi_crop", "multi_crop"}, "only one line"},
-      {{"multi_crop,crops=2/6,sizes=224"}, "do not match"},
+      {{"multi_crop,crops=2,6,sizes=224"}, "do not match"},
       {{"rand_augment,timm=rand-m9-x3"}, "'x3' is unknown"},
       {{"rand_augment,timm=rand-n99"}, "n99"},
       {{"rand_augment,timm=rand-m9,ops=3"}, "cannot be combined with timm"},
@@ -64,7 +64,7 @@ TEST(ImagePipeline, LinesAreChecked) {
       {{"gaussian_blur,kernel=4"}, "odd"},
       {{"color_jitter,hue=0.6"}, "hue"},
       {{"resize,size=256,max_size=200"}, "max_size is not larger"},
-      {{"random_crop,size=8,padding=1/2/3"}, "padding"},
+      {{"random_crop,size=8,padding=1,2,3"}, "padding"},
   };
   for (const auto& [lines, words] : cases) {
     const std::string message = fault({.lines = lines});
@@ -98,7 +98,7 @@ TEST(ImagePipeline, ADrawIsAPureFunctionOfEpochAndPosition) {
                        "horizontal_flip",
                        "color_jitter,brightness=0.4,hue=0.1",
                        "rand_augment",
-                       "normalise",
+                       "normalize",
                        "random_erasing,p=0.5,value=pixel"};
   const Pipeline pipeline({.lines = lines, .seed = 7});
   const auto result = run(pipeline, stored(image), {.index = 3, .epoch = 2, .position = 11});
@@ -184,7 +184,7 @@ TEST(ImagePipeline, FilesAndPixelsGiveTheSame) {
   Workspace workspace;
   Image pixels;
   decode_image(file, read_image_header(file), {.decodes_only_the_part = false}, pixels, workspace);
-  const Lines recipes[] = {{"random_resized_crop,size=64", "horizontal_flip", "normalise"},
+  const Lines recipes[] = {{"random_resized_crop,size=64", "horizontal_flip", "normalize"},
                            {"random_crop,size=64", "vertical_flip"},
                            {"resize,size=80", "center_crop,size=64"},
                            {"resize,size=80,filter=bicubic", "random_crop,size=64", "horizontal_flip"},
@@ -205,7 +205,7 @@ TEST(ImagePipeline, PartsGiveTheResultsOfWholeImages) {
   // The same steps without parts: each function on whole images.
   const Image image = test_image(150, 200, 3);
   const Pipeline pipeline(
-      {.lines = {"random_resized_crop,size=64/48", "horizontal_flip", "vertical_flip", "center_crop,size=40"}});
+      {.lines = {"random_resized_crop,size=64,48", "horizontal_flip", "vertical_flip", "center_crop,size=40"}});
   Workspace workspace;
   for (std::int64_t position = 0; position < 50; ++position) {
     pipeline.run_pixels(stored(image), {.position = position}, workspace);
@@ -243,7 +243,7 @@ TEST(ImagePipeline, FastDecodingKeepsTheShapeAndStaysClose) {
 
 TEST(ImagePipeline, MultiCropDrawsEachCrop) {
   const Image image = test_image(90, 120, 3);
-  const Pipeline pipeline({.lines = {"multi_crop,crops=2/3,sizes=32/16,scales=0.4/1/0.05/0.4", "horizontal_flip"}});
+  const Pipeline pipeline({.lines = {"multi_crop,crops=2,3,sizes=32,16,scales=0.4,1,0.05,0.4", "horizontal_flip"}});
   ASSERT_EQ(pipeline.crops(), 5);
   std::vector<std::vector<float>> results;
   Workspace workspace;
@@ -271,7 +271,7 @@ TEST(ImagePipeline, SizesThatDoNotFitAreErrors) {
   };
   EXPECT_NE(message({"random_crop,size=24"}).find("20 x 30"), std::string::npos);
   EXPECT_EQ(message({"random_crop,size=24,pad_if_needed=true"}), "");
-  EXPECT_NE(message({"normalise"}).find("all images must have one size"), std::string::npos);
+  EXPECT_NE(message({"normalize"}).find("all images must have one size"), std::string::npos);
 }
 
 TEST(ImagePipeline, WithoutATensorLinePixelsBecomeFractions) {
@@ -280,22 +280,22 @@ TEST(ImagePipeline, WithoutATensorLinePixelsBecomeFractions) {
   const auto out = run(pipeline, stored(image), {});
   for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], static_cast<float>(image.pixels[i]) / 255.0F);
   EXPECT_TRUE(pipeline.byte_table().has_value());
-  EXPECT_FALSE(Pipeline({.lines = {"normalise", "random_erasing"}}).byte_table().has_value());
+  EXPECT_FALSE(Pipeline({.lines = {"normalize", "random_erasing"}}).byte_table().has_value());
 }
 
-TEST(ImagePipeline, NormaliseAfterAnotherTensorLineGivesTheSameBits) {
+TEST(ImagePipeline, NormalizeAfterAnotherTensorLineGivesTheSameBits) {
   const Image image = test_image(8, 8, 3);
-  EXPECT_EQ(run(Pipeline({.lines = {"to_float", "random_erasing,p=0", "normalise"}}), stored(image), {}),
-            run(Pipeline({.lines = {"normalise"}}), stored(image), {}));
+  EXPECT_EQ(run(Pipeline({.lines = {"to_float", "random_erasing,p=0", "normalize"}}), stored(image), {}),
+            run(Pipeline({.lines = {"normalize"}}), stored(image), {}));
 }
 
 TEST(ImagePipeline, StatisticsReplaceAuto) {
-  EXPECT_TRUE(needs_statistics({"center_crop,size=2", "normalise,mean=auto"}));
-  EXPECT_FALSE(needs_statistics({"normalise"}));
+  EXPECT_TRUE(needs_statistics({"center_crop,size=2", "normalize,mean=auto"}));
+  EXPECT_FALSE(needs_statistics({"normalize"}));
   const Image image = test_image(3, 3, 3);
   const ChannelStatistics statistics{.mean = {0.5, 0.25, 0.125}, .std = {0.5, 0.25, 2}};
-  EXPECT_EQ(run(Pipeline({.lines = {"normalise,mean=auto"}, .statistics = statistics}), stored(image), {}),
-            run(Pipeline({.lines = {"normalise,mean=0.5/0.25/0.125,std=0.5/0.25/2"}}), stored(image), {}));
+  EXPECT_EQ(run(Pipeline({.lines = {"normalize,mean=auto"}, .statistics = statistics}), stored(image), {}),
+            run(Pipeline({.lines = {"normalize,mean=0.5,0.25,0.125,std=0.5,0.25,2"}}), stored(image), {}));
 }
 
 /// A transform of a user's program.

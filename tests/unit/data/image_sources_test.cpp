@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "data/source/hash.hpp"
+#include "data/source/settings.hpp"
 #include "data/stores/folder_listing.hpp"
 #include "unit/data/image_files.hpp"
 
@@ -129,7 +130,7 @@ TEST_F(FolderTest, ImagesOfSeveralSizesNeedATransform) {
   const Splits splits = open_with(values({{"val_fraction", "0"}}));
   const std::string message = sentence_of<DataError>([&] { get(*splits.train, {3}); });
   EXPECT_NE(message.find("train/b/3.ppm: the transformed image has 2 x 8 pixels"), std::string::npos) << message;
-  const Splits resized = open_with(values({{"val_fraction", "0"}, {"transform", "resize,size=2/2"}}));
+  const Splits resized = open_with(values({{"val_fraction", "0"}, {"transform", "resize,size=2,2"}}));
   EXPECT_EQ(get(*resized.train, {0, 3}).input().numel(), 2 * 3 * 4);
 }
 
@@ -207,10 +208,10 @@ TEST_F(FolderTest, AFolderWithALineBreakInAClassIsSkipped) {
   EXPECT_TRUE(has_note(splits.notes, two.path() + ": skipped 1 files: x 1 y"));
 }
 
-TEST_F(FolderTest, ALineBreakInAnUnlabelledFolderIsSkippedInOneLine) {
+TEST_F(FolderTest, ALineBreakInAnUnlabeledFolderIsSkippedInOneLine) {
   TemporaryFolder images;
   for (const char* name : {"a/1.ppm", "a/x 1\ny/2.ppm", "z\n/3.ppm"}) write_file(images, name, ppm(2, 2, 9, 8, 7));
-  const ImageSplits splits = stores({{"name", "folder"}, {"path", images.path()}, {"unlabelled", "true"}});
+  const ImageSplits splits = stores({{"name", "folder"}, {"path", images.path()}, {"unlabeled", "true"}});
   EXPECT_EQ(names_in(*splits.train), Names({"a/1.ppm"}));
   EXPECT_TRUE(has_note(splits.notes, "skipped 2 files that are no images, such as x 1 y"));
 }
@@ -351,16 +352,13 @@ TEST_F(FolderTest, ImagesOfOtherSizesNameTheKey) {
 TEST_F(FolderTest, OneClassIsRefusedUnlessItIsEvaluated) {
   TemporaryFolder one;
   write_file(one, "train_images/1.ppm", ppm(2, 2, 0, 51, 10));
-  const auto values = [&one](const std::string& unlabelled) {
-    return section({{"name", "folder"},
-                    {"path", one.path()},
-                    {"cache", "off"},
-                    {"val_fraction", "0"},
-                    {"unlabelled", unlabelled}});
+  const auto values = [&one](const std::string& unlabeled) {
+    return section(
+        {{"name", "folder"}, {"path", one.path()}, {"cache", "off"}, {"val_fraction", "0"}, {"unlabeled", unlabeled}});
   };
   EXPECT_EQ(sentence_of<DataError>([&] { open(values("false")); }),
             "the training data have only one class ('train_images'), so that there is nothing to learn; check "
-            "data.path: it can be a folder too high or too low. For images without classes, set data.unlabelled=true");
+            "data.path: it can be a folder too high or too low. For images without classes, set data.unlabeled=true");
   one.write("a.txt", std::string(100, 'a'));
   EXPECT_EQ(
       sentence_of<DataError>([&] {
@@ -380,11 +378,11 @@ TEST_F(FolderTest, StatisticsAreMeasured) {
                                    {"path", two.path()},
                                    {"cache", "off"},
                                    {"val_fraction", "0"},
-                                   {"transform", "normalise,mean=auto"}});
+                                   {"transform", "normalize,mean=auto"}});
   const std::vector<float> first = values_of<float>(get(*splits.train, {0}).input());
   // Two equally frequent values are one standard deviation from their mean.
   for (const float value : first) EXPECT_FLOAT_EQ(value, -1.0F);
-  EXPECT_TRUE(has_note(splits.notes, "normalise: mean=0.5/0.4/0.05882,std=0.5/0.2/0.01961 (measured)"));
+  EXPECT_TRUE(has_note(splits.notes, "normalize: mean=0.5,0.4,0.05882,std=0.5,0.2,0.01961 (measured)"));
 }
 
 TEST_F(FolderTest, ListsAreCachedUntilAFolderChanges) {
@@ -469,7 +467,7 @@ TEST_F(FolderTest, ClassNamesComeFromAFile) {
 
 TEST_F(FolderTest, CropsAreNamedValues) {
   const Splits splits =
-      open_with(values({{"val_fraction", "0"}, {"transform", "multi_crop,crops=1/2,sizes=4/2,scales=0.5/1/0.1/0.5"}}));
+      open_with(values({{"val_fraction", "0"}, {"transform", "multi_crop,crops=1,2,sizes=4,2,scales=0.5,1,0.1,0.5"}}));
   const batch::Batch batch = get(*splits.train, {0, 1});
   EXPECT_EQ(batch.tensor("data").sizes(), (Labels{2, 3, 4, 4}));
   EXPECT_EQ(batch.tensor("crop1").sizes(), (Labels{2, 3, 2, 2}));
@@ -529,7 +527,7 @@ TEST_F(ListTest, TheLastBlankSeparates) {
 TEST_F(ListTest, FaultsStateTheLine) {
   EXPECT_EQ(fault("# only a comment\n"), "contains no samples; a list has lines of the form 'PATH LABEL'");
   EXPECT_EQ(fault("\nimages/c.ppm\n"),
-            "line 2: 'images/c.ppm' has no label; write 'PATH LABEL', or set data.unlabelled = true");
+            "line 2: 'images/c.ppm' has no label; write 'PATH LABEL', or set data.unlabeled = true");
   EXPECT_EQ(fault("images/c.ppm 0\nimages/c.ppm -1\n", {{"classes", "3"}}),
             "line 2: the label -1 is outside [0, 2] (data.classes = 3); correct the label");
   EXPECT_EQ(fault("images/c.ppm 0.5\n"),
@@ -545,7 +543,7 @@ TEST_F(ListTest, TargetsCanBeSetsNumbersOrMissing) {
   const Splits numbers = open_with(values("images/a b.ppm 0.25\nimages/c.ppm -3e2\n", {{"target", "real"}}));
   EXPECT_EQ(numbers.train->task().kind, TaskKind::regression);
   EXPECT_EQ(values_of<float>(get(*numbers.train, {0, 1}).target()), (std::vector<float>{0.25F, -300}));
-  const Splits bare = open_with(values("images/a b.ppm\nimages/c.ppm\n", {{"unlabelled", "true"}}));
+  const Splits bare = open_with(values("images/a b.ppm\nimages/c.ppm\n", {{"unlabeled", "true"}}));
   EXPECT_EQ(values_of<std::int64_t>(get(*bare.train, {0, 1}).target()), (Labels{kIgnored, kIgnored}));
   EXPECT_EQ(sample_name_of(*bare.train, 0), "images/a b.ppm");
 }
@@ -599,8 +597,8 @@ TEST(LargeListTest, AMillionFilesOpenFromTheCache) {
 TEST(SyntheticSource, MakesImagesOfAnySize) {
   const Values values = {{"name", "synthetic"}, {"shape", "3,6,8"}, {"size", "40"}, {"transform", "to_float"}};
   const Splits splits = open_with(values);
-  EXPECT_EQ(splits.train->size(), 36);
-  EXPECT_EQ(splits.val->size(), 4);
+  EXPECT_EQ(splits.train->size(), 40);
+  EXPECT_EQ(splits.val->size(), 1000);
   EXPECT_EQ(splits.train->task().sample_shape, (Labels{3, 6, 8}));
   EXPECT_EQ(splits.train->task().classes, 10);
   const auto pixels = values_of<float>(get(*splits.train, {0, 1}).input());
@@ -611,6 +609,53 @@ TEST(SyntheticSource, MakesImagesOfAnySize) {
   constant["synthetic"] = "constant";
   const auto same = values_of<float>(get(*open_with(constant).train, {0, 1}).input());
   EXPECT_EQ(std::vector<float>(same.begin(), same.begin() + 144), std::vector<float>(same.begin() + 144, same.end()));
+}
+
+TEST(SyntheticSource, ValidationImagesAreOthers) {
+  const Values values = {{"name", "synthetic"}, {"shape", "1,2,2"}, {"size", "12"}, {"transform", "to_float"}};
+  Values more = values;
+  more["size"] = "17";
+  more["val_size"] = "3";
+  const Splits splits = open_with(values);
+  const auto numbers = [](const Dataset& dataset, std::int64_t i) {
+    return values_of<float>(get(dataset, {i}).input());
+  };
+  EXPECT_NE(numbers(*splits.val, 0), numbers(*splits.train, 0));
+  EXPECT_EQ(numbers(*splits.val, 4), numbers(*open_with(more).train, 16)) << "they follow the training images";
+  EXPECT_EQ(labels_of(*open_with(more).val), (Labels{7, 8, 9}));
+  more["val_fraction"] = "0.25";
+  EXPECT_EQ(open_with(more).val->size(), 4) << "a part of the images, as in earlier versions";
+  EXPECT_EQ(open_with(more).train->size(), 13);
+}
+
+// A Section throws std::logic_error for other keys.
+TEST(DataSources, ARowDeclaresTheKeysThatItReads) {
+  TemporaryFolder folder;
+  for (const std::string name : {"a/1.ppm", "a/2.ppm", "b/1.ppm", "b/2.ppm"})
+    write_file(folder, name, ppm(4, 4, 1, 2, 3));
+  folder.write("list.txt", "a/1.ppm a\nb/1.ppm b\na/2.ppm a\nb/2.ppm b\n");
+  folder.write("text.txt", std::string(200, 'a') + std::string(200, 'b'));
+  for (const std::string name : {"train.bin", "val.bin"}) folder.write("tokens/" + name, std::string(2000, '\0'));
+  const std::map<std::string, Values> values = {
+      {"digits", {}},
+      {"synthetic", {}},
+      {"folder", {{"path", folder.path()}, {"cache", "off"}, {"val_fraction", "0.25"}}},
+      {"list", {{"path", folder.path("list.txt")}, {"cache", "off"}, {"val_fraction", "0.25"}}},
+      {"text", {{"path", folder.path("text.txt")}}},
+      {"tokens", {{"path", folder.path("tokens")}, {"vocab_size", "16"}, {"token_type", "uint16"}}}};
+  for (const Source& row : builtin_sources()) {
+    const auto set = values.find(row.name);
+    if (set == values.end()) continue;  // tested with their files
+    KeySpecs keys = DataSettings::keys(builtin_sources(), builtin_samplers());
+    keys.insert(keys.end(), row.keys.begin(), row.keys.end());
+    Section data = Section::with_defaults("data", keys);
+    data.set("name", row.name, "test");
+    for (const auto& [key, text] : set->second) data.set(key, text, "test");
+    Splits splits;
+    EXPECT_NO_THROW(splits = open(data)) << row.name;
+    ASSERT_TRUE(splits.train && splits.val) << row.name;
+    EXPECT_NO_THROW(check_images(splits, data)) << row.name;
+  }
 }
 
 TEST(CifarSource, PythonVersionIsRefused) {

@@ -72,7 +72,7 @@ TEST(ImageStatistics, RandomResizedCrop) {
   const ImageSize size{1000, 1000};
   double areas = 0;
   double log_ratios = 0;
-  for_each_draw("random_resized_crop,size=8,scale=0.1/0.4", size, [&](const Transform&, const Parameters& drawn) {
+  for_each_draw("random_resized_crop,size=8,scale=0.1,0.4", size, [&](const Transform&, const Parameters& drawn) {
     const Box box = drawn.as<Box>();
     ASSERT_TRUE(box.top >= 0 && box.left >= 0 && box.top + box.height <= 1000 && box.left + box.width <= 1000);
     const double area = box.height * box.width / 1e6;
@@ -90,7 +90,7 @@ TEST(ImageStatistics, ColorJitter) {
   std::map<std::array<std::int8_t, 4>, int> orders;
   int applied = 0;
   double brightness = 0;
-  for_each_draw("color_jitter,brightness=0.4,contrast=0.2/0.9,hue=0.1,p=0.8", {8, 8},
+  for_each_draw("color_jitter,brightness=0.4,contrast=0.2,0.9,hue=0.1,p=0.8", {8, 8},
                 [&](const Transform&, const Parameters& drawn) {
                   const auto jitter = drawn.as<ColorJitter>();
                   if (!jitter.uses[0]) return;
@@ -110,14 +110,14 @@ TEST(ImageStatistics, ColorJitter) {
 
 TEST(ImageStatistics, RotateAndAffine) {
   double degrees = 0;
-  for_each_draw("rotate,degrees=-10/30", {8, 8}, [&](const Transform&, const Parameters& drawn) {
+  for_each_draw("rotate,degrees=-10,30", {8, 8}, [&](const Transform&, const Parameters& drawn) {
     const auto value = drawn.as<double>();
     ASSERT_TRUE(value >= -10 && value <= 30);
     degrees += value;
   });
   EXPECT_NEAR(degrees / kDraws, 10, 5 * 40 / std::sqrt(12.0 * kDraws));
   std::set<double> shifts;
-  for_each_draw("affine,degrees=5,translate=0.1/0.2,scale=0.8/1.25,shear=3/4/-1/1", {20, 50},
+  for_each_draw("affine,degrees=5,translate=0.1,0.2,scale=0.8,1.25,shear=3,4,-1,1", {20, 50},
                 [&](const Transform&, const Parameters& drawn) {
                   const auto values = drawn.as<AffineParameters>();
                   shifts.insert(values.translate_x);
@@ -226,7 +226,7 @@ TEST(ImageStatistics, TimmRandAugment) {
 }
 
 TEST(ImageStatistics, RandomErasing) {
-  const auto transform = make("random_erasing,p=0.4,scale=0.1/0.2,value=pixel");
+  const auto transform = make("random_erasing,p=0.4,scale=0.1,0.2,value=pixel");
   int erased = 0;
   double sum = 0;
   double squares = 0;

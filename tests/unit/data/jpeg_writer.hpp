@@ -18,7 +18,7 @@ namespace lockstep::testing {
 
 struct JpegKind {
   const char* name;
-  int channels = 3;    ///< 1 grey, 3 RGB, 4 CMYK
+  int channels = 3;    ///< 1 gray, 3 RGB, 4 CMYK
   int horizontal = 2;  ///< sampling of luminance relative to color
   int vertical = 2;
   bool is_progressive = false;

@@ -21,14 +21,14 @@ struct Case {
 };
 
 const std::vector<Case> kCases = {
-    {"resize,size=7/5", "F.resize(m, [7, 5], N)"},
-    {"resize,size=80/91", "F.resize(m, [80, 91], N)"},
-    {"resize,size=36/54", "F.resize(m, [36, 54], N)"},
+    {"resize,size=7,5", "F.resize(m, [7, 5], N)"},
+    {"resize,size=80,91", "F.resize(m, [80, 91], N)"},
+    {"resize,size=36,54", "F.resize(m, [36, 54], N)"},
     {"resize,size=16", "F.resize(m, [16], N)"},
-    {"center_crop,size=20/31", "F.center_crop(m, [20, 31])"},
+    {"center_crop,size=20,31", "F.center_crop(m, [20, 31])"},
     {"horizontal_flip,p=1", "F.horizontal_flip(m)"},
     {"vertical_flip,p=1", "F.vertical_flip(m)"},
-    {"rotate,degrees=20/20", "F.rotate(m, 20, N, fill=255)"},
+    {"rotate,degrees=20,20", "F.rotate(m, 20, N, fill=255)"},
 };
 
 // For masks of the class tv_tensors.Mask, `resize` of torchvision uses another rule, which moves a mask by up to half a

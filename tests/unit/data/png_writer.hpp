@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PNG files of numbers: grey or with a palette, 1 to 8 bits, without compression.
+// PNG files of numbers: gray or with a palette, 1 to 8 bits, without compression.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "data/source/settings.hpp"
 #include "files.hpp"
 
 namespace lockstep::data {
@@ -132,16 +133,26 @@ TEST(SamplerTableTest, ADataSetStatesItsClassesAndShapes) {
             "the samples do not have a width and height; choose another data.sampler");
 }
 
-TEST(SamplerTableTest, RepeatsComeFromTheKeyOrThePreset) {
+TEST(SamplerTableTest, RepeatsComeFromTheKey) {
   const Splits splits = open_with({{"train_size", "100"}});
   const auto algorithm = [&](const std::map<std::string, std::string>& values) {
     return make_sampler(section(values), {splits.train.get(), 10, 1}).algorithm();
   };
   EXPECT_EQ(algorithm({}), "keyed permutation");
-  EXPECT_EQ(algorithm({{"repeats", "1"}}), "keyed permutation");
   EXPECT_EQ(algorithm({{"repeats", "3"}}), "keyed permutation, repeated 3 times");
-  EXPECT_EQ(algorithm({{"preset", "torchvision2"}}), "keyed permutation, repeated 4 times");
-  EXPECT_EQ(algorithm({{"preset", "torchvision2"}, {"repeats", "1"}}), "keyed permutation");
+  EXPECT_EQ(algorithm({{"augmentation", "torchvision2"}}), "keyed permutation") << "it sets transforms only";
+}
+
+// A Section throws std::logic_error for other keys.
+TEST(SamplerTableTest, ARowDeclaresTheKeysThatItReads) {
+  const Uneven dataset;
+  for (const SamplerRow& row : builtin_samplers()) {
+    KeySpecs keys = DataSettings::keys(builtin_sources(), builtin_samplers());
+    keys.insert(keys.end(), row.keys.begin(), row.keys.end());
+    Section data = Section::with_defaults("data", keys);
+    data.set("sampler", row.name, "test");
+    EXPECT_NO_THROW(make_sampler(data, {&dataset, 4, 9})) << row.name;
+  }
 }
 
 }  // namespace sampler_table_test

@@ -53,7 +53,7 @@ TEST(SamplePicturesTest, GoFromTheSmallestToTheLargestNumberOfEachSample) {
   EXPECT_TRUE(images[1].is_wrong);
 }
 
-TEST(SamplePicturesTest, ThreeChannelsAreColorsAndOthersGrey) {
+TEST(SamplePicturesTest, ThreeChannelsAreColorsAndOthersGray) {
   const at::Tensor rgb = torch::tensor({0.0F, 1.0F, 0.5F, 0.0F, 0.0F, 0.2F}).reshape({1, 3, 1, 2});
   const models::Predictions said{{"classes", torch::tensor({0})}};
   EXPECT_EQ(images_of(rgb, torch::tensor({0}), said)[0].pixels, (Pixels{0, 128, 0, 255, 0, 51}));
@@ -81,12 +81,12 @@ TEST(SamplePicturesTest, MasksStandBesideThePicture) {
   const at::Tensor scores = torch::tensor({0.0F, 5.0F, 1.0F, 4.0F}).reshape({1, 2, 2, 1});  // scores of two classes
   EXPECT_EQ(images_of(input, torch::tensor({0}), {{"masks", scores}})[0].pixels[9], 230);
   const at::Tensor field = torch::tensor({2.0F, 1.0F}).reshape({1, 2, 1});
-  const Picture grey = images_of(input, torch::tensor({0}), {{"masks", field}})[0];
-  EXPECT_EQ(Pixels(grey.pixels.begin() + 9, grey.pixels.begin() + 12), Pixels(3, 255));
-  EXPECT_EQ(Pixels(grey.pixels.begin() + 21, grey.pixels.end()), Pixels(3, 128));
+  const Picture gray = images_of(input, torch::tensor({0}), {{"masks", field}})[0];
+  EXPECT_EQ(Pixels(gray.pixels.begin() + 9, gray.pixels.begin() + 12), Pixels(3, 255));
+  EXPECT_EQ(Pixels(gray.pixels.begin() + 21, gray.pixels.end()), Pixels(3, 128));
 }
 
-// Image, target and prediction, from left to right. What does not count in the target is light grey.
+// Image, target and prediction, from left to right. What does not count in the target is light gray.
 TEST(SamplePicturesTest, TheTargetMaskStandsBetween) {
   const at::Tensor input = torch::zeros({2, 1, 1, 3});
   const at::Tensor target = torch::tensor({1, 255, 0, -100, 255, 255}).reshape({2, 1, 3});

@@ -91,8 +91,8 @@ TEST(SettingsTest, WhatFitsAKeyButNotItsUseIsCited) {
   compiled.set("cuda_graphs", "true", "here");
   EXPECT_TRUE(RunSettings::from(compiled).uses_cuda_graphs);
   Section best = defaults("ckpt", SavingSettings::keys());
-  best.set("best_metric", "recall", "here");
-  EXPECT_EQ(SavingSettings::from(best).best.metric.cite, "ckpt.best_metric (here)");
+  best.set("metric", "recall", "here");
+  EXPECT_EQ(SavingSettings::from(best).best.metric.cite, "ckpt.metric (here)");
 }
 
 TEST(SettingsTest, ClippingIsByNormOrByValue) {

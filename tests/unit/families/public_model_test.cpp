@@ -149,10 +149,10 @@ TEST(PublicModelTest, RefusalsAreOneSentence) {
   expect("torchvision", vit_without("cls_token"), "model.class_token = false");
   expect("torchvision", vit_without("blocks.0.attn.qkv.bias"), "model.qkv_bias = false");
   expect("torchvision", vit_without("head.weight"), "no head");
-  TrainedModel grey = resnet("resnet34", 7, 64);
-  grey.shapes["conv1.weight"][1] = 1;
-  expect("torchvision", grey, "1 channels");
-  EXPECT_EQ(refusal("timm", grey), "");
+  TrainedModel gray = resnet("resnet34", 7, 64);
+  gray.shapes["conv1.weight"][1] = 1;
+  expect("torchvision", gray, "1 channels");
+  EXPECT_EQ(refusal("timm", gray), "");
   TrainedModel wide = small_vit();
   wide.width = 40;
   expect("torchvision", wide, "grid of 20");

@@ -96,14 +96,14 @@ TEST(KernelLevelsTest, Averages) {
 
 TEST(KernelLevelsTest, Pixels) {
   std::vector<std::uint8_t> rgb(3 * kCount);
-  for (std::size_t i = 0; i < rgb.size(); ++i) rgb[i] = static_cast<std::uint8_t>(i / 3);  // grey
+  for (std::size_t i = 0; i < rgb.size(); ++i) rgb[i] = static_cast<std::uint8_t>(i / 3);  // gray
   testing::at_each_level([&] {
-    std::vector<std::uint8_t> grey(kCount);
-    luminance(rgb.data(), grey.size(), grey.data());
-    EXPECT_EQ(grey, counted<std::uint8_t>());
-    EXPECT_EQ(sum_of_luminance(rgb.data(), grey.size(), 3), 76 * 77 / 2);
+    std::vector<std::uint8_t> gray(kCount);
+    luminance(rgb.data(), gray.size(), gray.data());
+    EXPECT_EQ(gray, counted<std::uint8_t>());
+    EXPECT_EQ(sum_of_luminance(rgb.data(), gray.size(), 3), 76 * 77 / 2);
     std::vector<std::uint8_t> same = rgb;
-    saturate(same.data(), grey.size(), 2);
+    saturate(same.data(), gray.size(), 2);
     EXPECT_EQ(same, rgb);
   });
 }

@@ -278,6 +278,31 @@ TEST(OutlineTest, HasShapesButNoMemory) {
   EXPECT_TRUE(torch::ones({2}).is_cpu());
 }
 
+// A Section throws std::logic_error for other keys.
+TEST(FamilyTest, ARowDeclaresTheKeysThatItReads) {
+  for (const ModelRow& row : builtin_models()) {
+    if (row.name == "torchscript") continue;  // it needs an archive
+    const Task text{.sample_shape = {8}, .classes = 5, .is_text = true};
+    const Task images = row.name.starts_with("unet") ? masks(32, 32) : photos(row.name.ends_with("dinov2") ? 28 : 32);
+    Section keys = Section::with_defaults("model", model_keys({row}));
+    keys.set("name", row.name, "test");
+    EXPECT_NO_THROW(outline(keys, row.name == "gpt" ? text : images, at::kFloat)) << row.name;
+  }
+}
+
+// Sizes that are 0 are those of the model.
+TEST(FamilyTest, GptAndVitShareTheNamesOfTheirSizes) {
+  const Task text{.sample_shape = {8}, .classes = 5, .is_text = true};
+  const auto own = built({{"name", "gpt"}}, text);
+  EXPECT_EQ(own->named_parameters()["tokens.weight"].sizes(), at::IntArrayRef({5, 128}));
+  EXPECT_TRUE(own->named_children().contains("block3"));
+  EXPECT_FALSE(own->named_children().contains("block4"));
+  EXPECT_EQ(count_of(*built({{"name", "gpt"}, {"depth", "0"}, {"num_heads", "0"}, {"embed_dim", "0"}}, text)),
+            count_of(*own));
+  EXPECT_EQ(refusal({{"name", "unet"}, {"depth", "49"}}, masks(32, 32)),
+            "model.depth (test): unet has at most 48 levels");
+}
+
 Task table_task() {
   return {.sample_shape = {2},
           .classes = 1,

@@ -265,7 +265,7 @@ TEST_F(GradientSinkTest, LayersPassTheirParameters) {
 
 TEST_F(GradientSinkTest, AGptGetsTheSameGradients) {
   Section options = Section::with_defaults("model", model_keys());
-  for (const auto& [key, value] : {std::pair{"name", "gpt"}, {"layers", "2"}, {"features", "32"}, {"bias", "true"}}) {
+  for (const auto& [key, value] : {std::pair{"name", "gpt"}, {"depth", "2"}, {"embed_dim", "32"}, {"bias", "true"}}) {
     options.set(key, value, "test");
   }
   const Task task{.sample_shape = {8}, .classes = 11, .predictions_per_sample = 8, .is_text = true};

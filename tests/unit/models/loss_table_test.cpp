@@ -37,6 +37,23 @@ TEST(LossTableTest, AutoIsTheLossOfTheModel) {
   for (const char* name : {"cross_entropy", "bce"}) EXPECT_TRUE(loss_of({{"name", name}})) << name;
 }
 
+// A Section throws std::logic_error for other keys.
+TEST(LossTableTest, ARowDeclaresTheKeysThatItReads) {
+  for (const LossRow& row : builtin_losses()) {
+    const bool is_regression =
+        row.name == "mse" || row.name == "l1" || row.name.ends_with("huber") || row.name == "smooth_l1";
+    const bool has_pixels = row.name.starts_with("pixels") || row.name == "dice" || row.name == "jaccard";
+    const Task task{.sample_shape = {3, 8, 8},
+                    .classes = 4,
+                    .kind = is_regression ? TaskKind::regression
+                            : has_pixels  ? TaskKind::segmentation
+                                          : TaskKind::classification};
+    Section loss = Section::with_defaults("loss", loss_keys({row}));
+    loss.set("name", row.name, "test");
+    EXPECT_NO_THROW(row.make(loss, task)) << row.name;
+  }
+}
+
 TEST(LossTableTest, LossesThatDoNotFitAreRefused) {
   const auto refusal = [](const std::map<std::string, std::string>& values, TaskKind kind) {
     return sentence_of<ConfigError>([&] { loss_of(values, {.classes = 4, .kind = kind}); });

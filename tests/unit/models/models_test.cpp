@@ -42,7 +42,7 @@ TEST(ModelsTest, ParameterCountsFollowFromTheOptions) {
   EXPECT_EQ(parameter_count(*mlp), 784 * 32 + 32 + 32 * 16 + 16 + 16 * 10 + 10);
   const auto cnn = build(section({{"name", "cnn"}, {"channels", "4,8"}, {"hidden", "16"}}), kImages, 1, at::kFloat);
   EXPECT_EQ(parameter_count(*cnn), 4 * 9 + 4 + 4 * 8 * 9 + 8 + 8 * 49 * 16 + 16 + 16 * 10 + 10);
-  const auto gpt = build(section({{"name", "gpt"}, {"features", "32"}, {"layers", "2"}}), kText, 1, at::kFloat);
+  const auto gpt = build(section({{"name", "gpt"}, {"embed_dim", "32"}, {"depth", "2"}}), kText, 1, at::kFloat);
   EXPECT_EQ(parameter_count(*gpt), 65 * 32 + 16 * 32 + 2 * (12 * 32 * 32 + 2 * 32) + 32);
 }
 
@@ -155,7 +155,7 @@ TEST(ModelsTest, InitialValuesAreAFunctionOfTheSeed) {
 }
 
 TEST(ModelsTest, GptStartsFromNanoGptsDistributions) {
-  const auto gpt = build(section({{"name", "gpt"}, {"features", "128"}, {"layers", "8"}}), kText, 1, at::kDouble);
+  const auto gpt = build(section({{"name", "gpt"}, {"embed_dim", "128"}, {"depth", "8"}}), kText, 1, at::kDouble);
   for (const auto& parameter : gpt->named_parameters()) {
     if (parameter.value().dim() < 2) continue;
     const double expected = parameter.key().ends_with("out.weight") ? 0.02 / 4.0 : 0.02;  // sqrt(2 * 8) = 4
@@ -216,9 +216,9 @@ TEST(ModelsTest, UnknownNamesAndUnfitTasksAreRefused) {
             }),
             "model.name: cnn needs images, but data.name provides text");
   EXPECT_EQ(error_of([] {
-              build(section({{"name", "gpt"}, {"features", "30"}}), kText, 1, at::kFloat);
+              build(section({{"name", "gpt"}, {"embed_dim", "30"}}), kText, 1, at::kFloat);
             }),
-            "model.features (test): 30 is not divisible by model.heads = 4");
+            "model.embed_dim (test): 30 is not divisible by model.num_heads = 4");
   EXPECT_EQ(error_of([] {
               build(section({{"channels", "1,1,1,1,1"}}), kImages, 1, at::kFloat);
             }),

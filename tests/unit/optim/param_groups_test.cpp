@@ -139,7 +139,7 @@ TEST(ParamGroupsTest, LayerDecayMultipliesWhateverElseHolds) {
 
 TEST(ParamGroupsTest, OptionsOfTheOptimizerAreCheckedAsItsKeysAre) {
   const OptionValues adamw = {{"name", "adamw"}};
-  const ParameterGroups built = build({"custom:embed,betas=0.5/0.75"}, adamw);
+  const ParameterGroups built = build({"custom:embed,betas=0.5,0.75"}, adamw);
   EXPECT_EQ(options_of(built, "embed.weight").at("beta1"), 0.5);
   EXPECT_EQ(options_of(built, "head.weight").at("beta1"), 0.9);
   EXPECT_EQ(names_of(built), (Names{"rest", "beta1=0.5+beta2=0.75"}));

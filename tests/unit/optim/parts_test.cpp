@@ -40,7 +40,7 @@ std::string refusal_of(const std::function<void()>& action) {
 }
 
 TEST(PartsTest, APartHasTheSettingsOfTheSectionChangedByItsOptions) {
-  const auto parts = parts_of({"generator,name=adam,lr=0.1,betas=0.5/0.9", "critic,names=head/block*.norm"});
+  const auto parts = parts_of({"generator,name=adam,lr=0.1,betas=0.5,0.9", "critic,names=head,block*.norm"});
   ASSERT_EQ(parts.size(), 2U);
   EXPECT_EQ(parts[0].name, "generator");
   EXPECT_EQ(parts[0].patterns, std::vector<std::string>{"generator"});
@@ -73,7 +73,7 @@ TEST(PartsTest, EveryTrainedParameterIsOfOnePart) {
   auto parameters = parameters_of({"body.0.weight", "body.1.weight", "head.bias", "frozen.weight", "tied"});
   parameters[3].is_frozen = true;
   parameters[4].same_as = "head.bias";
-  EXPECT_EQ(assign_parts(parts_of({"a,names=body", "b,names=head/tied"}), parameters, ""),
+  EXPECT_EQ(assign_parts(parts_of({"a,names=body", "b,names=head,tied"}), parameters, ""),
             (Numbers{{"body.0.weight", 0}, {"body.1.weight", 0}, {"head.bias", 1}}));
   EXPECT_EQ(assign_parts(parts_of({"a,names=rest", "b,names=*.1.*"}), parameters, ""),
             (Numbers{{"body.0.weight", 0}, {"body.1.weight", 1}, {"head.bias", 0}}));
@@ -84,7 +84,7 @@ TEST(PartsTest, EveryTrainedParameterIsOfOnePart) {
   expect({"body", "a,names=head"}, "parameter 'tied' belongs to none of the parts (body, a)");
   expect({"body", "a,names=*"}, "parameter 'body.0.weight' belongs to two parts, body and a");
   expect({"a,names=*", "frozen"}, "part frozen has no trained parameter");
-  expect({"a,names=body/head", "b,names=tied"}, "'tied' is the same parameter as 'head.bias', but belongs to another");
+  expect({"a,names=body,head", "b,names=tied"}, "'tied' is the same parameter as 'head.bias', but belongs to another");
 }
 
 TEST(PartsTest, ChildrenWithoutAPartGetOne) {

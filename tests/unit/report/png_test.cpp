@@ -96,7 +96,7 @@ TEST(PngTest, HoldsColorsRowByRowFromTheTop) {
   EXPECT_EQ(decoded.pixels, std::vector<int>(pixels.begin(), pixels.end()));
 }
 
-TEST(PngTest, GreyPixelsTakeOneChannel) {
+TEST(PngTest, GrayPixelsTakeOneChannel) {
   std::vector<std::uint8_t> pixels;
   std::vector<int> expected;
   for (int i = 0; i < 28 * 30; ++i) {

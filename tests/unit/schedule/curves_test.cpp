@@ -46,8 +46,8 @@ TEST(CurvesTest, ExponentialCountsItsOwnUnit) {
   EXPECT_NEAR(smooth[2], std::sqrt(0.5), 1e-15);  // half an epoch
   EXPECT_EQ(smooth[8], 0.25);
   EXPECT_EQ(first(3, "step,size=16,gamma=0.5,by=samples"), (std::vector<double>{1, 1, 0.5}));
-  EXPECT_EQ(first(21, "multistep,milestones=0.25/0.5,gamma=0.5,by=run")[10], 0.5);
-  EXPECT_EQ(first(21, "multistep,milestones=0.25/0.5,gamma=0.5,by=run")[20], 0.25);
+  EXPECT_EQ(first(21, "multistep,milestones=0.25,0.5,gamma=0.5,by=run")[10], 0.5);
+  EXPECT_EQ(first(21, "multistep,milestones=0.25,0.5,gamma=0.5,by=run")[20], 0.25);
 }
 
 TEST(CurvesTest, PolynomialFallsToItsFloor) {
@@ -90,7 +90,7 @@ TEST(CurvesTest, CyclicContinuesForEver) {
 }
 
 TEST(CurvesTest, CosineRestartsTakeTheirPeriodsAndWeights) {
-  expect_near(first(8, "cosine_restart,periods=2/4,weights=1/0.5,floor=0"),
+  expect_near(first(8, "cosine_restart,periods=2,4,weights=1,0.5,floor=0"),
               {1, 0.5, 0.5, 0.25 + 0.25 * std::sqrt(0.5), 0.25, 0.25 - 0.25 * std::sqrt(0.5), 0, 0});
   expect_near(first(7, "cosine_restart,periods=2,grow=2,shrink=0.5,floor=0"),
               {1, 0.5, 0.5, 0.25 + 0.25 * std::sqrt(0.5), 0.25, 0.25 - 0.25 * std::sqrt(0.5), 0.25});
@@ -122,22 +122,22 @@ TEST(CurvesTest, WavesMayBeMany) {
 
 TEST(CurvesTest, ACompositeGivesABoundaryToItsNextPart) {
   expect_near(first(9,
-                    "composite,end=8,lengths=0.25/0.75,curves=(linear,start_factor=0 | "
+                    "composite,end=8,lengths=0.25,0.75,curves=(linear,start_factor=0 | "
                     "linear,start_factor=1,end_factor=0)"),
               {0, 0.5, 1, 5. / 6, 4. / 6, 3. / 6, 2. / 6, 1. / 6, 0});
   expect_near(first(9,
-                    "composite,end=8,lengths=0.25/0.75,scaling=rescaled/fixed,curves=(constant,factor=0.5 | "
+                    "composite,end=8,lengths=0.25,0.75,scaling=rescaled,fixed,curves=(constant,factor=0.5 | "
                     "linear,start_factor=1,end_factor=0)"),
               {0.5, 0.5, 6. / 8, 5. / 8, 4. / 8, 3. / 8, 2. / 8, 1. / 8, 0});
   expect_near(first(5,
-                    "composite,end=4,lengths=0.5/0.5,scaling=shifted,curves=(exponential,gamma=0.5 | "
+                    "composite,end=4,lengths=0.5,0.5,scaling=shifted,curves=(exponential,gamma=0.5 | "
                     "exponential,gamma=0.25)"),
               {1, 0.5, 1, 0.25, 0.0625});
 }
 
 TEST(CurvesTest, ACompositeHoldsComposites) {
   expect_near(first(4,
-                    "composite,end=4,lengths=0.5/0.5,curves=(constant,factor=0.5 | composite,lengths=0.5/0.5,"
+                    "composite,end=4,lengths=0.5,0.5,curves=(constant,factor=0.5 | composite,lengths=0.5,0.5,"
                     "curves=(constant,factor=0.25 | constant,factor=0.125))"),
               {0.5, 0.5, 0.25, 0.125});
 }
@@ -147,15 +147,15 @@ TEST(CurvesTest, BaseTakesThePlaceOfTheValueFromBeginOn) {
 }
 
 TEST(CurvesTest, MultistepTakesValues) {
-  EXPECT_EQ(first(7, "multistep,values=1/4/2,end=6"), (std::vector<double>{1, 1, 4, 4, 2, 2, 2}));
-  EXPECT_EQ(first(4, "multistep,values=3/5,milestones=2"), (std::vector<double>{3, 3, 5, 5}));
-  EXPECT_EQ(first(4, "multistep,milestones=0/2/2,gamma=0.5"), (std::vector<double>{0.5, 0.5, 0.125, 0.125}));
+  EXPECT_EQ(first(7, "multistep,values=1,4,2,end=6"), (std::vector<double>{1, 1, 4, 4, 2, 2, 2}));
+  EXPECT_EQ(first(4, "multistep,values=3,5,milestones=2"), (std::vector<double>{3, 3, 5, 5}));
+  EXPECT_EQ(first(4, "multistep,milestones=0,2,2,gamma=0.5"), (std::vector<double>{0.5, 0.5, 0.125, 0.125}));
 }
 
 TEST(CurvesTest, RefusesOptionsThatDoNotFit) {
   EXPECT_EQ(error_of("cosine,floor=0.1,final_factor=0.1"), "floor and final_factor cannot be combined");
   EXPECT_EQ(error_of("cosine_restart,periods=3"), "floor and final_factor cannot be combined");
-  EXPECT_EQ(error_of("cosine_restart,periods=3/4,weights=1,floor=0"), "weights: set one per period");
+  EXPECT_EQ(error_of("cosine_restart,periods=3,4,weights=1,floor=0"), "weights: set one per period");
   EXPECT_EQ(error_of("cosine_restart,floor=0"), "periods: set at least one");
   EXPECT_EQ(error_of("cosine_restart,periods=3,floor=0,grow=0.5"), "grow: must be 0 or at least 1");
   EXPECT_EQ(error_of("cyclic"), "up: set the length of the rise");
@@ -163,20 +163,20 @@ TEST(CurvesTest, RefusesOptionsThatDoNotFit) {
   EXPECT_EQ(error_of("one_cycle,rise=1"), "rise: no time remains for the fall");
   EXPECT_EQ(error_of("one_cycle,rise=0.6,three_phases=true"), "rise: the maximum with three_phases is 0.5");
   EXPECT_EQ(error_of("wsd,warmup=30,decay=20"), "warmup and decay are longer than begin to end");
-  EXPECT_EQ(error_of("multistep,values=1/2,gamma=0.5"), "values and gamma cannot be combined");
-  EXPECT_EQ(error_of("multistep,values=1/2,milestones=3/4"), "values: set one more than there are milestones");
-  EXPECT_EQ(error_of("multistep,values=1/2/3,milestones=3/3"),
+  EXPECT_EQ(error_of("multistep,values=1,2,gamma=0.5"), "values and gamma cannot be combined");
+  EXPECT_EQ(error_of("multistep,values=1,2,milestones=3,4"), "values: set one more than there are milestones");
+  EXPECT_EQ(error_of("multistep,values=1,2,3,milestones=3,3"),
             "milestones: between values each must be larger than the one before");
-  EXPECT_EQ(error_of("multistep,values=1/2,milestones=40"),
+  EXPECT_EQ(error_of("multistep,values=1,2,milestones=40"),
             "milestones: between values each must be inside the window");
   EXPECT_EQ(error_of("composite"), "curves: set at least one, as in curves=(linear | cosine)");
   EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=1"), "lengths: set one per curve; there are 2 curves");
-  EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=0.5/0.4"), "lengths: their sum must be 1");
-  EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=1/0"),
+  EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=0.5,0.4"), "lengths: their sum must be 1");
+  EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=1,0"),
             "lengths: a rescaled curve needs a length above 0");
-  EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=0.5/0.5,scaling=stretched"),
+  EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=0.5,0.5,scaling=stretched"),
             "scaling: 'stretched' is unknown; choose one of: rescaled, fixed, shifted");
-  EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=0.5/0.5,scaling=fixed/fixed/fixed"),
+  EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=0.5,0.5,scaling=fixed,fixed,fixed"),
             "scaling: set one value, or one per curve");
   EXPECT_EQ(error_of("composite,curves=(plateau),lengths=1"), "'plateau': plateau cannot be a part of another curve");
   EXPECT_EQ(error_of("linear,smooth=true"), "smooth: requires by=epoch");

@@ -42,11 +42,11 @@ TEST(MisuseTest, OfWhatEveryRuleHas) {
       {"constant,base=inf", "base: 'inf' is not a number"},
       {"linear,end=(3", "the numbers of '(' and ')' differ"},
       {"composite,curves=(linear", "the numbers of '(' and ')' differ"},
-      {"composite,curves=(linear | ),lengths=0.5/0.5", "'': '' is unknown"},
-      {"composite,curves=(linear | cosin),lengths=0.5/0.5", "'cosin': 'cosin' is unknown"},
-      {"composite,curves=(linear | cosine),lengths=1.5/-0.5", "lengths: '1.5/-0.5' is not numbers >= 0"},
-      {"composite,curves=(linear | step,by=epoch),lengths=0.5/0.5", "'step,by=epoch': key 'by' is unknown"},
-      {"composite,curves=(linear,end=2 | linear,begin=2),lengths=0.5/0.5",
+      {"composite,curves=(linear | ),lengths=0.5,0.5", "'': '' is unknown"},
+      {"composite,curves=(linear | cosin),lengths=0.5,0.5", "'cosin': 'cosin' is unknown"},
+      {"composite,curves=(linear | cosine),lengths=1.5,-0.5", "lengths: '1.5,-0.5' is not numbers >= 0"},
+      {"composite,curves=(linear | step,by=epoch),lengths=0.5,0.5", "'step,by=epoch': key 'by' is unknown"},
+      {"composite,curves=(linear,end=2 | linear,begin=2),lengths=0.5,0.5",
        "'linear,begin=2': begin (2) must be less than end (1, the end of the run)"},
   });
 }
@@ -64,8 +64,8 @@ TEST(MisuseTest, OfCurves) {
       {"step,size=3,gamma=0", "gamma: '0' is not a number > 0"},
       {"multistep,milestones=-1", "milestones: '-1' is not numbers >= 0"},
       {"multistep,values=", "milestones: set at least one"},
-      {"multistep,values=1/2/3,milestones=5", "values: set one more than there are"},
-      {"multistep,values=1/2,milestones=0", "milestones: between values each must be"},
+      {"multistep,values=1,2,3,milestones=5", "values: set one more than there are"},
+      {"multistep,values=1,2,milestones=0", "milestones: between values each must be"},
       {"cosine,length=0", "length: '0' is not a number > 0"},  // 8.2.6
       {"polynomial,power=-1", "power: '-1' is not a number >= 0"},
       {"polynomial,floor=0.1,final_factor=0.1", "floor and final_factor cannot be combined"},
@@ -79,10 +79,10 @@ TEST(MisuseTest, OfCurves) {
       {"cyclic,up=1e-300", "up: the length must be positive"},
       {"cosine_restart,floor=0,periods=0", "periods: '0' is not numbers > 0"},  // 10.4
       {"cosine_restart,floor=0,periods=4,wave=third", "wave: 'third' is not one of: half, full"},
-      {"cosine_restart,floor=0,periods=4,weights=1/1", "weights: set one per period"},
+      {"cosine_restart,floor=0,periods=4,weights=1,1", "weights: set one per period"},
       {"cosine_restart,floor=0,final_factor=0,periods=4", "floor and final_factor cannot be combined"},
       {"cosine_restart,floor=0,periods=1e-300,grow=1", "periods: the last one is too short"},
-      {"cosine_restart,floor=0,periods=4/1e-300,grow=2", "periods: the last one is too short"},
+      {"cosine_restart,floor=0,periods=4,1e-300,grow=2", "periods: the last one is too short"},
   });
 }
 
@@ -93,11 +93,14 @@ TEST(MisuseTest, OfPlateau) {
       {"plateau,factor=-0.5", "factor: '-0.5' is not a number in [0, 1]"},
       {"plateau,threshold=-1e-4", "threshold: '-1e-4' is not a number >= 0"},
       {"plateau,measure=rel", "measure: 'rel' is not one of: relative, absolute, product"},
-      {"plateau,better=smaller", "better: 'smaller' is not one of: less, greater"},
+      {"plateau,better=smaller", "better: 'smaller' is not one of: auto, lower, higher"},
+      {"plateau,better=less", "better=less was replaced by better=lower"},
+      {"plateau,monitor=loss", "monitor=loss was replaced by metric=loss"},
+      {"plateau,metric=val/recall", "metric: the name 'val/recall' does not determine whether lower or higher"},
       {"plateau,patience=-1", "patience: '-1' is not a number >= 0"},
       {"plateau,cooldown=-1", "cooldown: '-1' is not a number >= 0"},
       {"plateau,eps=-1", "eps: '-1' is not a number >= 0"},
-      {"plateau,floor=0.1/0.2", "floor: '0.1/0.2' is not a number"},
+      {"plateau,floor=0.1,0.2", "floor: '0.1,0.2' is not a number"},
   });
 }
 

@@ -63,7 +63,7 @@ TEST(NamedScheduleTest, EqualsTheRulesThatItStandsFor) {
               {"linear,end=30", "linear,begin=30,start_factor=1,end_factor=0.5"});
   expect_same({{"name", "polynomial"}, {"power", "2"}, {"final_factor", "0.1"}},
               {"polynomial,power=2,final_factor=0.1"});
-  expect_same({{"name", "step"}, {"milestones", "300,600"}}, {"multistep,milestones=300/600"});
+  expect_same({{"name", "step"}, {"milestones", "300,600"}}, {"multistep,milestones=300,600"});
   expect_same({{"name", "step"}, {"milestones", "30epochs, 60 epochs"}, {"gamma", "0.5"}, {"warmup", "1epoch"}},
               {"linear,end=1,by=epoch,smooth=true", "step,size=30,by=epoch,gamma=0.5"});
   expect_same({{"name", "one_cycle"}}, {"one_cycle"});

@@ -59,12 +59,12 @@ TEST(ScheduleTest, StepDropsEverySizeStepsCountedFromBegin) {
 
 TEST(ScheduleTest, JumpsStopAtEnd) {
   EXPECT_EQ(first(8, curve("step,size=2,gamma=0.5,end=4")), (std::vector<double>{1, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}));
-  EXPECT_EQ(first(6, curve("multistep,milestones=1/4,gamma=0.5,end=4")),
+  EXPECT_EQ(first(6, curve("multistep,milestones=1,4,gamma=0.5,end=4")),
             (std::vector<double>{1, 0.5, 0.5, 0.5, 0.5, 0.5}));
 }
 
 TEST(ScheduleTest, MultistepDropsAtEachMilestone) {
-  EXPECT_EQ(first(6, curve("multistep, milestones=1/4, gamma=0.5")),
+  EXPECT_EQ(first(6, curve("multistep, milestones=1,4, gamma=0.5")),
             (std::vector<double>{1, 0.5, 0.5, 0.5, 0.25, 0.25}));
   EXPECT_EQ(first(4, curve("multistep,milestones=1,begin=2,gamma=0.5")), (std::vector<double>{1, 1, 1, 0.5}));
 }
@@ -113,10 +113,10 @@ TEST(ScheduleTest, RefusesInOneSentenceThatCitesRuleAndOrigin) {
             "command line: sched.rule 'linear,start_factor=2': start_factor: '2' is not a number in [0, 1]");
   EXPECT_EQ(error_of("linear,begin=5,end=5"),
             "command line: sched.rule 'linear,begin=5,end=5': begin (5) must be less than end (5)");
-  EXPECT_EQ(error_of("multistep,milestones=60/30"),
-            "command line: sched.rule 'multistep,milestones=60/30': milestones: each must be at least as large as the "
+  EXPECT_EQ(error_of("multistep,milestones=60,30"),
+            "command line: sched.rule 'multistep,milestones=60,30': milestones: each must be at least as large as the "
             "one before");
-  EXPECT_EQ(error_of("multistep"), "command line: sched.rule 'multistep': milestones: set at least one, as in 30/60");
+  EXPECT_EQ(error_of("multistep"), "command line: sched.rule 'multistep': milestones: set at least one, as in 30,60");
   EXPECT_EQ(error_of("step"), "command line: sched.rule 'step': size: set the distance between drops");
   EXPECT_EQ(error_of("linear,end"), "command line: sched.rule 'linear,end': 'end' does not have the form key=value");
   EXPECT_EQ(error_of("linear,end=3,end=4"), "command line: sched.rule 'linear,end=3,end=4': end is given twice");
@@ -124,9 +124,9 @@ TEST(ScheduleTest, RefusesInOneSentenceThatCitesRuleAndOrigin) {
 
 TEST(ScheduleTest, ListFaultsNameTheListAsWritten) {
   EXPECT_EQ(
-      error_of("multistep,milestones=30/x"),
-      "command line: sched.rule 'multistep,milestones=30/x': milestones: '30/x' is not numbers >= 0, separated by "
-      "slashes");
+      error_of("multistep,milestones=30,x"),
+      "command line: sched.rule 'multistep,milestones=30,x': milestones: '30,x' is not numbers >= 0, separated by "
+      "commas");
 }
 
 TEST(ScheduleTest, AProgramAddsItsOwnCurve) {

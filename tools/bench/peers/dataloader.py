@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Samples per second of PyTorch's data loading, without any training.
 
-  mnist   IDX files in memory, normalised per sample, DataLoader with 0, 1, 2 workers; and whole-batch indexing
-  jpeg    a folder of small JPEGs that this script makes: decode, random resized crop, flip, normalise
+  mnist   IDX files in memory, normalized per sample, DataLoader with 0, 1, 2 workers; and whole-batch indexing
+  jpeg    a folder of small JPEGs that this script makes: decode, random resized crop, flip, normalize
           (torchvision's ImageFolder with PIL, and torchvision.io.decode_image with the v2 transforms)
   tokens  an 8 MB file of 16-bit tokens, random windows as GPT training takes them
 """

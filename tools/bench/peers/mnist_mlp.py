@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The newcomer's job: train a small network on MNIST and print its test accuracy.
 
---loader dataset   a Dataset that normalises one sample at a time, behind a DataLoader (the tutorials' way)
+--loader dataset   a Dataset that normalizes one sample at a time, behind a DataLoader (the tutorials' way)
 --loader tensor    the whole set as one tensor, batches by indexing (the fastest plain PyTorch way)
 """
 import time

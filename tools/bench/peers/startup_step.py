@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Initialise the process group, wrap a model in DDP, do one step, print the phases' times."""
+"""Initialize the process group, wrap a model in DDP, do one step, print the phases' times."""
 import time
 
 T0 = time.time()
