@@ -73,7 +73,7 @@ std::string step_rule(const Section& sched) {
   std::vector<std::string> numbers;
   const std::vector<Length> milestones = milestones_in(sched);
   for (const Length& milestone : milestones) numbers.push_back(milestone.number);
-  return "multistep,milestones=" + joined(numbers, "/") + ",gamma=" + written(sched, "gamma") +
+  return "multistep,milestones=" + joined(numbers, ",") + ",gamma=" + written(sched, "gamma") +
          milestones.front().unit();
 }
 
