@@ -31,7 +31,6 @@ std::string likely_name(const std::string& name, const KeySpecs& specs) {
   const std::vector<std::string> names = names_of(specs);
   const std::string near = nearest_name(name, names);
   if (!near.empty()) return near;
-  const auto last_name = [](const std::string& full) { return full.substr(full.rfind('.') + 1); };
   const auto same = std::find_if(names.begin(), names.end(),
                                  [&](const std::string& known) { return last_name(known) == last_name(name); });
   return same == names.end() ? "" : *same;

@@ -45,8 +45,6 @@ bool is_in_range(const KeySpec& spec, const std::optional<std::vector<T>>& numbe
 /// The word for the default of a choice.
 const std::string kAuto = "auto";
 
-std::string last_name(const std::string& full_name) { return full_name.substr(full_name.find('.') + 1); }
-
 /// The default of the first selector's choice, and the selector with it; null if the choice does not read the key.
 struct ChosenDefault {
   const std::string* text = nullptr;

@@ -12,8 +12,6 @@ bool has(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-std::string last_name(const std::string& full_name) { return full_name.substr(full_name.find('.') + 1); }
-
 bool is_in_parentheses(const std::string& text) { return text.size() > 1 && text.front() == '(' && text.back() == ')'; }
 
 /// "(A | B)" with today's form of each entry.

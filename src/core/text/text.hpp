@@ -27,6 +27,9 @@ std::vector<std::string> words_in(const std::string& text, char separator = ',')
 /// `value` with at most so many significant digits, with a decimal point under every locale.
 std::string number_text(double value, int digits = 10);
 
+/// "lr" of the key "optim.lr", and of "lr".
+inline std::string last_name(const std::string& key) { return key.substr(key.find('.') + 1); }
+
 /// One text with `separator` between the words.
 std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
 
