@@ -9,7 +9,8 @@ bool has(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-std::string last_name(const std::string& full_name) { return full_name.substr(full_name.find('.') + 1); }
+/// "betas" of "optim.betas" and of "betas".
+std::string option_name(const std::string& full_name) { return full_name.substr(full_name.find('.') + 1); }
 
 bool is_in_parentheses(const std::string& text) { return text.size() > 1 && text.front() == '(' && text.back() == ')'; }
 
@@ -64,15 +65,15 @@ std::string todays_option(const std::string& option, const KeySpecs& keys) {
   const std::string value = trimmed(option.substr(equals + 1));
   for (const KeySpec& key : keys) {
     for (const FormerSetting& former : key.replaces) {
-      const std::string today = last_name(former.key) == name ? former.translate(value, "") : "";
-      if (!today.empty()) return last_name(key.name) + "=" + today;
+      const std::string today = option_name(former.key) == name ? former.translate(value, "") : "";
+      if (!today.empty()) return option_name(key.name) + "=" + today;
     }
     const bool is_renamed = std::any_of(key.old_names.begin(), key.old_names.end(),
-                                        [&name](const std::string& old_name) { return last_name(old_name) == name; });
-    if (!is_renamed && last_name(key.name) != name) continue;
+                                        [&name](const std::string& old_name) { return option_name(old_name) == name; });
+    if (!is_renamed && option_name(key.name) != name) continue;
     const std::string list = with_commas(key, value);
     if (list.empty() && !is_renamed) return option;
-    return last_name(key.name) + "=" + (list.empty() ? value : list);
+    return option_name(key.name) + "=" + (list.empty() ? value : list);
   }
   return option;
 }

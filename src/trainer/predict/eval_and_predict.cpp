@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <nlohmann/json.hpp>
