@@ -107,8 +107,12 @@ std::string title_of(const std::string& section, const KeySpecs& specs) {
   return found == specs.end() ? "" : found->section_title;
 }
 
-/// Whether the help of a section leaves the key to the help of a choice.
-bool is_of_choice(const KeySpec& spec) { return !spec.readers.selectors.empty() && !spec.readers.are_all; }
+/// Whether the help of a section leaves the key to the help of a choice of that section.
+bool is_of_choice(const KeySpec& spec) {
+  const KeyReaders& readers = spec.readers;
+  return !readers.selectors.empty() && !readers.are_all &&
+         section_of(readers.selectors.front()) == section_of(spec.name);
+}
 
 /// Whether keys of the section depend on what this key chooses.
 bool is_selector(const KeySpec& spec, const KeySpecs& specs) {

@@ -96,9 +96,9 @@ void on_both_paths(const Run& run) {
 /// A class of another library: our rule, and what it calls otherwise.
 struct Class {
   std::string rule;
-  Settings args;         ///< its arguments, each with our key of section `optim`; "=" where it is the same
-  Settings defaults;     ///< its defaults that differ from ours
-  Settings states = {};  ///< its states that we call otherwise; "" where ours follows from the step alone
+  Settings args;           ///< its arguments, each with our key of section `optim`; "=" where it is the same
+  Settings defaults = {};  ///< its defaults that differ from ours
+  Settings states = {};    ///< its states that we call otherwise; "" where ours follows from the step alone
 };
 
 Class find_class(const std::string& name) {
@@ -115,24 +115,19 @@ Class find_class(const std::string& name) {
   const Settings of_lars = with(same({"momentum", "dampening", "nesterov", "trust_clip", "always_adapt", "eps"}),
                                 {{"trust_coeff", "trust_coefficient"}});
   const std::map<std::string, Class> classes = {
-      {"torch.SGD", {"sgd", same({"momentum", "dampening", "nesterov", "maximize"}), {{"lr", "0.001"}}}},
-      {"torch.Adam", {"adam", same({"betas", "eps", "amsgrad", "maximize"}), {{"lr", "0.001"}}}},
-      {"torch.AdamW",
-       {"adamw", same({"betas", "eps", "amsgrad", "maximize"}), {{"lr", "0.001"}, {"weight_decay", "0.01"}}}},
-      {"torch.Adagrad",
-       {"adagrad",
-        same({"lr_decay", "initial_accumulator_value", "eps", "maximize"}),
-        {{"lr", "0.01"}, {"eps", "1e-10"}}}},
-      {"torch.RMSprop", {"rmsprop", same({"alpha", "eps", "momentum", "centered", "maximize"}), {{"lr", "0.01"}}}},
-      {"torch.Adadelta", {"adadelta", same({"rho", "eps", "maximize"}), {{"lr", "1"}, {"eps", "1e-6"}}}},
-      {"torch.Adamax", {"adamax", same({"betas", "eps", "maximize"}), {{"lr", "0.002"}}}},
+      {"torch.SGD", {"sgd", same({"momentum", "dampening", "nesterov", "maximize"})}},
+      {"torch.Adam", {"adam", same({"betas", "eps", "amsgrad", "maximize"})}},
+      {"torch.AdamW", {"adamw", same({"betas", "eps", "amsgrad", "maximize"})}},
+      {"torch.Adagrad", {"adagrad", same({"lr_decay", "initial_accumulator_value", "eps", "maximize"})}},
+      {"torch.RMSprop", {"rmsprop", same({"alpha", "eps", "momentum", "centered", "maximize"})}},
+      {"torch.Adadelta", {"adadelta", same({"rho", "eps", "maximize"})}},
+      {"torch.Adamax", {"adamax", same({"betas", "eps", "maximize"})}},
       {"torch.NAdam",
        {.rule = "nadam",
         .args = same({"betas", "eps", "momentum_decay", "decoupled_weight_decay", "maximize"}),
-        .defaults = {{"lr", "0.002"}},
         .states = {{"mu_product", ""}}}},
-      {"torch.RAdam", {"radam", same({"betas", "eps", "decoupled_weight_decay", "maximize"}), {{"lr", "0.001"}}}},
-      {"timm.Lion", {"lion", same({"betas", "caution", "maximize"}), {{"lr", "0.0001"}, {"betas", "0.9,0.99"}}}},
+      {"torch.RAdam", {"radam", same({"betas", "eps", "decoupled_weight_decay", "maximize"})}},
+      {"timm.Lion", {"lion", same({"betas", "caution", "maximize"})}},
       {"timm.Lars", {"lars", of_lars, {{"lr", "1"}}}},
       {"vissl._LARS",
        {.rule = "lars",
@@ -142,12 +137,12 @@ Class find_class(const std::string& name) {
       {"apex.LARC",
        {"larc",
         with(same({"momentum"}), {{"trust_coefficient", "="}, {"clip", "trust_clip"}}),
-        {{"trust_coefficient", "0.02"}, {"trust_clip", "true"}}}},
+        {{"trust_clip", "true"}}}},
       {"timm.Lamb",
        {"lamb",
         with(same({"betas", "eps", "bias_correction", "grad_averaging", "max_grad_norm", "trust_clip", "always_adapt"}),
              {{"decoupled_decay", "decoupled_weight_decay"}}),
-        {{"lr", "0.001"}, {"eps", "1e-6"}, {"weight_decay", "0.01"}}}},
+        {{"max_grad_norm", "1"}}}},
   };
   const auto found = classes.find(name);
   if (found == classes.end()) throw std::runtime_error("no test knows the class '" + name + "'");
@@ -177,6 +172,7 @@ void merge(Settings& settings, const Json& args, const Class& known) {
 
 ParamGroup group_of(const optim::Rule& rule, const Settings& settings, const std::vector<std::string>& names) {
   Section section = Section::with_defaults("optim", optim::optim_keys());
+  section.set("name", rule.name, "reference");
   for (const auto& [key, value] : settings) section.set(key, value, "reference");
   std::vector<optim::ParameterInfo> infos;
   for (const std::string& name : names) infos.push_back({.name = name, .dims = 2});
@@ -328,6 +324,7 @@ void run_clip(const Json& one_case, Path path, const Tolerance& tolerance) {
   // One step of size 1 ends at the negative of what the clipped gradient is from zero.
   Section section = Section::with_defaults("optim", optim::optim_keys());
   section.set("lr", "1", "test");
+  section.set("name", "sgd", "test");
   const optim::Rule& rule = optim::find_rule("sgd");
   std::vector<optim::ParameterInfo> infos;
   for (const auto& [name, gradient] : gradients) infos.push_back({name, 1});
@@ -370,7 +367,7 @@ void run_clips(const Json& one_case) {
 Optimizer make_lbfgs(const Json& args, FlatParametersDouble& parameters) {
   require_known_fields(args, {"lr", "max_iter", "history_size", "line_search_fn"});
   Section section = Section::with_defaults("optim", optim::optim_keys());
-  section.set("lr", "1", "test");
+  section.set("name", "lbfgs", "test");
   for (const auto& [key, value] : args.items()) {
     if (!value.is_null()) section.set(key, value.is_string() ? value.get<std::string>() : value.dump(), "test");
   }

@@ -153,7 +153,7 @@ void require_fitting_scores(const Scores& scores, const parallel::DistributedDat
 }  // namespace
 
 KeySpecs distill_keys() {
-  return keys::titled(
+  KeySpecs keys = keys::titled(
       "Teacher of a distillation (loss.name=distill)",
       {keys::text("distill.from", "",
                   "Weights of the teacher (loss.name=distill): folder of a run, checkpoint, .safetensors, .pt, .pth, "
@@ -177,6 +177,10 @@ KeySpecs distill_keys() {
            "distill.rename", "",
            "FROM=TO: replace the prefix FROM by TO in the parameter names of distill.from. re:FROM=TO "
            "replaces every match of a regular expression; $1 in TO is a group. Rules apply one after another"))});
+  for (KeySpec& key : keys) {
+    if (key.name != "distill.from") key = keys::read_by(key, "loss.name", {"distill"});  // has_teacher refuses it
+  }
+  return keys;
 }
 
 bool has_teacher(const Sections& sections) {

@@ -57,7 +57,8 @@ TYPED_TEST(RulesTest, SgdLooksAheadWithNesterov) {
   EXPECT_EQ(after<TypeParam>({{"lr", "0.25"}, {"momentum", "0.5"}, {"nesterov", "true"}}, {2, 2}), -0.625);
 }
 
-const OptionValues kAdamW = {{"name", "adamw"}, {"lr", "0.25"}, {"betas", "0.5,0.75"}, {"eps", "0"}};
+const OptionValues kAdamW = {
+    {"name", "adamw"}, {"lr", "0.25"}, {"betas", "0.5,0.75"}, {"eps", "0"}, {"weight_decay", "0"}};
 
 OptionValues adamw_with(const std::string& key, const std::string& value) {
   OptionValues settings = kAdamW;

@@ -126,8 +126,8 @@ Values muon_formula(std::size_t rows, std::size_t columns, bool is_nesterov, dou
   return parameter;
 }
 
-const OptionValues kMuon = {
-    {"name", "muon"}, {"lr", "0.5"}, {"weight_decay", "0.125"}, {"momentum", "0.75"}, {"ns_bf16", "false"}};
+const OptionValues kMuon = {{"name", "muon"},     {"lr", "0.5"},         {"weight_decay", "0.125"},
+                            {"momentum", "0.75"}, {"nesterov", "false"}, {"ns_bf16", "false"}};
 
 OptionValues muon_with(const std::string& key, const std::string& value) {
   OptionValues settings = kMuon;
@@ -159,7 +159,7 @@ TYPED_TEST(WholeTest, MuonInBfloat16DiffersByItsRoundings) {
 
 // A parameter that is no matrix has adamw's two means.
 TYPED_TEST(WholeTest, MuonUpdatesOthersByAdamW) {
-  const OptionValues adamw = {{"name", "adamw"}, {"lr", "0.5"}, {"weight_decay", "0.125"}};
+  const OptionValues adamw = {{"name", "adamw"}, {"lr", "0.5"}, {"weight_decay", "0.125"}, {"eps", "1e-7"}};
   for (const Shape& shape : {Shape{7}, Shape{2, 3, 2}, Shape{}}) {
     const Values values = trained<TypeParam>(kMuon, shape);
     EXPECT_NE(values, wave(values.size(), 1));
