@@ -138,10 +138,10 @@ KeySpecs CommSettings::keys() {
            {"auto", "self", "shm", "mpi", "hierarchical", "nccl"}),
        keys::real_above("comm.timeout_s", 0, keys::kUnlimited, "300",
                         "Maximum time in seconds that a rank waits for its peers before the job fails"),
-       keys::integer(
+       keys::expert(keys::integer(
            "comm.hosts", "0",
            "For testing: treat the ranks of one host as if they ran on this number of hosts. 0 = the actual hosts",
-           0)});
+           0))});
 }
 
 CommSettings CommSettings::from(const Section& comm) {

@@ -36,9 +36,9 @@ use_toolchain() {
 # exchange_checkpoints OTHER-BUILD: a run of this build is killed and resumed; then each build resumes a checkpoint of
 # the other. Prints what failed.
 exchange_checkpoints() {
-  local other=$1 own=$build folder length=(--data.train_size=1200 --train.micro_batch=24 --log.interval=10)
+  local other=$1 own=$build folder length=(--data.train_size=1200 --train.micro_batch=24 --log.every=10)
   folder=$(mktemp -d)
-  train "$own" "$folder/own" 60 --ckpt.interval=10 & # killed after its first checkpoint
+  train "$own" "$folder/own" 60 --ckpt.every=10 & # killed after its first checkpoint
   until compgen -G "$folder/own/ckpt/step-*" >/dev/null || ! kill -0 $! 2>/dev/null; do sleep 0.1; done
   pkill -KILL -f "run.dir=$folder/own" || true
   wait $! || true

@@ -78,6 +78,12 @@ std::vector<std::string> choices_of(const KeyValue& selector) {
   return choices;
 }
 
+/// Whether a choice of the selector reads the key.
+bool reads(const KeyReaders& readers, const std::string& choice) {
+  if (!readers.are_all) return readers.defaults.contains(choice);
+  return std::find(readers.except.begin(), readers.except.end(), choice) == readers.except.end();
+}
+
 using Json = nlohmann::ordered_json;
 
 std::string padded(std::string text, std::size_t width) {
@@ -211,19 +217,23 @@ void Config::set(const std::string& name, const std::string& text, const std::st
   Section& section = section_holding(name, origin);
   const KeyType type = section.values().at(key_of(name)).spec.type;
   const bool is_text = type == KeyType::text || type == KeyType::texts;
-  const std::string value = is_text ? with_home(text) : trimmed(text);
+  std::string value = is_text ? text : trimmed(text);
+  // Earlier versions took a '$' inside a path as it is, so that a stored path may contain it.
+  const bool may_have_dollar = author == Author::program && text.find('$') != std::string::npos;
+  if (is_text && !may_have_dollar) value = with_home(text, origin + ": " + name + ": ");
   if (is_unwritable(value)) throw ConfigError(origin + ": " + name + ": a value must not contain control characters");
   section.set(key_of(name), value, origin);
   if (author == Author::user) set_by_user_.insert(name);
 }
 
-std::optional<Config::Replacement> Config::replacement_of(const std::string& name, const std::string& text) const {
+std::vector<Config::Replacement> Config::replacements_of(const std::string& name, const std::string& text) const {
+  std::vector<Replacement> replacements;
   for (const KeySpec& key : specs_) {
     for (const FormerSetting& former : key.replaces) {
-      if (former.key == name && is_former(former, text, specs_)) return Replacement{&former, &key};
+      if (former.key == name && is_former(former, text, specs_)) replacements.push_back({&former, &key});
     }
   }
-  return std::nullopt;
+  return replacements;
 }
 
 bool Config::was_read(const FormerSetting& former) const {
@@ -242,12 +252,16 @@ void Config::refuse_former(const std::string& name, const std::string& text, con
   if (const auto found = new_names_.find(name); found != new_names_.end()) {
     throw ConfigError(origin + ": key '" + name + "' was renamed to '" + found->second + "'");
   }
-  if (const auto replacement = replacement_of(name, text)) {
-    const std::string value = translated(*replacement, text);
-    const std::string& note = replacement->former->note;
-    throw ConfigError(origin + ": " + name + "=" + text + " was replaced by " + replacement->key->name +
-                      (value.empty() ? "; " + replacement->former->hint : "=" + value) +
-                      (note.empty() ? "" : "; " + note));
+  if (const std::vector<Replacement> replacements = replacements_of(name, text); !replacements.empty()) {
+    std::vector<std::string> settings;
+    for (const Replacement& replacement : replacements) {
+      const std::string value = translated(replacement, text);
+      if (!value.empty()) settings.push_back(replacement.key->name + "=" + value);
+    }
+    const auto& [former, key] = replacements.front();
+    throw ConfigError(origin + ": " + name + "=" + text + " was replaced by " +
+                      (settings.empty() ? key->name + "; " + former->hint : joined(settings, " and ")) +
+                      (former->note.empty() ? "" : "; " + former->note));
   }
   const std::string today = todays_value(name, text);
   if (today != text)
@@ -284,18 +298,20 @@ void Config::require_read() const {
   for (const std::string& name : set_by_user_) {
     const KeyValue& set = value(name);
     const KeyReaders& readers = set.spec.readers;
-    if (readers.selectors.empty() || readers.are_all) continue;
     const auto is_read = [&](const std::string& selector) {
       const std::vector<std::string> choices = choices_of(value(selector));
       return std::any_of(choices.begin(), choices.end(),
-                         [&](const std::string& choice) { return readers.defaults.contains(choice); });
+                         [&](const std::string& choice) { return reads(readers, choice); });
     };
-    if (std::any_of(readers.selectors.begin(), readers.selectors.end(), is_read)) continue;
+    if (readers.selectors.empty() || std::any_of(readers.selectors.begin(), readers.selectors.end(), is_read)) continue;
     std::vector<std::string> names;
     for (const auto& [choice, text] : readers.defaults) names.push_back(choice);
     const std::string& selector = readers.selectors.front();
-    throw ConfigError(set.origin + ": " + name + " is not read with " + selector + "=" + joined(value(selector).texts) +
-                      ", only with " + selector + "=" + joined(names, " or ") + "; remove it, or change " + selector);
+    const std::string chosen = joined(value(selector).texts);
+    throw ConfigError(set.origin + ": " + name + " is not read " +
+                      (chosen.empty() ? "without " + selector : "with " + selector + "=" + chosen) +
+                      (readers.are_all ? "" : ", only with " + selector + "=" + joined(names, " or ")) +
+                      "; remove it, or " + (chosen.empty() ? "set " : "change ") + selector);
   }
 }
 

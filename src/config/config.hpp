@@ -78,7 +78,8 @@ class Config {
     const FormerSetting* former;
     const KeySpec* key;
   };
-  std::optional<Replacement> replacement_of(const std::string& name, const std::string& text) const;
+  /// The keys that replace a former setting: one or several; none if it is no former setting.
+  std::vector<Replacement> replacements_of(const std::string& name, const std::string& text) const;
   /// Whether the choice was made that read a former setting.
   bool was_read(const FormerSetting& former) const;
   std::string translated(const Replacement& replacement, const std::string& text) const;

@@ -61,7 +61,8 @@ std::string describe(const KeySpec& spec) {
     if (range.starts_with(article)) range.erase(0, article.size());
   }
   range[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(range[0])));
-  const bool depends = spec.default_value == "auto" && !spec.readers.selectors.empty();
+  const bool depends =
+      spec.default_value == "auto" && !spec.readers.selectors.empty() && spec.help.find("auto = ") == std::string::npos;
   return spec.help + (spec.help.empty() ? "" : ". ") + range + "; default " +
          (depends ? "auto = that of " + spec.readers.selectors.front() : default_text(spec));
 }
@@ -117,7 +118,7 @@ bool is_of_choice(const KeySpec& spec) {
 /// Whether keys of the section depend on what this key chooses.
 bool is_selector(const KeySpec& spec, const KeySpecs& specs) {
   return std::any_of(specs.begin(), specs.end(), [&](const KeySpec& other) {
-    return !other.readers.selectors.empty() && other.readers.selectors.front() == spec.name;
+    return is_of_choice(other) && other.readers.selectors.front() == spec.name;
   });
 }
 

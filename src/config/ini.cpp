@@ -118,7 +118,7 @@ void Config::read_ini(const std::string& text, const std::string& source, OldNam
       continue;
     }
     const Setting setting = parse_line(section, trimmed(line), origin);
-    if (old_names == OldNames::translated && replacement_of(setting.name, setting.value)) {
+    if (old_names == OldNames::translated && !replacements_of(setting.name, setting.value).empty()) {
       former_settings.push_back(setting);
       continue;
     }
@@ -133,10 +133,11 @@ void Config::read_ini(const std::string& text, const std::string& source, OldNam
   }
   // Last, because the new key can be there, too, with the value that it had beside the former setting.
   for (const auto& [name, text_before, origin] : former_settings) {
-    const auto replacement = replacement_of(name, text_before);
-    if (!was_read(*replacement->former)) continue;
-    const std::string value = translated(*replacement, text_before);
-    if (!value.empty()) set(replacement->key->name, value, origin);
+    for (const Replacement& replacement : replacements_of(name, text_before)) {
+      if (!was_read(*replacement.former)) continue;
+      const std::string value = translated(replacement, text_before);
+      if (!value.empty()) set(replacement.key->name, value, origin);
+    }
   }
 }
 

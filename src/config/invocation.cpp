@@ -22,6 +22,7 @@ namespace po = boost::program_options;
 
 namespace {
 
+const char* const kPlace = "command line: ";
 const char* const kSpelling = "keys are written --section.key=value";
 
 using Options = std::vector<po::option>;
@@ -104,7 +105,7 @@ const po::option* last_of(const Options& options, const std::string& name) {
 std::vector<std::string> words_of(const Options& options) {
   std::vector<std::string> words;
   for (const po::option& option : options) {
-    if (option.position_key >= 0) words.push_back(with_home(option.value.at(0)));
+    if (option.position_key >= 0) words.push_back(with_home(option.value.at(0), kPlace));
   }
   return words;
 }
@@ -163,7 +164,7 @@ void read_options(const Options& given, const Commands& commands, Invocation& in
   for (const CommandSpec& command : commands) {
     for (const CommandOption& option : command.options) {
       const po::option* const found = last_of(given, option.name);
-      const std::string value = found == nullptr || found->value.empty() ? "" : with_home(found->value[0]);
+      const std::string value = found == nullptr || found->value.empty() ? "" : with_home(found->value[0], kPlace);
       if (&command != &called) {
         if (found == nullptr || has_option(called, option.name)) continue;
         throw ConfigError("command line: --" + option.name + " is an option of the command " + command.name +
@@ -209,7 +210,7 @@ Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& spec
   for (const po::option& option : options) {
     if (option.string_key != "config") continue;
     if (option.value.at(0).empty()) throw_missing_value("config", specs);
-    invocation.files.push_back(with_home(option.value[0]));
+    invocation.files.push_back(with_home(option.value[0], kPlace));
   }
   for (const std::string& file : invocation.files) invocation.config.read_file(file);
   read_keys(options, commands, invocation.config);

@@ -129,7 +129,9 @@ KeySpecs MixSettings::keys() {
     mix.parts.push_back(keys::text(row.name, "", row.help));
     mix.parts.back().parts = row.keys;
   }
-  return {mix, keys::real("train.mix_until", "1", "Fraction of the run after which train.mix no longer applies", 0, 1)};
+  const KeySpec until =
+      keys::real("train.mix_until", "1", "Fraction of the run after which train.mix no longer applies", 0, 1);
+  return {mix, keys::expert(keys::not_read_by(until, mix.name, {""}))};
 }
 
 MixSettings MixSettings::from(const Section& train) {

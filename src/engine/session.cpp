@@ -46,7 +46,7 @@ data::Splits open_training_data(const mpi::Communicator& world, const TrainReque
   const Sections& sections = request.sections;
   const EvalSettings eval = agreed(world, [&] { return EvalSettings::from(sections.at("eval")); });
   data::OpenOptions options = open_options(sections, request.registry);
-  options.used = used_splits({eval.when == "never" ? "train" : eval.split.value});
+  options.used = used_splits({eval.is_never() ? "train" : eval.split.value});
   const std::optional<Task> published = published_task(world, sections);
   if (published && sections.at("init").text("head") == "keep") {
     options.class_order = published->class_names;
@@ -56,7 +56,7 @@ data::Splits open_training_data(const mpi::Communicator& world, const TrainReque
   data::Splits splits = open_splits(world, sections.at("data"), request.registry, options, statistics);
   world.all_or_throw([&] {
     if (splits.train->size() < 1) throw DataError(sections.at("data").cite("name") + ": there are no samples to train");
-    if (eval.when == "never" || split_of(splits, eval.split).size() > 0) return;
+    if (eval.is_never() || split_of(splits, eval.split).size() > 0) return;
     throw DataError(eval.split.cite + ": the split '" + eval.split.value + "' has no samples");
   });
   return splits;
@@ -87,9 +87,8 @@ bool roll_back(Trainer& trainer, const TrainRequest& request, ResumeSettings res
 void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& request,
                const std::string& schedule_policy) {
   const Sections& sections = request.sections;
-  const LogSettings log = LogSettings::from(sections.at("log"));
-  const std::int64_t interval = log.interval;
-  SavingSettings saving = SavingSettings::from(sections.at("ckpt"));
+  const LogSettings log = agreed(world, [&] { return LogSettings::from(sections.at("log")); });
+  SavingSettings saving = agreed(world, [&] { return SavingSettings::from(sections.at("ckpt")); });
   if (saving.best.metric.value == "auto") {
     saving.best.metric.value = models::row_of(trainer.view().data.splits().train->task().kind).best_metric;
   }
@@ -99,16 +98,16 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
   };
   if (const auto& post_local = trainer.run().model.post_local)
     trainer.add_hook(post_local_hook(post_local->averages()));
-  trainer.add_hook(rank_events_hook(interval, world));
+  trainer.add_hook(rank_events_hook(log.every, world));
   add_all([&] { return finetune_hooks(FinetuneSettings::from(sections.at("finetune"))); });
   trainer.add_hook(schedule_hook(schedule_policy));
-  trainer.add_hook(average_hook(EmaSettings::from(sections.at("ema"))));
+  trainer.add_hook(agreed(world, [&] { return average_hook(EmaSettings::from(sections.at("ema"))); }));
   trainer.add_hook(train_meters_hook(cited_texts(sections.at("train"), "metrics"), request.registry.meters));
   trainer.add_hook(agreed(world, [&] { return evaluate_hook(sections, request.registry.meters); }));
-  if (trainer.view().data.splits().errors) trainer.add_hook(data_errors_hook(interval, run.dir));
-  trainer.add_hook(timer_hook(interval));
-  trainer.add_hook(utilization_hook(interval, run.peak_flops, trainer.run().model.products()));
-  trainer.add_hook(log_hook(interval, log.window));
+  if (trainer.view().data.splits().errors) trainer.add_hook(data_errors_hook(log.every, run.dir));
+  trainer.add_hook(timer_hook(log.every));
+  trainer.add_hook(utilization_hook(log.every, run.peak_flops, trainer.run().model.products()));
+  trainer.add_hook(log_hook(log.every, log.window));
   if (request.on_artifacts) trainer.add_hook(artifacts_hook(request.on_artifacts));
   trainer.add_hook(checkpoint_hook(
       saving, world, request.checkpoint_directory, request.lease,
@@ -182,7 +181,7 @@ void try_metrics(RunView& run, const data::Dataset& evaluated, const MeterNames&
 /// it.
 void try_evaluation(RunView& run, const TrainRequest& request) {
   const EvalSettings eval = EvalSettings::from(request.sections.at("eval"));
-  if (eval.when == "never") return;
+  if (eval.is_never()) return;
   const data::Dataset& evaluated = split_of(run.data.splits(), eval.split);
   const std::vector<std::int64_t> trained = run.data.splits().train->task().sample_shape;
   const bool has_metrics = !eval.metrics.value.empty();

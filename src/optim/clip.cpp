@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "optim/clip.hpp"
 
-#include <lockstep/core/error.hpp>
-#include <lockstep/core/keys.hpp>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,7 +11,6 @@
 #include "core/numbers/dtype.hpp"
 #include "core/numbers/processor_level.hpp"
 #include "kernels/optimizers.hpp"
-#include "optim/rules/options.hpp"
 #include "optim/rules/piece_sums.hpp"
 
 namespace lockstep::optim {
@@ -104,33 +100,7 @@ class Norm {
   double factor_;
 };
 
-/// The p of "p=1" or "p=inf"; 0 for anything else.
-double parse_norm_type(const std::string& text) {
-  if (text == "p=inf") return std::numeric_limits<double>::infinity();
-  return text.starts_with("p=") ? positive_number(text.substr(2)).value_or(0) : 0;
-}
-
 }  // namespace
-
-Clip Clip::parse(const std::string& text, const std::string& origin) {
-  if (text.empty()) return {};
-  Section numbers;
-  for (const char* kind : {"norm", "value"}) {
-    numbers.declare(keys::real_above(kind, 0, keys::kUnlimited, "0", "the limit"));
-  }
-  const std::size_t colon = text.find(':');
-  const std::size_t second = colon == std::string::npos ? colon : text.find(':', colon + 1);
-  const std::string kind = text.substr(0, colon);
-  double norm_type = 2;
-  if (second != std::string::npos) norm_type = kind == "norm" ? parse_norm_type(text.substr(second + 1)) : 0;
-  if (colon == std::string::npos || !numbers.has(kind) || norm_type == 0) {
-    throw ConfigError(
-        origin + ": '" + text +
-        "' is not a clipping rule; use norm:1.0, norm:1.0:p=1, norm:1.0:p=inf, value:0.5, or leave it empty");
-  }
-  numbers.set(kind, text.substr(colon + 1, second == std::string::npos ? second : second - colon - 1), origin);
-  return {.max_norm = numbers.real("norm"), .norm_type = norm_type, .max_value = numbers.real("value")};
-}
 
 double gradient_norm(FlatParameters& parameters, double norm_type, double factor) {
   const Norm norm(norm_type, factor);

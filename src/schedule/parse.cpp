@@ -9,6 +9,7 @@
 
 #include "core/text/table.hpp"
 #include "schedule/curves.hpp"
+#include "schedule/named_schedule.hpp"
 
 namespace lockstep::schedule {
 
@@ -200,13 +201,16 @@ KeySpecs sched_keys(const std::vector<Curve>& curves) {
     key.parts = options;
     return key;
   };
-  KeySpec rule = keys::texts(
-      "sched.rule", "",
-      "Learning rate schedule, such as cosine,begin=100,final_factor=0.1. Several rules are applied in order (" +
-          joined(names_of(curves)) + ")");
+  KeySpec rule = keys::texts("sched.rule", "",
+                             "A rule of a schedule that sched.name does not describe, such as "
+                             "cosine,begin=100,final_factor=0.1. Several rules "
+                             "are applied in order (" +
+                                 joined(names_of(curves)) + ")");
   rule.parts.push_back(part("all rules", "Common options", common_curve_keys()));
   for (const Curve& curve : curves) rule.parts.push_back(part(curve.name, curve.help, curve.keys));
-  return keys::titled("Learning rate schedule", {rule});
+  KeySpecs keys = named_keys();
+  keys.push_back(rule);
+  return keys::titled("Learning rate schedule", keys);
 }
 
 }  // namespace lockstep::schedule

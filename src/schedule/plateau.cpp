@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/text/better.hpp"
 #include "schedule/curves.hpp"
 
 namespace lockstep::schedule {
@@ -15,8 +16,8 @@ class Plateau : public Feedback {
  public:
   Plateau(const Section& rule, Window window)
       : window_(window),
-        monitor_(rule.text("monitor")),
-        wants_less_(rule.text("better") == "less"),
+        metric_(rule.text("metric")),
+        better_(chosen_better(metric_, rule.text("better"), "metric", "better")),
         measure_(rule.text("measure")),
         threshold_(rule.real("threshold")),
         factor_(rule.real("factor")),
@@ -25,14 +26,15 @@ class Plateau : public Feedback {
         floor_(rule.real("floor")),
         eps_(rule.real("eps")) {
     if (factor_ >= 1) throw ConfigError("factor: must be less than 1");
-    best_ = wants_less_ ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+    best_ =
+        better_ == Better::lower ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
   }
 
   void observe(double position, const Numbers& measured) override {
     if (position < window_.begin || position >= window_.end) return;
-    const auto found = measured.find(monitor_);
+    const auto found = measured.find(metric_);
     if (found == measured.end()) {
-      throw ConfigError("sched.rule: plateau: monitor: no value named '" + monitor_ + "' is measured" +
+      throw ConfigError("sched.rule: plateau: metric: no value named '" + metric_ + "' is measured" +
                         (measured.empty() ? "" : "; choose one of: " + joined_names(measured)));
     }
     if (is_better(found->second)) {
@@ -72,16 +74,16 @@ class Plateau : public Feedback {
  private:
   /// Whether it differs by more than the threshold, which means nothing while there is no best.
   bool is_better(double measured) const {
-    if (std::isinf(best_)) return wants_less_ ? measured < best_ : measured > best_;
+    if (std::isinf(best_)) return better_ == Better::lower ? measured < best_ : measured > best_;
     double margin = threshold_;
     if (measure_ == "relative") margin *= std::abs(best_);
     if (measure_ == "product") margin *= best_;
-    return wants_less_ ? measured < best_ - margin : measured > best_ + margin;
+    return better_ == Better::lower ? measured < best_ - margin : measured > best_ + margin;
   }
 
   Window window_;
-  std::string monitor_;
-  bool wants_less_;
+  std::string metric_;
+  Better better_;
   std::string measure_;
   double threshold_;
   double factor_;
@@ -105,9 +107,8 @@ Curve plateau_curve() {
   return {
       .name = "plateau",
       .help = "Multiplication by factor when a metric has not improved for patience evaluations",
-      .keys = {keys::text("monitor", "val/loss", "Name of an evaluation metric"),
-               choice_key("better", {"less", "greater"}, "Whether lower or higher values are better"),
-               factor_key("factor", "0.1", "Factor of each drop, below 1"),
+      .keys = {keys::renamed(keys::text("metric", "val/loss", "Name of an evaluation metric"), "monitor"),
+               better_key("better", "better"), factor_key("factor", "0.1", "Factor of each drop, below 1"),
                keys::real("patience", "10", "Number of evaluations without improvement before a drop", 0),
                keys::real("threshold", "1e-4", "Minimum change that counts as an improvement", 0),
                choice_key("measure", {"relative", "absolute", "product"},

@@ -45,7 +45,7 @@ const std::vector<TrainerCommand>& commands() {
                     {.name = "verbose", .help = "Also print the parameters of each group"}}},
        show_config},
       {{.name = "schedule",
-        .help = "Prints the values of sched.rule over the steps of a run, without starting it",
+        .help = "Prints the values of the schedule over the steps of a run, without starting it",
         .options = {{.name = "plot", .value = "FILE", .help = "Output SVG file for a plot of the values"}}},
        show_schedule},
       {{.name = "lr-find",

@@ -119,13 +119,13 @@ ExitCode exit_code_of(engine::Outcome outcome) noexcept {
   return outcome == engine::Outcome::stopped ? ExitCode::stopped : ExitCode::done;
 }
 
-RunReport::RunReport(std::string folder, bool has_tensorboard, double console_secs)
+RunReport::RunReport(std::string folder, bool has_tensorboard, double console_s)
     : folder_(std::move(folder)),
       metrics_(folder_ + "/metrics.jsonl"),
       summary_(folder_ + "/summary.csv"),
       artifacts_(folder_),
       has_tensorboard_(has_tensorboard),
-      console_interval_(console_secs) {
+      console_interval_(console_s) {
   write_status({.state = report::RunState::running});
 }
 

@@ -28,8 +28,8 @@ ExitCode exit_code_of(engine::Outcome outcome) noexcept;
 class RunReport {
  public:
   /// @param has_tensorboard  whether there is a TensorBoard event file, too
-  /// @param console_secs     minimum time between progress lines on the console
-  RunReport(std::string folder, bool has_tensorboard, double console_secs);
+  /// @param console_s        minimum time between progress lines on the console
+  RunReport(std::string folder, bool has_tensorboard, double console_s);
 
   void on_start(std::int64_t step, const std::optional<std::string>& checkpoint);
   void on_record(const Record& record);

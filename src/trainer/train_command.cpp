@@ -236,7 +236,7 @@ ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
     if (!world.is_root()) return;
     write_run_files(folder, job, config, environment);
     const Section& settings = config.section("log");
-    report = std::make_unique<RunReport>(folder, settings.boolean("tensorboard"), settings.real("console_secs"));
+    report = std::make_unique<RunReport>(folder, settings.boolean("tensorboard"), settings.real("console_s"));
   });
   const bool is_folder_new = run.origin("name") == "derived" && run.origin("dir") == "derived";
   if (resume == "auto" && is_folder_new) {

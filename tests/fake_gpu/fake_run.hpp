@@ -12,8 +12,8 @@ namespace lockstep::testing {
 
 /// The settings of a run, except those of the data.
 inline const std::string kFakeOptions =
-    "--data.workers=0 --model.name=mlp --optim.name=adamw --optim.lr=0.002 --train.max_epochs=0 --train.max_steps=12 "
-    "--log.interval=1 --run.peak_flops=0 ";
+    "--data.workers=0 --model.name=mlp --optim.name=adamw --optim.lr=0.002 --train.max_steps=12 "
+    "--log.every=1 --run.peak_flops=0 ";
 inline const std::string kFakeRun = " train --data.train_size=240 --data.val_size=40 " + kFakeOptions;
 
 /// Variables with which CPU and fake GPU have the same kernels: at this level of processors the CPU has none of

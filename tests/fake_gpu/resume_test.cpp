@@ -33,7 +33,7 @@ class FakeGpuResumeTest : public ::testing::TestWithParam<std::string> {
   }
 
   std::string arguments(const std::string& run, const std::string& device) const {
-    return testing::kFakeRun + "--ckpt.every_steps=3 --run.device=" + device + keys_ +
+    return testing::kFakeRun + "--ckpt.every=3 --run.device=" + device + keys_ +
            " --resume=auto --train.max_steps=" + std::to_string(kSteps) + " --run.dir=" + folder_.path(run);
   }
 

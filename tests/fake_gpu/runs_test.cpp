@@ -135,7 +135,7 @@ class FakeGpuRunTest : public ::testing::TestWithParam<Case> {
   }
 
   std::string train() const {
-    return (has_digits() ? testing::kFakeRun : " train " + testing::kFakeOptions) + "--log.interval=4 ";
+    return (has_digits() ? testing::kFakeRun : " train " + testing::kFakeOptions) + "--log.every=4 ";
   }
 
   /// @param path  what the run makes
@@ -179,7 +179,7 @@ class FakeGpuRunTest : public ::testing::TestWithParam<Case> {
     EXPECT_NE(outcome.output.find(row().text), std::string::npos) << outcome.output;
     if (row().command != "train") return;
     EXPECT_NE(testing::read_file(path + "/env.json").find("\"gpus\": \"fake GPU\""), std::string::npos);
-    if (has("run.compile=true") && row().text.empty()) {
+    if (has("run.cuda_graphs=true") && row().text.empty()) {
       EXPECT_EQ(outcome.output.find("steps are not captured"), std::string::npos) << outcome.output;
     }
   }

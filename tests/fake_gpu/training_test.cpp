@@ -25,7 +25,7 @@ std::vector<double> losses_of(const std::string& run) {
 TEST(FakeGpuTest, CheckpointsAreThoseOfTheCpu) {
   const testing::TemporaryFolder folder;
   const std::string options =
-      testing::kFakeRun + "--optim.name=sgd --optim.momentum=0.9 --ckpt.every_steps=4 --ckpt.keep_last=9 --run.dir=";
+      testing::kFakeRun + "--optim.name=sgd --optim.momentum=0.9 --ckpt.every=4 --ckpt.keep_last=9 --run.dir=";
   const ProgramResult on_cpu =
       testing::run_ranks(2, options + folder.path("cpu") + " --run.device=cpu", 120, testing::kKernelsOfTheFake);
   ASSERT_EQ(on_cpu.exit_code, 0) << on_cpu.output;

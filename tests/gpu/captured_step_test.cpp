@@ -69,7 +69,7 @@ class GpuCapturedStepTest : public GpuTest {
 
   /// @param is_timed  the host then waits for each step
   Trained train(const Settings& settings, bool compiles, bool is_timed = false) const {
-    SmallRun run(world_, with(settings, {{"run.device", "cuda"}, {"run.compile", compiles ? "true" : "false"}}));
+    SmallRun run(world_, with(settings, {{"run.device", "cuda"}, {"run.cuda_graphs", compiles ? "true" : "false"}}));
     std::vector<double> milliseconds;
     std::vector<Counters> costs;
     if (is_timed) run.trainer.add_hook(Priority::lowest, std::make_unique<TimingHook>(milliseconds));
@@ -91,9 +91,9 @@ class GpuCapturedStepTest : public GpuTest {
 };
 
 /// Learning rates that float32 represents, so that eager and captured steps have the same bits.
-const Settings kExact = {{"train.max_epochs", "0"}, {"train.max_steps", "12"}, {"train.global_batch_size", "12"},
-                         {"data.workers", "0"},     {"run.threads", "1"},      {"run.peak_flops", "0"},
-                         {"optim.name", "sgd"},     {"optim.momentum", "0.5"}, {"optim.lr", "0.015625"}};
+const Settings kExact = {{"train.max_steps", "12"}, {"train.global_batch_size", "12"}, {"data.workers", "0"},
+                         {"run.threads", "1"},      {"run.peak_flops", "0"},           {"optim.name", "sgd"},
+                         {"optim.momentum", "0.5"}, {"optim.lr", "0.015625"}};
 const Settings kMlp = with(kExact, {{"data.train_size", "96"}, {"model.name", "mlp"}, {"model.hidden", "16"}});
 const Settings kCnn = with(kExact, {{"data.train_size", "96"}, {"model.name", "cnn"}});
 
@@ -125,7 +125,7 @@ TEST_F(GpuExactStepTest, SynchronizedBatchNorm) {
   const Settings norm = with(kMlp, {{"model.norm", "batch"},
                                     {"model.hidden", "16,16"},
                                     {"ddp.sync_batch_norm", "true"},
-                                    {"ddp.bucket_bytes", "2000"}});
+                                    {"ddp.bucket_mb", "0.0019073486328125"}});
   expect_exact(norm);
   expect_exact(with(norm, {{"train.micro_batch", "4"}}));
 }
@@ -133,7 +133,7 @@ TEST_F(GpuExactStepTest, SynchronizedBatchNorm) {
 TEST_F(GpuExactStepTest, CommunicationHooks) {
   for (const char* const hook : {"fp16", "bf16", "noop"}) {
     SCOPED_TRACE(hook);
-    expect_exact(with(kMlp, {{"ddp.comm_hook", hook}, {"ddp.bucket_bytes", "20000"}}));
+    expect_exact(with(kMlp, {{"ddp.comm_hook", hook}, {"ddp.bucket_mb", "0.019073486328125"}}));
   }
 }
 
@@ -221,9 +221,9 @@ TEST_F(GpuExactStepTest, AResnetThatSynchronizesItsNormsCostsNoWaits) {
 
 // Numbers of the host and of the device are rounded alike but for the learning rate of fused kernels, which is float32.
 TEST_F(GpuCapturedStepTest, TrainsAsEagerStepsDo) {
-  const Settings common = {{"train.max_epochs", "0"}, {"train.max_steps", "30"}, {"data.workers", "0"}};
+  const Settings common = {{"train.max_steps", "30"}, {"data.workers", "0"}};
   const std::vector<Settings> all = {
-      {{"optim.name", "sgd"}, {"optim.lr", "0.01"}, {"optim.momentum", "0.9"}, {"train.clip_grad", "norm:1"}},
+      {{"optim.name", "sgd"}, {"optim.lr", "0.01"}, {"optim.momentum", "0.9"}, {"train.clip_norm", "1"}},
       {{"optim.name", "adamw"}, {"model.dropout", "0.2"}, {"sched.rule", "cosine"}, {"model.name", "mlp"}},
       {{"optim.name", "nadam"}, {"ddp.buffers", "broadcast"}, {"model.name", "resnet18"}, {"train.max_steps", "10"}},
       {{"optim.name", "lamb"}, {"train.precision", "bf16"}},
@@ -245,7 +245,7 @@ TEST_F(GpuCapturedStepTest, TrainsAsEagerStepsDo) {
 // tools/gpu_test reads these lines and compares them with torch DDP and torch.compile.
 TEST_F(GpuCapturedStepTest, StepTimesOfGptAndResnet) {
   const bool is_fake = fake_gpu::is_here();  // then the lines count, not the times
-  const Settings common = {{"train.max_epochs", "0"}, {"train.max_steps", is_fake ? "8" : "60"}};
+  const Settings common = {{"train.max_steps", is_fake ? "8" : "60"}};
   const Settings resnet = {{"model.name", "resnet18"},
                            {"model.width", is_fake ? "4" : "64"},
                            {"train.global_batch_size", is_fake ? "8" : "128"}};

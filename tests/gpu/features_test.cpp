@@ -60,8 +60,9 @@ INSTANTIATE_TEST_SUITE_P(
         Feature{"Accumulation", {{"train.micro_batch", "1"}}, kOrder},
         Feature{"Recompute", {{"model.recompute", "hidden*"}}, kOrder},
         Feature{"PostLocal", {{"strategy.post_local", "2:all"}, {"strategy.post_local_begin", "4"}}, kOrder},
-        Feature{"EmptyCache", {{"train.hooks", "empty_cache,interval=2"}}, kOrder},
-        Feature{"CapturedEmptyCache", {{"train.hooks", "empty_cache,interval=5"}, {"run.compile", "true"}}, kCaptured}),
+        Feature{"EmptyCache", {{"train.hooks", "empty_cache,every=2"}}, kOrder},
+        Feature{
+            "CapturedEmptyCache", {{"train.hooks", "empty_cache,every=5"}, {"run.cuda_graphs", "true"}}, kCaptured}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace features_test

@@ -80,9 +80,11 @@ class GpuLateReportsTest : public GpuTest {
   /// The costs of the last five steps of a run that are neither logged nor the last.
   /// @param waits  whether the host waits for each step
   std::vector<Counters> costs(const Settings& settings, bool waits = false) const {
-    const Settings common = {{"run.device", "cuda"},    {"run.threads", "1"},
-                             {"data.workers", "0"},     {"train.max_epochs", "0"},
-                             {"train.max_steps", "31"}, {"train.global_batch_size", std::to_string(2 * world_.size())}};
+    const Settings common = {{"run.device", "cuda"},
+                             {"run.threads", "1"},
+                             {"data.workers", "0"},
+                             {"train.max_steps", "31"},
+                             {"train.global_batch_size", std::to_string(2 * world_.size())}};
     SmallRun run(world_, with(common, settings));
     std::vector<Counters> steps;
     run.trainer.add_hook(Priority::highest, std::make_unique<CostHook>(steps));
@@ -108,8 +110,8 @@ class GpuLateReportsTest : public GpuTest {
     const Settings common = {{"run.device", "cuda"},    {"run.threads", "1"},    {"data.name", "poisoned"},
                              {"data.train_size", "96"}, {"data.val_size", "8"},  {"data.workers", "0"},
                              {"model.name", "mlp"},     {"model.hidden", "8"},   {"train.max_epochs", "2"},
-                             {"optim.name", "adamw"},   {"optim.lr", "0.01"},    {"eval.when", "never"},
-                             {"log.interval", "100"},   {"run.peak_flops", "0"}, {"train.global_batch_size", "8"}};
+                             {"optim.name", "adamw"},   {"optim.lr", "0.01"},    {"eval.every", "never"},
+                             {"log.every", "100"},      {"run.peak_flops", "0"}, {"train.global_batch_size", "8"}};
     const Registry registry = poisoned_registry(bad_times);
     const Sections sections = sections_of(with(common, settings), registry);
     Seen seen;
@@ -174,7 +176,7 @@ TEST_F(GpuStepCostTest, TheHostDoesNotWaitForSynchronizedBatchNorm) {
 }
 
 TEST_F(GpuStepCostTest, TheHostDoesNotWaitForACapturedResnet) {
-  expect_no_waits(with(kResnet, {{"run.compile", "true"}}));
+  expect_no_waits(with(kResnet, {{"run.cuda_graphs", "true"}}));
 }
 
 TEST_F(GpuStepCostTest, TheHostDoesNotWaitForAGpt) {
@@ -182,10 +184,10 @@ TEST_F(GpuStepCostTest, TheHostDoesNotWaitForAGpt) {
                         {"data.block", "16"},       {"model.name", "gpt"},
                         {"model.depth", "2"},       {"model.num_heads", "2"},
                         {"model.embed_dim", "32"},  {"model.dropout", "0.1"},
-                        {"optim.name", "adamw"},    {"train.clip_grad", "norm:1"},
+                        {"optim.name", "adamw"},    {"train.clip_norm", "1"},
                         {"train.precision", "bf16"}};
   expect_no_waits(gpt);
-  expect_no_waits(with(gpt, {{"run.compile", "true"}}));
+  expect_no_waits(with(gpt, {{"run.cuda_graphs", "true"}}));
 }
 
 // The loss scale and the counts of updates are those of a host that waits.
@@ -193,7 +195,7 @@ TEST_F(GpuStepCostTest, TheHostDoesNotWaitForStepsThatMayBeSkipped) {
   const Settings mlp = {{"model.name", "mlp"}, {"data.train_size", "480"}, {"optim.name", "adamw"}};
   expect_no_waits(with(mlp, {{"train.precision", "fp16"}}));
   expect_no_waits(with(mlp, {{"train.nonfinite", "skip"}}));
-  expect_no_waits(with(mlp, {{"train.precision", "fp16"}, {"run.compile", "true"}}));
+  expect_no_waits(with(mlp, {{"train.precision", "fp16"}, {"run.cuda_graphs", "true"}}));
 }
 
 // Factors of classes stay on the device. In a captured step, the divisor of each batch is written there.
@@ -203,19 +205,19 @@ TEST_F(GpuStepCostTest, TheHostDoesNotWaitForWeightedClasses) {
                         {"loss.ignore_index", "0"},
                         {"loss.class_weights", "1,2,3,4,5,0.5,1,1,2,1"}};
   expect_no_waits(mlp);
-  const Settings captured = with(mlp, {{"run.compile", "true"}});
+  const Settings captured = with(mlp, {{"run.cuda_graphs", "true"}});
   expect_no_waits(captured);
   for (const Counters& step : costs(captured)) EXPECT_LT(step.launches, 12);
 }
 
 TEST_F(GpuLateReportsTest, WeightsAreThoseOfAHostThatWaits) {
-  for (const Settings& settings : std::vector<Settings>{
-           {},
-           {{"train.clip_grad", "norm:1"}, {"model.dropout", "0.1"}},
-           {{"train.micro_batch", "2"}},
-           {{"run.compile", "true"}, {"train.clip_grad", "norm:1"}},
-           {{"strategy.name", "sharded"}, {"strategy.stage", "2"}},
-           {{"ckpt.every_steps", "5"}, {"ema.kind", "ema"}, {"eval.when", "regular"}, {"eval.interval", "7"}}}) {
+  for (const Settings& settings :
+       std::vector<Settings>{{},
+                             {{"train.clip_norm", "1"}, {"model.dropout", "0.1"}},
+                             {{"train.micro_batch", "2"}},
+                             {{"run.cuda_graphs", "true"}, {"train.clip_norm", "1"}},
+                             {{"strategy.name", "sharded"}, {"strategy.stage", "2"}},
+                             {{"ckpt.every", "5"}, {"ema.kind", "ema"}, {"eval.every", "7"}}}) {
     SCOPED_TRACE(settings.empty() ? "" : settings.front().first);
     const Seen seen = expect_same(0, settings);
     EXPECT_EQ(seen.losses.size(), 24U);
@@ -226,7 +228,7 @@ TEST_F(GpuLateReportsTest, StepsAreSkippedAsByAHostThatWaits) {
   for (const char* const compiles : {"false", "true"}) {
     for (const char* const clip : {"", "norm:1"}) {
       const Seen seen =
-          expect_same(99, {{"train.nonfinite", "skip"}, {"train.clip_grad", clip}, {"run.compile", compiles}});
+          expect_same(99, {{"train.nonfinite", "skip"}, {"train.clip_norm", clip}, {"run.cuda_graphs", compiles}});
       EXPECT_EQ(seen.skipped.size(), 2U);
       EXPECT_EQ(seen.counts.front(), 22);
       EXPECT_EQ(seen.error, "");
@@ -240,7 +242,7 @@ TEST_F(GpuLateReportsTest, TheRunStopsOneStepLaterForTheSameReason) {
 }
 
 TEST_F(GpuLateReportsTest, TheRunGoesBackToTheSameCheckpoint) {
-  const Settings settings = {{"train.nonfinite", "roll_back"}, {"ckpt.every_steps", "3"}};
+  const Settings settings = {{"train.nonfinite", "roll_back"}, {"ckpt.every", "3"}};
   const Seen once = expect_same(1, settings);
   EXPECT_TRUE(once.skipped.empty());
   EXPECT_GE(once.starts.size(), 2U);
@@ -256,7 +258,7 @@ TEST_F(GpuLateReportsTest, TheRunGoesBackToTheSameCheckpoint) {
 TEST_F(GpuLateReportsTest, OverflowsReduceTheLossScaleAsForAHostThatWaits) {
   for (const char* const compiles : {"false", "true"}) {
     const Seen seen =
-        expect_same(0, {{"train.precision", "fp16"}, {"train.init_scale", "1e9"}, {"run.compile", compiles}});
+        expect_same(0, {{"train.precision", "fp16"}, {"train.init_scale", "1e9"}, {"run.cuda_graphs", compiles}});
     EXPECT_GT(seen.skipped.size(), 3U);
     EXPECT_LT(seen.scale, 1e8);
     EXPECT_EQ(seen.counts.front(), 24 - std::ssize(seen.skipped));

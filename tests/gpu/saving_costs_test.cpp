@@ -23,7 +23,7 @@ const Settings kOnGpu = with(kTwelveSteps, {{"run.device", "cuda"},
                                             {"data.workers", "0"},
                                             {"run.threads", "1"},
                                             {"run.peak_flops", "0"},
-                                            {"ckpt.every_secs", "0"}});
+                                            {"ckpt.every", "never"}});
 
 /// Notes what each step costs, until the next one begins.
 class CostHook : public Hook {
@@ -87,7 +87,7 @@ TEST_F(GpuSavingCostsTest, ASaveWaitsForNothingButTheComparison) {
 
 TEST_F(GpuSavingCostsTest, StepsBesideASaveCostWhatOthersDo) {
   const auto plain = costs_of({});
-  const auto saving = costs_of({{"ckpt.every_steps", "4"}});
+  const auto saving = costs_of({{"ckpt.every", "4"}});
   for (const std::int64_t step : {3, 4, 5, 6, 7, 8, 9, 10}) {
     const int comparisons = step % 4 == 0 && world_.size() > 1 ? 1 : 0;  // the save after this step
     EXPECT_EQ(saving.at(step).synchronizations, plain.at(step).synchronizations + comparisons) << step;
@@ -101,7 +101,7 @@ TEST_F(GpuSavingCostsTest, StepsBesideASaveCostWhatOthersDo) {
 TEST_F(GpuSavingCostsTest, OffloadingCopiesNothingPageable) {
   for (const char* const stage : {"1", "2", "3"}) {
     SCOPED_TRACE(std::string("stage ") + stage);
-    const Settings sharded = {{"strategy.name", "sharded"}, {"strategy.stage", stage}, {"train.clip_grad", "norm:1"}};
+    const Settings sharded = {{"strategy.name", "sharded"}, {"strategy.stage", stage}, {"train.clip_norm", "1"}};
     const auto plain = costs_of(sharded);
     const auto offloaded = costs_of(with(sharded, {{"strategy.offload", "true"}}));
     for (const std::int64_t step : {3, 4, 5}) {

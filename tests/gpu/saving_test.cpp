@@ -23,14 +23,14 @@ const Settings kOnGpu = with(kTwelveSteps, {{"run.device", "cuda"},
                                             {"data.workers", "0"},
                                             {"run.threads", "1"},
                                             {"run.peak_flops", "0"},
-                                            {"ckpt.every_secs", "0"}});
+                                            {"ckpt.every", "never"}});
 
 class GpuSavingTest : public GpuTest {
  protected:
   /// Trains with checkpoints after every third step.
   std::string train(const std::string& name, const Settings& settings) {
     if (!folder_) shared_ = world_.broadcast(folder_.emplace().path());
-    SmallRun run(world_, with(with(kOnGpu, {{"ckpt.every_steps", "3"}, {"ckpt.keep_last", "9"}}), settings));
+    SmallRun run(world_, with(with(kOnGpu, {{"ckpt.every", "3"}, {"ckpt.keep_last", "9"}}), settings));
     std::string directory = shared_ + "/" + name;
     run.trainer.add_hook(average_hook(EmaSettings::from(run.sections.at("ema"))));
     run.trainer.add_hook(run.checkpoint_hook(directory, "config"));
@@ -120,7 +120,7 @@ TEST_F(GpuSavingTest, MemoryIsUsedAgainOnceNobodyBorrowsIt) {
 }
 
 TEST_F(GpuSavingTest, SavesBesideTheTrainingWriteWhatWaitingSavesWrite) {
-  const Settings averaged = {{"ema.kind", "ema"}, {"train.clip_grad", "norm:1"}};
+  const Settings averaged = {{"ema.kind", "ema"}, {"train.clip_norm", "1"}};
   for (const char* const stage : {"0", "1", "3"}) {
     SCOPED_TRACE(std::string("stage ") + stage);
     Settings settings = averaged;

@@ -183,8 +183,8 @@ class Translation {
     static const std::map<std::string, std::string> measures = {{"rel", "product"}, {"abs", "absolute"}};
     const std::string measure = take("threshold_rule", Json("rel"));
     RuleText rule = curve("plateau", text_of(frame_.end));
-    rule.add("monitor", take("monitor", Json("loss")).get<std::string>());
-    rule.add("better", take("rule", Json("less")).get<std::string>());
+    rule.add("metric", take("monitor", Json("loss")).get<std::string>());
+    rule.add("better", take("rule", Json("less")) == "less" ? "lower" : "higher");
     rule.add("measure", measures.contains(measure) ? measures.at(measure) : measure);
     rule.add("factor", take_number("factor", 0.1)).add("patience", take_number("patience", 10));
     rule.add("threshold", take_number("threshold", 1e-4)).add("cooldown", take_number("cooldown", 0));

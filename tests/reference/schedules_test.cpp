@@ -243,7 +243,7 @@ TEST_F(ScheduleFacts, TrapsAreNone) {
 TEST_F(ScheduleFacts, APlateauSaysWhatIsMeasured) {
   for (const Json& call : load("schedules/mmengine_loop_and_misc.json").at("plateau_bad_calls")) {
     if (!call.at("metrics").is_object()) continue;  // cannot be written here
-    auto schedule = schedule::parse({"plateau,monitor=loss"}, {.total_steps = 10}, "reference");
+    auto schedule = schedule::parse({"plateau,metric=loss"}, {.total_steps = 10}, "reference");
     EXPECT_THROW(schedule.observe(0, call.at("metrics").get<schedule::Numbers>()), ConfigError);
   }
 }
@@ -251,7 +251,7 @@ TEST_F(ScheduleFacts, APlateauSaysWhatIsMeasured) {
 TEST_F(ScheduleFacts, APlateauMovesMomentum) {
   const Json plateau = load("schedules/mmengine_loop_and_misc.json").at("plateau_momentum");
   Played played;
-  played.rules = {"plateau,of=momentum,monitor=loss,patience=1,factor=0.5"};
+  played.rules = {"plateau,of=momentum,metric=loss,patience=1,factor=0.5"};
   played.groups = {{{"lr", 0.05}, {"momentum", number(plateau.at("momentum").at(0))}}};
   played.shown = {{"momentum"}};
   played.monitors = {"loss"};

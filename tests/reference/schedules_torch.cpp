@@ -76,8 +76,8 @@ Rules plateau(const Json& args, std::size_t groups) {
   Rules rules;
   for (std::size_t g = 0; g < groups; ++g) {
     rules.push_back(RuleText("plateau")
-                        .add("monitor", "loss")
-                        .add("better", args.value("mode", "min") == "min" ? "less" : "greater")
+                        .add("metric", "loss")
+                        .add("better", args.value("mode", "min") == "min" ? "lower" : "higher")
                         .add("factor", number_or(args, "factor", 0.1))
                         .add("patience", number_or(args, "patience", 10))
                         .add("threshold", number_or(args, "threshold", 1e-4))

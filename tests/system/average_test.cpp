@@ -16,8 +16,8 @@ using testing::ProgramResult;
 using testing::run_ranks;
 
 const std::string kSmall =
-    " --data.train_size=480 --data.val_size=96 --model.channels=4,8 --model.hidden=16 --log.interval=1 "
-    "--optim.lr=0.01 --train.max_epochs=0 --eval.interval=5 ";
+    " --data.train_size=480 --data.val_size=96 --model.channels=4,8 --model.hidden=16 --log.every=1 "
+    "--optim.lr=0.01 --eval.every=5 ";
 const std::string kEma = kSmall + "--ema.kind=ema --ema.decay=0.8 --ema.begin=4 ";
 const std::string kEnd = "/ckpt/step-000000000020";
 
@@ -68,7 +68,7 @@ TEST_F(AverageRunTest, EvaluatesTheAverageAndTrainsOnAsWithoutIt) {
   EXPECT_NE(none.output.find("contains no average of the weights"), std::string::npos) << none.output;
 
   // A run that begins from such a run begins with the average.
-  const std::string begun = " --train.max_steps=1 --eval.interval=1 --optim.lr=1e-9 --init.from=" + averaged + kEnd;
+  const std::string begun = " --train.max_steps=1 --eval.every=1 --optim.lr=1e-9 --init.from=" + averaged + kEnd;
   EXPECT_NEAR(validation_loss(run("begun", kSmall + begun)), validation_loss(averaged), 1e-5);
   EXPECT_NEAR(validation_loss(run("trained", kSmall + begun + " --init.weights=trained")), validation_loss(plain),
               1e-5);
@@ -118,7 +118,7 @@ TEST_F(AverageRunTest, CkptShowsAndComparesTheAverage) {
   const std::string exported = folder_.path("average.safetensors");
   const ProgramResult converted = ckpt("convert " + slow + " --only ema --to " + exported);
   EXPECT_EQ(converted.exit_code, 0) << converted.output;
-  const std::string begun = " --train.max_steps=1 --eval.interval=1 --optim.lr=1e-9 --init.from=" + exported;
+  const std::string begun = " --train.max_steps=1 --eval.every=1 --optim.lr=1e-9 --init.from=" + exported;
   EXPECT_NEAR(validation_loss(run("begun", kSmall + begun)), validation_loss(slow), 1e-5);
 }
 

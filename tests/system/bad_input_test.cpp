@@ -73,7 +73,8 @@ TEST_P(BadInputTest, ValueOutOfRange) {
   expect_refusal(run_dir() + "--optim.lr=-1", kConfiguration, {"optim.lr: '-1' is not a number"});
   expect_refusal(run_dir() + "--train.max_steps=0 --train.max_epochs=0", kConfiguration, {"train.max_steps"});
   expect_refusal(run_dir() + "--sched.rule=cosin", kConfiguration, {"cosin", "cosine"});
-  expect_refusal(run_dir() + "--train.clip_grad=1", kConfiguration, {"train.clip_grad", "norm:"});
+  expect_refusal(run_dir() + "--train.clip_grad=norm:1", kConfiguration, {"was replaced by train.clip_norm=1"});
+  expect_refusal(run_dir() + "--train.clip_scope=group", kConfiguration, {"not read with train.clip_norm=0"});
   expect_refusal(run_dir() + "--data.input_keys=picture", kConfiguration,
                  {"data.input_keys", "do not contain 'picture', only 'data'"});
 }
@@ -86,7 +87,7 @@ TEST_P(BadInputTest, WhatLbfgsCannotDo) {
     expect_refusal(lbfgs + words, kConfiguration, {words.substr(2, words.find('=') - 2), "optim.name=lbfgs"});
   }
   const std::string why = "because the closure compares";
-  expect_refusal(lbfgs + "--train.clip_grad=norm:1", kConfiguration, {"train.clip_grad", why});
+  expect_refusal(lbfgs + "--train.clip_norm=1", kConfiguration, {"train.clip_norm", why});
   expect_refusal(lbfgs + "--train.precision=fp16", kConfiguration, {"train.precision", why});
   expect_refusal(lbfgs + "--ddp.comm_hook=powersgd", kConfiguration, {"ddp.comm_hook", why});
 }
@@ -108,10 +109,10 @@ TEST_P(BadInputTest, StrategiesOptimizersAndSchedules) {
       {"--optim.lr=1e10 --sched.rule=exponential,gamma=1e300", {"sched.rule", "lr would be inf"}},
       {"--sched.rule=cosine_restart,periods=1e-300,grow=1,floor=0", {"sched.rule", "too many waves"}},
       {"--train.precision=fp16 --train.loss_scale=1e39", {"train.loss_scale", "positive float32 number"}},
-      {"--train.clip_grad=norm:nan", {"train.clip_grad", "'nan' is not a number > 0"}},
+      {"--train.clip_norm=nan", {"train.clip_norm", "'nan' is not a number >= 0"}},
       {"--ema.kind=swa --ema.begin=1000", {"ema.begin", "start at step 1000, but the run ends at step 2"}},
       // Last, because it is known with an evaluation, before which the run saves a checkpoint.
-      {"--sched.rule=plateau,monitor=val/los", {"plateau", "'val/los'", "val/loss"}},
+      {"--sched.rule=plateau,metric=val/losses", {"plateau", "'val/losses'", "val/loss"}},
   };
   const std::string small = run_dir() + "--data.train_size=96 --data.val_size=48 --model.name=mlp --model.hidden=4 " +
                             "--train.max_epochs=1 ";
@@ -211,7 +212,7 @@ TEST_P(BadInputTest, DamagedCheckpoint) {
 }
 
 TEST_P(BadInputTest, NonFiniteLossKeepsTheLastGoodCheckpoint) {
-  const std::string run = run_dir() + "--data.train_size=480 --model.name=mlp --train.max_epochs=0 ";
+  const std::string run = run_dir() + "--data.train_size=480 --model.name=mlp ";
   ASSERT_EQ(run_ranks(GetParam(), run + "--train.max_steps=4").exit_code, 0);
   expect_refusal(run + "--resume=auto --train.max_steps=100 --optim.lr=1e30", kNumeric, {"not finite", "optim.lr"});
   EXPECT_EQ(checkpoints::list(folder_.path("run/ckpt")), (std::vector<std::int64_t>{4}));
@@ -220,7 +221,7 @@ TEST_P(BadInputTest, NonFiniteLossKeepsTheLastGoodCheckpoint) {
 
 // A folder in which a run failed before its first checkpoint can be used again, and tells only of the new run.
 TEST_P(BadInputTest, AFailedRunLeavesNothingBehindThatMisleads) {
-  const std::string run = run_dir() + "--data.train_size=480 --model.name=mlp --train.max_steps=20 --log.interval=1 ";
+  const std::string run = run_dir() + "--data.train_size=480 --model.name=mlp --train.max_steps=20 --log.every=1 ";
   expect_refusal(run + "--optim.lr=1e30", kNumeric, {"not finite"});
   EXPECT_TRUE(fs::exists(folder_ / "run/failure.json"));
   ASSERT_EQ(run_ranks(GetParam(), run).exit_code, 0);
@@ -257,7 +258,7 @@ TEST(FragileDataTest, WhatOneRankCannotReadEndsTheJobAtOnce) {
     const testing::TemporaryFolder folder;
     const ProgramResult outcome = testing::run_shell(
         testing::mpirun_command(3) + " " + program + " --data.name=fragile --data.workers=" + std::to_string(workers) +
-        " --data.path=" + folder.path("failed") + " --model.name=mlp --train.max_epochs=0 --train.max_steps=100000" +
+        " --data.path=" + folder.path("failed") + " --model.name=mlp --train.max_steps=100000" +
         " --run.dir=" + folder.path("run") + "; code=$?; touch " + folder.path("ended") + "; exit $code");
     EXPECT_EQ(outcome.exit_code, kData) << outcome.output;
     EXPECT_NE(outcome.output.find("r1/3"), std::string::npos) << outcome.output;

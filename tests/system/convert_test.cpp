@@ -78,8 +78,8 @@ class ConvertTest : public ::testing::Test {
            " --data.val_fraction=0 --data.transform=random_resized_crop,size=32 "
            "--data.transform=normalize,mean=0.5,0.4,0.3,std=0.25,0.2,0.3 "
            "--data.val_transform=resize,size=36,filter=bicubic --data.val_transform=center_crop,size=32 "
-           "--data.val_transform=normalize,mean=0.5,0.4,0.3,std=0.25,0.2,0.3 --eval.when=never "
-           "--train.global_batch_size=6 --log.pictures=0 --log.tensorboard=false --train.max_epochs=0 ";
+           "--data.val_transform=normalize,mean=0.5,0.4,0.3,std=0.25,0.2,0.3 --eval.every=never "
+           "--train.global_batch_size=6 --log.pictures=0 --log.tensorboard=false ";
   }
 
   /// Trains for some steps into `run`.

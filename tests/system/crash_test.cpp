@@ -27,7 +27,7 @@ constexpr int kKillsOfALongRun = 200;
 
 const std::string kRun =
     " --data.train_size=480 --data.val_size=48 --model.name=mlp --model.hidden=64 --optim.name=adamw "
-    "--train.max_epochs=0 --ckpt.every_steps=3 --train.max_steps=" +
+    "--ckpt.every=3 --train.max_steps=" +
     std::to_string(kSteps);
 
 /// How a run that is killed saves.
@@ -38,9 +38,9 @@ struct Kind {
 
 const std::vector<Kind> kKinds = {{"async", ""},
                                   {"sync", " --ckpt.async=false"},
-                                  {"sharded", " --ckpt.mode=sharded --ckpt.writers=2"},
-                                  {"sharded sync", " --ckpt.mode=sharded --ckpt.writers=2 --ckpt.async=false"},
-                                  {"single", " --ckpt.mode=single"},
+                                  {"sharded", " --ckpt.layout=shards --ckpt.writers=2"},
+                                  {"sharded sync", " --ckpt.layout=shards --ckpt.writers=2 --ckpt.async=false"},
+                                  {"single", " --ckpt.layout=file"},
                                   {"local", " --ckpt.keep_last=99 --ckpt.local_dir="}};
 
 std::string arguments_of(const std::string& folder, const Kind& kind) {

@@ -72,7 +72,7 @@ class DamagedImagesTest : public ::testing::Test {
     return run_ranks(ranks,
                      "--data.name=folder --data.cache=off --data.path=" + folder_.path("images") +
                          " --data.val_fraction=0.25 --model.channels=4 --model.hidden=8 --train.global_batch_size=12 "
-                         "--log.interval=1 --run.dir=" +
+                         "--log.every=1 --run.dir=" +
                          folder_.path(run) + " " + more,
                      120);
   }
@@ -82,7 +82,7 @@ class DamagedImagesTest : public ::testing::Test {
   ProgramResult change_during_the_run(const std::string& more, const std::function<void()>& change,
                                       const std::function<bool()>& is_done = nullptr) const {
     auto job = std::async(std::launch::async, [&] {
-      return train(2, "--data.val_fraction=0 --eval.when=never --train.max_epochs=1000000 --data.workers=1 " + more);
+      return train(2, "--data.val_fraction=0 --eval.every=never --train.max_epochs=1000000 --data.workers=1 " + more);
     });
     const std::string metrics = "run/metrics.jsonl";
     EXPECT_TRUE(becomes_true([&] { return folder_.read(metrics).find("\"loss\"") != std::string::npos; }));
@@ -140,8 +140,8 @@ TEST_F(DamagedImagesTest, TheSameDamageGivesTheSameBits) {
   folder_.write(name_of(46), "");
   folder_.write(name_of(47), "no image");
   const std::string few = listed() +
-                          "--data.on_error=replace --data.val_fraction=0 --eval.when=never --train.lanes=6 "
-                          "--train.max_epochs=0 --ckpt.keep_best=0 --data.transform=random_crop,size=8,padding=1 ";
+                          "--data.on_error=replace --data.val_fraction=0 --eval.every=never --train.lanes=6 "
+                          "--ckpt.keep_best=0 --data.transform=random_crop,size=8,padding=1 ";
   const std::string all = few + "--train.max_steps=10 ";  // four steps per epoch
   const std::string end = "/ckpt/step-000000000010";
   const ProgramResult one = train(1, all + "--data.workers=0", "one");
@@ -173,7 +173,7 @@ TEST_F(DamagedImagesTest, TheSameDamageGivesTheSameBits) {
 TEST_F(DamagedImagesTest, AFailedRunLeavesNoNames) {
   folder_.write(name_of(4), "cut");
   folder_.write(name_of(5), "cut");
-  const std::string replace = "--data.on_error=replace --data.val_fraction=0 --eval.when=never --train.max_epochs=2 ";
+  const std::string replace = "--data.on_error=replace --data.val_fraction=0 --eval.every=never --train.max_epochs=2 ";
   ASSERT_EQ(train(1, replace + "--data.max_errors=1").exit_code, 3);
   folder_.write(name_of(4), ppm(12));
   const ProgramResult outcome = train(1, replace);

@@ -55,7 +55,7 @@ class DataStateTest : public ::testing::Test {
     const std::string model = more.find("model.name") == std::string::npos ? "--model.name=mlp --model.hidden=16 " : "";
     return run_ranks(ranks, "--data.name=folder --data.cache=off --data.path=" + folder_.path("images") +
                                 " --train.lanes=2 --train.global_batch_size=8 "
-                                "--train.max_epochs=0 --ckpt.every_steps=4 --eval.when=never --train.max_steps=" +
+                                "--ckpt.every=4 --eval.every=never --train.max_steps=" +
                                 std::to_string(steps) + " --run.dir=" + run(name) + " " + model + transform + more);
   }
   Archive checkpoint(const std::string& name) const {

@@ -183,7 +183,7 @@ TEST(LoadedImagesTest, ThreadsRanksAndResumesDoNotChangeTheSamples) {
       "--data.transform=random_resized_crop,size=12 --data.transform=color_jitter,brightness=0.4 "
       "--data.transform=horizontal_flip --data.val_transform=resize,size=12 "
       "--data.val_transform=center_crop,size=12 --model.channels=4,4 --model.hidden=8 "
-      "--train.lanes=12 --train.global_batch_size=24 --train.max_epochs=0 --log.interval=1 "
+      "--train.lanes=12 --train.global_batch_size=24 --log.every=1 "
       "--ckpt.keep_best=0 ";
   const auto losses = [&](const std::string& name) {
     return report::read_series(folder.path(name) + "/metrics.jsonl", "loss");
@@ -211,12 +211,12 @@ TEST(LoadedImagesTest, ThreadsRanksAndResumesDoNotChangeTheSamples) {
 /// Generated photographs of 1024 x 1024 pixels, which are never made: a batch has more bytes than a computer.
 const std::string kHuge =
     "--data.name=synthetic --data.shape=3,1024,1024 --data.size=200000 --data.val_fraction=0.5 --model.name=resnet18 "
-    "--model.width=4 --train.max_epochs=0 --train.max_steps=1 ";
+    "--model.width=4 --train.max_steps=1 ";
 
 TEST(LoadedImagesTest, BatchesWithoutMemoryAreRefusedOnAllRanks) {
   const testing::TemporaryFolder folder;
   const std::string run = kHuge + "--run.dir=" + folder.path("run") + " ";
-  const ProgramResult training = run_ranks(2, run + "--train.global_batch_size=80000 --eval.when=never");
+  const ProgramResult training = run_ranks(2, run + "--train.global_batch_size=80000 --eval.every=never");
   EXPECT_EQ(training.exit_code, 2) << training.output;
   EXPECT_NE(training.output.find(" are available on this host, but the loader of a rank holds up to "),
             std::string::npos)
@@ -228,7 +228,7 @@ TEST(LoadedImagesTest, EvaluationsWithoutMemoryAreRefusedOnAllRanks) {
   const testing::TemporaryFolder folder;
   const std::string small =
       "--data.name=synthetic --data.shape=3,16,16 --data.size=20 --data.val_fraction=0.5 --model.name=resnet18 "
-      "--model.width=4 --train.global_batch_size=4 --train.max_epochs=0 --train.max_steps=1 --run.dir=" +
+      "--model.width=4 --train.global_batch_size=4 --train.max_steps=1 --run.dir=" +
       folder.path("run");
   const ProgramResult trained = run_ranks(1, small);
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
@@ -245,7 +245,7 @@ TEST(LoadedImagesTest, MetricsHaveTheTimesOfLoading) {
       2,
       "--data.name=synthetic --data.shape=3,64,64 --data.size=80 --data.transform=random_resized_crop,size=16 "
       "--data.val_transform=resize,size=16 --data.val_transform=center_crop,size=16 --model.channels=4 "
-      "--model.hidden=8 --train.global_batch_size=8 --train.max_epochs=0 --train.max_steps=8 --log.interval=4 "
+      "--model.hidden=8 --train.global_batch_size=8 --train.max_steps=8 --log.every=4 "
       "--run.dir=" +
           run);
   ASSERT_EQ(trained.exit_code, 0) << trained.output;

@@ -34,7 +34,7 @@ class DistillationTest : public ::testing::Test {
   /// A teacher of digits that the students do not have.
   void train_teacher(const std::string& steps) {
     train(2, run_dir("teacher") +
-                 "--data.train_size=6000 --model.channels=8,16 --model.hidden=32 --train.max_epochs=0 --run.seed=2 "
+                 "--data.train_size=6000 --model.channels=8,16 --model.hidden=32 --run.seed=2 "
                  "--data.val_size=100 --optim.lr=0.003 --train.max_steps=" +
                  steps);
   }
@@ -56,7 +56,7 @@ TEST_F(DistillationTest, AStudentWithATeacherLearnsMore) {
   train_teacher("250");
   const std::string student =
       "--data.train_size=200 --data.val_size=1000 --model.name=mlp --model.hidden=32 --train.global_batch_size=50 "
-      "--train.max_epochs=0 --train.max_steps=150 --eval.when=end --optim.lr=0.005 ";
+      "--train.max_steps=150 --eval.every=end --optim.lr=0.005 ";
   train(2, run_dir("alone") + student);
   train(2, run_dir("taught") + student + teacher() + "--distill.alpha=0.9 --distill.temperature=4");
   EXPECT_LT(last("taught", "val/loss"), 0.9 * last("alone", "val/loss"));
@@ -73,7 +73,7 @@ TEST_F(DistillationTest, AStudentWithATeacherLearnsMore) {
 
 const std::string kShort =
     "--data.train_size=120 --data.val_size=20 --model.name=mlp --model.hidden=8 --train.global_batch_size=12 "
-    "--train.lanes=4 --train.max_epochs=0 --ckpt.every_steps=4 --log.interval=1 --model.dropout=0.1 ";
+    "--train.lanes=4 --ckpt.every=4 --log.every=1 --model.dropout=0.1 ";
 
 TEST_F(DistillationTest, BitsDoNotDependOnRanksResumeAndFormOfTheTeacher) {
   train_teacher("4");
@@ -131,10 +131,8 @@ TEST_F(DistillationTest, TeachersThatCannotBeUsedAreRefusedOnEveryRank) {
   const std::string images =
       "--data.name=folder --data.cache=off --data.val_fraction=0.25 --data.path=" + folder_.path("images") + " " +
       teacher();
-  const ProgramResult outcome = run_ranks(2, run_dir("classes") +
-                                                 "--model.name=mlp --train.global_batch_size=12 --train.max_steps=1 "
-                                                 "--train.max_epochs=0 " +
-                                                 images);
+  const ProgramResult outcome =
+      run_ranks(2, run_dir("classes") + "--model.name=mlp --train.global_batch_size=12 --train.max_steps=1 " images);
   EXPECT_EQ(outcome.rank_codes, (std::vector<int>{2, 2})) << outcome.output;
   EXPECT_NE(outcome.output.find("the teacher has 10 classes, but the data have 2"), std::string::npos)
       << outcome.output;

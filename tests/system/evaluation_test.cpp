@@ -28,8 +28,8 @@ TEST(EvaluationTest, UnfittingMetricsAreRefusedBeforeTheFirstStep) {
   const testing::TemporaryFolder folder;
   for (const std::string meter : {"probability", "regression", "regression_order", "multilabel"}) {
     for (const std::string key : {"eval.metrics", "train.metrics"}) {
-      const ProgramResult outcome = run_ranks(2, "--model.name=mlp --train.max_steps=2 --log.interval=1 --" + key +
-                                                     "=" + meter + " --run.dir=" + folder.path("run"));
+      const ProgramResult outcome = run_ranks(2, "--model.name=mlp --train.max_steps=2 --log.every=1 --" + key + "=" +
+                                                     meter + " --run.dir=" + folder.path("run"));
       EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
       EXPECT_NE(outcome.output.find(key), std::string::npos) << outcome.output;
       EXPECT_NE(outcome.output.find(meter + " does not fit the task, which is classification"), std::string::npos)
@@ -48,7 +48,7 @@ TEST(EvaluationTest, ValuesThatNobodyProvidesAreRefusedBeforeTheFirstStep) {
   for (const auto& [metric, sentence] : metrics) {
     for (const int ranks : {1, 2}) {
       const ProgramResult outcome = run_ranks(
-          ranks, "--model.name=mlp --train.max_steps=2 --log.interval=1 --eval.when=end --eval.metrics=" + metric +
+          ranks, "--model.name=mlp --train.max_steps=2 --log.every=1 --eval.every=end --eval.metrics=" + metric +
                      " --run.dir=" + folder.path("run"));
       EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
       for (const std::string& part : {std::string("eval.metrics (command line): "), sentence}) {
@@ -67,7 +67,7 @@ TEST(EvaluationTest, ItsBytesDoNotDependOnTheNumberOfRanks) {
   const ProgramResult trained =
       run_ranks(2,
                 "--model.name=resnet18 --model.width=4 --data.train_size=96 --data.val_size=50 --train.max_steps=3 "
-                "--train.max_epochs=0 --loss.name=cross_entropy --loss.class_weights=1,0.1,0.3,0.7,1,1.3,1,1,0.9,0.77 "
+                "--loss.name=cross_entropy --loss.class_weights=1,0.1,0.3,0.7,1,1.3,1,1,0.9,0.77 "
                 "--run.dir=" +
                     run);
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
@@ -87,11 +87,10 @@ TEST(EvaluationTest, ItsBytesDoNotDependOnTheNumberOfRanks) {
 TEST(EvaluationTest, NamesTheClasses) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");
-  const ProgramResult trained =
-      run_ranks(1,
-                "--data.train_size=96 --data.val_size=50 --train.max_steps=2 --train.max_epochs=0 "
-                "--run.dir=" +
-                    run);
+  const ProgramResult trained = run_ranks(1,
+                                          "--data.train_size=96 --data.val_size=50 --train.max_steps=2 "
+                                          "--run.dir=" +
+                                              run);
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
   const auto numbers_of = [&](int ranks) {
     const ProgramResult evaluated = run_ranks(ranks, "eval --json --eval.per_class=true --from=" + run);
@@ -133,7 +132,7 @@ TEST_F(RegressionTest, MetricsAndChartHaveTheUnitOfTheTargets) {
       run_ranks(2, "--data.name=list --data.target=real --data.path=" + folder_.path("train.txt") +
                        " --data.val_path=" + folder_.path("val.txt") +
                        " --model.name=mlp --model.hidden= --model.standardize=true --train.global_batch_size=12 "
-                       "--train.max_epochs=0 --train.max_steps=60 --optim.name=adamw --optim.lr=0.03 --eval.when=end "
+                       "--train.max_steps=60 --optim.name=adamw --optim.lr=0.03 --eval.every=end "
                        "--run.dir=" +
                        run);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -188,7 +187,7 @@ void write_colors(const testing::TemporaryFolder& folder, const std::vector<std:
 }
 
 std::string color_training(const testing::TemporaryFolder& folder, const std::string& transform = "normalize") {
-  return "--train.max_steps=40 --train.max_epochs=0 --train.global_batch_size=6 --eval.when=end --eval.split=train "
+  return "--train.max_steps=40 --train.global_batch_size=6 --eval.every=end --eval.split=train "
          "--eval.per_class=true --optim.lr=0.02 --model.channels=4 --model.hidden=8 --data.name=folder "
          "--data.cache=off --data.transform=" +
          transform + " --data.path=" + folder.path("images") + " --run.dir=" + folder.path("run");
@@ -201,14 +200,14 @@ TEST(EvaluationTest, AFailingEvaluationDoesNotLoseTheTraining) {
   std::filesystem::copy(folder.path("images"), folder.path("val"), std::filesystem::copy_options::recursive);
   folder.write("val/b/3.ppm", "P6 8 8 255\nshort");
   const std::string data = " --data.check=off --eval.split=val --data.val_path=" + folder.path("val");
-  for (const std::string when : {"--eval.when=end", "--eval.when=regular --eval.interval=2"}) {
+  for (const std::string when : {"--eval.every=end", "--eval.every=2"}) {
     std::filesystem::remove_all(folder.path("run"));
     const ProgramResult failed = run_ranks(2, color_training(folder) + data + " --train.max_steps=3 " + when);
     EXPECT_EQ(failed.exit_code, 3) << failed.output;
     EXPECT_NE(failed.output.find("b/3.ppm"), std::string::npos) << failed.output;
     const ProgramResult evaluated = run_ranks(2, "eval --from=" + folder.path("run") + " --eval.split=train");
     EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
-    const std::string step = when == "--eval.when=end" ? "step 3 " : "step 2 ";
+    const std::string step = when == "--eval.every=end" ? "step 3 " : "step 2 ";
     EXPECT_NE(evaluated.output.find(step), std::string::npos) << evaluated.output;
   }
 }
@@ -221,7 +220,7 @@ TEST(EvaluationTest, FoldersThatACommandDoesNotUseAreNotRead) {
   std::filesystem::create_directories(folder.path("images/test"));
   folder.write("images/val/other/1.ppm", "no image");
   folder.write("images/test/1.ppm", "no image");
-  const ProgramResult trained = run_ranks(2, color_training(folder) + " --data.check=full --eval.when=never");
+  const ProgramResult trained = run_ranks(2, color_training(folder) + " --data.check=full --eval.every=never");
   EXPECT_EQ(trained.exit_code, 0) << trained.output;
   EXPECT_EQ(trained.output.find("images/test"), std::string::npos) << trained.output;
   const std::string from = " --from=" + folder.path("run");

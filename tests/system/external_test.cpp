@@ -68,7 +68,7 @@ class ExternalTest : public ::testing::Test {
     succeed(testing::mpirun_command(2) + " " + program + options(other) + " --train.penalty=1e4");
     EXPECT_GT(value_in(evaluation(program, other), "val/loss "), 0.6);
     const std::string twice = program + "_twice";
-    succeed(testing::mpirun_command(2) + " " + program + options(twice) + " --train.step=calm_twice");
+    succeed(testing::mpirun_command(2) + " " + program + options(twice) + " --train.step_kind=calm_twice");
     EXPECT_NEAR(value_in(evaluation(program, twice), "val/loss "), value_in(found, "val/loss "), 0.02);
     expect_two_heads(program);
     expect_table(program);
@@ -153,7 +153,7 @@ class ExternalTest : public ::testing::Test {
   }
 
   static std::string options(const std::string& run) {
-    return " --data.name=corners --model.name=bumps --train.step=calm --train.hooks=lowest_loss "
+    return " --data.name=corners --model.name=bumps --train.step_kind=calm --train.hooks=lowest_loss "
            "--train.global_batch_size=32 --train.max_epochs=20 --optim.name=adam --optim.lr=0.02 --run.dir=" +
            run;
   }

@@ -22,7 +22,7 @@ constexpr int kData = 3;
 constexpr int kInternal = 70;
 constexpr double kSeconds = 5;  // limit of a failed run; one second may go into a rank's check for its peers
 
-const char* const kRun = " --model.name=failing --train.max_epochs=0 --train.max_steps=100000 --data.train_size=480";
+const char* const kRun = " --model.name=failing --train.max_steps=100000 --data.train_size=480";
 
 std::string failing_program() {
   const char* const binaries = std::getenv("LOCKSTEP_BINARY_DIR");
@@ -44,7 +44,7 @@ struct Failure {
   const char* sentence = "";  // empty = "the `place` of this test fails"
 };
 
-const char* const kSamples = "--data.name=samples --eval.when=never";
+const char* const kSamples = "--data.name=samples --eval.every=never";
 
 class FailureTest : public ::testing::TestWithParam<Failure> {};
 
@@ -68,7 +68,7 @@ TEST_P(FailureTest, OfOneRankEndsAll) {
 INSTANTIATE_TEST_SUITE_P(Places, FailureTest,
                          ::testing::Values(Failure{"forward", ""}, Failure{"backward", ""},
                                            Failure{"hook", "--train.hooks=failing"},
-                                           Failure{"metric", "--eval.metrics=failing --eval.interval=2"},
+                                           Failure{"metric", "--eval.metrics=failing --eval.every=2"},
                                            Failure{"metric", "--train.metrics=failing"}),
                          [](const auto& test) { return test.param.place + std::to_string(test.index); });
 
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
         Failure{"key", kSamples, kData,
                 "/3 the training data, batch 0: samples cannot be collated: sample 7 has no 'label', but sample"},
         Failure{"structure", kSamples, kData, "and [9] of sample 7 differ"},
-        Failure{"batch", "--data.name=batches --eval.when=never", kData,
+        Failure{"batch", "--data.name=batches --eval.every=never", kData,
                 "/3 sample 7 of the training data: the data set gave 0 samples instead of 1"}),
     [](const auto& test) { return std::string(test.param.place); });
 
@@ -88,8 +88,8 @@ INSTANTIATE_TEST_SUITE_P(
 // that evaluation are missing, the others are as if nothing had been.
 TEST(FailureInTestPhaseTest, ResumesBitForBit) {
   const testing::TemporaryFolder folder;
-  const std::string options = std::string(" --model.name=failing --train.max_epochs=0 --train.max_steps=12 ") +
-                              "--data.train_size=480 --eval.metrics=failing --eval.interval=5 --ckpt.every_steps=3 " +
+  const std::string options = std::string(" --model.name=failing --train.max_steps=12 ") +
+                              "--data.train_size=480 --eval.metrics=failing --eval.every=5 --ckpt.every=3 " +
                               "--eval.batch_size=100 --data.val_size=1200 --resume=auto --run.dir=";
   const auto run = [&](const std::string& environment, const std::string& name) {
     return testing::run_shell(environment + testing::mpirun_command(2) + " " + failing_program() + options +
@@ -116,7 +116,7 @@ TEST(WriterFailureTest, EndsAll) {
   const ProgramResult outcome = testing::run_shell(
       testing::mpirun_command(3) + " sh -c 'test \"$OMPI_COMM_WORLD_RANK\" != 0 || prlimit --pid $$ --fsize=65536; " +
           "exec \"$0\" \"$@\"' " + testing::trainer_program() +
-          " --model.name=mlp --train.max_epochs=0 --train.max_steps=100000 --data.train_size=480 --log.interval=1 "
+          " --model.name=mlp --train.max_steps=100000 --data.train_size=480 --log.every=1 "
           "--log.tensorboard=false --ckpt.keep_best=0 --comm.backend=mpi --run.dir=" +
           folder.path("run"),
       60);

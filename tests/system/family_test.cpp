@@ -61,8 +61,7 @@ Values values_in(const std::string& path) {
 /// Trains one step from the public weights on two ranks.
 ProgramResult train(const std::string& weights, const std::string& run, const std::string& arguments) {
   return run_shell(mpirun_command(2) + " " + program() + " --model.from=" + weights +
-                   " --optim.name=sgd --data.train_size=96 --train.max_steps=1 --train.max_epochs=0 --run.dir=" + run +
-                   " " + arguments);
+                   " --optim.name=sgd --data.train_size=96 --train.max_steps=1 --run.dir=" + run + " " + arguments);
 }
 
 ProgramResult convert(const std::string& run, const std::string& arguments) {

@@ -97,11 +97,11 @@ std::string heading_of(const Json& line) {
 TEST(FilesTest, ThePageListsTheFieldsOfARun) {
   const testing::TemporaryFolder folder;
   const std::string run = folder / "run";
-  const auto outcome = run_ranks(
-      2,
-      "--data.train_size=480 --data.val_size=50 --model.name=mlp --train.max_epochs=2 --train.clip_grad=norm:1 "
-      "--train.metrics=top_k --log.sections=true --run.dir=" +
-          run);
+  const auto outcome =
+      run_ranks(2,
+                "--data.train_size=480 --data.val_size=50 --model.name=mlp --train.max_epochs=2 --train.clip_norm=1 "
+                "--train.metrics=top_k --log.sections=true --run.dir=" +
+                    run);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   expect_listed(Json::parse(testing::read_file(run + "/STATUS.json")), "STATUS.json");
   expect_listed(Json::parse(testing::read_file(run + "/env.json")), "env.json");

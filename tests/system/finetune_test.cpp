@@ -50,8 +50,8 @@ class FinetuneTest : public ::testing::Test {
            " --data.val_path=" + folder_.path(list + "_val.txt") +
            " --data.transform=random_resized_crop,size=32,scale=0.4,1 --data.transform=horizontal_flip "
            "--data.transform=normalize --data.val_transform=resize,size=36 --data.val_transform=center_crop,size=32 "
-           "--data.val_transform=normalize --train.max_epochs=0 --model.name=" +
-           model + " --eval.when=end --optim.name=adamw --run.dir=" + folder_.path(run) + " ";
+           "--data.val_transform=normalize --model.name=" +
+           model + " --eval.every=end --optim.name=adamw --run.dir=" + folder_.path(run) + " ";
   }
 
   std::string from_base(const std::string& step) const {
@@ -75,12 +75,12 @@ class FinetuneTest : public ::testing::Test {
 // Batch norm layers below layer4 are frozen and keep their statistics; each layer has a rate of its own.
 TEST_F(FinetuneTest, FrozenBatchNormAndLayerwiseRatesResumeBitForBit) {
   const std::string resnet = "resnet18 --model.width=4";
-  train(1, arguments("base", "base", resnet) + "--optim.lr=0.002 --train.max_steps=2 --ckpt.every_steps=2");
+  train(1, arguments("base", "base", resnet) + "--optim.lr=0.002 --train.max_steps=2 --ckpt.every=2");
   const std::string tuning =
       from_base("002") +
       "--finetune.train=layer4,head --finetune.unfreeze=layer3@6 --sched.rule=constant --optim.lr=0.002 "
       "--optim.paramwise=layer_decay=0.75 --train.global_batch_size=12 --train.lanes=4 "
-      "--ckpt.every_steps=4 --ckpt.keep_last=5 ";
+      "--ckpt.every=4 --ckpt.keep_last=5 ";
   train(1, arguments("other", "straight", resnet) + tuning + "--train.max_steps=9");
   train(2, arguments("other", "parts", resnet) + tuning + "--train.max_steps=4");
   train(1, arguments("other", "parts", resnet) + tuning + "--train.max_steps=9 --resume=must");

@@ -40,8 +40,8 @@ TEST(FullDiskTest, TheRunContinuesAndSavesAgain) {
       "run='" + (folder / "run") + "' ckpt=" + testing::ckpt_program() +
           " OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " + unshare + " bash '" + (folder / "script.sh") +
           "' " + testing::mpirun_command(2) + " " + testing::trainer_program() +
-          " --data.train_size=480 --model.name=mlp --model.hidden=8 --train.max_epochs=0 --train.max_steps=1000000" +
-          " --ckpt.every_steps=200 --ckpt.keep_last=2 --ckpt.max_failures=1000",
+          " --data.train_size=480 --model.name=mlp --model.hidden=8 --train.max_steps=1000000" +
+          " --ckpt.every=200 --ckpt.keep_last=2 --ckpt.max_failures=1000",
       100);
   if (outcome.exit_code == 99) GTEST_SKIP() << "no private mount is allowed here";
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;

@@ -23,12 +23,12 @@ struct Case {
 class GanTrainerTest : public ::testing::TestWithParam<Case> {
  protected:
   static std::string options(const std::string& run) {
-    return " --data.name=digits --data.train_size=640 --data.val_size=64 --model.name=gan --train.step=gan "
+    return " --data.name=digits --data.train_size=640 --data.val_size=64 --model.name=gan --train.step_kind=gan "
            "--train.hooks=generated --optim.part=generator,name=adam,lr=0.002,betas=0.5,0.999 "
            "--optim.part=discriminator,name=rmsprop,lr=0.001 --sched.rule=cosine,part=generator "
-           "--train.global_batch_size=32 --train.max_epochs=0 --train.max_steps=40 --ckpt.every_steps=8 "
-           "--ckpt.async=false --ema.kind=ema --ema.decay=0.9 --ema.names=generator --eval.when=end "
-           "--eval.metrics=predicted_as_real --log.interval=8 --resume=auto --train.precision=" +
+           "--train.global_batch_size=32 --train.max_steps=40 --ckpt.every=8 "
+           "--ckpt.async=false --ema.kind=ema --ema.decay=0.9 --ema.names=generator --eval.every=end "
+           "--eval.metrics=predicted_as_real --log.every=8 --resume=auto --train.precision=" +
            GetParam().precision +
            (GetParam().precision == "fp16" ? " --train.init_scale=1e8 --train.growth_interval=5" : "") +
            " --run.dir=" + run;

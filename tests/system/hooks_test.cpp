@@ -18,14 +18,14 @@ using testing::ProgramResult;
 using testing::run_ranks;
 
 const std::string kSmall =
-    " --data.train_size=240 --data.val_size=48 --model.name=mlp --model.hidden=16 --log.interval=1 --log.tensorboard="
+    " --data.train_size=240 --data.val_size=48 --model.name=mlp --model.hidden=16 --log.every=1 --log.tensorboard="
     "false ";
 
 TEST(HooksTest, HelpShowsEachWithItsOptions) {
   const ProgramResult help = run_ranks(1, "--help=train");
   EXPECT_EQ(help.exit_code, 0);
   for (const char* const words : {"--train.hooks", "train.hooks, early_stopping: ", "train.hooks, profiler: ",
-                                  "patience", "every_epochs", "from_step", "priority"}) {
+                                  "patience", "every", "from_step", "priority"}) {
     EXPECT_NE(help.output.find(words), std::string::npos) << words << "\n" << help.output;
   }
 }
@@ -41,12 +41,11 @@ TEST(HooksTest, AnUnknownOneIsRefused) {
 TEST(HooksTest, MeasurementsAndATraceAreInTheRunsFolder) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");
-  const ProgramResult outcome =
-      run_ranks(2,
-                "--train.hooks=memory,interval=2 --train.hooks=parameter_statistics,interval=2 "
-                "--train.hooks=profiler,from_step=1,steps=2 --train.hooks=run_time "
-                "--train.max_steps=6 --train.max_epochs=0 --run.dir=" +
-                    run + kSmall);
+  const ProgramResult outcome = run_ranks(2,
+                                          "--train.hooks=memory,every=2 --train.hooks=parameter_statistics,every=2 "
+                                          "--train.hooks=profiler,from_step=1,steps=2 --train.hooks=run_time "
+                                          "--train.max_steps=6 --run.dir=" +
+                                              run + kSmall);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   const auto rss = report::read_series(run + "/metrics.jsonl", "memory/rss_mb");
   ASSERT_EQ(rss.size(), 3U);

@@ -48,7 +48,7 @@ class LocaleTest : public ::testing::Test {
     const std::string folder = folder_.path("run_" + locale);
     run(locale,
         "--data.name=folder --data.cache=off --data.augmentation=timm_a1 --data.image_size=32 --model.name=resnet18 "
-        "--model.width=8 --train.max_steps=3 --train.global_batch_size=4 --optim.lr=0.0125 --eval.interval=1 "
+        "--model.width=8 --train.max_steps=3 --train.global_batch_size=4 --optim.lr=0.0125 --eval.every=1 "
         "--eval.split=train --data.path=" +
             folder_.path("images") + " --run.dir=" + folder);
     std::string all = testing::read_file(folder + "/summary.csv");

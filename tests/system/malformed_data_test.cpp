@@ -91,7 +91,7 @@ class CaseWriter {
   }
 
   /// The validation split of the last case is used.
-  void evaluate_last() { cases_.back().arguments += " --eval.when=end"; }
+  void evaluate_last() { cases_.back().arguments += " --eval.every=end"; }
 
   /// @param text  of the list
   void list(const std::string& name, const std::string& text, std::vector<std::string> words,
@@ -388,8 +388,8 @@ class MalformedDataTest : public ::testing::TestWithParam<int> {
     // The limit of 8 GB makes a large request for memory fail; LibTorch reserves addresses, too.
     const ProgramResult outcome =
         run_ranks(GetParam(),
-                  "--data.val_fraction=0 --eval.when=never --data.workers=0 --model.channels=4 "
-                  "--model.hidden=8 --train.global_batch_size=2 --train.max_epochs=0 "
+                  "--data.val_fraction=0 --eval.every=never --data.workers=0 --model.channels=4 "
+                  "--model.hidden=8 --train.global_batch_size=2 "
                   "--train.max_steps=1 --run.dir=" +
                       folder_.path("run") + " " + one.arguments,
                   kLimit_s, "ulimit -v 8000000;");

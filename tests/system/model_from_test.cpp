@@ -211,7 +211,7 @@ TEST_F(ModelFromTest, FineTuningKeepsTransformsAndClasses) {
   const std::string run = folder_.path("run");
   const ProgramResult outcome =
       run_ranks(2, images() + from("model") + "--train.global_batch_size=6 --train.max_steps=2 --optim.lr=0.001 " +
-                       "--eval.when=never --run.dir=" + run);
+                       "--eval.every=never --run.dir=" + run);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   const std::string resolved = testing::read_file(run + "/config.resolved.ini");
   for (const char* const part :

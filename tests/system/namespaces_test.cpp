@@ -37,8 +37,8 @@ std::string left_behind(const std::string& folder) {
 TEST(NamespacesTest, TwoHostsTrainAsOneDoesAndLeaveNothingBehind) {
   const testing::TemporaryFolder folder;
   const std::string arguments =
-      " --data.train_size=480 --data.val_size=96 --model.channels=4,8 --model.hidden=16 --log.interval=1"
-      " --train.max_epochs=0 --train.max_steps=30 --run.threads=1 --run.dir=";
+      " --data.train_size=480 --data.val_size=96 --model.channels=4,8 --model.hidden=16 --log.every=1"
+      " --train.max_steps=30 --run.threads=1 --run.dir=";
   const ProgramResult apart =
       testing::run_shell(two_hosts(folder.path(), "2 " + testing::trainer_program() + " --comm.backend=hierarchical" +
                                                       arguments + folder.path("2")),
@@ -79,8 +79,8 @@ TEST(NamespacesTest, AKilledRunLeavesNothingBehind) {
 TEST(NamespacesTest, TwoHostsHoldACopyEachAsTriedOnOne) {
   const testing::TemporaryFolder folder;
   const std::string arguments =
-      " --data.train_size=480 --data.val_size=96 --model.name=mlp --model.hidden=16 --train.max_epochs=0"
-      " --train.max_steps=10 --train.clip_grad=norm:1 --run.threads=1 --strategy.name=sharded"
+      " --data.train_size=480 --data.val_size=96 --model.name=mlp --model.hidden=16"
+      " --train.max_steps=10 --train.clip_norm=1 --run.threads=1 --strategy.name=sharded"
       " --strategy.shard_within=host --run.dir=";
   const ProgramResult apart = testing::run_shell(
       two_hosts(folder.path(), "2 " + testing::trainer_program() + arguments + folder.path("2")), 300);

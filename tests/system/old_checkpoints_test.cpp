@@ -64,7 +64,7 @@ class OldCheckpointsTest : public ::testing::TestWithParam<std::string> {
   /// Goes on from the stored checkpoint in a new run folder.
   ProgramResult resume(const std::string& run, std::int64_t last_step, const std::string& more) const {
     std::string arguments = "train --config='" + (stored_ / "config.ini").string() + "' --run.dir=" + run +
-                            " --resume=" + checkpoint_ + " --log.interval=1 --log.tensorboard=false" +
+                            " --resume=" + checkpoint_ + " --log.every=1 --log.tensorboard=false" +
                             " --train.max_steps=" + std::to_string(last_step) + more;
     if (GetParam().starts_with("gpt_")) arguments += " --data.path='" + (data_folder() / "text.txt").string() + "'";
     return testing::run_ranks(expected_.ranks, arguments);

@@ -67,7 +67,7 @@ TEST_F(PhotosTest, TheRecipeLearns) {
 
 /// Ten steps more than an epoch, evaluated at the end, without dependence on the number of ranks.
 const std::string kShort =
-    "--train.lanes=6 --train.max_steps=35 --train.max_epochs=0 --log.interval=1 --ckpt.every_steps=5 "
+    "--train.lanes=6 --train.max_steps=35 --log.every=1 --ckpt.every=5 "
     "--ckpt.keep_last=9 "
     "--model.channels=4,8 --model.hidden=16 ";
 const std::string kEnd = "/ckpt/step-000000000035";

@@ -85,7 +85,7 @@ class PredictTest : public ::testing::Test {
   void train(const std::string& data) {
     const ProgramResult outcome = run_ranks(
         2, data +
-               " --data.val_fraction=0 --eval.when=never --model.name=mlp --model.hidden=16 "
+               " --data.val_fraction=0 --eval.every=never --model.name=mlp --model.hidden=16 "
                "--train.global_batch_size=6 --train.max_epochs=30 --optim.name=adam --optim.lr=0.01 --run.dir=" +
                run());
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -289,7 +289,7 @@ TEST_F(PredictTest, UnetAndListsWithMasks) {
   }
   write("list.txt", list);
   const ProgramResult trained = run_ranks(
-      2, "--data.name=list --data.target=mask --data.val_fraction=0 --eval.when=never --data.path=" +
+      2, "--data.name=list --data.target=mask --data.val_fraction=0 --eval.every=never --data.path=" +
              folder_.path("list.txt") + " --model.name=unet --model.width=8 --model.depth=1 --model.norm=group " +
              "--train.global_batch_size=4 --train.max_epochs=25 --optim.name=adam --optim.lr=0.01 --run.dir=" + run());
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
@@ -384,7 +384,7 @@ class PredictImagesTest : public ::testing::Test {
   void train(const std::string& source) {
     const ProgramResult outcome = run(2, "--data.name=" + source +
                                              " --model.name=pixels --train.global_batch_size=16 --train.max_epochs=60 "
-                                             "--optim.name=adam --optim.lr=0.1 --eval.when=never --run.dir=" +
+                                             "--optim.name=adam --optim.lr=0.1 --eval.every=never --run.dir=" +
                                              folder_.path("run"));
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   }

@@ -39,7 +39,7 @@ TEST(RecipesTest, TakeTwoStepsOnPhotographs) {
     const testing::ProgramResult outcome = testing::run_ranks(
         2,
         "--config=" + recipe + " --data.path=" + photos.string() + " --data.cache=" + folder.path("cache") +
-            " --train.max_epochs=0 --train.max_steps=2 --train.global_batch_size=16 --log.interval=1 --run.dir=" + run,
+            " --train.max_epochs=0 --train.max_steps=2 --train.global_batch_size=16 --log.every=1 --run.dir=" + run,
         300);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_EQ(report::read_series(run + "/metrics.jsonl", "loss").size(), 2U);

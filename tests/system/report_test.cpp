@@ -15,7 +15,7 @@ using testing::ProgramResult;
 using testing::run_ranks;
 
 const std::string kSmall =
-    "--data.train_size=96 --data.val_size=48 --model.name=mlp --model.hidden=4 --log.interval=1 --ckpt.keep_best=0 ";
+    "--data.train_size=96 --data.val_size=48 --model.name=mlp --model.hidden=4 --log.every=1 --ckpt.keep_best=0 ";
 
 bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
@@ -94,7 +94,7 @@ TEST(ReportTest, ARunLeavesAPageAndAnEventFileForEachStart) {
 
 TEST(ReportTest, TablesAndPicturesOfAResumedRunAreThoseOfOneWithoutAStop) {
   const testing::TemporaryFolder folder;
-  const std::string arguments = kSmall + "--log.pictures=5 --eval.metrics=overlap --ckpt.every_steps=3 ";
+  const std::string arguments = kSmall + "--log.pictures=5 --eval.metrics=overlap --ckpt.every=3 ";
   const auto train = [&](const std::string& run, const std::string& more) {
     const ProgramResult outcome = run_ranks(2, arguments + "--run.dir=" + folder.path(run) + more);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;

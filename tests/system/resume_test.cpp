@@ -17,7 +17,7 @@ using testing::ProgramResult;
 using testing::run_ranks;
 
 const std::string kSmall =
-    " --data.train_size=480 --data.val_size=96 --model.channels=4,8 --model.hidden=16 --log.interval=1";
+    " --data.train_size=480 --data.val_size=96 --model.channels=4,8 --model.hidden=16 --log.every=1";
 
 /// Paths of what differs between two stored checkpoints, "" when nothing does.
 std::string differences(const std::string& a, const std::string& b) {
@@ -38,7 +38,7 @@ TEST_P(ResumeTest, ContinuesBitForBit) {
   const testing::TemporaryFolder folder;
   const std::string straight = folder.path("straight");
   const std::string halves = folder.path("halves");
-  const std::string common = kSmall + " " + c.options + " --train.max_epochs=0";
+  const std::string common = kSmall + " " + c.options;
 
   const ProgramResult whole = run_ranks(c.ranks, "train --run.dir=" + straight + common + " --train.max_steps=100");
   ASSERT_EQ(whole.exit_code, 0) << whole.output;
@@ -62,7 +62,7 @@ TEST_P(ResumeTest, ContinuesBitForBit) {
 }
 
 const std::string kAdamW = "--optim.name=adamw --optim.lr=0.002 --model.dropout=0.1";
-const std::string kSgd = "--optim.name=sgd --optim.lr=0.02 --optim.momentum=0.9 --train.clip_grad=norm:1.0";
+const std::string kSgd = "--optim.name=sgd --optim.lr=0.02 --optim.momentum=0.9 --train.clip_norm=1.0";
 // Learns from fewer iterations than there are in a few steps, so that a checkpoint holds a history that went round.
 const std::string kLbfgs =
     "--optim.name=lbfgs --optim.lr=1 --optim.max_iter=2 --optim.history_size=7 --optim.line_search_fn=strong_wolfe "
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
 // with the same samples, so the losses agree to rounding.
 TEST(ResumeElsewhereTest, AnotherNumberOfRanksContinuesInTheSameOrder) {
   const testing::TemporaryFolder folder;
-  const std::string common = kSmall + " --train.precision=fp64 --train.max_epochs=0 ";
+  const std::string common = kSmall + " --train.precision=fp64 ";
   const std::string straight = folder.path("straight");
   const std::string moved = folder.path("moved");
   ASSERT_EQ(run_ranks(2, "--run.dir=" + straight + common + "--train.max_steps=30").exit_code, 0);
@@ -99,8 +99,7 @@ TEST(ResumeElsewhereTest, AnotherNumberOfRanksContinuesInTheSameOrder) {
 
 TEST(ResumeElsewhereTest, WithLanesAnyNumberOfRanksContinuesBitForBit) {
   const testing::TemporaryFolder folder;
-  const std::string common =
-      kSmall + " --train.lanes=8 --train.clip_grad=norm:1.0 --model.dropout=0.1 --ema.kind=swa --train.max_epochs=0 ";
+  const std::string common = kSmall + " --train.lanes=8 --train.clip_norm=1.0 --model.dropout=0.1 --ema.kind=swa ";
   const std::string straight = folder.path("straight");
   const std::string moved = folder.path("moved");
   ASSERT_EQ(run_ranks(1, "--run.dir=" + straight + common + "--train.max_steps=30").exit_code, 0);
@@ -121,7 +120,7 @@ TEST(ResumeElsewhereTest, WithLanesAnyNumberOfRanksContinuesBitForBit) {
 // Lanes change only the rounding of sums without dropout and batch norm.
 TEST(ResumeElsewhereTest, WithLanesARunContinuesWithoutThemAndBack) {
   const testing::TemporaryFolder folder;
-  const std::string common = kSmall + " --train.precision=fp64 --train.max_epochs=0 ";
+  const std::string common = kSmall + " --train.precision=fp64 ";
   const std::string straight = folder.path("straight");
   const std::string changed = folder.path("changed");
   ASSERT_EQ(run_ranks(2, "--run.dir=" + straight + common + "--train.max_steps=18").exit_code, 0);
@@ -144,7 +143,7 @@ TEST(ResumeChoiceTest, AStepOrAPathNamesTheCheckpoint) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");
   const std::string common = kSmall + " --train.max_steps=9";
-  ASSERT_EQ(run_ranks(1, "--run.dir=" + run + common + " --ckpt.every_steps=3").exit_code, 0);
+  ASSERT_EQ(run_ranks(1, "--run.dir=" + run + common + " --ckpt.every=3").exit_code, 0);
   EXPECT_EQ(checkpoints::list(run + "/ckpt"), (std::vector<std::int64_t>{3, 6, 9}));
   const ProgramResult by_step = run_ranks(1, "--run.dir=" + run + common + " --resume=6");
   EXPECT_EQ(by_step.exit_code, 0) << by_step.output;
@@ -181,7 +180,7 @@ TEST(ResumeChoiceTest, DataOfTheUserStayWithTheRun) {
 // repeated.
 TEST(ResumeChoiceTest, AnotherBatchSizeContinuesInTheEpoch) {
   const testing::TemporaryFolder folder;
-  const std::string run = " --run.dir=" + (folder / "run") + kSmall + " --train.max_epochs=0";
+  const std::string run = " --run.dir=" + (folder / "run") + kSmall;
   ASSERT_EQ(run_ranks(2, "train" + run + " --train.max_steps=3").exit_code, 0);
   const ProgramResult resumed =
       run_ranks(2, "train" + run + " --train.max_steps=9 --resume=must --train.global_batch_size=64");
@@ -199,9 +198,8 @@ TEST(ResumeChoiceTest, AnotherBatchSizeContinuesInTheEpoch) {
 
 TEST(ResumeChoiceTest, ACheckpointCanOmitOptimizerAndSchedule) {
   const testing::TemporaryFolder folder;
-  const std::string run = " --run.dir=" + (folder / "run") + kSmall +
-                          " --train.max_epochs=0 --ckpt.save_optimizer=false" +
-                          " --ckpt.save_schedule=false --ckpt.every_steps=2 --ckpt.begin=5 --ckpt.keep_last=9" +
+  const std::string run = " --run.dir=" + (folder / "run") + kSmall + " --ckpt.save_optimizer=false" +
+                          " --ckpt.save_schedule=false --ckpt.every=2 --ckpt.begin=5 --ckpt.keep_last=9" +
                           " --ckpt.keep_best=0 --sched.rule=cosine";
   ASSERT_EQ(run_ranks(2, "train" + run + " --train.max_steps=9").exit_code, 0);
   EXPECT_EQ(checkpoints::list(folder / "run/ckpt"), (std::vector<std::int64_t>{6, 8, 9}));

@@ -38,8 +38,8 @@ std::string program() {
 }
 
 const char* const kRun =
-    " --data.name=points --model.name=line --train.max_epochs=0 --train.max_steps=2 --train.global_batch_size=8 "
-    "--log.interval=1 --ckpt.keep_best=0 ";
+    " --data.name=points --model.name=line --train.max_steps=2 --train.global_batch_size=8 "
+    "--log.every=1 --ckpt.keep_best=0 ";
 
 testing::ProgramResult run(const std::string& part, const std::string& options) {
   return testing::run_shell("LOCKSTEP_PART='" + part + "' " + testing::mpirun_command(2) + " " + program() + options,
@@ -125,9 +125,10 @@ INSTANTIATE_TEST_SUITE_P(
         Clash{"Split", "no_split", "--data.name=mine", "the source 'mine' returned no training split"},
         Clash{"Train", "no_train", "--data.name=mine", "the source 'mine' returned no training split"},
         Clash{"Images", "no_images", "--data.name=mine", "data.name = mine has no training part", kData},
-        Clash{"Step", "no_step", "--train.step=mine",
-              "train.step (command line): its function `make` returned nothing"},
-        Clash{"ManualStep", "no_manual_step", "--train.step=mine", "train.step (command line): its function `make`"},
+        Clash{"Step", "no_step", "--train.step_kind=mine",
+              "train.step_kind (command line): its function `make` returned nothing"},
+        Clash{"ManualStep", "no_manual_step", "--train.step_kind=mine",
+              "train.step_kind (command line): its function `make`"},
         Clash{"Order", "no_order", "--data.sampler=mine", "data.sampler (command line): Sampler: the order is missing"},
         Clash{"Meter", "no_meter", "--eval.metrics=mine", "mine: the meter has no functions; set add and read"},
         Clash{"Results", "no_results", "--eval.metrics=mine", "a meter returns 0 numbers, but has 1 results"},
@@ -139,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Nothing, StepsTest,
     ::testing::Values(
-        Clash{"Losses", "no_losses", "--train.step=mine", "the model returned no entry with a name"},
+        Clash{"Losses", "no_losses", "--train.step_kind=mine", "the model returned no entry with a name"},
         Clash{"Loss", "no_loss", "--loss.name=mine", "the loss of the model 'loss' is not a tensor"},
         Clash{"Completion", "no_completion", "--ddp.comm_hook=mine", "hook returned no function"},
         Clash{"Tensor", "no_tensor", "--ddp.comm_hook=mine", "of the communication hook returned no tensor"},

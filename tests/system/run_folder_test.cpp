@@ -14,10 +14,9 @@ namespace run_folder_test {
 namespace fs = std::filesystem;
 using testing::ProgramResult;
 
-const std::string kModel =
-    " --data.val_size=96 --model.name=mlp --model.hidden=8 --log.interval=1 --train.max_epochs=0 --eval.when=never";
+const std::string kModel = " --data.val_size=96 --model.name=mlp --model.hidden=8 --log.every=1 --eval.every=never";
 const std::string kShort = " --data.train_size=480 --train.max_steps=20" + kModel;
-const std::string kEndless = " --data.train_size=48000 --train.max_steps=100000000 --ckpt.every_secs=0" + kModel;
+const std::string kEndless = " --data.train_size=48000 --train.max_steps=100000000 --ckpt.every=never" + kModel;
 
 /// Digests of all files below `run`, without the empty ones.
 std::string digests(const testing::TemporaryFolder& folder) {
@@ -110,7 +109,7 @@ TEST(RunFolderTest, ARunThatStoppedEarlyIsFinished) {
 TEST(RunFolderTest, ARunThatLosesItsLeaseEndsWithoutWritingToTheFolder) {
   const testing::TemporaryFolder folder;
   const ProgramResult outcome =
-      testing::run_shell(start(folder, "", " --ckpt.every_steps=50") + "printf 'host n1\\nprocess 7\\n' > " +
+      testing::run_shell(start(folder, "", " --ckpt.every=50") + "printf 'host n1\\nprocess 7\\n' > " +
                          folder.path("run/ckpt/LEASE") + "; wait $job; echo first $?");
   EXPECT_NE(outcome.output.find("first 4"), std::string::npos) << outcome.output;
   EXPECT_NE(outcome.output.find("another run has taken over this folder: process 7 on n1"), std::string::npos)
@@ -122,7 +121,7 @@ TEST(RunFolderTest, ARunThatLosesItsLeaseEndsWithoutWritingToTheFolder) {
 TEST(RunFolderTest, AClosedPipeEndsNeitherTheRunNorItsLog) {
   const testing::TemporaryFolder folder;
   const ProgramResult outcome =
-      testing::run_shell(testing::trainer_program() + " --log.console_secs=0 --run.dir=" + folder.path("run") + kShort +
+      testing::run_shell(testing::trainer_program() + " --log.console_s=0 --run.dir=" + folder.path("run") + kShort +
                          " | head -n 1; echo ${PIPESTATUS[0]}");
   EXPECT_NE(outcome.output.find("\n0\n"), std::string::npos) << outcome.output;
   const std::string log = testing::read_file(folder / "run/train.log");
@@ -181,7 +180,7 @@ TEST(RunFolderTest, APipelineOfTwoRanksSaves) {
     const std::string end = reader == "tee" ? "kill -INT -- -$(ps -o pgid= $job | tr -d ' '); " : "";
     const ProgramResult outcome = testing::run_shell(
         start(folder, "export OMPI_MCA_odls_base_sigkill_timeout=3; " + testing::mpirun_command(2) + " ",
-              " --log.console_secs=0) 2>&1 | (" + pipe) +
+              " --log.console_s=0) 2>&1 | (" + pipe) +
         end + "for i in $(seq 200); do grep -q stopped " + folder.path("run/STATUS.json") +
         " && break; sleep 0.05; done");
     EXPECT_NE(testing::read_file(folder / "run/STATUS.json").find("\"stopped\""), std::string::npos)

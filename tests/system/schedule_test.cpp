@@ -16,7 +16,7 @@ using testing::ProgramResult;
 using testing::run_ranks;
 
 const std::string kSmall = " --data.train_size=96 --data.val_size=48 --model.channels=2,2 --model.hidden=4";
-const std::string kRun = kSmall + " --log.interval=1 --train.max_epochs=0 --ckpt.keep_best=0";
+const std::string kRun = kSmall + " --log.every=1 --ckpt.keep_best=0";
 
 using Series = std::vector<std::pair<std::int64_t, double>>;
 
@@ -60,12 +60,28 @@ TEST_F(EditedScheduleTest, AProlongedRunFollowsTheLongerCurve) {
 
 TEST_F(EditedScheduleTest, AnEditedRuleHoldsFromTheResumedStepOn) {
   const std::string rule = "--sched.rule=step,size=4,gamma=0.5";
-  const Series rates = go_on(rule, "sched.rule differs from the checkpoint's; from step 6 on");
+  const Series rates = go_on(rule, "the schedule differs from the checkpoint's; from step 6 on");
   EXPECT_EQ(after(rates, 6), after(straight(rule), 6));
 }
 
 TEST_F(EditedScheduleTest, TheOldScheduleHoldsIfAskedFor) {
   const Series rates = go_on("--sched.rule=step,size=4,gamma=0.5 --resume.schedule=checkpoint",
+                             "the schedule of the checkpoint is used (resume.schedule=checkpoint)");
+  for (const auto& [step, rate] : after(rates, 6)) EXPECT_EQ(rate, 0.0001) << step;
+}
+
+// The rules that a name stands for are those of the checkpoint.
+TEST_F(EditedScheduleTest, AScheduleByNameEqualsItsRules) {
+  const Series rates = go_on("--sched.rule= --sched.name=cosine --sched.warmup=2epochs --sched.final_factor=0.1",
+                             "the schedule differs from the checkpoint's; from step 6 on");
+  const std::string rules =
+      "--sched.rule=linear,end=2,by=epoch,smooth=true "
+      "--sched.rule=cosine,begin=2,by=epoch,smooth=true,final_factor=0.1";
+  EXPECT_EQ(after(rates, 6), after(straight(rules), 6));
+}
+
+TEST_F(EditedScheduleTest, TheOldScheduleHoldsAgainstAName) {
+  const Series rates = go_on("--sched.rule= --sched.name=linear --resume.schedule=checkpoint",
                              "the schedule of the checkpoint is used (resume.schedule=checkpoint)");
   for (const auto& [step, rate] : after(rates, 6)) EXPECT_EQ(rate, 0.0001) << step;
 }
@@ -125,6 +141,16 @@ TEST(PlanTest, ScheduleIsPrintedOrDrawn) {
   EXPECT_EQ(drawn.output, file + ": 2 curves over 6 steps\n");
   const std::string svg = testing::read_file(file);
   for (const char* word : {"<svg ", ">lr<", ">beta1<", "<path "}) EXPECT_NE(svg.find(word), std::string::npos) << word;
+  const ProgramResult named =
+      run_ranks(1,
+                "schedule --train.max_epochs=3 --optim.lr=0.5 --sched.name=step --sched.milestones=1epochs,2epochs "
+                "--sched.gamma=0.5 --sched.warmup=2 --sched.warmup_factor=0.5" +
+                    kSmall);
+  EXPECT_EQ(
+      rows_of(named.output),
+      (Rows{
+          {"step", "lr"}, {"0", "0.25"}, {"1", "0.375"}, {"2", "0.25"}, {"3", "0.25"}, {"4", "0.125"}, {"5", "0.125"}}))
+      << named.output;
   EXPECT_EQ(run_ranks(1, "schedule --sched.rule=cosin" + kSmall).exit_code, 2);
   EXPECT_EQ(run_ranks(1, "schedule --sched.rule=cosine,group=backbone" + kSmall).exit_code, 2);
   const ProgramResult refused = run_ranks(2, "schedule --sched.rule=cosine,floor=-1" + kSmall);

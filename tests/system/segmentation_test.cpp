@@ -76,8 +76,8 @@ TEST_F(SegmentationTest, TheRecipeFindsTheObjects) {
 
 TEST_F(SegmentationTest, BitsDoNotDependOnRanksAndResume) {
   const std::string few =
-      "--train.lanes=4 --train.max_epochs=0 --ckpt.every_steps=4 --log.interval=1 --model.norm=group "
-      "--sched.rule=constant ";
+      "--train.lanes=4 --ckpt.every=4 --log.every=1 --model.norm=group "
+      "--sched.name=constant ";
   const std::string end = "/ckpt/step-000000000009";
   ASSERT_EQ(run_ranks(1, arguments("one") + few + "--train.max_steps=9", 120).exit_code, 0);
   const ProgramResult two = run_ranks(2, arguments("two") + few + "--train.max_steps=9 --data.workers=1", 120);

@@ -20,7 +20,7 @@ constexpr std::int64_t kSteps = 3000;
 
 /// One epoch, so that every stop is in the middle of one.
 const std::string kRun =
-    " --data.train_size=432000 --data.val_size=96 --model.name=mlp --log.interval=1 --train.max_epochs=0"
+    " --data.train_size=432000 --data.val_size=96 --model.name=mlp --log.every=1"
     " --train.max_steps=" +
     std::to_string(kSteps);
 

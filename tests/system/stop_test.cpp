@@ -16,8 +16,7 @@ namespace stop_test {
 namespace fs = std::filesystem;
 using testing::ProgramResult;
 
-const std::string kData =
-    " --data.val_size=96 --model.name=mlp --log.interval=1 --train.max_epochs=0 --ckpt.keep_best=0";
+const std::string kData = " --data.val_size=96 --model.name=mlp --log.every=1 --ckpt.keep_best=0";
 const std::string kRun = " --data.train_size=480 --train.max_steps=3000" + kData;
 const std::string kEndless = " --data.train_size=48000 --train.max_steps=100000000" + kData;
 /// Steps long enough to do something within one.
@@ -141,7 +140,7 @@ TEST(StopTest, TheNextStartTakesWhatAKilledOneLeftHalfWritten) {
 TEST(StopTest, AfterTermToMpirunTheLastCheckpointCounts) {
   for (const int ranks : rank_counts()) {
     const TrainingRun run(ranks);
-    const std::string arguments = kRun + " --ckpt.every_steps=100";
+    const std::string arguments = kRun + " --ckpt.every=100";
     const ProgramResult ended = run.act(arguments, "kill -TERM $job", 150);
     EXPECT_NE(ended.exit_code, 0) << ended.output;
     ASSERT_FALSE(run.saved().empty()) << ended.output;
@@ -219,7 +218,7 @@ TEST(StopTest, SavesBeforeTheTimeLimit) {
 // A step that could not be saved in time is not begun.
 TEST(StopTest, ReckonsWithTheLongestStepAndSave) {
   const TrainingRun run(1);
-  const ProgramResult stopped = testing::run_shell(run.command(kSlow + " --ckpt.every_steps=1 --train.time_limit=10"));
+  const ProgramResult stopped = testing::run_shell(run.command(kSlow + " --ckpt.every=1 --train.time_limit=10"));
   EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
   ASSERT_FALSE(run.saved().empty()) << stopped.output;
   EXPECT_LT(seconds_to_checkpoint(run), 10.0);

@@ -110,7 +110,7 @@ class TargetsTest : public ::testing::Test {
 
   /// Nine steps of six per epoch, on 1 to 3 ranks and with a resume after the fourth.
   void expect_equal_bits() {
-    const std::string few = "--train.lanes=6 --train.max_epochs=0 --sched.rule=constant --ckpt.keep_best=0 ";
+    const std::string few = "--train.lanes=6 --sched.rule=constant --ckpt.keep_best=0 ";
     const std::string all = few + "--train.max_steps=9 ";
     train(1, "one", all + "--data.workers=0");
     train(2, "two", all + "--data.workers=1");

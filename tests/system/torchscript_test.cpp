@@ -20,7 +20,7 @@ using testing::run_ranks;
 
 const std::string kData =
     "--data.name=synthetic --data.shape=3,8,8 --data.size=48 --data.classes=4 --train.global_batch_size=12 "
-    "--train.max_epochs=0 --ckpt.every_steps=3 --log.interval=1 --log.pictures=0 --log.tensorboard=false ";
+    "--ckpt.every=3 --log.every=1 --log.pictures=0 --log.tensorboard=false ";
 const std::string kEnd = "/ckpt/step-000000000007";
 
 std::string model(const fs::path& file) { return "--model.name=torchscript --model.file=" + file.string() + " "; }

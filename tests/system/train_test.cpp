@@ -44,7 +44,7 @@ TEST(TrainTest, LbfgsLearnsDigits) {
       run_ranks(2,
                 "--model.name=mlp --model.hidden= --optim.name=lbfgs --optim.lr=1 "
                 "--optim.line_search_fn=strong_wolfe --data.train_size=2400 "
-                "--train.global_batch_size=2400 --train.max_epochs=3 --log.interval=1 --run.dir=" +
+                "--train.global_batch_size=2400 --train.max_epochs=3 --log.every=1 --run.dir=" +
                     folder.path("run"),
                 300);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -112,8 +112,8 @@ TEST(TrainTest, ARunLeavesTheFilesThatTheReadmeLists) {
 TEST(TrainTest, AReportSaysWhatBoundsAStepAndDrawsIt) {
   const testing::TemporaryFolder folder;
   const std::string run = "--data.train_size=480 --train.max_epochs=1 --ddp.report=true --ddp.check_writes=true ";
-  const ProgramResult combined =
-      run_ranks(2, run + "--ddp.bucket_bytes=4000 --ddp.last_bucket_bytes=0 --run.dir=" + folder.path("together"));
+  const ProgramResult combined = run_ranks(
+      2, run + "--ddp.bucket_mb=0.003814697265625 --ddp.last_bucket_mb=0 --run.dir=" + folder.path("together"));
   ASSERT_EQ(combined.exit_code, 0) << combined.output;
   for (const char* words : {", the slowest of 2: a median step of the last ",
                             "communication exposed by rank: ", "ddp.report: ", "-bound; communication exposed "}) {

@@ -36,6 +36,7 @@ struct KeyReaders {
   std::map<std::string, std::string> defaults = {};  ///< default value by choice: {"adamw", "0.01"}
   bool are_all = false;                              ///< other choices read the key, too, with the default `otherwise`
   std::string otherwise = {};                        ///< default of the choices that are not in `defaults`
+  std::vector<std::string> except = {};              ///< with are_all: choices that do not read the key
 };
 
 /// Declares one configuration key. Each module lists its keys; module config collects the lists.
@@ -177,6 +178,8 @@ KeySpec renamed(KeySpec key, const std::string& old_name);
 
 /// The key as one that only some choices of the key `selector` read, with one default.
 KeySpec read_by(KeySpec key, const std::string& selector, const std::vector<std::string>& choices);
+/// The key as one that all choices of the key `selector` read, except these.
+KeySpec not_read_by(KeySpec key, const std::string& selector, const std::vector<std::string>& choices);
 /// The key as one that only experts set, see KeySpec::is_expert.
 KeySpec expert(KeySpec key);
 

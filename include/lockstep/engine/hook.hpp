@@ -53,6 +53,7 @@ struct StepReport {
   double data_seconds = 0;           ///< part of `seconds` spent waiting for data
   double loading_seconds = 0;        ///< time that the loader threads of this rank spent on samples meanwhile
   bool is_save_due = false;          ///< rank 0 requested a checkpoint
+  bool is_evaluation_due = false;    ///< rank 0 requested an evaluation
   bool is_skipped = false;           ///< no parameter and no moment changed: gradients were not finite, or is_void
   bool is_void = false;              ///< no target of the global batch counts; the loss is NaN
   std::optional<double> loss_scale;  ///< factor on the losses; none = not scaled
@@ -123,7 +124,7 @@ struct HookReads {
 ///     after_train
 ///
 /// The host does not wait for a GPU in a step with a report that no hook reads (HookReads::report): the values of that
-/// step are known when the next one is queued. In a captured step (run.compile), on_forward to on_update are called
+/// step are known when the next one is queued. In a captured step (run.cuda_graphs), on_forward to on_update are called
 /// when all work of their micro-batch is queued, with tensors that the next micro-batch overwrites. When a run returns
 /// to a checkpoint (train.nonfinite), no event after before_agreement follows: the states of all hooks are restored,
 /// RunView::roll_backs is raised, and before_epoch is next. Every rank calls every hook in the same order, so a hook

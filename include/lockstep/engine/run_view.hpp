@@ -50,6 +50,8 @@ class RunRequests {
 
   /// Sets is_save_due in the report of the next step. Only rank 0; ignored on other ranks.
   void save() noexcept { is_save_requested_ = true; }
+  /// Sets is_evaluation_due in the report of the next step. Only rank 0; ignored on other ranks.
+  void evaluate() noexcept { is_evaluation_requested_ = true; }
   /// Ends the run after the current step with Outcome::ended. Only rank 0; ignored on other ranks. Has priority over
   /// `stop`.
   void end() noexcept { is_end_requested_ = true; }
@@ -63,14 +65,19 @@ class RunRequests {
   }
 
   bool is_save_requested() const noexcept { return is_save_requested_; }
+  bool is_evaluation_requested() const noexcept { return is_evaluation_requested_; }
   bool is_end_requested() const noexcept { return is_end_requested_; }
   bool is_finish_requested() const noexcept { return is_finish_requested_; }
   const std::exception_ptr& failure() const noexcept { return failure_; }
-  /// Clears the request after the ranks have agreed on it.
-  void clear_save() noexcept { is_save_requested_ = false; }
+  /// Clears the requests for the step after the ranks have agreed on them.
+  void clear_step_requests() noexcept {
+    is_save_requested_ = false;
+    is_evaluation_requested_ = false;
+  }
 
  private:
   bool is_save_requested_ = false;
+  bool is_evaluation_requested_ = false;
   bool is_end_requested_ = false;
   bool is_finish_requested_ = false;
   std::exception_ptr failure_;

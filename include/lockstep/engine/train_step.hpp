@@ -71,7 +71,7 @@ using ManualStep = std::function<parallel::StepResult(StepContext&)>;
 /// StepOptions are options of parallel::DistributedDataParallel::train_step, which is then the step.
 using TrainStep = std::variant<ManualStep, LossStep, StepOptions>;
 
-/// A row of the table of steps; `train.step` selects one. A program can append rows to Registry::steps.
+/// A row of the table of steps; `train.step_kind` selects one. A program can append rows to Registry::steps.
 struct StepRow {
   std::string name;
   std::string help;

@@ -30,9 +30,7 @@ struct Clip {
   double max_value = 0;      ///< elements are clamped to [-max_value, max_value]; 0 = off
   bool is_by_group = false;  ///< the norm of each parameter group instead of the norm of all gradients
 
-  /// Reads "norm:1.0", "norm:1.0:p=1", "norm:1.0:p=inf", "value:0.5" or "" (off).
-  /// @throws ConfigError  the text is invalid; the message states `origin`
-  static Clip parse(const std::string& text, const std::string& origin);
+  bool is_on() const { return max_norm > 0 || max_value > 0; }
 };
 
 /// The result of update_params.

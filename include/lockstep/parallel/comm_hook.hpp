@@ -73,7 +73,7 @@ class HookMemory {
   /// @throws CheckpointError  the state is from another kind of hook
   virtual void load_state(const HookState& state) = 0;
 
-  // Captured steps (run.compile) record the work of the hook and do not call it. They need this:
+  // Captured steps (run.cuda_graphs) record the work of the hook and do not call it. They need this:
 
   /// A number for what the hook does in the next step. While the number is the same, so is the work that it queues, in
   /// the same memory. A step with another number than the step before is run without a recording.
@@ -93,7 +93,7 @@ struct ChosenHook {
   /// itself instead of calling the hook. Stages 2 and 3 of Sharding require it.
   std::optional<at::ScalarType> rounding = {};
   /// The hook and its completions only queue work on the device, which depends on nothing but HookMemory::work: steps
-  /// can be captured (run.compile).
+  /// can be captured (run.cuda_graphs).
   bool is_recordable = false;
 };
 

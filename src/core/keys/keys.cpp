@@ -319,6 +319,11 @@ KeySpec read_by(KeySpec key, const std::string& selector, const std::vector<std:
   return key;
 }
 
+KeySpec not_read_by(KeySpec key, const std::string& selector, const std::vector<std::string>& choices) {
+  key.readers = {.selectors = {selector}, .are_all = true, .otherwise = key.default_value, .except = choices};
+  return key;
+}
+
 KeySpec expert(KeySpec key) {
   key.is_expert = true;
   return key;

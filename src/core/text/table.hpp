@@ -77,13 +77,11 @@ std::vector<std::string> with_lists(const std::vector<std::string>& words);
 /// has one option.
 std::vector<std::string> entry_parts(const std::string& entry);
 
-/// An option "key=value" of earlier versions in today's form: the name and the value of a former option are replaced,
-/// and a list has commas instead of slashes.
-/// @param keys  of the options
-std::string todays_option(const std::string& option, const KeySpecs& keys);
-/// An entry of earlier versions in today's form, see todays_option. Also the entries in parentheses of a value are
-/// replaced: "curves=(A | B)".
-/// @param forms  as in KeySpec::parts, with the former names of entries as `old_names`
+/// An entry of earlier versions in the form of today: former names of forms and options are replaced, options without a
+/// new one are left out, and lists have commas instead of slashes. So are the entries in parentheses of a value:
+/// "curves=(A | B)".
+/// @param forms  as in KeySpec::parts; they and their options state former names and settings as keys do:
+///               KeySpec::old_names and KeySpec::replaces, without a section
 /// @param more   keys of options that no form has
 std::string todays_entry(const std::string& entry, const KeySpecs& forms, const KeySpecs& more = {});
 

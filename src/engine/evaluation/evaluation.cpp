@@ -17,6 +17,7 @@
 #include "core/text/parse_value.hpp"
 #include "core/text/text.hpp"
 #include "data/mixing.hpp"
+#include "engine/settings/run_position.hpp"
 #include "engine/state/stored_model.hpp"
 #include "engine/steps/micro_batch_events.hpp"
 #include "models/losses/task_table.hpp"
@@ -27,9 +28,9 @@ namespace lockstep::engine {
 
 namespace {
 
-/// The epochs between evaluations in a pattern of earlier versions: 3 of "train:2,train,test". Patterns with several
-/// evaluations have no number.
-std::string epochs_of_pattern(const std::string& pattern, const std::string&) {
+/// The times of evaluations in a pattern of earlier versions: "3epochs" of "train:2,train,test". Patterns with several
+/// evaluations have none.
+std::string every_of_phases(const std::string& pattern, const std::string&) {
   std::int64_t epochs = 0;
   std::int64_t evaluations = 0;
   for (const std::string& word : split_list(pattern, ',')) {
@@ -37,7 +38,43 @@ std::string epochs_of_pattern(const std::string& pattern, const std::string&) {
     if (word == "train") ++epochs;
     if (word.starts_with("train:")) epochs += parse_integer(word.substr(6)).value_or(0);
   }
-  return epochs > 0 && evaluations == 1 && pattern.ends_with(",test") ? std::to_string(epochs) : "";
+  return epochs > 0 && evaluations == 1 && pattern.ends_with(",test") ? Every({.epochs = epochs}).text() : "";
+}
+
+const std::string kDefaultEvaluations = "1epochs";
+
+/// Former settings of the times of evaluations. Where several were set, eval.when=end and never came first, and then
+/// eval.interval, so that they replace others and are not replaced.
+std::string every_of_when(const std::string& when, const std::string& current) {
+  return when == "regular" ? (current.empty() ? kDefaultEvaluations : current) : when;
+}
+
+std::string every_of_interval(const std::string& interval, const std::string& current) {
+  const std::string every = every_of_intervals(interval, "");
+  const bool is_off = every == "never" || current == "end" || current == "never";
+  return is_off ? (current.empty() ? kDefaultEvaluations : current) : every;
+}
+
+std::string every_of_epochs(const std::string& intervals, const std::string& current) {
+  const bool is_free = current.empty() || current == kDefaultEvaluations;
+  return is_free ? every_of_intervals(intervals, "epochs") : current;
+}
+
+std::string begin_of_epoch(const std::string& epoch, const std::string&) {
+  return epoch == "1" ? "0" : epoch + "epochs";
+}
+
+KeySpec eval_every_key() {
+  KeySpec key = keys::text("eval.every", kDefaultEvaluations,
+                           "Time between evaluations: 500 (steps), 2epochs, 10min, end or never; joined by +, and with "
+                           "changes, such as 500 then 100@10000. Unless it is never, the end of the run is evaluated");
+  const std::string hint = "see --help=eval";
+  key = keys::replacing(key, {.key = "eval.when", .translate = every_of_when, .hint = hint});
+  key = keys::replacing(key, {.key = "eval.interval", .translate = every_of_interval, .hint = hint});
+  key = keys::replacing(key, {.key = "eval.every_epochs", .translate = every_of_epochs, .hint = hint});
+  return keys::replacing(key, {.key = "train.phases",
+                               .translate = every_of_phases,
+                               .hint = "list other epochs as changes: 1epochs then 2epochs@2epochs"});
 }
 
 /// The number or text that each sample has under this name.
@@ -200,26 +237,13 @@ KeySpecs EvalSettings::keys(const std::vector<metrics::MeterRow>& meters) {
   return keys::titled(
       "Evaluation during training and by `trainer eval`",
       {
-          keys::choice(
-              "eval.when", "regular",
-              "Time of evaluations. regular = as set by eval.interval or eval.every_epochs, and at the end of the "
-              "run; end = only at the end; never = no evaluation",
-              {"regular", "end", "never"}),
+          eval_every_key(),
+          keys::expert(
+              keys::replacing(keys::text("eval.begin", "0", "First step or epoch that is evaluated: 100 or 2epochs"),
+                              {.key = "eval.begin_epoch", .translate = begin_of_epoch})),
           keys::choice("eval.split", "val",
                        "Split of the data that is evaluated, during training and by `trainer eval`",
                        {"train", "val", "test"}),
-          keys::text(
-              "eval.interval", "0",
-              "Steps between evaluations. 500,10000:100 = every 500 steps, and from step 10000 on every 100. 0 = "
-              "evaluate at the end of epochs (see eval.every_epochs)"),
-          keys::replacing(
-              keys::text("eval.every_epochs", "1",
-                         "Epochs between evaluations if eval.interval is 0; can change like eval.interval. The "
-                         "last epoch is always evaluated"),
-              {.key = "train.phases",
-               .translate = epochs_of_pattern,
-               .hint = "list other epochs as intervals that change: 1,2:3,4:6 = epochs 1, 3 and 6"}),
-          keys::integer("eval.begin_epoch", "1", "First epoch that is evaluated if eval.interval is 0", 1, kMaxSteps),
           keys::integer("eval.batch_size", "200", "Samples per forward pass and rank during evaluation", 1, 1 << 30),
           keys::integer("eval.max_batches", "0",
                         "Maximum number of batches per evaluation, over all ranks. 0 = the whole split", 0, kMaxSteps),
@@ -237,11 +261,9 @@ KeySpecs EvalSettings::keys(const std::vector<metrics::MeterRow>& meters) {
 }
 
 EvalSettings EvalSettings::from(const Section& eval) {
-  return {.when = eval.text("when"),
-          .split = cited_text(eval, "split"),
-          .interval = Intervals::parse(eval.text("interval"), 0, eval.cite("interval")),
-          .every_epochs = Intervals::parse(eval.text("every_epochs"), 1, eval.cite("every_epochs")),
-          .begin_epoch = eval.integer("begin_epoch"),
+  return {.split = cited_text(eval, "split"),
+          .every = Every::parse(eval.text("every"), eval.cite("every")),
+          .begin = Begin::parse(eval.text("begin"), eval.cite("begin")),
           .limits = {eval.integer("batch_size"), eval.integer("max_batches")},
           .metrics = cited_texts(eval, "metrics"),
           .is_per_class = eval.boolean("per_class"),
@@ -249,10 +271,10 @@ EvalSettings EvalSettings::from(const Section& eval) {
 }
 
 bool EvalSettings::is_due(const Progress& progress) const {
+  if (is_never()) return false;
   if (progress.step == progress.total_steps) return true;
-  if (when == "end" && progress.step < progress.total_steps) return false;
-  if (!interval.is_off()) return interval.is_due(progress.step);
-  return progress.step_in_epoch == 0 && progress.epoch >= begin_epoch && every_epochs.is_due(progress.epoch);
+  const RunPosition position = position_of(progress);
+  return begin.is_reached(position) && every.is_due(position);
 }
 
 const data::Dataset& split_of(const data::Splits& splits, const Cited<std::string>& name) {
@@ -266,7 +288,7 @@ const data::Dataset& split_of(const data::Splits& splits, const Cited<std::strin
   }
   if (there.empty()) throw ConfigError(name.cite + ": the data source has no samples; check data.path");
   throw ConfigError(name.cite + ": the data source has no split '" + name.value + "'; choose another one, such as " +
-                    joined(there) + ", or set eval.when=never");
+                    joined(there) + ", or set eval.every=never");
 }
 
 void add_to(metrics::Meters& meters, const batch::Outputs& outputs, const batch::Batch& batch, std::int64_t first) {

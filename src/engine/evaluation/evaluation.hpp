@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "core/keys/cited.hpp"
+#include "core/text/every.hpp"
 #include "engine/evaluation/batch_loop.hpp"
-#include "engine/settings/intervals.hpp"
 #include "metrics/meters.hpp"
 #include "optim/averages/model_average.hpp"
 
@@ -29,11 +29,9 @@ using MeterNames = Cited<std::vector<std::string>>;
 KeySpec metrics_key(const char* name, const char* help, const std::vector<metrics::MeterRow>& meters);
 
 struct EvalSettings {
-  std::string when = "regular";  ///< regular, end or never
   Cited<std::string> split = {"val"};
-  Intervals interval = 0;        ///< steps; 0 = the two following settings apply
-  Intervals every_epochs = 1;    ///< epochs
-  std::int64_t begin_epoch = 1;  ///< first epoch that is evaluated
+  Every every = Every({.epochs = 1});
+  Begin begin = {};
   EvaluationLimits limits = {200};
   MeterNames metrics = {};
   bool is_per_class = false;              ///< report numbers of each class, too
@@ -42,9 +40,10 @@ struct EvalSettings {
   /// All keys of section `eval`.
   static KeySpecs keys(const std::vector<metrics::MeterRow>& meters);
   static EvalSettings from(const Section& eval);
-  /// Whether an evaluation follows the last step that is done. A pure function of the progress, so that a resumed run
-  /// needs nothing else.
+  /// Whether an evaluation follows the last step that is done, according to steps, epochs and the end of the run. A
+  /// pure function of the progress, so that a resumed run needs nothing else.
   bool is_due(const Progress& progress) const;
+  bool is_never() const noexcept { return every.is_never(); }
   bool operator==(const EvalSettings&) const = default;
 };
 

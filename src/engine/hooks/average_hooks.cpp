@@ -11,6 +11,8 @@
 
 #include "core/text/text.hpp"
 #include "engine/hooks/hooks.hpp"
+#include "engine/settings/run_position.hpp"
+#include "optim/averages/average_times.hpp"
 #include "optim/averages/model_average.hpp"
 #include "parallel/comm_hooks/post_local_sgd.hpp"
 #include "parallel/store/parameter_store.hpp"
@@ -25,7 +27,7 @@ class AverageHook : public Hook {
 
   void before_train(RunView& run) override {
     if (run.average == nullptr) return;
-    run.world.all_or_throw([&] { first_step_ = first_step(run.progress); });
+    run.world.all_or_throw([&] { require_begin(run.progress); });
     const optim::AverageOptions& options = run.average->options();
     if (options.decay < 0.5) {
       log::warning(settings_.decay_cite + ": with " + number_text(options.decay) +
@@ -35,27 +37,25 @@ class AverageHook : public Hook {
 
   void after_step(RunView& run, const StepReport& report) override {
     optim::ModelAverage* const average = run.average;
-    if (average != nullptr && report.progress.step >= first_step_) average->update();
+    if (average == nullptr) return;
+    const RunPosition position = position_of(report.progress);
+    if (settings_.begin.value.is_reached(position) && is_due(position)) average->update();
   }
 
  private:
-  std::int64_t first_step(const Progress& run) const {
-    const std::int64_t step = settings_.begin.value;
-    const std::int64_t epoch = settings_.begin_epoch.value;
-    if (step > 0 && epoch > 0) {
-      throw ConfigError(settings_.begin.cite + " and " + settings_.begin_epoch.cite + ": set one of them");
-    }
-    const std::int64_t first = epoch > 0 ? (epoch - 1) * run.steps_per_epoch + 1 : step;
-    if (first > run.total_steps) {
-      throw ConfigError((epoch > 0 ? settings_.begin_epoch : settings_.begin).cite +
-                        ": the average would start at step " + std::to_string(first) + ", but the run ends at step " +
-                        std::to_string(run.total_steps));
-    }
-    return first;
+  /// A number of steps is the interval of the average itself, which counts from the first averaged step.
+  bool is_due(const RunPosition& position) const {
+    return settings_.every.is_step_count() || settings_.every.is_due(position);
+  }
+
+  void require_begin(const Progress& run) const {
+    const std::int64_t first = settings_.begin.value.first_step(run.steps_per_epoch);
+    if (first <= run.total_steps) return;
+    throw ConfigError(settings_.begin.cite + ": the average would start at step " + std::to_string(first) +
+                      ", but the run ends at step " + std::to_string(run.total_steps));
   }
 
   EmaSettings settings_;
-  std::int64_t first_step_ = 0;
 };
 
 class PostLocalHook : public Hook {
@@ -85,8 +85,8 @@ class PostLocalHook : public Hook {
 }  // namespace
 
 EmaSettings EmaSettings::from(const Section& ema) {
-  return {.begin = cited_integer(ema, "begin"),
-          .begin_epoch = cited_integer(ema, "begin_epoch"),
+  return {.every = optim::average_times(ema),
+          .begin = {Begin::parse(ema.text("begin"), ema.cite("begin")), ema.cite("begin")},
           .decay_cite = ema.cite("decay")};
 }
 

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/text/parse_value.hpp"
 #include "engine/hooks/hook_rows.hpp"
 #include "engine/measures/precise_statistics.hpp"
+#include "engine/settings/run_position.hpp"
 #include "models/layers/generators.hpp"
 
 namespace lockstep::engine {
@@ -19,8 +21,8 @@ namespace {
 /// Takes the samples that the coming steps would train on, in the order of the sampler.
 class PreciseBnHook : public Hook {
  public:
-  PreciseBnHook(std::int64_t samples, bool is_wanted, std::int64_t every_epochs)
-      : Hook(HookReads::nothing()), samples_(samples), is_wanted_(is_wanted), every_epochs_(every_epochs) {}
+  PreciseBnHook(std::int64_t samples, bool is_wanted, const Every& every)
+      : Hook(HookReads::nothing()), samples_(samples), is_wanted_(is_wanted), every_(every) {}
 
   void before_train(RunView& run) override {
     run.world.all_or_throw([&] {
@@ -50,8 +52,7 @@ class PreciseBnHook : public Hook {
 
  private:
   bool is_due(const Progress& progress) const {
-    if (every_epochs_ == 0 || progress.step >= progress.total_steps) return true;
-    return progress.step_in_epoch == 0 && progress.epoch % every_epochs_ == 0;
+    return progress.step >= progress.total_steps || every_.is_due(position_of(progress));
   }
 
   /// One forward, which draws what depends on the place alone.
@@ -72,7 +73,7 @@ class PreciseBnHook : public Hook {
 
   std::int64_t samples_;
   bool is_wanted_;  // the number that is wanted, not the number that is there
-  std::int64_t every_epochs_;
+  Every every_;
   bool is_off_ = false;
 };
 
@@ -93,24 +94,31 @@ class SyncBuffersHook : public Hook {
   std::int64_t step_ = -1;  // step of the latest synchronization
 };
 
+/// 0 epochs meant every evaluation.
+KeySpec every_of_statistics_key() {
+  const auto translate = [](const std::string& epochs, const std::string&) {
+    const std::int64_t number = parse_integer(epochs).value_or(0);
+    return number > 0 ? Every({.epochs = number}).text() : "1";
+  };
+  return keys::replacing(
+      every_key("1epochs", "recomputations; the end of the run is always included, and 1 = before every evaluation"),
+      {.key = "every_epochs", .translate = translate});
+}
+
 }  // namespace
 
 HookRow precise_bn_row() {
-  return {
-      .name = "precise_bn",
-      .help = "Before evaluations, recomputes the running statistics of batch norm layers with the current weights",
-      .keys = {keys::integer("samples", "8192",
-                             "Number of training samples over all ranks, limited by the size of the data set", 1,
-                             kMaxSteps),
-               keys::integer(
-                   "every_epochs", "1",
-                   "Epochs between recomputations; the end of the run is always included. 0 = before every evaluation",
-                   0, kMaxSteps)},
-      .priority = Priority::above_normal,
-      .make = [](const Section& options, const HookContext&) {
-        return std::make_unique<PreciseBnHook>(options.integer("samples"), !options.is_default("samples"),
-                                               options.integer("every_epochs"));
-      }};
+  return {.name = "precise_bn",
+          .help = "Before evaluations, recomputes the running statistics of batch norm layers with the current weights",
+          .keys = {keys::integer("samples", "8192",
+                                 "Number of training samples over all ranks, limited by the size of the data set", 1,
+                                 kMaxSteps),
+                   every_of_statistics_key()},
+          .priority = Priority::above_normal,
+          .make = [](const Section& options, const HookContext&) {
+            return std::make_unique<PreciseBnHook>(options.integer("samples"), !options.is_default("samples"),
+                                                   every_of(options));
+          }};
 }
 
 HookRow sync_buffers_row() {

@@ -14,6 +14,7 @@
 #include "engine/saving/best_values.hpp"
 #include "engine/saving/checkpoint_saver.hpp"
 #include "engine/saving/saves.hpp"
+#include "engine/settings/run_position.hpp"
 #include "mpi/process/topology.hpp"
 
 namespace lockstep::engine {
@@ -44,10 +45,11 @@ class CheckpointHook : public Hook {
 
   void before_step(RunView& run) override {
     if (saver_.is_lease_lost()) RunRequests::stop();  // the final save then ends every rank with the reason
-    if (run.progress.step + 1 < settings_.begin) return;
-    const double elapsed = seconds_since(saved_at_);
-    if ((settings_.every_seconds > 0 && elapsed >= settings_.every_seconds) || saver_.is_retry_due())
-      run.requests.save();
+    const RunPosition next = next_position(run.progress);
+    if (!settings_.begin.is_reached(next)) return;
+    const double seconds = settings_.every.seconds_at(next);
+    const bool is_due = seconds > 0 && seconds_since(saved_at_) >= seconds;
+    if (is_due || saver_.is_retry_due()) run.requests.save();
   }
 
   void between_steps(RunView& run, const StepReport& report) override {
@@ -55,7 +57,7 @@ class CheckpointHook : public Hook {
     note_saves(run);
     const Progress& position = run.progress;
     const bool is_counted_now = is_counted(position);
-    const bool is_best = position.step >= settings_.begin && note_best(run);
+    const bool is_best = settings_.begin.is_reached(position_of(position)) && note_best(run);
     if (!is_counted_now && !is_best && !report.is_save_due) return;
     const batch::NvtxRange range("save");
     // Who counts steps or epochs expects each of these checkpoints, and so does the best one; the clock can wait.
@@ -84,18 +86,15 @@ class CheckpointHook : public Hook {
     if (best_.restore(archive, group)) {
       saver_.keep_best(best_.steps());
     } else {
-      log::info("the best evaluations of the checkpoint are discarded: they used another metric or rule");
+      log::info("the best evaluations of the checkpoint are discarded: they used another metric or direction");
     }
   }
 
   /// Whether a checkpoint is due by the number of steps or epochs. The clock and the file SAVE request a checkpoint;
   /// then the ranks agree on it.
   bool is_counted(const Progress& progress) const {
-    if (progress.step < settings_.begin) return false;
-    const bool by_steps = settings_.every_steps > 0 && progress.step % settings_.every_steps == 0;
-    const bool by_epochs =
-        settings_.every_epochs > 0 && progress.step_in_epoch == 0 && progress.epoch % settings_.every_epochs == 0;
-    return by_steps || by_epochs;
+    const RunPosition position = position_of(progress);
+    return settings_.begin.is_reached(position) && settings_.every.is_due(position);
   }
 
   /// Whether the evaluation of this step, if there was one, is one of the best.

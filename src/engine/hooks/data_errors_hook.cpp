@@ -17,8 +17,8 @@ namespace {
 
 class DataErrorsHook : public Hook {
  public:
-  DataErrorsHook(std::int64_t interval, std::string directory)
-      : Hook(HookReads::nothing()), interval_(interval), path_(std::move(directory) + "/bad_samples.txt") {}
+  DataErrorsHook(const Every& every, std::string directory)
+      : Hook(HookReads::nothing()), every_(every), path_(std::move(directory) + "/bad_samples.txt") {}
 
   /// A resumed run adds to the list; a new one begins it.
   void before_train(RunView& run) override {
@@ -32,7 +32,7 @@ class DataErrorsHook : public Hook {
   }
 
   void after_step(RunView& run, const StepReport& report) override {
-    if (!is_log_due(report.progress, interval_)) return;
+    if (!is_log_due(report.progress, every_)) return;
     collect(run);
     run.events.put("data_errors", static_cast<double>(names_.size()), {.is_smoothed = false, .owner = "data_errors"});
     const std::int64_t max = run.data.splits().errors->max();
@@ -57,7 +57,7 @@ class DataErrorsHook : public Hook {
     if (!lines.empty()) std::ofstream(path_, std::ios::app) << lines;
   }
 
-  std::int64_t interval_;
+  Every every_;
   std::string path_;
   std::set<std::string> names_;   // replaced since the start of this process
   std::set<std::string> listed_;  // lines of the file; only used on the root
@@ -84,8 +84,8 @@ std::vector<std::pair<int, data::BadSample>> gather_bad_samples(const mpi::Commu
   return all;
 }
 
-PrioritizedHook data_errors_hook(std::int64_t interval, const std::string& directory) {
-  return {Priority::normal, std::make_unique<DataErrorsHook>(interval, directory)};
+PrioritizedHook data_errors_hook(const Every& every, const std::string& directory) {
+  return {Priority::normal, std::make_unique<DataErrorsHook>(every, directory)};
 }
 
 }  // namespace lockstep::engine

@@ -13,9 +13,11 @@
 #include <utility>
 
 #include "core/system/resources.hpp"
+#include "core/text/parse_value.hpp"
 #include "engine/hooks/hook_rows.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/measures/flop_counter.hpp"
+#include "engine/settings/run_position.hpp"
 #include "mpi/gpu/gpu.hpp"
 
 namespace lockstep::engine {
@@ -47,10 +49,10 @@ Memory memory_of(at::Device device) {
 
 class MemoryHook : public Hook {
  public:
-  explicit MemoryHook(std::int64_t interval) : Hook(HookReads::nothing()), interval_(interval) {}
+  explicit MemoryHook(const Every& every) : Hook(HookReads::nothing()), every_(every) {}
 
   void after_step(RunView& run, const StepReport& report) override {
-    if (!is_log_due(report.progress, interval_)) return;
+    if (!is_log_due(report.progress, every_)) return;
     const at::Device device = run.device;
     const Memory now = memory_of(device);
     const auto scope = run.events.scope("memory");
@@ -77,7 +79,7 @@ class MemoryHook : public Hook {
   }
 
  private:
-  std::int64_t interval_;
+  Every every_;
 };
 
 class EmptyCacheHook : public Hook {
@@ -86,10 +88,7 @@ class EmptyCacheHook : public Hook {
       : Hook(HookReads::nothing()), times_(times), empty_(std::move(empty)) {}
 
   void after_step(RunView& run, const StepReport& report) override {
-    if (times_.interval > 0 && report.progress.step % times_.interval == 0) empty_(run);
-  }
-  void after_epoch(RunView& run) override {
-    if (times_.is_after_epochs) empty_(run);
+    if (times_.every.is_due(position_of(report.progress))) empty_(run);
   }
   void after_evaluation(RunView& run, const Measured&) override {
     if (times_.is_after_evaluations) empty_(run);
@@ -104,10 +103,28 @@ void empty_cache_of(RunView& run) {
   if (!run.device.is_cpu()) at::accelerator::emptyCache();
 }
 
+/// Former options had steps and epochs for themselves.
+KeySpec every_of_cache_key() {
+  const auto with = [](const auto& set) {
+    return [set](const std::string& former, const std::string& current) {
+      Repetition repetition = Every::parse(current.empty() ? "1epochs" : current, "every").first();
+      set(repetition, former);
+      return Every(repetition).text();
+    };
+  };
+  const auto set_steps = [](Repetition& repetition, const std::string& steps) {
+    repetition.steps = parse_integer(steps).value_or(0);
+  };
+  const auto set_epochs = [](Repetition& repetition, const std::string& is_after_epochs) {
+    repetition.epochs = parse_boolean(is_after_epochs).value_or(true) ? 1 : 0;
+  };
+  KeySpec key = every_key("1epochs", "returns");
+  key = keys::replacing(key, {.key = "interval", .translate = with(set_steps)});
+  return keys::replacing(key, {.key = "epochs", .translate = with(set_epochs)});
+}
+
 std::unique_ptr<Hook> make_empty_cache(const Section& options, const HookContext&) {
-  const EmptyCacheTimes times{.interval = options.integer("interval"),
-                              .is_after_epochs = options.boolean("epochs"),
-                              .is_after_evaluations = options.boolean("evaluations")};
+  const EmptyCacheTimes times{.every = every_of(options), .is_after_evaluations = options.boolean("evaluations")};
   return empty_cache_hook_at(times, empty_cache_of);
 }
 
@@ -122,8 +139,8 @@ double peak_memory_of(const at::Device& device) {
 
 class UtilizationHook : public Hook {
  public:
-  UtilizationHook(std::int64_t interval, std::optional<double> peak_flops, at::ScalarType type)
-      : Hook(HookReads::nothing()), interval_(interval), peak_flops_(peak_flops), type_(type) {}
+  UtilizationHook(const Every& every, std::optional<double> peak_flops, at::ScalarType type)
+      : Hook(HookReads::nothing()), every_(every), peak_flops_(peak_flops), type_(type) {}
 
   void before_step(RunView& run) override {
     if (has_counted_ || peak_flops_ == 0.0) return;
@@ -141,7 +158,7 @@ class UtilizationHook : public Hook {
     counter_.reset();  // drops the counts of steps that never call on_forward
     ++steps_;
     seconds_ += report.seconds;
-    if (!is_log_due(report.progress, interval_)) return;
+    if (!is_log_due(report.progress, every_)) return;
     const double memory = peak_memory_of(run.device);
     run.events.put("memory_mb", memory, {.is_smoothed = false, .owner = kUtilization});
     run.events.put_of_rank("memory_mb", memory, kUtilization);
@@ -156,7 +173,7 @@ class UtilizationHook : public Hook {
   }
 
  private:
-  std::int64_t interval_;
+  Every every_;
   std::optional<double> peak_flops_;  // peak of one device; 0 = not compared, none = not measured yet
   at::ScalarType type_;
   bool has_counted_ = false;
@@ -173,10 +190,10 @@ HookRow memory_row() {
           .help =
               "Logs the memory of rank 0 (process and GPU, in MB) as memory/..., and the maximum over all ranks at the "
               "end of the run",
-          .keys = {keys::integer("interval", "20", "Steps between measurements", 1, kMaxSteps)},
+          .keys = {renamed_every_key("20", "measurements; the last step always has one", "interval")},
           .priority = Priority::normal,
           .make = [](const Section& options, const HookContext&) {
-            return std::make_unique<MemoryHook>(options.integer("interval"));
+            return std::make_unique<MemoryHook>(every_of(options));
           }};
 }
 
@@ -189,15 +206,13 @@ HookRow empty_cache_row() {
           .help =
               "Returns GPU memory that LibTorch keeps for reuse, for example to another process. The next steps "
               "allocate it again, which takes time",
-          .keys = {keys::integer("interval", "0", "Steps between returns. 0 = not after steps", 0, kMaxSteps),
-                   keys::boolean("epochs", "true", "Return memory after each epoch"),
-                   keys::boolean("evaluations", "true", "Return memory after each evaluation")},
+          .keys = {every_of_cache_key(), keys::boolean("evaluations", "true", "Return memory after each evaluation")},
           .priority = Priority::normal,
           .make = make_empty_cache};
 }
 
-PrioritizedHook utilization_hook(std::int64_t interval, std::optional<double> peak_flops, at::ScalarType type) {
-  return {Priority::normal, std::make_unique<UtilizationHook>(interval, peak_flops, type)};
+PrioritizedHook utilization_hook(const Every& every, std::optional<double> peak_flops, at::ScalarType type) {
+  return {Priority::normal, std::make_unique<UtilizationHook>(every, peak_flops, type)};
 }
 
 }  // namespace lockstep::engine

@@ -21,12 +21,12 @@ constexpr double kMaxReal = 1e300;
 /// Measured is the same on every rank, and so is what is made of it: nothing has to be agreed on.
 class EarlyStoppingHook : public Hook {
  public:
-  EarlyStoppingHook(EarlyStop stop, std::string metric, BestRule rule, bool is_strict, std::string name)
+  EarlyStoppingHook(EarlyStop stop, std::string metric, Better better, bool is_strict, std::string name)
       : Hook(HookReads::nothing(), {hook_state(name, std::bind_front(&EarlyStoppingHook::save, this),
                                                std::bind_front(&EarlyStoppingHook::load, this))}),
         stop_(stop),
         metric_(std::move(metric)),
-        rule_(rule),
+        better_(better),
         is_strict_(is_strict),
         name_(std::move(name)) {}
 
@@ -52,7 +52,8 @@ class EarlyStoppingHook : public Hook {
   }
 
  private:
-  std::string rule() const { return rule_ == BestRule::less ? "less" : "greater"; }
+  /// The word in a checkpoint.
+  std::string rule() const { return better_ == Better::lower ? "less" : "greater"; }
 
   void save(checkpoints::Archive& archive, const std::string& group) const {
     archive.set(group, "metric", metric_);
@@ -64,7 +65,7 @@ class EarlyStoppingHook : public Hook {
     if (archive.text(group, "metric") == metric_ && archive.text(group, "rule") == rule()) {
       stop_.restore(archive, group);
     } else {
-      log::info(name_ + " starts from its initial state: the checkpoint used another metric or rule");
+      log::info(name_ + " starts from its initial state: the checkpoint used another metric or direction");
     }
   }
 
@@ -83,7 +84,7 @@ class EarlyStoppingHook : public Hook {
 
   EarlyStop stop_;
   std::string metric_;
-  BestRule rule_;
+  Better better_;
   bool is_strict_;
   std::string name_;
   bool has_warned_ = false;
@@ -91,13 +92,13 @@ class EarlyStoppingHook : public Hook {
 
 std::unique_ptr<Hook> make_early_stopping(const Section& options, const HookContext& context) {
   const std::string& metric = options.text("metric");
-  const BestRule rule = chosen_rule(metric, options.text("rule"), "metric", "rule");
-  EarlyStop::EarlyStopOptions stop{.rule = rule,
+  const Better better = chosen_better(metric, options.text("better"), "metric", "better");
+  EarlyStop::EarlyStopOptions stop{.better = better,
                                    .min_delta = options.real("min_delta"),
                                    .patience = options.integer("patience"),
                                    .checks_finite = options.boolean("check_finite")};
   if (!options.is_default("threshold")) stop.threshold = options.real("threshold");
-  return std::make_unique<EarlyStoppingHook>(EarlyStop(stop), metric, rule, options.boolean("strict"), context.name);
+  return std::make_unique<EarlyStoppingHook>(EarlyStop(stop), metric, better, options.boolean("strict"), context.name);
 }
 
 }  // namespace
@@ -105,10 +106,7 @@ std::unique_ptr<Hook> make_early_stopping(const Section& options, const HookCont
 HookRow early_stopping_row() {
   return {.name = "early_stopping",
           .help = "Ends the run normally when a metric of the evaluation stops improving",
-          .keys = {keys::text("metric", "val/loss", "Name of an evaluation metric"),
-                   keys::choice("rule", "auto",
-                                "Whether lower or higher values are better. auto = derived from the name of the metric",
-                                {"auto", "less", "greater"}),
+          .keys = {keys::text("metric", "val/loss", "Name of an evaluation metric"), better_key("better", "rule"),
                    keys::real("min_delta", "0", "Minimum change that counts as an improvement. 0 = any change", 0,
                               kMaxReal),
                    keys::integer("patience", "5",

@@ -5,11 +5,13 @@
 
 #include <utility>
 
+#include "core/text/duration.hpp"
 #include "engine/evaluation/evaluation.hpp"
 #include "engine/evaluation/evaluation_counts.hpp"
 #include "engine/evaluation/sample_pictures.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/settings/log_settings.hpp"
+#include "engine/settings/run_position.hpp"
 
 namespace lockstep::engine {
 
@@ -24,6 +26,7 @@ class EvaluateHook : public Hook {
         rows_(std::move(rows)) {}
 
   void before_train(RunView& run) override {
+    evaluated_at_ = SteadyClock::now();
     run.world.all_or_throw([&] {
       fresh_ = {settings_, split_of(run.data.splits(), settings_.split), rows_, /*has_tables=*/true};
       if (settings_.weights.value != "average" || run.average != nullptr) return;
@@ -31,8 +34,15 @@ class EvaluateHook : public Hook {
     });
   }
 
-  void between_steps(RunView& run, const StepReport&) override {
-    if (settings_.is_due(run.progress)) evaluate_now(run);
+  void before_step(RunView& run) override {
+    const RunPosition next = next_position(run.progress);
+    const double seconds = settings_.every.seconds_at(next);
+    const bool is_due = seconds > 0 && settings_.begin.is_reached(next) && seconds_since(evaluated_at_) >= seconds;
+    if (is_due) run.requests.evaluate();
+  }
+
+  void between_steps(RunView& run, const StepReport& report) override {
+    if (settings_.is_due(run.progress) || report.is_evaluation_due) evaluate_now(run);
   }
 
   // The end of a run that had no more steps to make.
@@ -41,7 +51,7 @@ class EvaluateHook : public Hook {
   }
 
  private:
-  void evaluate_now(RunView& run) const {
+  void evaluate_now(RunView& run) {
     EventStorage& events = run.events;
     const data::Dataset& dataset = split_of(run.data.splits(), settings_.split);
     EvaluationResult result;
@@ -70,19 +80,21 @@ class EvaluateHook : public Hook {
       run.report(record);
     });
     run.end_evaluation(run.measured);
+    evaluated_at_ = SteadyClock::now();
   }
 
   EvalSettings settings_;
   std::int64_t pictures_;  // maximum number; 0 = none
   std::vector<metrics::MeterRow> rows_;
-  EvaluationCounts fresh_;  // that have counted nothing
+  EvaluationCounts fresh_;                // that have counted nothing
+  SteadyClock::time_point evaluated_at_;  // time of the latest evaluation, or of the start
 };
 
 }  // namespace
 
 PrioritizedHook evaluate_hook(const Sections& sections, const std::vector<metrics::MeterRow>& meters) {
   const EvalSettings settings = EvalSettings::from(sections.at("eval"));
-  if (settings.when == "never") return {Priority::normal, callback_hook({})};
+  if (settings.is_never()) return {Priority::normal, callback_hook({})};
   return {Priority::normal,
           std::make_unique<EvaluateHook>(settings, LogSettings::from(sections.at("log")).pictures, meters)};
 }

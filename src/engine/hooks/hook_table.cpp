@@ -56,6 +56,20 @@ PrioritizedHook make_hook(const std::vector<std::string>& parts, const HookRow& 
 
 }  // namespace
 
+KeySpec every_key(const std::string& default_value, const std::string& actions) {
+  return keys::text(
+      "every", default_value,
+      "Steps (100), epochs (1epochs) or end: the time between " + actions + ". Joined by +; never = none");
+}
+
+KeySpec renamed_every_key(const std::string& default_value, const std::string& actions, const std::string& old_name) {
+  return keys::renamed(every_key(default_value, actions), old_name);
+}
+
+Every every_of(const Section& options) {
+  return Every::parse(options.text("every"), "every", {.times = false, .never = true});
+}
+
 KeySpec common_hook_key() {
   return keys::text("priority", "",
                     "Priority of the hook: highest, very_high, high, above_normal, normal, below_normal, low, "

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/keys/cited.hpp"
+#include "core/text/every.hpp"
 #include "engine/hooks/time_limit.hpp"
 #include "engine/settings/saving_settings.hpp"
 
@@ -52,22 +53,22 @@ std::string early_stop_in(const checkpoints::Archive& groups, const Sections& ru
 
 /// The start of the average of weights; the keys are optim::ema_keys.
 struct EmaSettings {
-  Cited<std::int64_t> begin = {0};        ///< step; 0 = with the first
-  Cited<std::int64_t> begin_epoch = {0};  ///< 0 = as `begin` says
+  Every every = 1;
+  Cited<Begin> begin = {};
   std::string decay_cite = "";
 
   static EmaSettings from(const Section& ema);
 };
 
-/// Takes the weights into the run's average after each step, from ema.begin or ema.begin_epoch on. Before the hook
+/// Takes the weights into the run's average after each step, from ema.begin on. Before the hook
 /// that evaluates.
 PrioritizedHook average_hook(const EmaSettings& ema);
 
-/// Evaluates the validation split every `eval.interval` steps (0: after the epochs of `eval.every_epochs`) and at the
-/// end, and reports `val/loss`, `val/accuracy` and what eval.metrics names: of the average of weights where there is
-/// one, unless eval.weights=trained. Leaves in the run's events, under `val/`, the tables of those meters, the
-/// confusion matrix of up to 100 classes in any case, and where images are kept the first `log.images` samples that
-/// this rank evaluates, with the model's predictions. With eval.when=never, the hook does nothing.
+/// Evaluates the validation split as eval.every says and at the end, and reports `val/loss`, `val/accuracy` and what
+/// eval.metrics names: of the average of weights where there is one, unless eval.weights=trained. Leaves in the run's
+/// events, under `val/`, the tables of those meters, the confusion matrix of up to 100 classes in any case, and where
+/// images are kept the first `log.images` samples that this rank evaluates, with the model's predictions. With
+/// eval.every=never, the hook does nothing.
 /// @param meters  which eval.metrics may name
 /// @throws ConfigError  as EvalSettings::from does
 PrioritizedHook evaluate_hook(const Sections& sections,
@@ -88,14 +89,14 @@ std::vector<std::pair<int, data::BadSample>> gather_bad_samples(const mpi::Commu
 /// their number into the run's events as "data_errors", appends their names to bad_samples.txt, and ends the run if
 /// there are more than data.max_errors.
 /// @param directory  folder of bad_samples.txt
-PrioritizedHook data_errors_hook(std::int64_t interval, const std::string& directory);
+PrioritizedHook data_errors_hook(const Every& every, const std::string& directory);
 
-/// Whether a line of the log is due after a step: every `interval` steps, and at the last one.
-bool is_log_due(const Progress& progress, std::int64_t interval);
+/// Whether a line of the log is due after a step: as `every` says, and at the last one.
+bool is_log_due(const Progress& progress, const Every& every);
 
 /// Measures throughput and the share of time spent waiting for data between two lines of the log, and leaves them in
 /// the run's events.
-PrioritizedHook timer_hook(std::int64_t interval);
+PrioritizedHook timer_hook(const Every& every);
 
 /// Averages the parameters as post-local SGD does: after steps, and before evaluations and checkpoints, which also make
 /// the state of the optimizer that of rank 0. Collective.
@@ -106,17 +107,17 @@ PrioritizedHook post_local_hook(parallel::PostLocalSgd& averages);
 /// The operations of a step are three times those of the forward, which are counted in the first step of this start.
 /// @param peak_flops  operations per second of one device; 0 = no utilization; none = measured at the first line
 /// @param type        of the products that are measured
-PrioritizedHook utilization_hook(std::int64_t interval, std::optional<double> peak_flops, c10::ScalarType type);
+PrioritizedHook utilization_hook(const Every& every, std::optional<double> peak_flops, c10::ScalarType type);
 
 /// Reports a "ranks" record with mean, least and greatest value over ranks of what each of them put with
 /// EventStorage::put_of_rank since the last line of the log, times of steps among it. The numbers travel while training
 /// continues, so the record comes some steps late; ranks with other names than the others' end the run together.
 /// Collective.
-PrioritizedHook rank_events_hook(std::int64_t interval, const mpi::Communicator& world);
+PrioritizedHook rank_events_hook(const Every& every, const mpi::Communicator& world);
 
 /// Reports a "train" record when is_log_due: progress, loss, lr, and what other hooks left in the run's events.
 /// @param window  number of latest steps over which the loss is averaged; >= 1
-PrioritizedHook log_hook(std::int64_t interval, std::int64_t window = 1);
+PrioritizedHook log_hook(const Every& every, std::int64_t window = 1);
 
 /// Keeps tables, images and histograms in the run's events and shows the events to `visit` after each step and after
 /// training, behind those who leave them there. May be on one rank alone.

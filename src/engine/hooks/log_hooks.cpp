@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/hooks/hooks.hpp"
+#include "engine/settings/run_position.hpp"
 #include "mpi/shared/pending_all_gather.hpp"
 
 namespace lockstep::engine {
@@ -21,9 +22,9 @@ namespace {
 
 class LogHook : public Hook {
  public:
-  LogHook(std::int64_t interval, std::int64_t window)
-      : Hook({.report = [interval](const Progress& progress) { return is_log_due(progress, interval); }}),
-        interval_(interval),
+  LogHook(const Every& every, std::int64_t window)
+      : Hook({.report = [every](const Progress& progress) { return is_log_due(progress, every); }}),
+        every_(every),
         window_(static_cast<std::size_t>(window)),
         losses_(window_) {}
 
@@ -37,7 +38,7 @@ class LogHook : public Hook {
 
   void after_step(RunView& run, const StepReport& report) override {
     const Progress& progress = report.progress;
-    if (!is_log_due(progress, interval_)) return;
+    if (!is_log_due(progress, every_)) return;
     Record record{.kind = "train",
                   .values = {{"step", progress.step},
                              {"epoch", progress.epoch},
@@ -56,7 +57,8 @@ class LogHook : public Hook {
       record.values.emplace_back("skipped_steps/" + part, wrapper.scaler()->state().skipped_steps);
     }
     if (report.evaluations) record.values.emplace_back("evaluations", *report.evaluations);
-    for (const Scalar& scalar : run.events.updates_since(seen_, interval_)) {
+    const std::int64_t steps = every_.steps_at(position_of(progress), progress.steps_per_epoch);
+    for (const Scalar& scalar : run.events.updates_since(seen_, steps)) {
       record.values.emplace_back(scalar.name, scalar.value);
     }
     // Names that are taken show in the first record, and all ranks agree on that.
@@ -92,7 +94,7 @@ class LogHook : public Hook {
     return differ ? rates : Rates();
   }
 
-  std::int64_t interval_;
+  Every every_;
   std::size_t window_;
   History losses_;        // losses of the latest steps that were not skipped
   std::size_t seen_ = 0;  // cursor of the events
@@ -113,9 +115,9 @@ std::vector<double> head_of(const std::vector<std::pair<std::string, double>>& m
 /// The numbers of one interval, under way to all ranks: first how many they are, then themselves.
 class RankEventsHook : public Hook {
  public:
-  RankEventsHook(std::int64_t interval, const mpi::Communicator& world)
+  RankEventsHook(const Every& every, const mpi::Communicator& world)
       : Hook({.report = [this](const Progress& progress) { return is_due(progress); }}),
-        interval_(interval),
+        every_(every),
         world_(world.handle()) {}
 
   void after_step(RunView& run, const StepReport& report) override {
@@ -142,7 +144,7 @@ class RankEventsHook : public Hook {
 
  private:
   /// The means of an interval contain the losses of all its steps.
-  bool is_due(const Progress& progress) const { return world_.size() > 1 && is_log_due(progress, interval_); }
+  bool is_due(const Progress& progress) const { return world_.size() > 1 && is_log_due(progress, every_); }
 
   /// Waits. Collective, so that all ranks see an error at the same place.
   void finish(RunView& run) {
@@ -190,7 +192,7 @@ class RankEventsHook : public Hook {
     run.report(record);
   }
 
-  std::int64_t interval_;
+  Every every_;
   mpi::Communicator world_;  // a line of its own: other collectives continue meanwhile
   std::vector<std::pair<std::string, double>> mine_;
   std::int64_t step_ = 0;
@@ -200,16 +202,16 @@ class RankEventsHook : public Hook {
 
 }  // namespace
 
-bool is_log_due(const Progress& progress, std::int64_t interval) {
-  return progress.step % interval == 0 || progress.step == progress.total_steps;
+bool is_log_due(const Progress& progress, const Every& every) {
+  return every.is_due(position_of(progress)) || progress.step == progress.total_steps;
 }
 
-PrioritizedHook log_hook(std::int64_t interval, std::int64_t window) {
-  return {Priority::below_normal, std::make_unique<LogHook>(interval, window)};
+PrioritizedHook log_hook(const Every& every, std::int64_t window) {
+  return {Priority::below_normal, std::make_unique<LogHook>(every, window)};
 }
 
-PrioritizedHook rank_events_hook(std::int64_t interval, const mpi::Communicator& world) {
-  return {Priority::very_high, std::make_unique<RankEventsHook>(interval, world)};
+PrioritizedHook rank_events_hook(const Every& every, const mpi::Communicator& world) {
+  return {Priority::very_high, std::make_unique<RankEventsHook>(every, world)};
 }
 
 }  // namespace lockstep::engine

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "engine/hooks/hook_rows.hpp"
+#include "engine/settings/run_position.hpp"
 #include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
@@ -60,7 +61,7 @@ void put(EventStorage& events, const Moments& moments) {
 class ParameterStatisticsHook : public Hook {
  public:
   struct Options {
-    std::int64_t interval;
+    Every every;
     bool is_by_parameter;
     bool has_gradients;
     std::size_t bins;  // 0 = no histograms
@@ -69,9 +70,9 @@ class ParameterStatisticsHook : public Hook {
       : Hook({.gradients = options.has_gradients, .report = {}}), options_(options) {}
 
   void on_backward(RunView& run, const LastBatch& batch) override {
-    const std::int64_t step = run.progress.step + 1;
-    if (!options_.has_gradients || step % options_.interval != 0) return;
-    write_statistics(run, "gradients", step, [&](const at::Tensor& parameter) {
+    const RunPosition next = next_position(run.progress);
+    if (!options_.has_gradients || !options_.every.is_due(next)) return;
+    write_statistics(run, "gradients", next.step, [&](const at::Tensor& parameter) {
       const at::Tensor& gradient = parameter.grad();
       if (!gradient.defined()) return at::Tensor();
       const at::Tensor dense = gradient.is_sparse() ? gradient.to_dense() : gradient;
@@ -81,7 +82,7 @@ class ParameterStatisticsHook : public Hook {
 
   void after_step(RunView& run, const StepReport& report) override {
     const Progress& progress = report.progress;
-    if (progress.step % options_.interval != 0) return;
+    if (!options_.every.is_due(position_of(progress))) return;
     run.wrapper.store().read_whole([&] {
       write_statistics(run, "parameters", progress.step, [](const at::Tensor& parameter) { return parameter; });
     });
@@ -127,7 +128,7 @@ class ParameterStatisticsHook : public Hook {
 
 std::unique_ptr<Hook> make_parameter_statistics(const Section& options, const HookContext&) {
   return std::make_unique<ParameterStatisticsHook>(
-      ParameterStatisticsHook::Options{.interval = options.integer("interval"),
+      ParameterStatisticsHook::Options{.every = every_of(options),
                                        .is_by_parameter = options.text("by") == "parameter",
                                        .has_gradients = options.boolean("gradients"),
                                        .bins = static_cast<std::size_t>(options.integer("bins"))});
@@ -140,7 +141,7 @@ HookRow parameter_statistics_row() {
           .help =
               "Logs norm, mean, standard deviation, maximum magnitude and number of zeros of parameters, and of "
               "gradients before clipping",
-          .keys = {keys::integer("interval", "100", "Steps between measurements", 1, kMaxSteps),
+          .keys = {renamed_every_key("100", "measurements", "interval"),
                    keys::choice("by", "all", "Statistics of all parameters together, or of each parameter",
                                 {"all", "parameter"}),
                    keys::boolean("gradients", "false",

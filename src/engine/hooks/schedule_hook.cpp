@@ -7,6 +7,7 @@
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/text/table.hpp"
 #include "core/text/text.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "optim/rules/option_limits.hpp"
@@ -58,6 +60,15 @@ struct Rules {
   std::string lines;
   schedule::RunLength length;
 };
+
+/// Stored rules with the options of today.
+std::string with_todays_options(const std::string& lines) {
+  static const KeySpecs keys = schedule::sched_keys();
+  const auto rule = std::ranges::find(keys, "sched.rule", &KeySpec::name);
+  std::vector<std::string> rules = lines_in(lines);
+  for (std::string& text : rules) text = todays_entry(text, rule->parts);
+  return joined(rules, "\n");
+}
 
 class ScheduleHook : public Hook {
  public:
@@ -116,7 +127,7 @@ class ScheduleHook : public Hook {
   }
 
   void load(const checkpoints::Archive& archive, const std::string& group) {
-    stored_ = Rules{.lines = archive.text(group, "rules"), .length = {}};
+    stored_ = Rules{.lines = with_todays_options(archive.text(group, "rules")), .length = {}};
     for (const auto& [name, number] : numbers_of(stored_->length)) {
       if (archive.has_attribute(group, name)) *number = archive.integer(group, name);
     }
@@ -142,7 +153,7 @@ class ScheduleHook : public Hook {
   /// stays where it is still requested.
   void go_on(RunView& run) {
     const bool is_edited = joined(run.schedule.rules(), "\n") != stored_->lines;
-    std::string change = is_edited ? "sched.rule differs from the checkpoint's" : "";
+    std::string change = is_edited ? "the schedule differs from the checkpoint's" : "";
     if (!is_edited && is_other_with(run, stored_->length)) {
       change = difference(stored_->length, run.schedule.length());
     }

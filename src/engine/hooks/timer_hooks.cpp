@@ -22,7 +22,7 @@ constexpr double kWorthSaying = 0.01;  // part of the time
 /// between them does not slow the training down.
 class TimerHook : public Hook {
  public:
-  explicit TimerHook(std::int64_t interval) : Hook(HookReads::nothing()), interval_(interval) {}
+  explicit TimerHook(const Every& every) : Hook(HookReads::nothing()), every_(every) {}
 
   void before_train(RunView& run) override {
     interval_loads_ = run_loads_ = data::load_times_of(*run.data.splits().train);
@@ -34,7 +34,7 @@ class TimerHook : public Hook {
     for (LoadingTimes* const times : {&interval_times_, &run_times_}) add(*times, report, own_samples);
     ++run_steps_;
     judge_loading(run, report);
-    if (!is_log_due(report.progress, interval_)) return;
+    if (!is_log_due(report.progress, every_)) return;
     const double samples_per_second = static_cast<double>(steps_ * report.samples) / interval_times_.seconds;
     const Task task = run.data.splits().train->task();
     // A mean of all steps since the last line: there is nothing to smooth.
@@ -96,7 +96,7 @@ class TimerHook : public Hook {
     run_times_.wait_share() >= kWorthSaying ? log::info(text) : log::debug(text);
   }
 
-  std::int64_t interval_;
+  Every every_;
   std::int64_t steps_ = 0;
   LoadingTimes interval_times_;
   LoadingTimes run_times_;          ///< since the start of this process
@@ -128,7 +128,7 @@ class RunTimeHook : public Hook {
 
 }  // namespace
 
-PrioritizedHook timer_hook(std::int64_t interval) { return {Priority::normal, std::make_unique<TimerHook>(interval)}; }
+PrioritizedHook timer_hook(const Every& every) { return {Priority::normal, std::make_unique<TimerHook>(every)}; }
 
 HookRow run_time_row() {
   return {.name = "run_time",

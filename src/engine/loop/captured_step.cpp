@@ -32,7 +32,7 @@ constexpr std::array<CaptureReason, 12> kReasons = {{
     {[](const CaptureFacts& facts) { return facts.has_parts; },
      "several optimizers (optim.part, strategy.separate) update the parameters"},
     {[](const CaptureFacts& facts) { return !facts.has_captured_form; },
-     "the action of a step (train.step) is not model, simple or amp"},
+     "the action of a step (train.step_kind) is not model, simple or amp"},
     {[](const CaptureFacts& facts) { return facts.is_sharded; },
      "the training state is divided among the ranks (strategy.name=sharded)"},
     {[](const CaptureFacts& facts) { return !facts.has_fixed_hook_work; },
@@ -187,7 +187,7 @@ CapturedStep::~CapturedStep() = default;
 void CapturedStep::give_up(const std::string& reason) {
   recordings_.clear();
   reason_ = reason;
-  log::info("run.compile: steps are not captured, because " + reason);
+  log::info("run.cuda_graphs: steps are not captured, because " + reason);
 }
 
 std::vector<std::uintptr_t> CapturedStep::fingerprint() const {

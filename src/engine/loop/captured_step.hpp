@@ -23,7 +23,7 @@ struct CaptureFacts {
   bool has_lanes = false;
   bool uses_closure = false;        ///< the optimizer evaluates the loss several times
   bool has_parts = false;           ///< optim.part or strategy.separate
-  bool has_captured_form = true;    ///< whether train.step has one
+  bool has_captured_form = true;    ///< whether train.step_kind has one
   bool is_sharded = false;          ///< strategy.name=sharded, on several ranks
   bool has_fixed_hook_work = true;  ///< ddp.comm_hook: parallel::ChosenHook::is_recordable
   bool finds_unused = false;        ///< ddp.find_unused_parameters
@@ -36,8 +36,8 @@ struct CaptureFacts {
 /// Why steps are not captured: the end of a sentence that begins with "because". Empty = they are.
 std::string reason_against_capture(const CaptureFacts& facts);
 
-/// Steps with run.compile: forward, backward, reduction and update are recorded once as CUDA graphs and launched again
-/// for each following step.
+/// Steps with run.cuda_graphs: forward, backward, reduction and update are recorded once as CUDA graphs and launched
+/// again for each following step.
 ///
 /// The first steps run eagerly. Then the micro-batches of a step are recorded, each with memory of its own for its
 /// batch; later batches are copied there. A step has one graph, or with several micro-batches up to three kinds of

@@ -25,6 +25,7 @@
 #include "engine/settings/log_settings.hpp"
 #include "engine/setup/composition.hpp"
 #include "mpi/process/topology.hpp"
+#include "schedule/named_schedule.hpp"
 
 namespace lockstep::engine {
 
@@ -230,7 +231,7 @@ std::unique_ptr<data::Loader> RunData::open_loader(const Progress& progress) con
 }
 
 ScheduleSettings ScheduleSettings::from(const Section& sched) {
-  return {.rules = sched.texts("rule"), .origin = sched.origin("rule")};
+  return {.rules = schedule::rules_of(sched), .origin = schedule::origin_of_rules(sched)};
 }
 
 void ScheduleControl::plan(const schedule::RunLength& run) {

@@ -17,8 +17,9 @@ class PerfStats;
 /// The requests of one rank.
 struct StepWishes {
   bool stops = false;  ///< any rank can request this
-  bool saves = false;  ///< only rank 0 can request this and `ends`; other ranks are ignored
+  bool saves = false;  ///< only rank 0 can request this, `ends` and `evaluates`; other ranks are ignored
   bool ends = false;
+  bool evaluates = false;
   bool has_failed = false;
   bool reads_report =
       true;  ///< that of the step at hand, now; the losses are then of this step, unless they are of another
@@ -29,6 +30,7 @@ struct StepAgreement {
   bool stops = false;
   bool saves = false;
   bool ends = false;
+  bool evaluates = false;
   bool has_failed = false;     ///< whether any rank has failed
   int readers = 0;             ///< ranks that read the report of the step at hand
   std::vector<double> losses;  ///< the sums of what the ranks know of the loss

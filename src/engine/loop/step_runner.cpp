@@ -151,7 +151,7 @@ StepRunner::StepRunner(Run& run, bool reads_gradients)
       reads_gradients_(reads_gradients),
       reads_late_(can_read_late(run, reads_gradients)),
       notify_([&run](StepEvent event, const LastBatch& last) { run.view.notify(event, last); }) {
-  if (run.resources.compiles) {
+  if (run.resources.uses_cuda_graphs) {
     captured_ = std::make_unique<CapturedStep>(run, reads_gradients, reads_late_, notify_,
                                                [this](std::int64_t part) { seed_draws(part); });
   }

@@ -83,7 +83,7 @@ class StepRunner {
   bool reads_gradients_;  // a hook does
   bool reads_late_;
   std::function<void(StepEvent, const LastBatch&)> notify_;
-  std::unique_ptr<CapturedStep> captured_;  // null = run.compile is off
+  std::unique_ptr<CapturedStep> captured_;  // null = run.cuda_graphs is off
   std::unique_ptr<LossCounts> counts_;      // set in the first step
 };
 

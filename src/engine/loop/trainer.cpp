@@ -128,12 +128,13 @@ Trainer::StepDecision Trainer::judge(StepRunner& runner, QueuedStep& step) {
     verdict.has_gone_back = true;
     return verdict;
   }
-  if (verdict.readers == 0 && !verdict.saves && !verdict.stops && !verdict.ends) return verdict;
+  if (verdict.readers == 0 && !verdict.saves && !verdict.evaluates && !verdict.stops && !verdict.ends) return verdict;
   if (has_late || verdict.readers < view().world.size()) {
     step.report.seconds += runner.measure(step);
     sums = agree_on(runner.loss_parts(step), /*reads_report=*/true, verdict);
   }
   step.report.is_save_due = verdict.saves;
+  step.report.is_evaluation_due = verdict.evaluates;
   verdict.goes_back = is_to_go_back(run_->progress.step + 1, step.report, runner.mean_loss(sums));
   return verdict;
 }
@@ -150,9 +151,10 @@ bool Trainer::reads_report() const {
 std::vector<double> Trainer::agree_on(const std::vector<double>& losses, bool reads_report, StepDecision& verdict) {
   const StepAgreement agreed =
       agree(run_->requests, losses, reads_report, view().world, view().collectives, run_->perf.get());
-  run_->requests.clear_save();
+  run_->requests.clear_step_requests();
   verdict.readers = agreed.readers;
   verdict.saves = verdict.saves || agreed.saves;
+  verdict.evaluates = verdict.evaluates || agreed.evaluates;
   verdict.stops = verdict.stops || agreed.stops;
   verdict.ends = verdict.ends || agreed.ends;
   return agreed.losses;

@@ -49,6 +49,7 @@ class Trainer {
     bool stops = false;
     bool ends = false;
     bool saves = false;
+    bool evaluates = false;
     int readers = 0;             // ranks that need the report of the step at hand now
     bool goes_back = false;      // the run returns to its last checkpoint instead of being advanced
     bool has_gone_back = false;  // because of the step before

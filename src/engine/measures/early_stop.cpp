@@ -8,14 +8,14 @@
 namespace lockstep::engine {
 
 bool EarlyStop::is_better(double left, double right) const {
-  return options_.rule == BestRule::less ? left < right : left > right;
+  return options_.better == Better::lower ? left < right : left > right;
 }
 
 /// A value that is as good as the best one and min_delta does; without a min_delta it must be better. A NaN never does.
 bool EarlyStop::improves(double value) const {
   if (std::isnan(value)) return false;
   if (!best_) return true;
-  const double delta = options_.rule == BestRule::less ? -options_.min_delta : options_.min_delta;
+  const double delta = options_.better == Better::lower ? -options_.min_delta : options_.min_delta;
   return is_better(value, *best_) && !is_better(*best_ + delta, value);
 }
 

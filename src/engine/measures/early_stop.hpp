@@ -15,7 +15,7 @@ namespace lockstep::engine {
 class EarlyStop {
  public:
   struct EarlyStopOptions {
-    BestRule rule = BestRule::less;
+    Better better = Better::lower;
     double min_delta = 0;  ///< >= 0
     std::int64_t patience = 5;
     std::optional<double> threshold = {};

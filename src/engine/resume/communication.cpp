@@ -169,9 +169,9 @@ class BucketsState : public Stateful {
   void restore(const Archive& archive, const RestoreOptions&) override {
     if (!wrapper_->has_buckets() || !has_buckets(archive)) return;
     if (!has_same_limits(archive)) {
-      log::info("buckets are laid out again: the checkpoint used ddp.bucket_bytes = " +
-                archive.text(kBuckets, "bucket_bytes") +
-                " and ddp.last_bucket_bytes = " + std::to_string(archive.integer(kBuckets, "last_bucket_bytes")));
+      log::info("buckets are laid out again: the checkpoint used buckets of " + archive.text(kBuckets, "bucket_bytes") +
+                " bytes (ddp.bucket_mb) and a last one of " +
+                std::to_string(archive.integer(kBuckets, "last_bucket_bytes")) + " bytes (ddp.last_bucket_mb)");
       return;
     }
     const parallel::BucketLayout layout = agreed(*world_, [&] { return layout_in(archive); });
@@ -187,7 +187,7 @@ class BucketsState : public Stateful {
         wrapper_->hook_memory() != nullptr || mpi::has_device_buckets(wrapper_->collectives());
     if (!depends_on_buckets || !has_buckets(archive) || has_same_limits(archive)) return {};
     return {Reproducibility::Degree::order,
-            "it was written with different values of ddp.bucket_bytes or ddp.last_bucket_bytes"};
+            "it was written with different values of ddp.bucket_mb or ddp.last_bucket_mb"};
   }
 
  private:

@@ -4,26 +4,14 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <cmath>
-#include <string_view>
 
 namespace lockstep::engine {
 
 namespace {
 
-// Words in lower case.
-constexpr std::array<std::string_view, 9> kGreater = {"acc", "top", "ar@",  "auc", "precision",
-                                                      "map", "f1",  "dice", "iou"};
-constexpr std::array<std::string_view, 7> kLess = {"loss", "perplexity", "ppl", "error", "mae", "mse", "mape"};
-
-bool has_word(const auto& words, const std::string& name) {
-  return std::any_of(words.begin(), words.end(),
-                     [&name](std::string_view word) { return name.find(word) != std::string::npos; });
-}
-
-const char* word_of(BestRule rule) { return rule == BestRule::less ? "less" : "greater"; }
+/// The word in a checkpoint.
+const char* word_of(Better better) { return better == Better::lower ? "less" : "greater"; }
 
 }  // namespace
 
@@ -31,27 +19,10 @@ bool is_metric(const std::string& full, const std::string& wanted) {
   return full == wanted || full.ends_with("/" + wanted);
 }
 
-std::optional<BestRule> rule_of_name(const std::string& metric) {
-  std::string name = metric;
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  const bool is_greater = has_word(kGreater, name);
-  if (is_greater == has_word(kLess, name)) return std::nullopt;
-  return is_greater ? BestRule::greater : BestRule::less;
-}
-
-BestRule chosen_rule(const std::string& metric, const std::string& rule, const std::string& metric_key,
-                     const std::string& rule_key) {
-  if (rule != "auto") return rule == "less" ? BestRule::less : BestRule::greater;
-  if (const auto inferred = rule_of_name(metric)) return *inferred;
-  throw ConfigError(metric_key + ": the name '" + metric +
-                    "' does not determine whether less or greater values are better; set " + rule_key +
-                    "=less or greater");
-}
-
 BestValues::BestValues(const BestSettings& settings)
     : keep_(settings.keep), metric_(settings.metric.value == "auto" ? "val/loss" : settings.metric.value) {
   if (is_off()) return;
-  rule_ = chosen_rule(metric_, settings.rule, settings.metric.cite, "ckpt.best_rule");
+  better_ = chosen_better(metric_, settings.better, settings.metric.cite, "ckpt.better");
 }
 
 std::vector<std::int64_t> BestValues::steps() const {
@@ -61,7 +32,7 @@ std::vector<std::int64_t> BestValues::steps() const {
 }
 
 bool BestValues::is_better(double left, double right) const {
-  return rule_ == BestRule::less ? left < right : left > right;
+  return better_ == Better::lower ? left < right : left > right;
 }
 
 bool BestValues::insert(BestValue entry) {
@@ -85,12 +56,12 @@ bool BestValues::offer(const Measured& measured) {
     names += (names.empty() ? "" : ", ") + name;
   }
   throw_agreed(ExitCode::configuration,
-               "ckpt.best_metric: '" + metric_ + "' is not an evaluation metric; the evaluation computes: " + names);
+               "ckpt.metric: '" + metric_ + "' is not an evaluation metric; the evaluation computes: " + names);
 }
 
 void BestValues::capture(checkpoints::Archive& archive, const std::string& group) const {
   archive.set(group, "metric", metric_);
-  archive.set(group, "rule", std::string(word_of(rule_)));
+  archive.set(group, "rule", std::string(word_of(better_)));
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const std::string path = group + "/" + std::to_string(i);
     archive.set(path, "value", entries_[i].value);
@@ -99,7 +70,7 @@ void BestValues::capture(checkpoints::Archive& archive, const std::string& group
 }
 
 bool BestValues::restore(const checkpoints::Archive& archive, const std::string& group) {
-  if (archive.text(group, "metric") != metric_ || archive.text(group, "rule") != word_of(rule_)) return false;
+  if (archive.text(group, "metric") != metric_ || archive.text(group, "rule") != word_of(better_)) return false;
   entries_.clear();
   for (const std::string& number : archive.groups_in(group)) {
     const std::string path = group + "/" + number;

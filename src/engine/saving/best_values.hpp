@@ -5,26 +5,13 @@
 #include <lockstep/engine/hook.hpp>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/text/better.hpp"
 #include "engine/settings/saving_settings.hpp"
 
 namespace lockstep::engine {
-
-/// The direction of a metric: which of two values is better.
-enum class BestRule { less, greater };
-
-/// The rule by the words in a metric's name, in any case: "val/loss" -> less, "mAP_50" -> greater. None where there is
-/// no known word, or words of both kinds.
-std::optional<BestRule> rule_of_name(const std::string& metric);
-
-/// The rule that a key says: less, greater, or auto, which is rule_of_name.
-/// @param metric_key, rule_key  how the message calls them
-/// @throws ConfigError  auto, and the name does not determine the rule
-BestRule chosen_rule(const std::string& metric, const std::string& rule, const std::string& metric_key,
-                     const std::string& rule_key);
 
 /// Whether an evaluation's number "val/loss" is meant by "val/loss" or just "loss".
 bool is_metric(const std::string& full, const std::string& wanted);
@@ -38,7 +25,7 @@ class BestValues {
     bool operator==(const BestValue&) const = default;
   };
 
-  /// @throws ConfigError  the name of the metric does not determine the rule, and ckpt.best_rule is not set
+  /// @throws ConfigError  the name of the metric does not determine the direction, and ckpt.better is not set
   explicit BestValues(const BestSettings& settings);
 
   bool is_off() const noexcept { return keep_ == 0; }
@@ -54,7 +41,7 @@ class BestValues {
 
   /// Attributes `metric` and `rule`; for each of the best a group 0, 1, ... with attributes `value` and `step`.
   void capture(checkpoints::Archive& archive, const std::string& group) const;
-  /// Values of another metric or rule are discarded.
+  /// Values of another metric or direction are discarded.
   /// @return  whether it was taken over
   bool restore(const checkpoints::Archive& archive, const std::string& group);
 
@@ -64,7 +51,7 @@ class BestValues {
 
   std::int64_t keep_;  // maximum number of entries
   std::string metric_;
-  BestRule rule_ = BestRule::less;
+  Better better_ = Better::lower;
   std::vector<BestValue> entries_;
 };
 

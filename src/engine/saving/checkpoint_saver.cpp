@@ -59,17 +59,17 @@ std::uint64_t bytes_of(const checkpoints::Archive& archive) {
 }  // namespace
 
 SaverOptions saver_options(const SavingSettings& settings, std::string directory, int hosts) {
-  if (!settings.local_dir.empty() && settings.mode == "sharded") {
+  if (!settings.local_dir.empty() && settings.layout == "shards") {
     throw ConfigError(
-        "ckpt.local_dir with ckpt.mode=sharded is not supported: the parts would be on the local disks of several "
-        "hosts; choose ckpt.mode=replicated or single");
+        "ckpt.local_dir with ckpt.layout=shards is not supported: the parts would be on the local disks of several "
+        "hosts; choose ckpt.layout=folder or file");
   }
   std::string local = local_folder(settings.local_dir, directory);
   return {.directory = std::move(directory),
           .local = std::move(local),
           .is_async = settings.is_async,
-          .is_single_file = settings.mode == "single",
-          .writers = settings.mode == "sharded" ? (settings.writers == 0 ? hosts : settings.writers) : 1,
+          .is_single_file = settings.layout == "file",
+          .writers = settings.layout == "shards" ? (settings.writers == 0 ? hosts : settings.writers) : 1,
           .retention = {.keep_last = settings.keep_last,
                         .keep_every = settings.keep_every,
                         .keep_age_hours = settings.keep_age_hours},

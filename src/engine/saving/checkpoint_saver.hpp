@@ -39,7 +39,7 @@ struct SaverOptions {
 };
 
 /// @param hosts  how many there are: so many ranks write a sharded checkpoint unless ckpt.writers says otherwise
-/// @throws ConfigError  ckpt.local_dir with ckpt.mode=sharded
+/// @throws ConfigError  ckpt.local_dir with ckpt.layout=shards
 SaverOptions saver_options(const SavingSettings& settings, std::string directory, int hosts);
 
 /// Writes checkpoints while training continues, one at a time.

@@ -5,15 +5,17 @@
 
 #include <cstdint>
 
+#include "core/text/every.hpp"
+
 namespace lockstep::engine {
 
 struct LogSettings {
-  std::int64_t interval = 10;   ///< steps; >= 1
+  Every every = 10;
   std::int64_t window = 1;      ///< steps over which losses are averaged; >= 1
   std::int64_t pictures = 16;   ///< maximum number of samples that are shown; 0 = none
   bool times_sections = false;  ///< the sections of a step are measured
 
-  /// All keys of section `log`; log.tensorboard, log.level and log.console_secs are read by the program.
+  /// All keys of section `log`; log.tensorboard, log.level and log.console_s are read by the program.
   static KeySpecs keys();
   static LogSettings from(const Section& log);
   bool operator==(const LogSettings&) const = default;

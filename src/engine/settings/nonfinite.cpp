@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t kMaxInARow = 64;
 
 constexpr const char* kAdvice =
-    ". The last checkpoint is kept. Reduce optim.lr, or clip gradients with train.clip_grad=norm:1.0";
+    ". The last checkpoint is kept. Reduce optim.lr, or clip gradients with train.clip_norm=1.0";
 
 /// The step was skipped for its gradients, as loss scaling does: all ranks know.
 void report_skipped(std::int64_t step, const optim::GradScaler& scaler) {
@@ -46,8 +46,9 @@ KeySpecs NonfiniteSettings::keys() {
                    "= return to the last checkpoint and skip the step when it is reached again. On GPUs, stop and "
                    "roll_back may act one step later, with the same result",
                    {"stop", "skip", "roll_back"}),
-      keys::integer("train.max_roll_backs", "3", "Maximum number of returns to a checkpoint before the run stops", 0,
-                    1e6),
+      keys::read_by(keys::integer("train.max_roll_backs", "3",
+                                  "Maximum number of returns to a checkpoint before the run stops", 0, 1e6),
+                    "train.nonfinite", {"roll_back"}),
   };
 }
 

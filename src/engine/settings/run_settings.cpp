@@ -51,31 +51,36 @@ KeySpecs RunSettings::keys() {
                         0, 1024),
           keys::boolean("run.deterministic", "false",
                         "Use only deterministic kernels. An operation without a deterministic kernel is an error"),
-          keys::boolean(
-              "run.cudnn_benchmark", "false",
-              "On GPUs, select convolution kernels by benchmarking them; has no effect with run.deterministic"),
-          keys::boolean(
+          keys::expert(keys::not_read_by(
+              keys::boolean("run.cudnn_benchmark", "false",
+                            "On GPUs, select convolution kernels by benchmarking them, without run.deterministic"),
+              "run.deterministic", {"true", "yes", "on", "1"})),
+          keys::expert(keys::boolean(
               "run.diff_rank_seed", "true",
-              "Use different dropout masks on each rank. If false, the n-th sample of every rank has the same mask"),
-          keys::boolean(
-              "run.compile", "false",
-              "On GPUs, capture forward, backward, reduction and update of a step as CUDA graphs and launch them for "
-              "each following step. Steps that cannot be captured run as without this key, and the log states the "
-              "reason"),
-          keys::choice(
+              "Use different dropout masks on each rank. If false, the n-th sample of every rank has the same mask")),
+          keys::renamed(
+              keys::boolean(
+                  "run.cuda_graphs", "false",
+                  "On GPUs, capture forward, backward, reduction and update of a step as CUDA graphs and launch them "
+                  "for each following step. Steps that cannot be captured run as without this key, and the log states "
+                  "the reason"),
+              "run.compile"),
+          keys::expert(keys::choice(
               "run.tf32", "convolutions",
               "Products of float32 numbers that GPUs compute in TF32, with 10 bits after the point. convolutions = "
               "those of cuDNN, as in PyTorch; all = also products of matrices; none = float32 throughout. Has no "
               "effect on the CPU and with train.precision=fp64; train.precision=tf32 implies all",
-              {"convolutions", "all", "none"}),
-          keys::boolean("run.bind_near_gpu", "true",
-                        "Bind a rank with a GPU to the processors near this GPU, unless mpirun or srun has bound it"),
-          keys::integer("run.nofile_limit", "4096",
-                        "Limit of open files per rank (RLIMIT_NOFILE), up to the hard limit of the system", 0, 1 << 20),
-          keys::text(
+              {"convolutions", "all", "none"})),
+          keys::expert(keys::boolean(
+              "run.bind_near_gpu", "true",
+              "Bind a rank with a GPU to the processors near this GPU, unless mpirun or srun has bound it")),
+          keys::expert(keys::integer("run.nofile_limit", "4096",
+                                     "Limit of open files per rank (RLIMIT_NOFILE), up to the hard limit of the system",
+                                     0, 1 << 20)),
+          keys::expert(keys::text(
               "run.peak_flops", "auto",
               "Floating-point operations per second of one device, for the model FLOPs utilization (mfu) in the log. "
-              "auto = measured with a matrix product; 0 = no mfu"),
+              "auto = measured with a matrix product; 0 = no mfu")),
           keys::texts(
               "run.extra", "",
               "NAME=VALUE: data of the user, stored in every checkpoint and printed by ckpt info. Has no effect on "
@@ -91,7 +96,7 @@ RunSettings RunSettings::from(const Section& run) {
           .is_deterministic = run.boolean("deterministic"),
           .has_cudnn_benchmark = run.boolean("cudnn_benchmark"),
           .draws_by_rank = run.boolean("diff_rank_seed"),
-          .compile = run.boolean("compile"),
+          .uses_cuda_graphs = run.boolean("cuda_graphs"),
           .tf32 = cited_text(run, "tf32"),
           .binds_near_gpu = run.boolean("bind_near_gpu"),
           .max_open_files = static_cast<std::uint64_t>(run.integer("nofile_limit")),

@@ -21,7 +21,7 @@ struct RunSettings {
   bool is_deterministic = false;
   bool has_cudnn_benchmark = false;
   bool draws_by_rank = true;                   ///< ranks draw different dropout
-  bool compile = false;                        ///< steps are captured where that is possible
+  bool uses_cuda_graphs = false;               ///< steps are captured where that is possible
   Cited<std::string> tf32 = {"convolutions"};  ///< convolutions, all or none: products of float32 that GPUs round
   bool binds_near_gpu = true;                  ///< a rank with a GPU that its launcher has not bound is bound near it
   std::uint64_t max_open_files = 4096;

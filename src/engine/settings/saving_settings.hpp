@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/keys/cited.hpp"
+#include "core/text/every.hpp"
 
 namespace lockstep::engine {
 
@@ -14,23 +15,21 @@ namespace lockstep::engine {
 struct BestSettings {
   std::int64_t keep = 1;                 ///< 0 = none
   Cited<std::string> metric = {"auto"};  ///< auto: val/loss, where nobody knows the task
-  std::string rule = "auto";             ///< less, greater, or auto: derived from the name of the metric
+  std::string better = "auto";           ///< lower, higher, or auto: derived from the name of the metric
 
   bool operator==(const BestSettings&) const = default;
 };
 
 /// When checkpoints are saved, how, and which are kept.
 struct SavingSettings {
-  std::int64_t every_steps = 0;   ///< 0 = off
-  std::int64_t every_epochs = 0;  ///< 0 = off
-  double every_seconds = 900;     ///< 0 = off
-  std::int64_t begin = 0;         ///< first step at which checkpoints are saved
-  bool has_optimizer = true;      ///< whether checkpoints contain the state of the optimizer
-  bool has_schedule = true;       ///< whether they contain the rules of the schedule and their state
-  std::string local_dir;          ///< folder on a fast local disk of rank 0; empty = none
+  Every every = Every({.seconds = 900});
+  Begin begin = {};           ///< first step or epoch at which checkpoints are saved
+  bool has_optimizer = true;  ///< whether checkpoints contain the state of the optimizer
+  bool has_schedule = true;   ///< whether they contain the rules of the schedule and their state
+  std::string local_dir;      ///< folder on a fast local disk of rank 0; empty = none
   bool is_async = true;
-  std::string mode = "replicated";  ///< replicated, sharded or single
-  int writers = 0;                  ///< ranks that write a sharded checkpoint; 0 = one for each host
+  std::string layout = "folder";  ///< folder, shards or file
+  int writers = 0;                ///< ranks that write a checkpoint in shards; 0 = one for each host
   std::int64_t keep_last = 3;
   std::int64_t keep_every = 0;  ///< 0 = none
   double keep_age_hours = 0;    ///< 0 = none

@@ -104,10 +104,11 @@ BatchLayout layout_of(const BatchSettings& settings, int rank, int world_size, c
 }
 
 KeySpecs RunBounds::keys() {
-  return {
-      keys::integer("train.max_steps", "0", "Maximum number of steps. 0 = unlimited", 0, kMaxSteps),
-      keys::integer("train.max_epochs", "5", "Maximum number of epochs. 0 = unlimited", 0, 1e9),
-  };
+  KeySpec max_epochs = keys::integer(
+      "train.max_epochs", "auto",
+      "Maximum number of epochs. 0 = unlimited; auto = 5, or unlimited if train.max_steps is set", 0, 1e9);
+  max_epochs.readers = {.selectors = {"train.max_steps"}, .defaults = {{"0", "5"}}, .are_all = true, .otherwise = "0"};
+  return {keys::integer("train.max_steps", "0", "Maximum number of steps. 0 = unlimited", 0, kMaxSteps), max_epochs};
 }
 
 RunBounds RunBounds::from(const Section& train) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "core/text/every.hpp"
 #include "core/text/parameter_names.hpp"
 #include "core/text/parse_value.hpp"
 #include "core/text/text.hpp"
@@ -18,20 +19,16 @@ namespace lockstep::engine {
 
 namespace {
 
-constexpr std::int64_t kMaxUnfreezeAt = 1000000000000;
-
-/// "layer4,fc@100", or "layer4@2e" for epochs.
+/// "layer4,fc@100", or "layer4@2epochs".
 Unfreezing unfreezing_of(const std::string& text, const std::string& cite) {
   const std::size_t position = text.rfind('@');
-  const std::string when = position == std::string::npos ? "" : trimmed(text.substr(position + 1));
-  const bool is_epoch = when.ends_with("e");
-  const auto number = parse_integer(is_epoch ? when.substr(0, when.size() - 1) : when);
   Unfreezing unfreezing{.patterns = name_patterns(text.substr(0, std::min(position, text.size())))};
-  if (!number || *number < 1 || *number > kMaxUnfreezeAt || unfreezing.patterns.empty()) {
-    throw ConfigError(cite + ": '" + text +
-                      "' is not of the form NAMES@STEP or NAMES@EPOCHe with a number from 1, for example layer4@2e");
+  if (position == std::string::npos || unfreezing.patterns.empty()) {
+    throw ConfigError(cite + ": '" + text + "' is not of the form NAMES@500 or NAMES@2epochs");
   }
-  (is_epoch ? unfreezing.epoch : unfreezing.step) = *number;
+  const Begin end = Begin::parse(text.substr(position + 1), cite + ": '" + text + "'");
+  if (end.number < 1) throw ConfigError(cite + ": '" + text + "': the number must be at least 1");
+  (end.is_epoch ? unfreezing.epoch : unfreezing.step) = end.number;
   return unfreezing;
 }
 
@@ -39,6 +36,20 @@ Unfreezing unfreezing_of(const std::string& text, const std::string& cite) {
 std::string with_commas(std::string list) {
   std::replace(list.begin(), list.end(), '/', ',');
   return list;
+}
+
+/// A value of finetune.unfreeze in the form of today: commas, and "layer4@2epochs" for "layer4@2e"; "" if it has it.
+std::string todays_unfreeze(const std::string& text, const std::string&) {
+  std::vector<std::string> words = words_in(with_commas(text));
+  bool is_former = text.find('/') != std::string::npos;
+  for (std::string& word : words) {
+    const std::size_t position = word.rfind('@');
+    if (position == std::string::npos || !word.ends_with("e")) continue;
+    if (!parse_integer(word.substr(position + 1, word.size() - position - 2))) continue;
+    is_former = true;
+    word += "pochs";
+  }
+  return is_former ? joined(words, ",") : "";
 }
 
 /// "hidden0@3" for "freeze,names=hidden0,until=3", behind what is set already.
@@ -51,11 +62,6 @@ std::string unfreezing_of_hook(const std::string& hook, const std::string& curre
   return (current.empty() ? "" : current + ",") + with_commas(options["names"]) + "@" + options["until"];
 }
 
-/// A value of finetune.unfreeze in today's form; "" if it has that form.
-std::string todays_unfreeze(const std::string& former, const std::string&) {
-  return former.find('/') == std::string::npos ? "" : with_commas(former);
-}
-
 /// The texts NAMES@WHEN of a list, in which the names are separated by commas, too.
 std::vector<std::string> unfreezing_texts(const std::string& list) {
   std::vector<std::string> texts(1);
@@ -65,6 +71,18 @@ std::vector<std::string> unfreezing_texts(const std::string& list) {
   }
   if (texts.back().empty()) texts.pop_back();
   return texts;
+}
+
+KeySpec unfreeze_key() {
+  const KeySpec key = keys::text("finetune.unfreeze", "",
+                                 "Parameters that join the training after so many steps or epochs: NAMES@500 or "
+                                 "NAMES@2epochs, separated by commas");
+  return keys::replacing(
+      keys::replacing(key, {.key = "train.hooks",
+                            .word = "freeze",
+                            .translate = unfreezing_of_hook,
+                            .hint = "parameters that are never updated are those that finetune.train does not name"}),
+      {.key = "finetune.unfreeze", .translate = todays_unfreeze});
 }
 
 /// Whether one word of finetune.train means a parameter.
@@ -103,16 +121,7 @@ KeySpecs FinetuneSettings::keys() {
       {keys::text("finetune.train", "all",
                   "Parameters that are trained: all, head, norms, biases, or names of blocks and parameters, "
                   "separated by commas. The others are frozen for the whole run"),
-       keys::replacing(
-           keys::replacing(
-               keys::text("finetune.unfreeze", "",
-                          "Parameters that join the training later: NAMES@STEP or NAMES@EPOCHe, separated by commas, "
-                          "for example layer4,fc@100,layer3@2e"),
-               {.key = "train.hooks",
-                .word = "freeze",
-                .translate = unfreezing_of_hook,
-                .hint = "parameters that are never updated are those that finetune.train does not name"}),
-           {.key = "finetune.unfreeze", .translate = todays_unfreeze}),
+       unfreeze_key(),
        keys::boolean("finetune.freeze_bn", "true",
                      "Run batch norm layers without trained parameters in evaluation mode")});
 }

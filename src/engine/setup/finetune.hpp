@@ -27,7 +27,7 @@ struct FinetuneSettings {
   std::string unfreeze_cite;
 
   static KeySpecs keys();
-  /// @throws ConfigError  finetune.unfreeze is not a list of PATTERN@STEP and PATTERN@EPOCHe
+  /// @throws ConfigError  finetune.unfreeze is not a list of PATTERN@500 and PATTERN@2epochs
   static FinetuneSettings from(const Section& finetune);
 };
 

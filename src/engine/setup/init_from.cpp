@@ -293,7 +293,7 @@ std::vector<std::string> with_latest_checkpoints(const mpi::Communicator& world,
 }  // namespace
 
 KeySpecs InitSettings::keys() {
-  return keys::titled(
+  KeySpecs keys = keys::titled(
       "Initial parameters from a file",
       {
           keys::text(
@@ -311,21 +311,26 @@ KeySpecs InitSettings::keys() {
               "Last layer of the model: keep = take it from the file, which must have the same number of classes; "
               "reset = leave it at its own initial values",
               {"keep", "reset"}),
-          keys::boolean(
+          keys::expert(keys::boolean(
               "init.adapt_channels", "false",
               "Adapt the first convolution if the file has another number of input channels: one channel is the "
-              "sum of all; otherwise, the channels are repeated and scaled"),
-          keys::boolean("init.resize_positions", "true",
-                        "Resize learned positions (bicubic) if the file has another grid of patches"),
-          keys::choice("init.family", "auto",
-                       "Library that defines the parameter names of the file. auto = find it by the names",
-                       {"auto", "torchvision", "timm"}),
+              "sum of all; otherwise, the channels are repeated and scaled")),
+          keys::expert(keys::boolean("init.resize_positions", "true",
+                                     "Resize learned positions (bicubic) if the file has another grid of patches")),
+          keys::expert(keys::choice("init.family", "auto",
+                                    "Library that defines the parameter names of the file. auto = find it by the names",
+                                    {"auto", "torchvision", "timm"})),
           keys::boolean("init.partial", "false",
                         "Load only the parameters that match by name and shape. The others keep their initial values"),
-          keys::texts("init.rename", "",
-                      "FROM=TO: replace the prefix FROM by TO in the parameter names of the file. re:FROM=TO replaces "
-                      "every match of a regular expression; $1 in TO is a group. Rules apply one after another"),
+          keys::expert(keys::texts(
+              "init.rename", "",
+              "FROM=TO: replace the prefix FROM by TO in the parameter names of the file. re:FROM=TO replaces "
+              "every match of a regular expression; $1 in TO is a group. Rules apply one after another")),
       });
+  for (KeySpec& key : keys) {
+    if (key.name != "init.from") key = keys::not_read_by(key, "init.from", {""});
+  }
+  return keys;
 }
 
 InitSettings InitSettings::from(const Section& init) {

@@ -5,9 +5,11 @@
 #include <lockstep/engine/registry.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
+#include "core/text/parse_value.hpp"
 #include "core/text/table.hpp"
 #include "core/text/text.hpp"
 #include "core/text/text_stream.hpp"
@@ -27,11 +29,38 @@ void require_own_gradients(const ClipSettings& clip, const Precision& precision,
                            const Section& ddp, const std::string& rule) {
   const std::string why =
       " cannot be combined with " + rule + ", because the closure compares losses and gradients of unscaled values";
-  if (!clip.clip_grad.value.empty()) throw ConfigError(clip.clip_grad.cite + why);
+  if (clip.clip.is_on()) throw ConfigError(clip.cite + why);
   if (precision.scaler) throw ConfigError(precision.name.cite + ": fp16" + why + "; use bf16");
   if (nonfinite.policy.value != "stop") throw ConfigError(nonfinite.policy.cite + why);
   const Cited<std::string> comm_hook = cited_text(ddp, "comm_hook");
   if (comm_hook.value != "none") throw ConfigError(comm_hook.cite + why);
+}
+
+/// The parts of a value of train.clip_grad, which earlier versions had: "norm:1.0:p=1", "value:0.5" or "".
+struct FormerClip {
+  std::string norm = {};
+  std::string norm_type = {};
+  std::string value = {};
+};
+
+/// All parts are empty if the text has another form.
+FormerClip former_clip(const std::string& text) {
+  const std::vector<std::string> words = split(text, ':');
+  FormerClip clip;
+  if (text.empty()) clip.norm = "0";
+  if (words.size() < 2) return clip;
+  if (words[0] == "value") clip.value = words[1];
+  if (words[0] == "norm") clip.norm = words[1];
+  if (words.size() > 2 && words[2].starts_with("p=")) clip.norm_type = words[2].substr(2);
+  return clip;
+}
+
+/// The p of train.clip_norm_type.
+double norm_type_in(const Section& train) {
+  const std::string& text = train.text("clip_norm_type");
+  const std::optional<double> p = parse_any_real(text);
+  if (p && *p > 0) return *p;
+  throw ConfigError(train.cite("clip_norm_type") + ": '" + text + "' is neither a number above 0 nor inf");
 }
 
 std::string sentence_of(const optim::LrScale& scale, double lr) {
@@ -68,7 +97,7 @@ void require_parts_of_step(const StepRow& step, const std::vector<optim::PartSet
   for (const optim::PartSettings& part : parts) names.insert(part.name);
   const std::set<std::string> wanted(step.parts.begin(), step.parts.end());
   if (names == wanted) return;
-  throw ConfigError(place + ": train.step=" + step.name + " updates the parts " + joined(step.parts) +
+  throw ConfigError(place + ": train.step_kind=" + step.name + " updates the parts " + joined(step.parts) +
                     ", but the configuration has " + (names.empty() ? "none" : joined({names.begin(), names.end()})) +
                     "; set optim.part for each");
 }
@@ -115,17 +144,37 @@ GroupPlan plan_groups(const Section& optim, const Section& train, const optim::R
 }  // namespace
 
 KeySpecs ClipSettings::keys() {
-  return {
-      keys::text("train.clip_grad", "",
-                 "Gradient clipping. norm:V = scale gradients to a 2-norm of at most V; norm:V:p=1 and norm:V:p=inf = "
-                 "use another norm; value:V = clamp each element to [-V, V]. If empty, gradients are not clipped"),
-      keys::choice("train.clip_scope", "all",
-                   "Clip by the norm of all gradients, or by the norm of each parameter group", {"all", "group"}),
+  const auto replacing_clip_grad = [](const KeySpec& key, std::string FormerClip::*part) {
+    const auto translate = [part](const std::string& former, const std::string&) { return former_clip(former).*part; };
+    return keys::replacing(
+        key,
+        {.key = "train.clip_grad", .translate = translate, .hint = "set train.clip_norm=1.0 or train.clip_value=0.5"});
   };
+  const KeySpec norm = keys::real(
+      "train.clip_norm", "0", "Gradient clipping: scale gradients to a norm of at most this value. 0 = disabled", 0);
+  const KeySpec norm_type = keys::text("train.clip_norm_type", "2",
+                                       "The p of the norm of train.clip_norm: a number above 0, or inf = the largest "
+                                       "magnitude");
+  const KeySpec scope =
+      keys::choice("train.clip_scope", "all",
+                   "Clip by the norm of all gradients, or by the norm of each parameter group", {"all", "group"});
+  const KeySpec value =
+      keys::real("train.clip_value", "0", "Gradient clipping: clamp each element to [-value, value]. 0 = disabled", 0);
+  return {replacing_clip_grad(norm, &FormerClip::norm),
+          keys::expert(keys::not_read_by(replacing_clip_grad(norm_type, &FormerClip::norm_type), norm.name, {"0"})),
+          keys::expert(keys::not_read_by(scope, norm.name, {"0"})),
+          keys::expert(replacing_clip_grad(value, &FormerClip::value))};
 }
 
 ClipSettings ClipSettings::from(const Section& train) {
-  return {.clip_grad = cited_text(train, "clip_grad"), .is_by_group = train.text("clip_scope") == "group"};
+  const optim::Clip clip{.max_norm = train.real("clip_norm"),
+                         .norm_type = norm_type_in(train),
+                         .max_value = train.real("clip_value"),
+                         .is_by_group = train.text("clip_scope") == "group"};
+  if (clip.max_norm > 0 && clip.max_value > 0) {
+    throw ConfigError(train.cite("clip_value") + ": train.clip_norm is set, too; set one of them to 0");
+  }
+  return {.clip = clip, .cite = train.cite(clip.max_value > 0 ? "clip_value" : "clip_norm")};
 }
 
 const optim::Rule& chosen_rule(const Section& optim, const std::vector<optim::Rule>& rules) {
@@ -139,8 +188,7 @@ optim::OptimWrapper::WrapperOptions update_options(const Sections& sections, con
   optim::OptimWrapper::WrapperOptions options{.accumulation_steps = micro_batches};
   options.scaler = precision.scaler;
   options.skips_nonfinite = nonfinite.policy.value != "stop";
-  options.clip = optim::Clip::parse(clip.clip_grad.value, clip.clip_grad.cite);
-  options.clip.is_by_group = clip.is_by_group;
+  options.clip = clip.clip;
   if (!rule.uses_closure()) return options;
   require_own_gradients(clip, precision, nonfinite, sections.at("ddp"), rule.name);
   return options;

@@ -24,13 +24,13 @@ namespace lockstep::engine {
 struct Registry;
 
 struct ClipSettings {
-  Cited<std::string> clip_grad = {""};  ///< "norm:V", "value:V", ...; empty = off
-  bool is_by_group = false;
+  optim::Clip clip = {};
+  std::string cite = {};  ///< the key that turns clipping on, for messages
 
-  /// Keys clip_grad and clip_scope of section `train`.
+  /// Keys clip_norm, clip_norm_type, clip_scope and clip_value of section `train`.
   static KeySpecs keys();
+  /// @throws ConfigError  both clip_norm and clip_value, or clip_norm_type is not a number above 0
   static ClipSettings from(const Section& train);
-  bool operator==(const ClipSettings&) const = default;
 };
 
 /// The row that optim.name names.

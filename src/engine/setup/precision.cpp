@@ -110,17 +110,21 @@ void set_float32_products(const std::string& tf32) {
 
 KeySpecs ParamDtypeSettings::keys() {
   return {
-      keys::choice("train.param_dtype", "fp32",
-                   "Type of the parameters and their gradients. bf16 = bfloat16, except in norm layers; requires "
-                   "train.precision=bf16",
-                   {"fp32", "bf16"}),
-      keys::boolean("train.master_weights", "true",
-                    "train.param_dtype=bf16: keep a copy of the parameters in float32, which is updated. If false, "
-                    "updates smaller than the resolution of bfloat16 are lost or, with train.stochastic_rounding, have "
-                    "an effect on average"),
-      keys::boolean("train.stochastic_rounding", "false",
-                    "train.master_weights=false: round an updated parameter up or down at random, with probabilities "
-                    "that make the expected value exact"),
+      keys::expert(
+          keys::choice("train.param_dtype", "fp32",
+                       "Type of the parameters and their gradients. bf16 = bfloat16, except in norm layers; requires "
+                       "train.precision=bf16",
+                       {"fp32", "bf16"})),
+      keys::read_by(
+          keys::boolean("train.master_weights", "true",
+                        "Keep a copy of the parameters in float32, which is updated. If false, updates smaller than "
+                        "the resolution of bfloat16 are lost or, with train.stochastic_rounding, have an effect on "
+                        "average"),
+          "train.param_dtype", {"bf16"}),
+      keys::read_by(keys::boolean("train.stochastic_rounding", "false",
+                                  "train.master_weights=false: round an updated parameter up or down at random, with "
+                                  "probabilities that make the expected value exact"),
+                    "train.param_dtype", {"bf16"}),
   };
 }
 

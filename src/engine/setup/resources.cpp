@@ -150,7 +150,7 @@ Resources make_resources(const Sections& sections, const mpi::Communicator& worl
       .world = world,
       .collectives = nullptr,
       .draws = {.seed = run.seed, .rank = run.draws_by_rank ? static_cast<std::uint64_t>(world.rank()) : 0},
-      .compiles = run.compile,
+      .uses_cuda_graphs = run.uses_cuda_graphs,
       .is_as_on_gpu = stand_in != nullptr};
   choose_processor(run, has_lanes, data::DataSettings::from(sections.at("data")).workers, resources);
   if (resources.gpu) {
@@ -159,7 +159,7 @@ Resources make_resources(const Sections& sections, const mpi::Communicator& worl
   }
   if (stand_in) resources.gpu = std::move(stand_in);
   world.all_or_throw([&] {
-    if (run.compile && resources.gpu) mpi::StepGraph::use_stream(*resources.gpu);
+    if (run.uses_cuda_graphs && resources.gpu) mpi::StepGraph::use_stream(*resources.gpu);
     resources.tf32 = products_in_tf32(run.tf32, cited_text(train, "precision"), resources.device);
     set_float32_products(resources.tf32);
     set_up_process(run, world.is_root());

@@ -33,7 +33,7 @@ struct Resources {
   int processors = 1;                             ///< processors that this rank can use
   DrawSeeds draws = {};                           ///< seeds of random numbers
   std::string tf32 = "none";                      ///< float32 products in TF32: convolutions, all or none
-  bool compiles = false;                          ///< run.compile
+  bool uses_cuda_graphs = false;                  ///< run.cuda_graphs
   bool is_as_on_gpu = false;                      ///< for tests: what is done on GPUs is done on the CPU
 };
 

@@ -104,9 +104,10 @@ KeySpecs StrategySettings::keys() {
       "Distribution of the model over ranks",
       {
           name_key(),
-          keys::boolean("strategy.separate", "false",
-                        "Wrap each child module of the model separately: each has an optimizer and gradient reductions "
-                        "of its own. optim.part changes the optimizer of the child with its name"),
+          keys::expert(keys::boolean(
+              "strategy.separate", "false",
+              "Wrap each child module of the model separately: each has an optimizer and gradient reductions "
+              "of its own. optim.part changes the optimizer of the child with its name")),
       });
   const KeySpecs of_sharded = {
       keys::integer("strategy.stage", "3",
@@ -143,17 +144,21 @@ StrategySettings StrategySettings::from(const Section& strategy) {
 }
 
 KeySpecs PostLocalSettings::keys() {
+  const auto only_post_local = [](const KeySpec& key) {
+    return keys::expert(keys::not_read_by(key, "strategy.post_local", {""}));
+  };
   return {
-      keys::text("strategy.post_local", "",
-                 "Post-local SGD: averages of the parameters as PERIOD:RANKS. 4:all = over all ranks every 4 steps; "
-                 "4:8,16:all = over groups of 8 ranks every 4 steps, over all ranks every 16 steps. Empty = disabled"),
-      keys::integer("strategy.post_local_begin", "100",
-                    "Post-local SGD: number of steps with gradients averaged over all ranks. After them, gradients are "
-                    "averaged over groups only",
-                    0, 1e12),
-      keys::text("strategy.post_local_group", "host",
-                 "Post-local SGD: ranks that average gradients in every step. host = the ranks of a host; or a number "
-                 "of consecutive ranks"),
+      keys::expert(keys::text(
+          "strategy.post_local", "",
+          "Post-local SGD: averages of the parameters as PERIOD:RANKS. 4:all = over all ranks every 4 steps; "
+          "4:8,16:all = over groups of 8 ranks every 4 steps, over all ranks every 16 steps. Empty = disabled")),
+      only_post_local(keys::integer("strategy.post_local_begin", "100",
+                                    "Post-local SGD: number of steps with gradients averaged over all ranks. After "
+                                    "them, gradients are averaged over groups only",
+                                    0, 1e12)),
+      only_post_local(keys::text("strategy.post_local_group", "host",
+                                 "Post-local SGD: ranks that average gradients in every step. host = the ranks of a "
+                                 "host; or a number of consecutive ranks")),
   };
 }
 

@@ -59,28 +59,31 @@ KeySpecs ResumeSettings::keys() {
                      "Checkpoint from which the run resumes. none = start a new run; auto = the latest checkpoint in "
                      "run.dir, if "
                      "any; must = the latest checkpoint in run.dir, which must exist; or a step number, or a path"),
-          keys::integer("resume.max_fallback", "3", "Number of older checkpoints to try if the latest one is damaged",
-                        0, 1e12),
-          keys::integer("resume.max_starts", "3",
-                        "Maximum number of starts of a requeued job from the same step. 0 = unlimited", 0, 1e6),
-          keys::boolean("resume.allow_fresh", "false",
-                        "Start a new run if there are checkpoints but none of them can be read"),
-          keys::boolean("resume.allow_nonfinite", "false", "Resume even if the parameters contain NaN or infinity"),
+          keys::expert(keys::integer("resume.max_fallback", "3",
+                                     "Number of older checkpoints to try if the latest one is damaged", 0, 1e12)),
+          keys::expert(keys::integer("resume.max_starts", "3",
+                                     "Maximum number of starts of a requeued job from the same step. 0 = unlimited", 0,
+                                     1e6)),
+          keys::expert(keys::boolean("resume.allow_fresh", "false",
+                                     "Start a new run if there are checkpoints but none of them can be read")),
+          keys::expert(keys::boolean("resume.allow_nonfinite", "false",
+                                     "Resume even if the parameters contain NaN or infinity")),
           keys::boolean("resume.fork", "false",
                         "Resume in a folder that contains checkpoints of another run. These are renamed"),
           keys::choice(
               "resume.schedule", "config",
-              "Schedule to use if sched.rule or the length of the run differs from the checkpoint. config = the "
-              "configured "
-              "schedule, as if it had been used from the first step; checkpoint = the schedule of the checkpoint",
+              "Schedule to use if section sched or the length of the run differs from the checkpoint. config = the "
+              "configured schedule, as if it had been used from the first step; checkpoint = the schedule of the "
+              "checkpoint",
               {"config", "checkpoint"}),
           keys::text("resume.partial", "",
                      "model = load the parameters and buffers that match; the others keep their initial values"),
           keys::texts("resume.reset", "", "Parts of the state that are not restored: optim, sched, sampler, rng, ema"),
-          keys::texts("resume.rename", "",
-                      "FROM=TO: replace the prefix FROM by TO in the parameter names of the checkpoint. re:FROM=TO "
-                      "replaces every match of a regular expression; $1 in TO is a group. Rules apply one after "
-                      "another"),
+          keys::expert(
+              keys::texts("resume.rename", "",
+                          "FROM=TO: replace the prefix FROM by TO in the parameter names of the checkpoint. re:FROM=TO "
+                          "replaces every match of a regular expression; $1 in TO is a group. Rules apply one after "
+                          "another")),
       });
 }
 

@@ -21,7 +21,7 @@ TrainStep simple_step(const Section& train) {
   const std::string& precision = train.text("precision");
   if (precision == "bf16" || precision == "fp16") {
     throw ConfigError(train.cite("precision") +
-                      ": train.step=simple computes in the type of the parameters; use train.step=amp");
+                      ": train.step_kind=simple computes in the type of the parameters; use train.step_kind=amp");
   }
   return StepOptions{.sum = LossSum::all, .requires_training_mode = true};
 }
@@ -97,13 +97,13 @@ const std::vector<StepRow>& builtin_steps() {
 }
 
 const StepRow& chosen_step(const Section& train, const std::vector<StepRow>& rows) {
-  return find_row(rows, train.text("step"), train.cite("step"));
+  return find_row(rows, train.text("step_kind"), train.cite("step_kind"));
 }
 
 MadeStep make_step(const Section& train, const std::vector<StepRow>& rows) {
   const StepRow& row = chosen_step(train, rows);
   TrainStep step = row.make(train);
-  if (is_empty(step)) throw ConfigError(train.cite("step") + ": its function `make` returned nothing");
+  if (is_empty(step)) throw ConfigError(train.cite("step_kind") + ": its function `make` returned nothing");
   if (auto* const manual = std::get_if<ManualStep>(&step)) {
     return {.run = std::move(*manual), .reads_late = row.reads_late};
   }
@@ -117,7 +117,7 @@ MadeStep make_step(const Section& train, const std::vector<StepRow>& rows) {
 KeySpec step_key(const std::vector<StepRow>& rows) {
   std::string help = "Action of a training step";
   for (const StepRow& row : rows) help += "; " + row.name + ": " + row.help;
-  return keys::text("train.step", "model", help);
+  return keys::expert(keys::renamed(keys::text("train.step_kind", "model", help), "train.step"));
 }
 
 }  // namespace lockstep::engine

@@ -24,7 +24,7 @@ struct TaskRow {
   bool has_perplexity = false;           ///< the loss is a cross-entropy, and evaluations report its exponential
   std::vector<std::string> meters = {};  ///< used in evaluations if eval.metrics names none
   std::string metric = "";               ///< reported by evaluations in addition to the loss; "" = none
-  std::string best_metric = "val/loss";  ///< ckpt.best_metric=auto
+  std::string best_metric = "val/loss";  ///< ckpt.metric=auto
 };
 
 /// The row of a kind; every kind has one.

@@ -7,6 +7,7 @@
 
 #include "core/text/parameter_names.hpp"
 #include "core/text/table.hpp"
+#include "optim/averages/average_times.hpp"
 
 namespace lockstep::optim {
 
@@ -23,16 +24,22 @@ double weight_of_annealing(const AverageOptions& options, std::int64_t update) {
   return std::max(1 - options.decay, options.gamma / (options.gamma + static_cast<double>(update)));
 }
 
-KeySpec count_key(const char* name, const char* value, const char* help, double min) {
-  return keys::integer(name, value, help, min, 1e12);
+std::string begin_of_epoch(const std::string& epoch, const std::string& current) {
+  if (epoch == "0") return current.empty() ? "0" : current;
+  return epoch + "epochs";
 }
 
 }  // namespace
 
+Every average_times(const Section& ema) {
+  return Every::parse(ema.text("every"), ema.cite("every"), {.times = false, .never = false});
+}
+
 AverageOptions AverageOptions::from(const Section& ema) {
+  const Every every = average_times(ema);
   const AverageOptions options{.decay = ema.real("decay"),
                                .gamma = ema.real("gamma"),
-                               .interval = ema.integer("interval"),
+                               .interval = every.is_step_count() ? every.first().steps : 1,
                                .names = name_patterns(ema.text("names")),
                                .averages_buffers = ema.text("buffers") == "average"};
   if (options.decay >= 1) {
@@ -58,6 +65,8 @@ const AverageRule* find_average(const Section& ema, const std::vector<AverageRul
 KeySpecs ema_keys(const std::vector<AverageRule>& rules) {
   std::vector<std::string> kinds = {"none"};
   for (const AverageRule& row : rules) kinds.push_back(row.name);
+  const std::vector<std::string> all_rules(kinds.begin() + 1, kinds.end());
+  const auto of_any_rule = [&](const KeySpec& key) { return keys::read_by(key, "ema.kind", all_rules); };
   std::vector<std::string> readers_of_decay;
   std::vector<std::string> readers_of_gamma;
   for (const AverageRule& row : rules) {  // a rule of a program can use every option
@@ -81,17 +90,24 @@ KeySpecs ema_keys(const std::vector<AverageRule>& rules) {
                             "After n updates, new weights have the factor gamma / (gamma + n) if this is larger than 1 "
                             "- ema.decay"),
                         "ema.kind", readers_of_gamma),
-          count_key("ema.interval", "1", "Steps between updates of the average", 1),
-          count_key("ema.begin", "0", "First step that is averaged. Before this step, the average equals the weights",
-                    0),
-          count_key("ema.begin_epoch", "0", "First epoch (from 1) that is averaged. 0 = use ema.begin", 0),
-          keys::words("ema.names", "",
-                      "Parameters that are averaged: names or blocks, such as generator,head.*. The others are those "
-                      "of the trained model. If empty, all parameters are averaged"),
-          keys::choice("ema.buffers", "copy",
-                       "Buffers (running statistics) of the averaged model. copy = the buffers of the trained model; "
-                       "average = averaged like the weights",
-                       {"copy", "average"}),
+          of_any_rule(keys::renamed(keys::text("ema.every", "1",
+                                               "Steps (10, counted from ema.begin) or epochs (1epochs) between updates "
+                                               "of the average"),
+                                    "ema.interval")),
+          of_any_rule(
+              keys::replacing(keys::text("ema.begin", "0",
+                                         "First step or epoch that is averaged: 100 or 2epochs. Before, the average "
+                                         "equals the weights"),
+                              {.key = "ema.begin_epoch", .translate = begin_of_epoch})),
+          of_any_rule(keys::expert(keys::words(
+              "ema.names", "",
+              "Parameters that are averaged: names or blocks, such as generator,head.*. The others are those of the "
+              "trained model. If empty, all parameters are averaged"))),
+          of_any_rule(keys::expert(keys::choice(
+              "ema.buffers", "copy",
+              "Buffers (running statistics) of the averaged model. copy = the buffers of the trained model; "
+              "average = averaged like the weights",
+              {"copy", "average"}))),
       });
 }
 

@@ -172,16 +172,21 @@ void ParamGroupBuilder::name_groups(std::vector<ParamGroup>& groups, const std::
 // ---- learning rates that follow the batch
 
 KeySpecs lr_scale_keys() {
+  const auto only_scaled = [](const KeySpec& key) {
+    return keys::expert(keys::not_read_by(key, "optim.auto_scale_lr", {"false", "no", "off", "0"}));
+  };
   return {keys::boolean("optim.auto_scale_lr", "false",
                         "Multiply the learning rates by the batch size divided by optim.base_batch_size"),
-          keys::integer("optim.base_batch_size", "0",
-                        "Batch size for which optim.lr was chosen; required by optim.auto_scale_lr", 0, 1 << 30),
-          keys::choice("optim.lr_scaling", "linear",
-                       "Factor of optim.auto_scale_lr: the ratio of the batch sizes, or its square root",
-                       {"linear", "sqrt"}),
-          keys::boolean("optim.include_accumulation", "true",
-                        "optim.auto_scale_lr uses the batch size of a complete step. If false, gradient accumulation "
-                        "is not counted, only one forward pass of all ranks")};
+          keys::expert(keys::integer("optim.base_batch_size", "0",
+                                     "Batch size for which optim.lr was chosen; required by optim.auto_scale_lr", 0,
+                                     1 << 30)),
+          only_scaled(keys::choice("optim.lr_scaling", "linear",
+                                   "Factor of optim.auto_scale_lr: the ratio of the batch sizes, or its square root",
+                                   {"linear", "sqrt"})),
+          only_scaled(keys::boolean(
+              "optim.include_accumulation", "true",
+              "optim.auto_scale_lr uses the batch size of a complete step. If false, gradient accumulation "
+              "is not counted, only one forward pass of all ranks"))};
 }
 
 LrScale lr_scale(const Section& optim, std::int64_t samples_per_step, std::int64_t samples_per_forward) {

@@ -29,7 +29,7 @@ KeySpecs common_keys(const std::vector<Rule>& rules) {
   for (const KeySpecs& more : {shared_option_keys(), group_keys(), lr_scale_keys()}) {
     keys.insert(keys.end(), more.begin(), more.end());
   }
-  keys.push_back(PartSettings::key());
+  keys.push_back(keys::expert(PartSettings::key()));
   return keys;
 }
 

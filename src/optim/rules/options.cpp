@@ -36,7 +36,7 @@ KeySpec weight_decay_key(const std::string& default_value) {
 
 KeySpecs shared_option_keys() {
   return {lr_key("0.001"), weight_decay_key("0"),
-          keys::boolean("optim.maximize", "false", "Maximize the loss instead of minimizing it")};
+          keys::expert(keys::boolean("optim.maximize", "false", "Maximize the loss instead of minimizing it"))};
 }
 
 KeySpec betas_key(const std::string& default_value) {

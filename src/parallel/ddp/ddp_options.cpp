@@ -2,7 +2,17 @@
 #include <lockstep/core/keys.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/text/parse_value.hpp"
 #include "core/text/table.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::parallel {
 
@@ -11,6 +21,32 @@ namespace {
 BufferMode buffer_mode(const std::string& name) {
   if (name == "broadcast") return BufferMode::broadcast;
   return name == "average" ? BufferMode::average : BufferMode::off;
+}
+
+constexpr double kMebibyte = 1 << 20;
+
+/// At least one byte, unless the size is 0.
+std::int64_t bytes_of(double mebibytes) {
+  return mebibytes == 0 ? 0 : std::max(std::llround(mebibytes * kMebibyte), 1LL);
+}
+
+/// Sizes in bytes, as earlier versions had them, in MiB.
+std::string in_mebibytes(const std::string& sizes) {
+  std::vector<std::string> texts;
+  for (const std::string& size : split_list(sizes, ',')) {
+    const std::optional<double> bytes = parse_real(size);
+    if (!bytes) return "";
+    texts.push_back(number_text(*bytes / kMebibyte, std::numeric_limits<double>::max_digits10));
+  }
+  return joined(texts, ",");
+}
+
+/// The key that replaces a size in bytes.
+KeySpec replacing_bytes(const KeySpec& key, const std::string& former) {
+  return keys::replacing(key,
+                         {.key = former,
+                          .translate = [](const std::string& sizes, const std::string&) { return in_mebibytes(sizes); },
+                          .hint = "its unit is MiB"});
 }
 
 AnomalyCheck anomaly_check_of(const std::string& name) {
@@ -23,8 +59,9 @@ AnomalyCheck anomaly_check_of(const std::string& name) {
 DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collectives,
                             const std::vector<CommHookRow>& comm_hooks) {
   DdpOptions options;
-  options.reducer.limits.bucket_bytes = ddp.integers("bucket_bytes");
-  options.reducer.limits.last_bucket_bytes = ddp.integer("last_bucket_bytes");
+  options.reducer.limits.bucket_bytes.clear();
+  for (const double size : ddp.reals("bucket_mb")) options.reducer.limits.bucket_bytes.push_back(bytes_of(size));
+  options.reducer.limits.last_bucket_bytes = bytes_of(ddp.real("last_bucket_mb"));
   options.reducer.finds_unused = ddp.boolean("find_unused_parameters");
   options.reducer.has_static_graph = ddp.boolean("static_graph");
   options.buffers = buffer_mode(ddp.text("buffers"));
@@ -56,50 +93,59 @@ KeySpecs ddp_keys(const std::vector<CommHookRow>& comm_hooks) {
     hooks.push_back(row.name);
     hook_help += ", " + row.name + " (" + row.help + ")";
   }
+  constexpr double kMaxBucket = 1 << 20;  // 1 TiB
+  KeySpec bucket_size = keys::reals("ddp.bucket_mb", "25",
+                                    "Bucket size in MiB of gradients. A list sets the sizes of the first buckets in "
+                                    "order; its last value applies to all further buckets",
+                                    0, kMaxBucket);
+  bucket_size.min_is_exclusive = true;
+  const KeySpec batch_norm_ranks = keys::integer(
+      "ddp.sync_batch_norm_ranks", "0",
+      "Number of consecutive ranks that share the statistics of ddp.sync_batch_norm. 0 = all ranks; -1 = the ranks of "
+      "a host",
+      -1, 1 << 20);
   const KeySpecs common = keys::titled(
       "Gradient buckets, compression and placement of parameters",
       {
-          keys::integers(
-              "ddp.bucket_bytes", "26214400",
-              "Bucket size in bytes of gradients. A list sets the sizes of the first buckets in order; its last "
-              "value applies to all further buckets",
-              1),
-          keys::integer("ddp.last_bucket_bytes", "1048576",
-                        "Size in bytes of the bucket that is reduced last, which does not overlap with backward. 0 = "
-                        "ddp.bucket_bytes",
-                        0),
+          keys::expert(replacing_bytes(bucket_size, "ddp.bucket_bytes")),
+          keys::expert(replacing_bytes(
+              keys::real("ddp.last_bucket_mb", "1",
+                         "Size in MiB of the bucket that is reduced last, which does not overlap with backward. 0 = "
+                         "ddp.bucket_mb",
+                         0, kMaxBucket),
+              "ddp.last_bucket_bytes")),
           keys::boolean(
               "ddp.find_unused_parameters", "false",
               "Search the graph of each step for parameters that the loss does not use. If false, the loss must "
               "use all parameters"),
-          keys::boolean("ddp.static_graph", "false",
-                        "The graph is the same in every step. Parameters may then be unused, or used several times"),
-          keys::choice(
+          keys::expert(keys::boolean(
+              "ddp.static_graph", "false",
+              "The graph is the same in every step. Parameters may then be unused, or used several times")),
+          keys::expert(keys::choice(
               "ddp.buffers", "off",
               "Synchronization of buffers. off = averaged only before evaluations and checkpoints; broadcast = "
               "from rank 0 before each step; average = averaged before each step",
-              {"off", "broadcast", "average"}),
+              {"off", "broadcast", "average"})),
           keys::choice("ddp.comm_hook", "none", hook_help, hooks),
           keys::boolean("ddp.sync_batch_norm", "false",
                         "Synchronized batch norm: normalize training batches by statistics over several ranks"),
-          keys::integer(
-              "ddp.sync_batch_norm_ranks", "0",
-              "Number of consecutive ranks that share the statistics of ddp.sync_batch_norm. 0 = all ranks; -1 = "
-              "the ranks of a host",
-              -1, 1 << 20),
-          keys::choice("ddp.detect_anomalous_params", "off",
-                       "Report trainable parameters that are not part of the graph of the loss, in the first step or "
-                       "in every step",
-                       {"off", "once", "always"}),
-          keys::choice("ddp.shared_parameters", "auto",
-                       "Keep one copy of the parameters per host. auto = if the backend supports shared memory",
-                       {"auto", "true", "false"}),
-          keys::boolean(
+          keys::expert(keys::not_read_by(batch_norm_ranks, "ddp.sync_batch_norm", {"false", "no", "off", "0"})),
+          keys::expert(keys::choice(
+              "ddp.detect_anomalous_params", "off",
+              "Report trainable parameters that are not part of the graph of the loss, in the first step or "
+              "in every step",
+              {"off", "once", "always"})),
+          keys::expert(
+              keys::choice("ddp.shared_parameters", "auto",
+                           "Keep one copy of the parameters per host. auto = if the backend supports shared memory",
+                           {"auto", "true", "false"})),
+          keys::expert(keys::boolean(
               "ddp.weigh_samples", "false",
               "Weight the gradients of ranks by their number of samples in steps without an explicit weight. Has "
-              "no effect on `trainer`, which always does this"),
-          keys::boolean("ddp.check_writes", "false",
-                        "For debugging: report code that writes to a parameter outside of an update, and end the run"),
+              "no effect on `trainer`, which always does this")),
+          keys::expert(keys::boolean(
+              "ddp.check_writes", "false",
+              "For debugging: report code that writes to a parameter outside of an update, and end the run")),
           keys::boolean(
               "ddp.report", "false",
               "At the end of the run, print what limits the step time, and write the times of each bucket on the "

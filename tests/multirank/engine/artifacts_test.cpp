@@ -18,7 +18,7 @@ struct Found {
 };
 
 const Settings kTwoEvaluations =
-    with(kTwelveSteps, {{"data.val_size", "20"}, {"eval.interval", "6"}, {"log.pictures", "4"}});
+    with(kTwelveSteps, {{"data.val_size", "20"}, {"eval.every", "6"}, {"log.pictures", "4"}});
 
 Found found_in(SmallRun& run, bool has_writer) {
   Found found;

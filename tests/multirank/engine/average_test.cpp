@@ -28,11 +28,11 @@ using checkpoints::Archive;
 using Values = std::vector<at::Tensor>;
 
 // Four steps are an epoch.
-const Settings kCnn = {
-    {"model.name", "cnn"},     {"model.channels", "4,8"}, {"model.hidden", "16"},    {"model.dropout", "0.1"},
-    {"optim.name", "adamw"},   {"optim.lr", "0.01"},      {"data.train_size", "50"}, {"train.global_batch_size", "12"},
-    {"data.val_size", "20"},   {"train.max_epochs", "0"}, {"data.workers", "0"},     {"train.max_steps", "8"},
-    {"eval.batch_size", "10"}, {"eval.interval", "2"}};
+const Settings kCnn = {{"model.name", "cnn"},     {"model.channels", "4,8"},         {"model.hidden", "16"},
+                       {"model.dropout", "0.1"},  {"optim.name", "adamw"},           {"optim.lr", "0.01"},
+                       {"data.train_size", "50"}, {"train.global_batch_size", "12"}, {"data.val_size", "20"},
+                       {"data.workers", "0"},     {"train.max_steps", "8"},          {"eval.batch_size", "10"},
+                       {"eval.every", "2"}};
 const Settings kResnet = with(
     kCnn, {{"model.name", "resnet18"}, {"model.width", "8"}, {"ema.buffers", "average"}, {"train.max_steps", "6"}});
 const Settings kSwa = {{"ema.kind", "swa"}};
@@ -238,9 +238,15 @@ TEST_F(AverageTest, LeavesNothingBehindWhenAnEvaluationFails) {
 
 // Before it begins the average is the weights, and stands in a checkpoint as their second name.
 TEST_F(AverageTest, BeginsAtItsFirstStep) {
-  AveragedRun early(world_, with(with(kCnn, kSwa), {{"ema.begin_epoch", "2"}, {"train.max_steps", "8"}}));
+  AveragedRun early(world_, with(with(kCnn, kSwa), {{"ema.begin", "2epochs"}, {"train.max_steps", "8"}}));
   early.trainer.train();
   EXPECT_EQ(early.updates.average->updates(), 4);  // the second epoch is 4 of the 8 steps
+  AveragedRun ends(world_, with(with(kCnn, kSwa), {{"ema.every", "1epochs"}, {"train.max_steps", "8"}}));
+  ends.trainer.train();
+  EXPECT_EQ(ends.updates.average->updates(), 2);  // after steps 4 and 8
+  AveragedRun changing(world_, with(with(kCnn, kSwa), {{"ema.every", "2 then 1@6"}, {"train.max_steps", "8"}}));
+  changing.trainer.train();
+  EXPECT_EQ(changing.updates.average->updates(), 5);  // after steps 2, 4, 6, 7 and 8
   AveragedRun all(world_, with(kCnn, kSwa));
   all.trainer.train();
   EXPECT_EQ(all.updates.average->updates(), 8);
@@ -270,8 +276,8 @@ TEST_F(AverageTest, RefusesABeginThatNeverComes) {
     }
   };
   EXPECT_NE(error_of({{"ema.begin", "9"}}).find("start at step 9, but the run ends at step 8"), std::string::npos);
-  EXPECT_NE(error_of({{"ema.begin_epoch", "3"}}).find("ema.begin_epoch"), std::string::npos);
-  EXPECT_NE(error_of({{"ema.begin_epoch", "2"}, {"ema.begin", "2"}}).find("set one of them"), std::string::npos);
+  EXPECT_NE(error_of({{"ema.begin", "3epochs"}}).find("start at step 9, but the run ends at step 8"),
+            std::string::npos);
   EXPECT_NE(error_of({{"ema.kind", "none"}, {"eval.weights", "average"}}).find("eval.weights"), std::string::npos);
 }
 
@@ -303,7 +309,7 @@ TEST_P(AverageResumeTest, ContinuesBitForBit) {
 INSTANTIATE_TEST_SUITE_P(
     Cases, AverageResumeTest,
     ::testing::Values(ResumeCase{"Ema", with(kCnn, {{"ema.kind", "ema"}, {"ema.decay", "0.9"}})},
-                      ResumeCase{"SwaEverySecondStep", with(with(kCnn, kSwa), {{"ema.interval", "2"}})},
+                      ResumeCase{"SwaEverySecondStep", with(with(kCnn, kSwa), {{"ema.every", "2"}})},
                       ResumeCase{"AnnealingInPrivateMemory", with(kCnn, {{"ema.kind", "annealing"},
                                                                          {"ema.gamma", "4"},
                                                                          {"ddp.shared_parameters", "false"}})},

@@ -22,7 +22,7 @@ using Steps = std::vector<std::int64_t>;
 using Values = std::map<std::int64_t, double>;
 
 const Settings kBase =
-    with(kTwelveSteps, {{"ckpt.every_secs", "0"}, {"ckpt.keep_last", "1"}, {"ckpt.verify_every", "0"}});
+    with(kTwelveSteps, {{"ckpt.every", "never"}, {"ckpt.keep_last", "1"}, {"ckpt.verify_every", "0"}});
 
 /// Says what an evaluation would.
 class ScriptedEvaluation : public Hook {
@@ -66,26 +66,13 @@ class BestTest : public ::testing::Test {
   std::string directory_;  // directory on rank 0's disk
 };
 
-// strategy.md 11.9, but for names that say both.
-TEST(BestRuleTest, ANameStatesWhatIsBetter) {
-  for (const char* const name : {"acc", "val/accuracy", "mAP_50", "AUC", "AR@100", "mIoU", "top5", "precision"}) {
-    EXPECT_EQ(rule_of_name(name), BestRule::greater) << name;
-  }
-  for (const char* const name : {"loss", "ce_loss", "val/loss", "Perplexity", "word_error", "mse"}) {
-    EXPECT_EQ(rule_of_name(name), BestRule::less) << name;
-  }
-  for (const char* const name : {"recall", "loss_top5", "top1_error", "mape", ""}) {
-    EXPECT_EQ(rule_of_name(name), std::nullopt) << name;
-  }
-}
-
 // 4 is the best, 8 is as good, 10 is no number.
 const Values kFourIsBest = {{2, 5}, {4, 3}, {6, 4}, {8, 3}, {10, std::nan("")}, {12, 3.5}};
 
 TEST_F(BestTest, TheBestIsSavedAndStays) { EXPECT_EQ(train(kFourIsBest), (Steps{4, 12})); }
 
 TEST_F(BestTest, ItStaysWhenEveryStepIsSaved) {
-  EXPECT_EQ(train(kFourIsBest, {{"ckpt.every_steps", "1"}, {"ckpt.keep_last", "2"}}), (Steps{4, 11, 12}));
+  EXPECT_EQ(train(kFourIsBest, {{"ckpt.every", "1"}, {"ckpt.keep_last", "2"}}), (Steps{4, 11, 12}));
 }
 
 TEST_F(BestTest, SeveralMayStay) { EXPECT_EQ(train(kFourIsBest, {{"ckpt.keep_best", "2"}}), (Steps{4, 8, 12})); }
@@ -96,7 +83,7 @@ TEST_F(BestTest, NoneStaysWhereNoneIsWanted) {
 }
 
 TEST_F(BestTest, TheGreatestIsBestByItsRule) {
-  EXPECT_EQ(train({{2, 1}, {4, 7}, {6, 7}, {8, 2}}, {{"ckpt.best_rule", "greater"}}), (Steps{4, 12}));
+  EXPECT_EQ(train({{2, 1}, {4, 7}, {6, 7}, {8, 2}}, {{"ckpt.better", "higher"}}), (Steps{4, 12}));
 }
 
 TEST_F(BestTest, ACheckpointKnowsTheBestUpToItsOwnStep) {
@@ -118,7 +105,7 @@ TEST_F(BestTest, AResumedRunContinuesComparing) {
 
 TEST_F(BestTest, AnotherMetricStartsAgain) {
   EXPECT_EQ(train({{2, 3}}, {{"train.max_steps", "5"}}), (Steps{2, 5}));
-  EXPECT_EQ(train({{6, 9}, {7, 10}}, {{"train.max_steps", "8"}, {"ckpt.best_rule", "greater"}}), (Steps{7, 8}));
+  EXPECT_EQ(train({{6, 9}, {7, 10}}, {{"train.max_steps", "8"}, {"ckpt.better", "higher"}}), (Steps{7, 8}));
 }
 
 TEST_F(BestTest, AWrongNameIsRefused) {
@@ -131,11 +118,11 @@ TEST_F(BestTest, AWrongNameIsRefused) {
       return error.what();
     }
   };
-  EXPECT_NE(error_of({{"ckpt.best_metric", "recall"}}).find("does not determine whether less or greater"),
+  EXPECT_NE(error_of({{"ckpt.metric", "recall"}}).find("does not determine whether lower or higher"),
             std::string::npos);
-  EXPECT_EQ(error_of({{"ckpt.best_metric", "val/acc"}}),
-            "ckpt.best_metric: 'val/acc' is not an evaluation metric; the evaluation computes: val/other, val/loss");
-  EXPECT_EQ(error_of({{"ckpt.best_metric", "loss"}}), "");
+  EXPECT_EQ(error_of({{"ckpt.metric", "val/acc"}}),
+            "ckpt.metric: 'val/acc' is not an evaluation metric; the evaluation computes: val/other, val/loss");
+  EXPECT_EQ(error_of({{"ckpt.metric", "loss"}}), "");
 }
 
 // A file in the folder's place stands for a disk that is full.

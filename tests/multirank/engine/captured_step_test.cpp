@@ -101,7 +101,7 @@ class CapturedStepTest : public ::testing::Test {
   };
 
   std::unique_ptr<SmallRun> make(const Settings& settings, bool compiles) const {
-    auto run = std::make_unique<SmallRun>(world_, with(settings, {{"run.compile", compiles ? "true" : "false"}}),
+    auto run = std::make_unique<SmallRun>(world_, with(settings, {{"run.cuda_graphs", compiles ? "true" : "false"}}),
                                           registry_, std::nullopt, make_on_stand_in);
     run->trainer.add_hook(average_hook(EmaSettings::from(run->sections.at("ema"))));
     run->trainer.add_hook(Priority::high, std::make_unique<CountingHook>());
@@ -164,13 +164,13 @@ class CapturedStepTest : public ::testing::Test {
 
 TEST_F(CapturedStepTest, TrainsToTheBitsOfEagerSteps) {
   const std::vector<Settings> all = {
-      {{"optim.name", "sgd"}, {"optim.momentum", "0.9"}, {"train.clip_grad", "norm:0.5"}},
-      {{"optim.name", "adamw"}, {"optim.weight_decay", "0.1"}, {"train.clip_grad", "norm:0.5"}, {"ema.kind", "ema"}},
+      {{"optim.name", "sgd"}, {"optim.momentum", "0.9"}, {"train.clip_norm", "0.5"}},
+      {{"optim.name", "adamw"}, {"optim.weight_decay", "0.1"}, {"train.clip_norm", "0.5"}, {"ema.kind", "ema"}},
       {{"optim.name", "nadam"}, {"optim.weight_decay", "0.1"}, {"optim.no_decay", "norms_biases"}},
       {{"optim.name", "lamb"}},
       {{"optim.name", "muon"}},
       {{"model.name", "cnn"}, {"ddp.buffers", "broadcast"}},
-      {{"train.step", "amp"}, {"train.nonfinite", "skip"}, {"ddp.bucket_bytes", "4000"}},
+      {{"train.step_kind", "amp"}, {"train.nonfinite", "skip"}, {"ddp.bucket_mb", "0.003814697265625"}},
       {{"loss.ignore_index", "0"}, {"loss.class_weights", "1,2,3,4,5,0.5,1,1,2,1"}},  // divisors differ by batch
       {{"loss.label_smoothing", "0.1"}},
   };
@@ -206,7 +206,7 @@ TEST_F(CapturedStepTest, AHostThatWaitsForEachStepTrainsToTheSameBits) {
   };
   const Settings overflows = with(kTwelveSteps, {{"train.precision", "fp16"}, {"train.init_scale", "1e9"}});
   for (const Settings& settings :
-       {kCaptured, with(kCaptured, {{"train.clip_grad", "norm:0.5"}, {"train.nonfinite", "skip"}}), overflows}) {
+       {kCaptured, with(kCaptured, {{"train.clip_norm", "0.5"}, {"train.nonfinite", "skip"}}), overflows}) {
     for (const bool compiles : {true, false}) {
       const Trained late = train(settings, compiles);
       const auto waiting = make(settings, compiles);
@@ -228,10 +228,10 @@ int micro_batches(const Settings& settings, const mpi::Communicator& world) {
 // One graph makes the gradients, one adds to them, as often as there are micro-batches between, and one updates.
 TEST_F(CapturedStepTest, AccumulatedGradientsAreThoseOfEagerSteps) {
   for (const char* const size : {"1", "2", "5"}) {
-    for (const Settings& more :
-         std::vector<Settings>{{{"optim.name", "sgd"}, {"optim.momentum", "0.9"}},
-                               {{"model.name", "cnn"}, {"ddp.buffers", "broadcast"}, {"ddp.bucket_bytes", "4000"}},
-                               {{"loss.ignore_index", "0"}, {"train.clip_grad", "norm:0.5"}}}) {
+    for (const Settings& more : std::vector<Settings>{
+             {{"optim.name", "sgd"}, {"optim.momentum", "0.9"}},
+             {{"model.name", "cnn"}, {"ddp.buffers", "broadcast"}, {"ddp.bucket_mb", "0.003814697265625"}},
+             {{"loss.ignore_index", "0"}, {"train.clip_norm", "0.5"}}}) {
       SCOPED_TRACE(std::string(size) + " " + more.front().second);
       const Settings settings = with(with(kCaptured, {{"train.micro_batch", size}}), more);
       const int parts = micro_batches(settings, world_);
@@ -248,7 +248,7 @@ TEST_F(CapturedStepTest, AccumulatedStepsThatChangeRunEagerlyAsAWhole) {
 }
 
 TEST_F(CapturedStepTest, CommunicationHooksAreCaptured) {
-  const Settings ddp = with(kCaptured, {{"strategy.name", "ddp"}, {"ddp.bucket_bytes", "4000"}});
+  const Settings ddp = with(kCaptured, {{"strategy.name", "ddp"}, {"ddp.bucket_mb", "0.003814697265625"}});
   for (const char* const hook : {"fp16", "bf16", "noop"}) {
     SCOPED_TRACE(hook);
     compare(with(ddp, {{"ddp.comm_hook", hook}}));
@@ -349,7 +349,7 @@ TEST_F(CapturedStepTest, ARunThatChangesInEveryStepGivesUp) {
 }
 
 TEST_F(CapturedStepTest, SettingsWithoutACapturedFormTrainEagerly) {
-  const std::vector<Settings> all = {{{"train.step", "standard"}},
+  const std::vector<Settings> all = {{{"train.step_kind", "standard"}},
                                      {{"ddp.find_unused_parameters", "true"}, {"strategy.name", "ddp"}},
                                      {{"optim.name", "lbfgs"}, {"optim.max_iter", "2"}},
                                      {{"strategy.name", "sharded"}, {"strategy.stage", "2"}}};

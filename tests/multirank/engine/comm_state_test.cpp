@@ -21,9 +21,10 @@ namespace comm_state_test {
 using checkpoints::Archive;
 
 // One bucket for each layer.
-const Settings kBase = with(
-    kTwelveSteps,
-    {{"model.hidden", "16,8"}, {"train.max_steps", "10"}, {"ddp.bucket_bytes", "300"}, {"ddp.last_bucket_bytes", "0"}});
+const Settings kBase = with(kTwelveSteps, {{"model.hidden", "16,8"},
+                                           {"train.max_steps", "10"},
+                                           {"ddp.bucket_mb", "0.000286102294921875"},
+                                           {"ddp.last_bucket_mb", "0"}});
 const Settings kPowerSgd = {{"ddp.comm_hook", "powersgd"}, {"ddp.powersgd_start_step", "3"}};
 
 /// Keeps the state after every step.
@@ -244,7 +245,7 @@ TEST_F(CommStateTest, TheFirstStepHasTheBucketsOfTheRunWithoutAStop) {
 // Sums are in rank order, whatever lies beside a gradient in its bucket.
 TEST_F(CommStateTest, OtherBucketsChangeNoBitWithoutAHook) {
   const Straight straight = train({});
-  const Settings larger = {{"ddp.bucket_bytes", "1000000"}};
+  const Settings larger = {{"ddp.bucket_mb", "0.95367431640625"}};
   SmallRun resumed(world_, with(kBase, larger));
   restore(resumed.trainer, straight.states[4]);
   EXPECT_FALSE(report_of(resumed.model.wrapper->reducer()).is_rebuilt);
@@ -257,7 +258,7 @@ TEST_F(CommStateTest, OtherBucketsChangeNoBitWithoutAHook) {
   SmallRun other(world_, with(with(kBase, kPowerSgd), larger));
   restore(other.trainer, compressed);
   EXPECT_EQ(reproducibility_of(other.trainer, compressed, {}).text(),
-            "order, because it was written with different values of ddp.bucket_bytes or ddp.last_bucket_bytes");
+            "order, because it was written with different values of ddp.bucket_mb or ddp.last_bucket_mb");
 }
 
 /// Counts the steps of all starts of a run.

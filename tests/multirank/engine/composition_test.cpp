@@ -67,7 +67,7 @@ TEST_F(CompositionTest, TrainingOpensItsDataOnce) {
                              {"data.cache", "off"},
                              {"data.val_fraction", "0"},
                              {"data.transform", "normalize,mean=auto"},
-                             {"eval.when", "never"},
+                             {"eval.every", "never"},
                              {"model.name", "mlp"},
                              {"model.hidden", "4"},
                              {"train.global_batch_size", "6"},
@@ -97,7 +97,7 @@ TEST_F(CompositionTest, TrainingOpensItsDataOnce) {
 
 /// Settings that training refuses, each because of its optimizers or of the division of batches.
 const std::vector<Settings> kUntrainable = {{{"optim.paramwise", "bias_lr_mul=2"}},
-                                            {{"train.clip_grad", "some"}},
+                                            {{"train.clip_norm_type", "some"}},
                                             {{"ema.kind", "ema"}, {"ema.names", "nowhere"}},
                                             {{"train.lanes", "5"}}};
 
@@ -159,7 +159,7 @@ TEST_F(CompositionTest, LabelsThatOneRankCannotReadEndAllRanks) {
                                   return data::Splits{.train = std::make_shared<Labelled>(is_damaged)};
                                 }});
     const Settings settings =
-        with(kTwelveSteps, {{"data.name", "labeled"}, {"data.sampler", "class_balanced"}, {"eval.when", "never"}});
+        with(kTwelveSteps, {{"data.name", "labeled"}, {"data.sampler", "class_balanced"}, {"eval.every", "never"}});
     try {
       SmallRun run(world_, settings, registry);
       EXPECT_FALSE(is_damaged);

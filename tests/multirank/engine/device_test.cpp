@@ -14,8 +14,7 @@
 namespace lockstep::engine {
 namespace device_test {
 
-const Settings kShort = {
-    {"model.name", "mlp"}, {"train.max_epochs", "0"}, {"train.max_steps", "3"}, {"data.workers", "0"}};
+const Settings kShort = {{"model.name", "mlp"}, {"train.max_steps", "3"}, {"data.workers", "0"}};
 
 Settings with_device(const std::string& device) {
   Settings settings = kShort;

@@ -18,8 +18,8 @@ namespace lockstep::engine {
 namespace distillation_test {
 
 const Settings kSmall = {
-    {"model.name", "mlp"}, {"model.hidden", "16"},    {"model.dropout", "0.2"},          {"data.train_size", "100"},
-    {"optim.lr", "0.01"},  {"train.max_steps", "12"}, {"train.global_batch_size", "12"}, {"train.max_epochs", "0"}};
+    {"model.name", "mlp"}, {"model.hidden", "16"},    {"model.dropout", "0.2"},         {"data.train_size", "100"},
+    {"optim.lr", "0.01"},  {"train.max_steps", "12"}, {"train.global_batch_size", "12"}};
 
 using Values = std::map<std::string, at::Tensor>;  // values by name
 
@@ -111,8 +111,8 @@ TEST_F(DistillationTest, AllLayoutsTrainTheSameLoss) {
         {{"strategy.name", "sharded"}, {"strategy.stage", "2"}},
         {{"strategy.name", "sharded"}, {"strategy.stage", "3"}},
         {{"strategy.name", "sharded"}, {"strategy.stage", "3"}, {"model.recompute", "hidden*"}},
-        {{"train.step", "standard"}},
-        {{"train.step", "simple"}}}) {
+        {{"train.step_kind", "standard"}},
+        {{"train.step_kind", "simple"}}}) {
     DistilledRun run(world_, with(still, layout));
     run.trainer.train();
     ASSERT_EQ(run.losses.size(), expected.losses.size());

@@ -164,10 +164,10 @@ TEST(EvaluationMetersTest, WhatOneRankRefusesEndsOnAllOfThem) {
 
 TEST(EvaluationMetersTest, AreReportedBesideLossAndAccuracy) {
   const mpi::Communicator world = mpi::Communicator::world();
-  SmallRun run(world, with(kTwelveSteps, {{"data.val_size", "20"},
-                                          {"eval.interval", "6"},
-                                          {"eval.metrics", "top_k,k=3"},
-                                          {"eval.metrics", "auroc"}}));
+  SmallRun run(
+      world,
+      with(kTwelveSteps,
+           {{"data.val_size", "20"}, {"eval.every", "6"}, {"eval.metrics", "top_k,k=3"}, {"eval.metrics", "auroc"}}));
   run.trainer.add_hook(evaluate_hook(run.sections));
   run.trainer.train();
   std::vector<std::string> names;
@@ -190,14 +190,14 @@ TEST(EvaluationMetersTest, AWrongNameEndsTheRunBeforeItsFirstStep) {
   }
 }
 
-// ckpt.best_rule=auto goes by names: it must not take a worse value for the better one.
+// ckpt.better=auto goes by names: it must not take a worse value for the better one.
 TEST(EvaluationMetersTest, NamesDoNotMisleadAboutWhatIsBetter) {
   for (const metrics::MeterRow& row : metrics::builtin_meters()) {
     const std::string text = row.name;
     for (const metrics::Result& result : metrics::make_meter(text, 10, "test").results) {
-      const auto rule = rule_of_name(result.name);
-      if (!rule) continue;
-      EXPECT_EQ(*rule, result.is_higher_better ? BestRule::greater : BestRule::less) << result.name;
+      const auto better = better_by_name(result.name);
+      if (!better) continue;
+      EXPECT_EQ(*better, result.is_higher_better ? Better::higher : Better::lower) << result.name;
     }
   }
 }

@@ -62,7 +62,7 @@ TEST(EvaluationTest, APartThatTheDataDoNotHaveIsNamed) {
         split_of(splits, {"val", "eval.split (run.ini:3)"});
       }),
       "eval.split (run.ini:3): the data source has no split 'val'; choose another one, such as train, test, or set "
-      "eval.when=never");
+      "eval.every=never");
 }
 
 TEST(EvaluationTest, AnEmptyDataSetIsRefused) {
@@ -100,7 +100,7 @@ TEST(EvaluationTest, AnEmptySplitIsRefusedBeforeTheFirstStep) {
     EXPECT_NE(testing::sentence_of<DataError>(train_it).find(words), std::string::npos) << words;
   };
   expect_refused("val", {}, "the split 'val' has no samples");
-  expect_refused("val", {{"eval.when", "end"}}, "the split 'val' has no samples");
+  expect_refused("val", {{"eval.every", "end"}}, "the split 'val' has no samples");
   for (const char* split : {"train", "val"}) {
     expect_refused("train", {{"eval.split", split}}, "data.name (test): there are no samples to train");
   }

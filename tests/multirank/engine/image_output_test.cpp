@@ -20,7 +20,6 @@ const Settings kImages = {{"data.name", "synthetic"},
                           {"model.width", "8"},
                           {"optim.lr", "0.05"},
                           {"train.global_batch_size", "12"},
-                          {"train.max_epochs", "0"},
                           {"train.max_steps", "4"}};
 
 /// Types and orders of the inputs, as loaded and as the model gets them.

@@ -270,7 +270,6 @@ Settings settings_of(const Kind& kind, const Settings& more) {
                     {"train.precision", "fp64"},
                     {"train.global_batch_size", "12"},
                     {"train.max_steps", "4"},
-                    {"train.max_epochs", "0"},
                     {"optim.name", "adamw"},
                     {"optim.lr", "0.05"}},
                    kind.settings),
@@ -331,7 +330,7 @@ TEST_P(KindsTest, TrainsAndIsEvaluatedAsOnOneRank) {
   }
   for (const char* step : {"model", "simple", "amp", "standard"}) {
     SCOPED_TRACE(step);
-    const Settings settings = {{"train.step", step}};
+    const Settings settings = {{"train.step_kind", step}};
     expect_alike(run_of(world_, kind(), settings), run_of(self_, kind(), settings), 1e-11);
   }
 }
@@ -397,7 +396,7 @@ TEST_P(KindsTest, TrainsSeparateChildrenInTurn) {
                               .keys = {},
                               .make = [](const Section&) { return ManualStep(train_in_turn); },
                               .parts = children});
-    return run_of(world, kind(), {{"train.step", "in_turn"}, {"strategy.separate", "true"}}, registry);
+    return run_of(world, kind(), {{"train.step_kind", "in_turn"}, {"strategy.separate", "true"}}, registry);
   };
   const Seen alone = run_in_turn(self_);
   EXPECT_NE(alone.losses.front(), alone.losses.back()) << "it is trained";
@@ -468,8 +467,7 @@ TEST(EvaluationTimesTest, AreRegularOrAtTheEndOrNever) {
                        {"model.name", "kind"},
                        {"train.global_batch_size", "12"},
                        {"train.max_steps", "5"},
-                       {"train.max_epochs", "0"},
-                       {"eval.interval", "2"}},
+                       {"eval.every", "2"}},
                       more),
                  registry);
     std::vector<std::int64_t> steps;
@@ -481,13 +479,14 @@ TEST(EvaluationTimesTest, AreRegularOrAtTheEndOrNever) {
     return steps;
   };
   if (!world.is_root()) {
-    for (const char* when : {"regular", "end", "never"}) evaluations({{"eval.when", when}});
+    for (const char* every : {"2", "end", "never", "0.000001s"}) evaluations({{"eval.every", every}});
     return;
   }
   using Steps = std::vector<std::int64_t>;
-  EXPECT_EQ(evaluations({{"eval.when", "regular"}}), Steps({2, 4, 5}));
-  EXPECT_EQ(evaluations({{"eval.when", "end"}}), Steps({5}));
-  EXPECT_EQ(evaluations({{"eval.when", "never"}}), Steps());
+  EXPECT_EQ(evaluations({{"eval.every", "2"}}), Steps({2, 4, 5}));
+  EXPECT_EQ(evaluations({{"eval.every", "end"}}), Steps({5}));
+  EXPECT_EQ(evaluations({{"eval.every", "never"}}), Steps());
+  EXPECT_EQ(evaluations({{"eval.every", "0.000001s"}}), Steps({1, 2, 3, 4, 5}));  // a step takes longer
 }
 
 /// Counts the samples whose file has an even number, and checks that a number and a text belong to the same sample.

@@ -89,9 +89,8 @@ class LanesResumeTest : public ::testing::TestWithParam<Case> {
                                {"model.dropout", "0.25"},
                                {"train.global_batch_size", "24"},
                                {"train.lanes", "8"},
-                               {"train.max_epochs", "0"},
                                {"train.max_steps", std::to_string(kSteps)},
-                               {"train.clip_grad", "norm:0.5"},
+                               {"train.clip_norm", "0.5"},
                                {"sched.rule", "cosine"},
                                {"data.workers", "0"},
                                {"data.train_size", "100"},
@@ -180,7 +179,7 @@ std::vector<Case> other_rules() {
                     {"optim.max_iter", "3"},
                     {"optim.history_size", "4"},
                     {"optim.line_search_fn", "strong_wolfe"},
-                    {"train.clip_grad", ""}}});
+                    {"train.clip_norm", "0"}}});
   cases.push_back({"asgd", with(decay, {{"optim.name", "asgd"}, {"optim.t0", "3"}})});
   return cases;
 }

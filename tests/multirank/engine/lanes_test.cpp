@@ -44,11 +44,7 @@ struct Case {
 };
 
 Settings common(const char* steps) {
-  return {{"train.global_batch_size", "24"},
-          {"train.lanes", "8"},
-          {"train.max_epochs", "0"},
-          {"train.max_steps", steps},
-          {"data.workers", "0"}};
+  return {{"train.global_batch_size", "24"}, {"train.lanes", "8"}, {"train.max_steps", steps}, {"data.workers", "0"}};
 }
 
 /// The long run has the steps of the promise, the short one enough to tell.
@@ -97,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
     Cases, LanesTest,
     ::testing::Values(
         Case{"cnn", with(common(steps()), kCnn)},
-        Case{"cnnClipped", with(with(common(steps()), kCnn), {{"train.clip_grad", "norm:0.5"}})},
+        Case{"cnnClipped", with(with(common(steps()), kCnn), {{"train.clip_norm", "0.5"}})},
         Case{"cnnPrivate", with(with(common(steps()), kCnn), {{"ddp.shared_parameters", "false"}})},
         Case{"cnnSgd", with(with(common(steps()), kCnn), {{"optim.name", "sgd"}, {"optim.momentum", "0.9"}})},
         Case{"cnnMpi", with(common(steps()), kCnn), {{"comm.backend", "mpi"}}},
@@ -106,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"gptShardedLamb", with(with(common(steps()), gpt()), {{"strategy.name", "sharded"},
                                                                    {"strategy.stage", "1"},
                                                                    {"optim.name", "lamb"},
-                                                                   {"train.clip_grad", "norm:0.5"}})},
+                                                                   {"train.clip_norm", "0.5"}})},
         Case{"gpt", with(common(steps()), gpt())},
         Case{"uneven", with(with(common(steps()), kCnn), {{"train.lanes", "6"}})},
         Case{"resnet18",

@@ -94,7 +94,6 @@ const Settings kSmall = with(kSearching, {{"model.name", "mlp"},
                                           {"data.train_size", "100"},
                                           {"data.workers", "0"},
                                           {"train.global_batch_size", "24"},
-                                          {"train.max_epochs", "0"},
                                           {"train.max_steps", "8"}});
 
 class LbfgsTest : public ::testing::Test {
@@ -126,7 +125,6 @@ TEST_F(LbfgsTest, ReachesTheLeastSquaresOptimum) {
                                               {"data.train_size", "120"},
                                               {"train.global_batch_size", "120"},
                                               {"train.micro_batch", "17"},
-                                              {"train.max_epochs", "0"},
                                               {"train.max_steps", "15"},
                                               {"optim.max_iter", "10"},
                                               {"optim.history_size", "20"}});
@@ -258,7 +256,7 @@ TEST_F(LbfgsTest, AStateThatDoesNotFitIsRefused) {
 }
 
 TEST_F(LbfgsTest, WhatChangesGradientsIsRefusedOnEveryRank) {
-  const std::vector<std::pair<std::string, std::string>> refused = {{"train.clip_grad", "value:1"},
+  const std::vector<std::pair<std::string, std::string>> refused = {{"train.clip_value", "1"},
                                                                     {"train.precision", "fp16"},
                                                                     {"ddp.comm_hook", "powersgd"},
                                                                     {"optim.weight_decay", "0.1"}};

@@ -13,7 +13,7 @@ namespace loop_test {
 /// Two epochs of two steps each, one evaluation after both.
 const Settings kTwoEpochs = {{"data.train_size", "24"},         {"data.val_size", "8"},    {"model.name", "mlp"},
                              {"train.global_batch_size", "12"}, {"train.max_epochs", "2"}, {"model.hidden", "8"},
-                             {"eval.every_epochs", "2"}};
+                             {"eval.every", "2epochs"}};
 
 /// Writes down every moment with the step at which it comes; fails where it is told to.
 class DiaryHook : public Hook {
@@ -336,7 +336,7 @@ double number(const Record& record, const std::string& name) {
 // the log, late but none lost.
 TEST(LoopTest, NumbersOfRanksComeTogether) {
   const mpi::Communicator world = mpi::Communicator::world();
-  SmallRun run(world, with(kTwoEpochs, {{"log.interval", "1"}}));
+  SmallRun run(world, with(kTwoEpochs, {{"log.every", "1"}}));
   std::vector<Record> records;
   run.trainer.add_reporter([&](const Record& record) { records.push_back(record); });
   run.trainer.add_hook(Priority::highest, std::make_unique<OfRankHook>(false));
@@ -359,7 +359,7 @@ TEST(LoopTest, NumbersOfRanksComeTogether) {
 
 TEST(LoopTest, RanksThatMeasureOtherThingsStopTogether) {
   const mpi::Communicator world = mpi::Communicator::world();
-  SmallRun run(world, with(kTwoEpochs, {{"log.interval", "1"}}));
+  SmallRun run(world, with(kTwoEpochs, {{"log.every", "1"}}));
   run.trainer.add_hook(Priority::highest, std::make_unique<OfRankHook>(true));
   run.trainer.add_hook(rank_events_hook(LogSettings::from(run.sections.at("log")).interval, world));
   const std::string failure = failure_of(run);

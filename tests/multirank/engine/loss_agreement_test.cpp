@@ -178,7 +178,6 @@ struct LossRun : SmallRun {
                             {"data.name", each.source},
                             {"train.precision", "fp64"},
                             {"train.max_steps", "6"},
-                            {"train.max_epochs", "0"},
                             {"optim.name", "sgd"},
                             {"optim.lr", "0.2"}},
                            each.loss),

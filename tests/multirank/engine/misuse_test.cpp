@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
         Misuse{"Strategy", {{"strategy.name", "gemini"}}, "strategy.name: 'gemini' is not one of: "},  // 3.8.2
         Misuse{"Stage", {{"strategy.stage", "4"}}, "strategy.stage: '4' is not an integer in [1, 3]"},
         Misuse{"BatchNorm", {{"ddp.sync_batch_norm", "mmcv"}}, "ddp.sync_batch_norm: 'mmcv' is not "},  // 3.6.1
-        Misuse{"StateForm", {{"ckpt.mode", "local"}}, "ckpt.mode: 'local' is not one of: replicated"},  // 3.7.2
+        Misuse{"StateForm", {{"ckpt.layout", "local"}}, "ckpt.layout: 'local' is not one of: folder"},  // 3.7.2
         Misuse{
             "BaseBatch", {{"optim.base_batch_size", "-4"}}, "optim.base_batch_size: '-4' is not an integer"},  // 3.4.1
         Misuse{"Precision", {{"train.precision", "float16"}}, "train.precision: 'float16' is not one of: "},   // 6.2.1
@@ -74,7 +74,6 @@ INSTANTIATE_TEST_SUITE_P(
         Misuse{"Average", {{"ema.kind", "stochastic"}}, "ema.kind: 'stochastic' is not one of: "},          // 12.2.1
         Misuse{"Decay", {{"ema.decay", "1.5"}}, "ema.decay: '1.5' is not a number in (0, 1]"},              // 12.1.4
         Misuse{"Gamma", {{"ema.gamma", "0"}}, "ema.gamma: '0' is not a number > 0"},                        // 12.1.5
-        Misuse{"Begin", {{"ema.begin", "-1"}}, "ema.begin: '-1' is not an integer in [0, "},                // 12.2.1
         Misuse{"Seed", {{"run.seed", "-1"}}, "run.seed: '-1' is not an integer in [0, "},                   // 9.1
         Misuse{"Timeout", {{"comm.timeout_s", "long"}}, "comm.timeout_s: 'long' is not a number"},          // 18.2
         Misuse{"Unknown", {{"run.cudnn_benchmrk", "true"}}, "key 'run.cudnn_benchmrk' is unknown"}),        // 3.2.1
@@ -129,24 +128,31 @@ INSTANTIATE_TEST_SUITE_P(
                {{"ema.kind", "swa"}, {"ema.begin", "13"}},
                "ema.begin (test): the average would start at step 13, but the run ends at step 12"},  // 12.2.1
         Misuse{"TwoBegins",
-               {{"ema.kind", "swa"}, {"ema.begin", "2"}, {"ema.begin_epoch", "1"}},
-               "ema.begin (test) and ema.begin_epoch (test): set one of them"},
+               {{"ema.kind", "swa"}, {"ema.begin", "2+1epochs"}},
+               "ema.begin (test): '2+1epochs' is neither a step, such as 100, nor an epoch, such as 2epochs"},
+        Misuse{"Begin", {{"ema.kind", "swa"}, {"ema.begin", "-1"}}, "ema.begin (test): '-1' is neither a step"},
+        Misuse{"AverageByTheClock",
+               {{"ema.kind", "swa"}, {"ema.every", "10min"}},
+               "ema.every (test): '10min' is not accepted: '10min' is a time, but this action follows steps or epochs"},
         Misuse{"DecayOfOne", {{"ema.kind", "ema"}, {"ema.decay", "1"}}, "ema.decay (test): with 1, the average"}),
     kName);
 
 INSTANTIATE_TEST_SUITE_P(
     Wrappers, RunMisuseTest,  // 6.1.1 and 6.2.1
-    ::testing::Values(
-        Misuse{"Scale", with(kFp16, {{"train.loss_scale", "big"}}), "train.loss_scale (test): 'big' is not a loss"},
-        Misuse{"ScaleTooLarge", with(kFp16, {{"train.loss_scale", "1e39"}}),
-               "train.loss_scale (test): loss scaling: the scale must be a positive float32 number"},
-        Misuse{"ScaleTooSmall", with(kFp16, {{"train.init_scale", "1e-50"}}),
-               "train.init_scale (test): loss scaling: the scale must be a positive float32 number"},
-        Misuse{"BackoffOfOne", with(kFp16, {{"train.backoff_factor", "1"}}),
-               "train.backoff_factor (test): loss scaling: backoff_factor must be between 0 and 1"},
-        Misuse{"Clip", {{"train.clip_grad", "norms:1"}}, "train.clip_grad (test): 'norms:1' is not a clipping rule"},
-        Misuse{"ClipOfNothing", {{"train.clip_grad", "norm:"}}, "train.clip_grad (test): norm: '' is not a number > 0"},
-        Misuse{"ClipOfZero", {{"train.clip_grad", "value:0"}}, "train.clip_grad (test): value: '0' is not a number"}),
+    ::testing::Values(Misuse{"Scale", with(kFp16, {{"train.loss_scale", "big"}}),
+                             "train.loss_scale (test): 'big' is not a loss"},
+                      Misuse{"ScaleTooLarge", with(kFp16, {{"train.loss_scale", "1e39"}}),
+                             "train.loss_scale (test): loss scaling: the scale must be a positive float32 number"},
+                      Misuse{"ScaleTooSmall", with(kFp16, {{"train.init_scale", "1e-50"}}),
+                             "train.init_scale (test): loss scaling: the scale must be a positive float32 number"},
+                      Misuse{"BackoffOfOne", with(kFp16, {{"train.backoff_factor", "1"}}),
+                             "train.backoff_factor (test): loss scaling: backoff_factor must be between 0 and 1"},
+                      Misuse{"ClipTwice",
+                             {{"train.clip_norm", "1"}, {"train.clip_value", "1"}},
+                             "train.clip_value (test): train.clip_norm is set, too"},
+                      Misuse{"ClipNorm",
+                             {{"train.clip_norm", "1"}, {"train.clip_norm_type", "0"}},
+                             "train.clip_norm_type (test): '0' is neither a number above 0 nor inf"}),
     kName);
 
 INSTANTIATE_TEST_SUITE_P(

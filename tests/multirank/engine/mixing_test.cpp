@@ -39,8 +39,8 @@ const Settings kMixed = {{"model.name", "cnn"},           {"model.channels", "4,
                          {"loss.label_smoothing", "0.1"}, {"optim.lr", "0.01"},
                          {"train.mix", "mixup"},          {"train.mix", "cutmix,scope=elem,prob=0.9"},
                          {"train.mix_until", "0.8"},      {"train.global_batch_size", "24"},
-                         {"train.max_epochs", "0"},       {"train.max_steps", "10"},
-                         {"data.train_size", "100"},      {"data.val_size", "10"}};
+                         {"train.max_steps", "10"},       {"data.train_size", "100"},
+                         {"data.val_size", "10"}};
 
 Seen seen_by(const mpi::Communicator& ranks, const Settings& settings, std::vector<double>* losses = nullptr) {
   SmallRun run(ranks, settings);

@@ -114,7 +114,7 @@ TEST_F(NonfiniteTest, StopsWithoutBeingReportedOtherwise) {
 
 // A skipped step changes nothing, and all others train.
 TEST_F(NonfiniteTest, SkipLeavesOutTheStep) {
-  for (const Settings& settings : {Settings{}, Settings{{"train.clip_grad", "norm:1.0"}}}) {
+  for (const Settings& settings : {Settings{}, Settings{{"train.clip_norm", "1.0"}}}) {
     const Seen seen = run(99, with(settings, {{"train.nonfinite", "skip"}}));
     EXPECT_EQ(seen.outcome, Outcome::done);
     ASSERT_EQ(seen.skipped.size(), 2U);
@@ -139,8 +139,8 @@ TEST_F(NonfiniteTest, LookingAtGradientsChangesNothing) {
 
 // A value that was not finite once, in a transfer for example, leaves no trace.
 TEST_F(NonfiniteTest, RollBackTrainsTheStepAgain) {
-  const Seen plain = run(0, {{"ckpt.every_steps", "1"}});
-  const Seen seen = run(1, {{"train.nonfinite", "roll_back"}, {"ckpt.every_steps", "1"}});
+  const Seen plain = run(0, {{"ckpt.every", "1"}});
+  const Seen seen = run(1, {{"train.nonfinite", "roll_back"}, {"ckpt.every", "1"}});
   EXPECT_EQ(seen.outcome, Outcome::done);
   EXPECT_TRUE(seen.skipped.empty());
   EXPECT_GE(seen.starts.size(), 2U);  // once on each rank that reads the sample first
@@ -152,7 +152,7 @@ TEST_F(NonfiniteTest, RollBackTrainsTheStepAgain) {
 
 // Hooks learn of it by their restored states, by RunView::roll_backs and by before_epoch.
 TEST_F(NonfiniteTest, HooksContinueFromTheCheckpoint) {
-  const Seen seen = run(1, {{"train.nonfinite", "roll_back"}, {"ckpt.every_steps", "1"}});
+  const Seen seen = run(1, {{"train.nonfinite", "roll_back"}, {"ckpt.every", "1"}});
   EXPECT_EQ(seen.roll_backs, std::ssize(seen.starts) - 1);
   EXPECT_EQ(seen.loaded, std::vector<std::int64_t>(seen.starts.begin() + 1, seen.starts.end()));
   for (const std::int64_t step : seen.starts) {
@@ -161,7 +161,7 @@ TEST_F(NonfiniteTest, HooksContinueFromTheCheckpoint) {
 }
 
 TEST_F(NonfiniteTest, WhatStaysSoIsSkippedAfterGoingBackOnce) {
-  const Seen seen = run(99, {{"train.nonfinite", "roll_back"}, {"ckpt.every_steps", "1"}});
+  const Seen seen = run(99, {{"train.nonfinite", "roll_back"}, {"ckpt.every", "1"}});
   EXPECT_EQ(seen.outcome, Outcome::done);
   EXPECT_EQ(seen.skipped.size(), 2U);
   EXPECT_EQ(seen.starts.size(), 3U);
@@ -178,7 +178,7 @@ TEST_F(NonfiniteTest, WithoutACheckpointTheStepIsSkipped) {
 
 TEST_F(NonfiniteTest, GoesBackAsOftenAsAskedFor) {
   const std::string error =
-      error_of(99, {{"train.nonfinite", "roll_back"}, {"train.max_roll_backs", "1"}, {"ckpt.every_steps", "1"}});
+      error_of(99, {{"train.nonfinite", "roll_back"}, {"train.max_roll_backs", "1"}, {"ckpt.every", "1"}});
   EXPECT_NE(error.find("already returned to a checkpoint 1 times"), std::string::npos) << error;
 }
 

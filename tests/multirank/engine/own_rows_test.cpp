@@ -113,7 +113,6 @@ class OwnRowsTest : public ::testing::Test {
                                             {"data.shuffle", "false"},
                                             {"train.precision", "fp64"},
                                             {"train.max_steps", "6"},
-                                            {"train.max_epochs", "0"},
                                             {"optim.name", "sgd"},
                                             {"optim.lr", "0.1"}},
                                            more),

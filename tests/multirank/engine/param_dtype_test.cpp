@@ -43,17 +43,16 @@ Settings gpt(const char* steps) {
           {"optim.name", "adamw"},
           {"optim.lr", "0.003"},
           {"optim.no_decay", "norms_biases"},
-          {"train.clip_grad", "norm:1"},
+          {"train.clip_norm", "1"},
           {"train.global_batch_size", "12"},
-          {"train.max_epochs", "0"},
           {"train.max_steps", steps},
           {"run.threads", "1"}};
 }
 
 const Settings kResnet = {
     {"model.name", "resnet18"}, {"model.width", "8"},  {"data.train_size", "1000"},       {"data.workers", "0"},
-    {"optim.lr", "0.05"},       {"optim.name", "sgd"}, {"train.global_batch_size", "48"}, {"train.max_epochs", "0"},
-    {"train.max_steps", "40"},  {"run.threads", "1"}};
+    {"optim.lr", "0.05"},       {"optim.name", "sgd"}, {"train.global_batch_size", "48"}, {"train.max_steps", "40"},
+    {"run.threads", "1"}};
 
 /// The mean of the last ten steps.
 double mean_of_end(const std::vector<double>& losses) {

@@ -104,7 +104,7 @@ Registry registry_in_turn() {
   return registry;
 }
 
-const Settings kInTurn = with(kTwoParts, {{"train.step", "in_turn"}, {"optim.name", "sgd"}, {"optim.lr", "0.1"}});
+const Settings kInTurn = with(kTwoParts, {{"train.step_kind", "in_turn"}, {"optim.name", "sgd"}, {"optim.lr", "0.1"}});
 
 // One loss trains all parts as it trains all parameters.
 TEST(PartsTest, PartsWithEqualOptimizersAreOneOptimizer) {
@@ -112,8 +112,8 @@ TEST(PartsTest, PartsWithEqualOptimizersAreOneOptimizer) {
   for (const Settings& more : {Settings{},
                                {{"train.micro_batch", share}},
                                {{"train.lanes", "12"}},
-                               {{"train.step", "standard"}},
-                               {{"train.step", "amp"}, {"train.precision", "fp16"}, {"train.init_scale", "64"}},
+                               {{"train.step_kind", "standard"}},
+                               {{"train.step_kind", "amp"}, {"train.precision", "fp16"}, {"train.init_scale", "64"}},
                                {{"ddp.shared_parameters", "true"}},
                                {{"ddp.shared_parameters", "true"}, {"optim.name", "muon"}},
                                {{"ddp.comm_hook", "bf16"}},
@@ -248,14 +248,15 @@ TEST(PartsTest, ARunContinuesBitForBit) {
   const Settings rules = {{"sched.rule", "cosine,part=front,end=12"},
                           {"optim.part", "front,names=hidden0,name=rmsprop"},
                           {"optim.part", "back,names=head,name=adam,lr=0.02"}};
-  for (const Settings& more : {Settings{},
-                               {{"train.step", "in_turn"}},
-                               {{"train.step", "in_turn"}, {"train.precision", "fp16"}},
-                               {{"strategy.separate", "true"}},
-                               {{"train.lanes", "12"}},
-                               {{"ema.kind", "ema"}, {"ema.names", "head"}},
-                               {{"strategy.name", "sharded"}, {"ema.kind", "ema"}, {"ema.names", "head"}},
-                               {{"strategy.name", "sharded"}, {"strategy.stage", "1"}, {"train.step", "in_turn"}}}) {
+  for (const Settings& more :
+       {Settings{},
+        {{"train.step_kind", "in_turn"}},
+        {{"train.step_kind", "in_turn"}, {"train.precision", "fp16"}},
+        {{"strategy.separate", "true"}},
+        {{"train.lanes", "12"}},
+        {{"ema.kind", "ema"}, {"ema.names", "head"}},
+        {{"strategy.name", "sharded"}, {"ema.kind", "ema"}, {"ema.names", "head"}},
+        {{"strategy.name", "sharded"}, {"strategy.stage", "1"}, {"train.step_kind", "in_turn"}}}) {
     SCOPED_TRACE(more.empty() ? "" : more.back().first + "=" + more.back().second);
     const Archive archive = expect_continues(with(with(kTwelveSteps, rules), more), registry);
     EXPECT_EQ(archive.groups_in("/optim"), (std::vector<std::string>{"back", "front"}));
@@ -318,7 +319,7 @@ TEST(PartsTest, SeparateChildrenContinueBitForBit) {
     if (mpi::Communicator::world().size() == 1 && more[0].first == "ddp.shared_parameters") continue;
     SCOPED_TRACE(more[0].first + "=" + more[0].second);
     for (const char* step : {"in_turn", "model"}) {
-      const Archive archive = expect_continues(with(with(kChildren, more), {{"train.step", step}}), registry);
+      const Archive archive = expect_continues(with(with(kChildren, more), {{"train.step_kind", step}}), registry);
       EXPECT_EQ(archive.groups_in("/optim"), (std::vector<std::string>{"back", "front"}));
     }
   }
@@ -427,7 +428,7 @@ TEST(PartsTest, WhatCannotBeTrainedIsRefused) {
                  with(kTwoParts, {{"sched.rule", "cosine,part=tail"}}));
   expect_refused("part=front requires parts", with(kTwelveSteps, {{"sched.rule", "cosine,part=front"}}));
   expect_refused("updates the parts front, back, but the configuration has none",
-                 with(kTwelveSteps, {{"train.step", "in_turn"}}), registry_in_turn());
+                 with(kTwelveSteps, {{"train.step_kind", "in_turn"}}), registry_in_turn());
   for (const Settings& more : {Settings{{"train.lanes", "12"}},
                                {{"strategy.name", "sharded"}, {"strategy.stage", "2"}},
                                {{"ddp.comm_hook", "bf16"}},

@@ -87,9 +87,9 @@ TEST_F(PrecisionRunTest, SixteenBitsTrainNearlyAsWell) {
 
 // The scale is a power of two: with enough bits it changes nothing.
 TEST_F(PrecisionRunTest, AStaticScaleIsTakenOutAgain) {
-  KeptRun one(world_, with(kFp16, {{"train.loss_scale", "1024"}, {"train.clip_grad", "norm:0.5"}}));
+  KeptRun one(world_, with(kFp16, {{"train.loss_scale", "1024"}, {"train.clip_norm", "0.5"}}));
   one.trainer.train();
-  KeptRun other(world_, with(kFp16, {{"train.loss_scale", "2048"}, {"train.clip_grad", "norm:0.5"}}));
+  KeptRun other(world_, with(kFp16, {{"train.loss_scale", "2048"}, {"train.clip_norm", "0.5"}}));
   other.trainer.train();
   EXPECT_EQ(one.reports.back().loss_scale, 1024);
   EXPECT_EQ(one.reports.back().skipped_steps, 0);
@@ -98,8 +98,8 @@ TEST_F(PrecisionRunTest, AStaticScaleIsTakenOutAgain) {
 }
 
 TEST_F(PrecisionRunTest, AStepThatOverflowsIsSkippedByAllRanks) {
-  for (const char* const clip : {"", "norm:0.5"}) {
-    KeptRun run(world_, with(kOverflowing, {{"train.clip_grad", clip}}));
+  for (const char* const clip : {"0", "0.5"}) {
+    KeptRun run(world_, with(kOverflowing, {{"train.clip_norm", clip}}));
     run.trainer.train();
     EXPECT_EQ(run.trainer.progress().step, 12);
     std::int64_t skipped = 0;
@@ -111,7 +111,7 @@ TEST_F(PrecisionRunTest, AStepThatOverflowsIsSkippedByAllRanks) {
       EXPECT_EQ(report.skipped_steps, skipped) << i;
       const at::Tensor& before = run.parameters[i == 0 ? 0 : i - 1];
       EXPECT_EQ(at::equal(run.parameters[i], before), report.is_skipped || i == 0) << i;
-      EXPECT_EQ(report.grad_norm.has_value(), !report.is_skipped && *clip != 0) << i;
+      EXPECT_EQ(report.grad_norm.has_value(), !report.is_skipped && *clip != '0') << i;
       const bool grows = i + 1 < 12 && *run.reports[i + 1].loss_scale > scale;
       scale *= report.is_skipped ? 0.5 : grows ? 2 : 1;
       EXPECT_TRUE(is_same_everywhere(run.parameters[i])) << i;
@@ -185,8 +185,11 @@ TEST_F(PrecisionRunTest, SkippingHasAnEnd) {
 }
 
 TEST_F(PrecisionRunTest, WithoutAScalerANormThatIsNotFiniteStaysAnError) {
-  for (const char* const clip : {"norm:1", "norm:1:p=inf"}) {
-    SmallRun run(world_, with(kTwelveSteps, {{"optim.lr", "1e30"}, {"optim.name", "sgd"}, {"train.clip_grad", clip}}));
+  for (const char* const norm_type : {"2", "inf"}) {
+    SmallRun run(world_, with(kTwelveSteps, {{"optim.lr", "1e30"},
+                                             {"optim.name", "sgd"},
+                                             {"train.clip_norm", "1"},
+                                             {"train.clip_norm_type", norm_type}}));
     run.model.wrapper->store().write_whole([&] {
       const torch::NoGradGuard no_grad;
       run.model.wrapper->model().parameters()[0].fill_(1e38);
@@ -196,9 +199,10 @@ TEST_F(PrecisionRunTest, WithoutAScalerANormThatIsNotFiniteStaysAnError) {
 }
 
 TEST_F(PrecisionRunTest, ClippingByGroupAgreesOnAllRanks) {
-  const Settings base =
-      with(kTwelveSteps,
-           {{"optim.weight_decay", "0.1"}, {"optim.no_decay", "norms_biases"}, {"train.clip_grad", "norm:0.2:p=1"}});
+  const Settings base = with(kTwelveSteps, {{"optim.weight_decay", "0.1"},
+                                            {"optim.no_decay", "norms_biases"},
+                                            {"train.clip_norm", "0.2"},
+                                            {"train.clip_norm_type", "1"}});
   KeptRun all(world_, base);
   all.trainer.train();
   KeptRun by_group(world_, with(base, {{"train.clip_scope", "group"}}));

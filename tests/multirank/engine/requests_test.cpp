@@ -7,8 +7,11 @@
 namespace lockstep::engine {
 namespace requests_test {
 
-const Settings kSettings = {{"data.train_size", "48"},         {"data.val_size", "8"},   {"model.name", "mlp"},
-                            {"train.global_batch_size", "12"}, {"train.max_steps", "6"}, {"train.max_epochs", "0"}};
+const Settings kSettings = {{"data.train_size", "48"},
+                            {"data.val_size", "8"},
+                            {"model.name", "mlp"},
+                            {"train.global_batch_size", "12"},
+                            {"train.max_steps", "6"}};
 
 using Request = void (RunRequests::*)() noexcept;
 

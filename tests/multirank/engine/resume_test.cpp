@@ -31,7 +31,7 @@ class ResumeTest : public ::testing::Test {
   /// Leaves checkpoints of steps 2, 4, 6 and 8.
   ResumeTest() {
     directory_ = world_.broadcast(folder_.path()) + "/ckpt";
-    SmallRun run(world_, with(kBase, {{"train.max_steps", "8"}, {"ckpt.every_steps", "2"}, {"ckpt.keep_last", "9"}}));
+    SmallRun run(world_, with(kBase, {{"train.max_steps", "8"}, {"ckpt.every", "2"}, {"ckpt.keep_last", "9"}}));
     run.trainer.add_hook(run.checkpoint_hook(directory_, ""));
     run.trainer.train();
     parameters_ = copies_of(run);
@@ -146,7 +146,7 @@ TEST_F(ResumeTest, MetersOfAnEpochContinueWhereTheyWere) {
     EXPECT_EQ(epochs.size(), world_.is_root() ? 1U : 0U);
     return epochs.empty() ? Record() : epochs.front();
   };
-  const Record whole = epoch_of(with(metered, {{"ckpt.every_steps", "5"}, {"ckpt.keep_last", "9"}}));
+  const Record whole = epoch_of(with(metered, {{"ckpt.every", "5"}, {"ckpt.keep_last", "9"}}));
   const Record resumed = epoch_of(with(metered, {{"resume", "5"}}));
   EXPECT_EQ(resumed.values, whole.values);
   // Others have nothing to continue from.
@@ -366,11 +366,17 @@ class KeepingHook : public Hook {
 // Across the ends of epochs (8 steps), with dropout, several forwards a step, clipping and a schedule.
 TEST(ExactnessTest, FromEveryOneOf60StepsTheEndIsTheSame) {
   const mpi::Communicator world = mpi::Communicator::world();
-  const Settings settings = {
-      {"model.name", "cnn"},         {"model.channels", "2,4"}, {"model.hidden", "8"},
-      {"model.dropout", "0.2"},      {"data.train_size", "96"}, {"train.global_batch_size", "12"},
-      {"train.max_epochs", "0"},     {"train.max_steps", "60"}, {"train.micro_batch", "2"},
-      {"train.clip_grad", "norm:1"}, {"optim.name", "adamw"},   {"sched.rule", "cosine,final_factor=0.1"}};
+  const Settings settings = {{"model.name", "cnn"},
+                             {"model.channels", "2,4"},
+                             {"model.hidden", "8"},
+                             {"model.dropout", "0.2"},
+                             {"data.train_size", "96"},
+                             {"train.global_batch_size", "12"},
+                             {"train.max_steps", "60"},
+                             {"train.micro_batch", "2"},
+                             {"train.clip_norm", "1"},
+                             {"optim.name", "adamw"},
+                             {"sched.rule", "cosine,final_factor=0.1"}};
   std::vector<checkpoints::Archive> states;
   SmallRun straight(world, settings);
   straight.trainer.add_hook(Priority::very_low, std::make_unique<KeepingHook>(straight.trainer, states));

@@ -13,9 +13,9 @@
 namespace lockstep::engine {
 namespace run_state_test {
 
-const Settings kBase = {{"model.name", "mlp"},     {"model.hidden", "16"},  {"data.train_size", "100"},
-                        {"optim.name", "adamw"},   {"optim.lr", "0.01"},    {"train.global_batch_size", "12"},
-                        {"train.max_epochs", "0"}, {"train.max_steps", "5"}};
+const Settings kBase = {{"model.name", "mlp"},   {"model.hidden", "16"}, {"data.train_size", "100"},
+                        {"optim.name", "adamw"}, {"optim.lr", "0.01"},   {"train.global_batch_size", "12"},
+                        {"train.max_steps", "5"}};
 
 /// Writes what `trainer` holds, then reads it on every rank, as a run does.
 checkpoints::Archive through_a_file(Trainer& trainer, const std::string& folder) {
@@ -70,8 +70,8 @@ TEST_F(RunStateTest, ARestoredRunContinuesBitForBit) {
 
 // All that writes parameters lawfully: initial values, updates, restoring. And nobody writes in an evaluation.
 TEST_F(RunStateTest, CheckedWritesAndReportsChangeNoBit) {
-  const Settings watched = {{"ddp.check_writes", "true"}, {"ddp.report", "true"}, {"train.clip_grad", "norm:1"}};
-  const Settings longer = {{"train.max_steps", "12"}, {"train.clip_grad", "norm:1"}};
+  const Settings watched = {{"ddp.check_writes", "true"}, {"ddp.report", "true"}, {"train.clip_norm", "1"}};
+  const Settings longer = {{"train.max_steps", "12"}, {"train.clip_norm", "1"}};
   SmallRun plain(world_, with(kBase, longer));
   plain.trainer.train();
   SmallRun first(world_, with(kBase, watched));

@@ -26,7 +26,7 @@ namespace saver_test {
 namespace fs = std::filesystem;
 using Steps = std::vector<std::int64_t>;
 
-const Settings kBase = with(kTwelveSteps, {{"ckpt.every_secs", "0"}});
+const Settings kBase = with(kTwelveSteps, {{"ckpt.every", "never"}});
 
 class SaverTest : public ::testing::Test {
  protected:
@@ -50,11 +50,11 @@ class SaverTest : public ::testing::Test {
 
 // A copy is written while the originals change: it must be of the step it is named after.
 TEST_F(SaverTest, EveryWayOfSavingWritesTheSameState) {
-  const Settings every = {{"ckpt.every_steps", "3"}, {"ckpt.keep_last", "9"}};
+  const Settings every = {{"ckpt.every", "3"}, {"ckpt.keep_last", "9"}};
   const std::string sync = train("sync", with(every, {{"ckpt.async", "false"}}));
   const std::string async = train("async", every);
-  const std::string sharded = train("sharded", with(every, {{"ckpt.mode", "sharded"}, {"ckpt.writers", "3"}}));
-  const std::string single = train("single", with(every, {{"ckpt.mode", "single"}}));
+  const std::string sharded = train("sharded", with(every, {{"ckpt.layout", "shards"}, {"ckpt.writers", "3"}}));
+  const std::string single = train("single", with(every, {{"ckpt.layout", "file"}}));
   if (!world_.is_root()) return;
   ASSERT_EQ(checkpoints::list(sync), (Steps{3, 6, 9, 12}));
   for (const std::string& other : {async, sharded, single}) {
@@ -70,7 +70,7 @@ TEST_F(SaverTest, EveryWayOfSavingWritesTheSameState) {
 }
 
 TEST_F(SaverTest, WhatIsShardedResumesLikeAnyOther) {
-  const Settings sharded = {{"ckpt.mode", "sharded"}, {"ckpt.writers", "2"}, {"ckpt.every_steps", "5"}};
+  const Settings sharded = {{"ckpt.layout", "shards"}, {"ckpt.writers", "2"}, {"ckpt.every", "5"}};
   const std::string directory = train("run", with(sharded, {{"train.max_steps", "7"}}));
   SmallRun straight(world_, kBase);
   straight.trainer.train();
@@ -132,20 +132,20 @@ TEST_F(SaverTest, AFailedSaveIsTriedAgainAndOnlyManyInARowEndTheRun) {
 }
 
 TEST_F(SaverTest, TheLocalDiskHoldsACheckpointOnlyUntilItIsCopied) {
-  const Settings every = {{"ckpt.every_steps", "3"}, {"ckpt.keep_last", "9"}};
+  const Settings every = {{"ckpt.every", "3"}, {"ckpt.keep_last", "9"}};
   const std::string direct = train("direct/ckpt", every);
-  for (const char* mode : {"replicated", "single"}) {
-    const std::string name = mode;
+  for (const char* layout : {"folder", "file"}) {
+    const std::string name = layout;
     const std::string local = shared_ + "/local-" + name;
     const std::string copied = train(
-        name + "/ckpt", with(every, {{"ckpt.local_dir", local}, {"ckpt.mode", mode}, {"ckpt.verify_every", "1"}}));
+        name + "/ckpt", with(every, {{"ckpt.local_dir", local}, {"ckpt.layout", layout}, {"ckpt.verify_every", "1"}}));
     if (!world_.is_root()) continue;
-    ASSERT_EQ(checkpoints::list(copied), (Steps{3, 6, 9, 12})) << mode;
+    ASSERT_EQ(checkpoints::list(copied), (Steps{3, 6, 9, 12})) << layout;
     for (const std::int64_t step : {3, 6, 9, 12}) {
       EXPECT_EQ(testing::differences(checkpoints::read(checkpoints::checkpoint_of(direct, step)),
                                      checkpoints::read(checkpoints::checkpoint_of(copied, step))),
                 "")
-          << mode << " at " << step;
+          << layout << " at " << step;
     }
     const std::string folder = local_folder(local, copied);
     EXPECT_TRUE(fs::path(folder).filename().string().starts_with(name + "-")) << folder;
@@ -155,7 +155,7 @@ TEST_F(SaverTest, TheLocalDiskHoldsACheckpointOnlyUntilItIsCopied) {
 
 // The run was killed when the checkpoint of step 9 was complete on the local disk, but not in the run's folder.
 TEST_F(SaverTest, ALocalCheckpointIsCopiedBeforeTheRunResumes) {
-  const Settings every = {{"ckpt.every_steps", "3"}, {"ckpt.keep_last", "9"}};
+  const Settings every = {{"ckpt.every", "3"}, {"ckpt.keep_last", "9"}};
   const std::string directory = train("run/ckpt", with(every, {{"train.max_steps", "9"}}));
   const std::string local = shared_ + "/local";
   const std::string folder = local_folder(local, directory);
@@ -230,7 +230,7 @@ TEST_F(SaverTest, ACheckpointThatCannotBeCopiedStaysOnTheLocalDisk) {
 }
 
 TEST_F(SaverTest, ShardedCheckpointsOnALocalDiskAreRefused) {
-  EXPECT_THROW(train("run/ckpt", {{"ckpt.local_dir", shared_ + "/local"}, {"ckpt.mode", "sharded"}}), ConfigError);
+  EXPECT_THROW(train("run/ckpt", {{"ckpt.local_dir", shared_ + "/local"}, {"ckpt.layout", "shards"}}), ConfigError);
 }
 
 // Such ranks train different models, and their checkpoint would hide it.

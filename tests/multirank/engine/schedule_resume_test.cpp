@@ -24,7 +24,6 @@ const Settings kBase = {{"model.name", "mlp"},
                         {"optim.weight_decay", "0.1"},
                         {"optim.no_decay", "norms_biases"},
                         {"train.global_batch_size", "12"},
-                        {"train.max_epochs", "0"},
                         {"train.max_steps", "12"}};
 
 /// Measures a loss that gets worse, notes what the first group is updated with, and ends the run after `last` steps.

@@ -14,9 +14,9 @@ namespace schedule_test {
 
 using checkpoints::Archive;
 
-const Settings kBase = {{"model.name", "mlp"},     {"model.hidden", "8"},    {"data.train_size", "100"},
-                        {"optim.name", "adamw"},   {"optim.lr", "0.01"},     {"train.global_batch_size", "12"},
-                        {"train.max_epochs", "0"}, {"train.max_steps", "10"}};
+const Settings kBase = {{"model.name", "mlp"},    {"model.hidden", "8"}, {"data.train_size", "100"},
+                        {"optim.name", "adamw"},  {"optim.lr", "0.01"},  {"train.global_batch_size", "12"},
+                        {"train.max_steps", "10"}};
 const Settings kPlateau = {{"sched.rule", "plateau,patience=1,factor=0.5"}};
 
 /// Measures a loss of 1 after every step.
@@ -62,7 +62,7 @@ TEST_F(ScheduleTest, APlateauLearnsFromEvaluations) {
   MeasuredRun run(world_, kPlateau);
   run.trainer.train();
   EXPECT_EQ(run.options().at("lr"), 0.01 / 16);
-  MeasuredRun other(world_, {{"sched.rule", "plateau,monitor=val/los"}});
+  MeasuredRun other(world_, {{"sched.rule", "plateau,metric=val/losses"}});
   EXPECT_THROW(other.trainer.train(), ConfigError);
 }
 

@@ -30,11 +30,10 @@ Settings strategy_of(int stage) {
   return {{"strategy.name", "sharded"}, {"strategy.stage", std::to_string(stage)}};
 }
 
-const Settings kSteady = {{"train.max_epochs", "0"},
-                          {"train.max_steps", std::to_string(kSteps)},
+const Settings kSteady = {{"train.max_steps", std::to_string(kSteps)},
                           {"train.global_batch_size", "12"},
                           {"train.micro_batch", "2"},
-                          {"train.clip_grad", "norm:0.5"},
+                          {"train.clip_norm", "0.5"},
                           {"data.workers", "0"},
                           {"optim.name", "adamw"},
                           {"optim.lr", "0.001"},
@@ -91,7 +90,7 @@ const std::vector<Case>& cases() {
                      {"optim.line_search_fn", "strong_wolfe"},
                      {"optim.weight_decay", "0"},
                      {"optim.no_decay", "none"},
-                     {"train.clip_grad", ""}}),
+                     {"train.clip_norm", "0"}}),
        1e-7},
       {"cnn", {{"model.name", "cnn"}, {"data.train_size", "100"}}},
   };

@@ -25,9 +25,9 @@ constexpr std::array kForms = {"true", "false"};
 Settings settings_of(const std::string& shares, const char* steps) {
   return {{"model.name", "cnn"},     {"model.channels", "4,8"},         {"model.hidden", "16"},
           {"model.dropout", "0.1"},  {"optim.name", "adamw"},           {"optim.lr", "0.01"},
-          {"data.train_size", "50"}, {"train.global_batch_size", "12"}, {"train.clip_grad", "norm:0.5"},
-          {"data.val_size", "20"},   {"ddp.shared_parameters", shares}, {"train.max_epochs", "0"},
-          {"data.workers", "0"},     {"train.max_steps", steps}};
+          {"data.train_size", "50"}, {"train.global_batch_size", "12"}, {"train.clip_norm", "0.5"},
+          {"data.val_size", "20"},   {"ddp.shared_parameters", shares}, {"data.workers", "0"},
+          {"train.max_steps", steps}};
 }
 
 std::vector<at::Tensor> values_of(WrappedModel& model) {

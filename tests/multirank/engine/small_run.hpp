@@ -47,8 +47,8 @@ inline Settings with(Settings settings, const Settings& more) {
 
 /// Twelve steps of a small mlp by AdamW.
 inline const Settings kTwelveSteps = {
-    {"model.name", "mlp"}, {"model.hidden", "16"},    {"data.train_size", "100"},        {"optim.name", "adamw"},
-    {"optim.lr", "0.01"},  {"train.max_steps", "12"}, {"train.global_batch_size", "12"}, {"train.max_epochs", "0"}};
+    {"model.name", "mlp"}, {"model.hidden", "16"},    {"data.train_size", "100"},       {"optim.name", "adamw"},
+    {"optim.lr", "0.01"},  {"train.max_steps", "12"}, {"train.global_batch_size", "12"}};
 
 /// Notes the loss of every step, and the norm of its gradients where they are clipped. A GPU is not waited for.
 class NotingHook : public Hook {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The steps that train.step chooses from.
+// The steps that train.step_kind chooses from.
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
 
@@ -50,9 +50,11 @@ Registry registry_with_two_losses() {
   return registry;
 }
 
-const Settings kTwoLosses = {
-    {"model.name", "two_losses"}, {"data.train_size", "60"},         {"optim.lr", "0.01"},
-    {"train.max_steps", "5"},     {"train.global_batch_size", "12"}, {"train.max_epochs", "0"}};
+const Settings kTwoLosses = {{"model.name", "two_losses"},
+                             {"data.train_size", "60"},
+                             {"optim.lr", "0.01"},
+                             {"train.max_steps", "5"},
+                             {"train.global_batch_size", "12"}};
 
 struct Trained {
   std::vector<double> losses;
@@ -77,23 +79,23 @@ void expect_same_bits(const Trained& a, const Trained& b) {
 TEST(StepsTest, OneLossIsTrainedAlikeByAll) {
   const std::int64_t share = 12 / mpi::Communicator::world().size();
   for (const Settings& more : {Settings{}, Settings{{"train.micro_batch", std::to_string((share + 1) / 2)}},
-                               Settings{{"train.clip_grad", "norm:0.5"}}, Settings{{"train.lanes", "12"}}}) {
+                               Settings{{"train.clip_norm", "0.5"}}, Settings{{"train.lanes", "12"}}}) {
     const Trained model = trained(with(kTwelveSteps, more));
     for (const char* step : {"simple", "amp", "standard"}) {
       SCOPED_TRACE(step);
-      expect_same_bits(model, trained(with(kTwelveSteps, with(more, {{"train.step", step}}))));
+      expect_same_bits(model, trained(with(kTwelveSteps, with(more, {{"train.step_kind", step}}))));
     }
   }
 }
 
 TEST(StepsTest, SixteenBitsAreForAmpAndModel) {
   const Settings bf16 = with(kTwelveSteps, {{"train.precision", "bf16"}});
-  expect_same_bits(trained(bf16), trained(with(bf16, {{"train.step", "amp"}})));
+  expect_same_bits(trained(bf16), trained(with(bf16, {{"train.step_kind", "amp"}})));
   try {
-    trained(with(bf16, {{"train.step", "simple"}}));
+    trained(with(bf16, {{"train.step_kind", "simple"}}));
     FAIL() << "simple took bf16";
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("use train.step=amp"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("use train.step_kind=amp"), std::string::npos) << error.what();
   }
 }
 
@@ -101,14 +103,14 @@ TEST(StepsTest, SixteenBitsAreForAmpAndModel) {
 TEST(StepsTest, WhatIsTrainedIsTheStepsChoice) {
   const Registry registry = registry_with_two_losses();
   const Trained named = trained(kTwoLosses, registry);
-  const Trained all = trained(with(kTwoLosses, {{"train.step", "simple"}}), registry);
+  const Trained all = trained(with(kTwoLosses, {{"train.step_kind", "simple"}}), registry);
   EXPECT_GT(all.losses.front(), named.losses.front());
   EXPECT_FALSE(at::equal(named.parameters.front(), all.parameters.front()));
 }
 
 TEST(StepsTest, AnUnknownStepNamesTheKnownOnes) {
   try {
-    trained(with(kTwelveSteps, {{"train.step", "simpel"}}));
+    trained(with(kTwelveSteps, {{"train.step_kind", "simpel"}}));
     FAIL() << "taken";
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("simple"), std::string::npos) << error.what();
@@ -120,9 +122,9 @@ TEST(StepsTest, ARowThatMakesNothingIsRefused) {
     Registry registry;
     registry.steps.push_back(
         {.name = "mine", .help = "", .keys = {}, .make = [nothing](const Section&) { return nothing; }});
-    const Sections sections = sections_of({{"train.step", "mine"}}, registry);
+    const Sections sections = sections_of({{"train.step_kind", "mine"}}, registry);
     EXPECT_EQ(testing::sentence_of<ConfigError>([&] { make_step(sections.at("train"), registry.steps); }),
-              "train.step (test): its function `make` returned nothing");
+              "train.step_kind (test): its function `make` returned nothing");
   }
 }
 
@@ -133,7 +135,7 @@ TEST(StepsTest, StepsThatAreOptionsOfTheWrapperAreCaptured) {
                               return LossStep([](models::Model&, const batch::Batch&) { return StepLosses(); });
                             }});
   const auto made = [&registry](const char* step, const char* is_manual = "false") {
-    const Settings settings = {{"train.step", step}, {"train.manual_reduction", is_manual}};
+    const Settings settings = {{"train.step_kind", step}, {"train.manual_reduction", is_manual}};
     return make_step(sections_of(settings, registry).at("train"), registry.steps);
   };
   for (const auto& [step, sum] :
@@ -155,7 +157,9 @@ TEST(StepsTest, AProgramChoosesOptions) {
   registry.steps.push_back({.name = "mine", .help = "", .keys = {}, .make = [](const Section&) {
                               return StepOptions{.sum = models::LossSum::all};
                             }});
-  const auto trained_by = [&](const char* step) { return trained(with(kTwoLosses, {{"train.step", step}}), registry); };
+  const auto trained_by = [&](const char* step) {
+    return trained(with(kTwoLosses, {{"train.step_kind", step}}), registry);
+  };
   expect_same_bits(trained_by("mine"), trained_by("simple"));
 }
 
@@ -171,7 +175,7 @@ TEST(StepsTest, ALossStepKeepsItsState) {
                                     return step;
                                   });
                             }});
-  expect_same_bits(trained(with(kTwelveSteps, {{"train.step", "counting"}}), registry), trained(kTwelveSteps));
+  expect_same_bits(trained(with(kTwelveSteps, {{"train.step_kind", "counting"}}), registry), trained(kTwelveSteps));
   std::vector<int> expected(12);
   std::iota(expected.begin(), expected.end(), 1);
   EXPECT_EQ(calls, expected);
@@ -181,8 +185,8 @@ TEST(StepsTest, ALossStepKeepsItsState) {
 TEST(StepsTest, ReductionByHandTrainsAlike) {
   const std::int64_t share = 12 / mpi::Communicator::world().size();
   for (const Settings& more : {Settings{}, Settings{{"train.micro_batch", std::to_string((share + 1) / 2)}},
-                               Settings{{"train.clip_grad", "norm:0.5"}}}) {
-    const Settings settings = with(kTwelveSteps, with(more, {{"train.step", "standard"}, {"optim.name", "sgd"}}));
+                               Settings{{"train.clip_norm", "0.5"}}}) {
+    const Settings settings = with(kTwelveSteps, with(more, {{"train.step_kind", "standard"}, {"optim.name", "sgd"}}));
     const Trained reducer = trained(settings);
     const Trained by_hand = trained(with(settings, {{"train.manual_reduction", "true"}}));
     for (std::size_t i = 0; i < reducer.losses.size(); ++i) EXPECT_NEAR(by_hand.losses[i], reducer.losses[i], 1e-6);
@@ -193,7 +197,7 @@ TEST(StepsTest, ReductionByHandTrainsAlike) {
 }
 
 TEST(StepsTest, ReductionByHandIsForWholeGradients) {
-  EXPECT_THROW(trained(with(kTwelveSteps, {{"train.step", "standard"},
+  EXPECT_THROW(trained(with(kTwelveSteps, {{"train.step_kind", "standard"},
                                            {"train.manual_reduction", "true"},
                                            {"optim.name", "lbfgs"},
                                            {"optim.weight_decay", "0"}})),
@@ -235,7 +239,7 @@ TEST(StepsTest, SeveralInputsReachEveryStepAndTheEvaluation) {
   EXPECT_LT(model.losses.back(), model.losses.front());
   for (const char* step : {"simple", "amp", "standard"}) {
     SCOPED_TRACE(step);
-    expect_same_bits(model, trained(with(kHinted, {{"train.step", step}}), registry));
+    expect_same_bits(model, trained(with(kHinted, {{"train.step_kind", step}}), registry));
   }
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, kHinted, registry);
@@ -248,7 +252,7 @@ TEST(StepsTest, SeveralInputsReachEveryStepAndTheEvaluation) {
 // Models of one input do not look at the others.
 TEST(StepsTest, KeysChooseTheInputAndTheTarget) {
   for (const char* step : {"model", "standard"}) {
-    const Settings settings = with(kTwelveSteps, {{"train.step", step}});
+    const Settings settings = with(kTwelveSteps, {{"train.step_kind", step}});
     const Trained plain = trained(settings);
     expect_same_bits(plain, trained(with(settings, {{"data.name", "hints"}}), registry_with_hints()));
     EXPECT_THROW(trained(with(settings, {{"data.input_keys", "picture"}})), ConfigError);
@@ -260,7 +264,7 @@ TEST(StepsTest, KeysChooseTheInputAndTheTarget) {
 // Only a run that was resumed at another place than its sampler comes there.
 TEST(StepsTest, AStepRefusesToTrainPastTheEnd) {
   const mpi::Communicator world = mpi::Communicator::world();
-  SmallRun run(world, with(kTwelveSteps, {{"train.step", "standard"}}));
+  SmallRun run(world, with(kTwelveSteps, {{"train.step_kind", "standard"}}));
   const ManualStep step = make_step(run.sections.at("train"), builtin_steps()).run;
   const batch::Batch batch = run.splits.train->get(testing::draws_of({0, 1}));
   StepContext context{.wrapper = *run.model.wrapper,
@@ -279,14 +283,14 @@ TEST(StepsTest, AStepRefusesToTrainPastTheEnd) {
 
 // The standard step wants a loss of that name; the penalty is only logged.
 TEST(StepsTest, TheStandardStepTrainsTheLossCalledSo) {
-  EXPECT_THROW(trained(with(kTwoLosses, {{"train.step", "standard"}}), registry_with_two_losses()), ConfigError);
+  EXPECT_THROW(trained(with(kTwoLosses, {{"train.step_kind", "standard"}}), registry_with_two_losses()), ConfigError);
 }
 
 // training-loop.md 18: each section is timed once a step, those of a step within its whole.
 TEST(StepsTest, SectionsAreTimed) {
   const mpi::Communicator world = mpi::Communicator::world();
-  for (const Settings& more : {Settings{{"train.step", "standard"}}, Settings{{"log.sections", "true"}},
-                               Settings{{"log.sections", "true"}, {"train.step", "simple"}}}) {
+  for (const Settings& more : {Settings{{"train.step_kind", "standard"}}, Settings{{"log.sections", "true"}},
+                               Settings{{"log.sections", "true"}, {"train.step_kind", "simple"}}}) {
     SmallRun run(world, with(kTwelveSteps, more));
     run.trainer.train();
     ASSERT_NE(run.trainer.view().perf, nullptr);
@@ -345,10 +349,10 @@ class GradientHook : public Hook {
 // Whole gradients on every rank: their norm is that which clipping finds, and reading them changes nothing.
 TEST(StepsTest, GradientsCanBeReadBetweenBackwardAndUpdate) {
   const mpi::Communicator world = mpi::Communicator::world();
-  const Settings settings = with(kTwelveSteps, {{"train.clip_grad", "norm:0.5"}});
+  const Settings settings = with(kTwelveSteps, {{"train.clip_norm", "0.5"}});
   const Trained plain = trained(settings);
   for (const char* step : {"model", "simple"}) {
-    SmallRun run(world, with(settings, {{"train.step", step}}));
+    SmallRun run(world, with(settings, {{"train.step_kind", step}}));
     std::vector<double> norms;
     run.trainer.add_hook(Priority::normal, std::make_unique<GradientHook>(norms));
     run.trainer.train();
@@ -365,7 +369,7 @@ class SleepyHook : public Hook {
 
 TEST(StepsTest, AModelThatSleepsIsAMistakeOfTheProgram) {
   const mpi::Communicator world = mpi::Communicator::world();
-  SmallRun run(world, with(kTwelveSteps, {{"train.step", "simple"}}));
+  SmallRun run(world, with(kTwelveSteps, {{"train.step_kind", "simple"}}));
   run.trainer.add_hook(Priority::normal, std::make_unique<SleepyHook>());
   EXPECT_THROW(run.trainer.train(), std::logic_error);
 }

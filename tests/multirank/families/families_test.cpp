@@ -197,9 +197,8 @@ const std::vector<Option>& options() {
 Settings settings_of(const Family& family, const Settings& option) {
   Settings settings = with({{"model.name", family.name},
                             {"train.global_batch_size", "12"},
-                            {"train.max_epochs", "0"},
                             {"train.max_steps", std::to_string(kSteps)},
-                            {"train.clip_grad", "norm:0.5"},
+                            {"train.clip_norm", "0.5"},
                             {"data.workers", "0"},
                             {"optim.name", "adamw"},
                             {"optim.lr", "0.002"},

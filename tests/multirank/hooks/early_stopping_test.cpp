@@ -91,7 +91,7 @@ TEST_F(EarlyStoppingTest, ARunThatHasEndedStaysSoUnlessItIsGivenPatience) {
 TEST_F(EarlyStoppingTest, AnotherMetricStartsAgain) {
   StoppedRun first(world_, "early_stopping,patience=3", kFourIsBest, 8);
   first.trainer.train();
-  StoppedRun other(world_, "early_stopping,patience=3,rule=greater", kFourIsBest);
+  StoppedRun other(world_, "early_stopping,patience=3,better=higher", kFourIsBest);
   restore(other.trainer, capture(first.trainer, "", true));
   other.trainer.train();
   EXPECT_EQ(other.trainer.progress().step, 12);  // 3.5 and 1 are not enough

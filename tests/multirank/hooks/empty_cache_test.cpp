@@ -23,17 +23,18 @@ std::vector<std::int64_t> steps_of(const EmptyCacheTimes& times) {
 TEST(EmptyCacheTest, MemoryIsReturnedAtTheChosenTimes) {
   const std::vector<std::int64_t> at_the_end = {12};
   EXPECT_EQ(steps_of({}), (std::vector<std::int64_t>{4, 8, 12, 12}));
-  EXPECT_EQ(steps_of({.interval = 5, .is_after_epochs = false, .is_after_evaluations = false}),
-            (std::vector<std::int64_t>{5, 10}));
-  EXPECT_EQ(steps_of({.is_after_epochs = false}), at_the_end);
-  EXPECT_TRUE(steps_of({.is_after_epochs = false, .is_after_evaluations = false}).empty());
+  EXPECT_EQ(steps_of({.every = 5, .is_after_evaluations = false}), (std::vector<std::int64_t>{5, 10}));
+  EXPECT_EQ(steps_of({.every = Every({.steps = 5, .epochs = 1}), .is_after_evaluations = false}),
+            (std::vector<std::int64_t>{4, 5, 8, 10, 12}));
+  EXPECT_EQ(steps_of({.every = 0}), at_the_end);
+  EXPECT_TRUE(steps_of({.every = 0, .is_after_evaluations = false}).empty());
 }
 
 TEST(EmptyCacheTest, ChangesNothingOnACpu) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun plain(world, kTwelveSteps);
   plain.trainer.train();
-  HookedRun run(world, with_hook("empty_cache,interval=1"));
+  HookedRun run(world, with_hook("empty_cache,every=1"));
   ASSERT_EQ(run.chosen.size(), 1U);
   run.trainer.train();
   EXPECT_EQ(run.losses, plain.losses);

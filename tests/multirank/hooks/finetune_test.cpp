@@ -125,7 +125,7 @@ std::map<std::string, std::int64_t> first_changes(FinetuneRun& run) {
 // 100 samples in batches of 12: an epoch has 8 steps.
 TEST_F(FinetuneTest, PartsJoinAtTheirStepOrEpoch) {
   FinetuneRun run(world_,
-                  with(kDeep, {{"finetune.train", "head"}, {"finetune.unfreeze", "hidden1@5,hidden0.weight@1e"}}));
+                  with(kDeep, {{"finetune.train", "head"}, {"finetune.unfreeze", "hidden1@5,hidden0.weight@1epochs"}}));
   const std::map<std::string, std::int64_t> expected = {
       {"hidden0.weight", 9}, {"hidden1.weight", 6}, {"hidden1.bias", 6}, {"head.weight", 1}, {"head.bias", 1}};
   EXPECT_EQ(first_changes(run), expected);
@@ -135,7 +135,7 @@ TEST_F(FinetuneTest, PartsJoinAtTheirStepOrEpoch) {
 TEST_F(FinetuneTest, NothingMovesAParameterBeforeItsStep) {
   std::vector<Settings> all = layouts();
   all.push_back({{"ddp.shared_parameters", "false"}});
-  all.push_back({{"train.clip_grad", "norm:0.1"}});
+  all.push_back({{"train.clip_norm", "0.1"}});
   for (const Settings& layout : all) {
     FinetuneRun run(world_, with(with(kDeep, {{"finetune.unfreeze", "hidden*,head.bias@3"}}), layout));
     const std::map<std::string, std::int64_t> expected = {{"hidden0.weight", 4}, {"hidden0.bias", 4},
@@ -159,7 +159,7 @@ TEST_F(FinetuneTest, WhatIsNotTrainedIsNeverUpdated) {
 }
 
 TEST_F(FinetuneTest, GradientsThatAreNotUsedAreInNoNorm) {
-  const Settings clip = with(kTwelveSteps, {{"train.clip_grad", "norm:1"}});
+  const Settings clip = with(kTwelveSteps, {{"train.clip_norm", "1"}});
   FinetuneRun frozen(world_, with(clip, {{"finetune.unfreeze", "hidden0@1"}}));
   FinetuneRun whole(world_, clip);
   frozen.trainer.train();
@@ -236,8 +236,12 @@ TEST_F(FinetuneTest, NamesWithoutParametersAreRefused) {
             "finetune.train (test): no parameter is named 'norms' or belongs to such a block; use all, head, norms, "
             "biases, or names such as layer4");
   EXPECT_EQ(error_of({{"finetune.unfreeze", "hidden0@0"}}),
-            "finetune.unfreeze (test): 'hidden0@0' is not of the form NAMES@STEP or NAMES@EPOCHe with a number from 1, "
-            "for example layer4@2e");
+            "finetune.unfreeze (test): 'hidden0@0': the number must be at least 1");
+  EXPECT_EQ(error_of({{"finetune.unfreeze", "hidden0"}}),
+            "finetune.unfreeze (test): 'hidden0' is not of the form NAMES@500 or NAMES@2epochs");
+  EXPECT_EQ(error_of({{"finetune.unfreeze", "hidden0@10min"}}),
+            "finetune.unfreeze (test): 'hidden0@10min': '10min' is neither a step, such as 100, nor an epoch, such as "
+            "2epochs");
 }
 
 TEST_F(FinetuneTest, WhatCannotJoinLaterIsRefused) {

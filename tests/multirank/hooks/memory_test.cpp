@@ -9,7 +9,7 @@ namespace memory_test {
 
 TEST(MemoryHookTest, MeasuresEveryFewStepsAndAtTheLast) {
   const mpi::Communicator world = mpi::Communicator::world();
-  HookedRun run(world, with_hook("memory,interval=5"));
+  HookedRun run(world, with_hook("memory,every=5"));
   EXPECT_EQ(run.trainer.train(), Outcome::done);
   const History& now = run.trainer.view().events.history("memory/rss_mb");
   const History& peak = run.trainer.view().events.history("memory/peak_rss_mb");

@@ -37,7 +37,7 @@ TEST_F(ParameterStatisticsTest, AreThoseOfEachParameter) {
   for (const std::string stage : {"0", "3"}) {
     Settings layout;
     if (stage != "0") layout = {{"strategy.name", "sharded"}, {"strategy.stage", stage}};
-    HookedRun run(world_, with_hook("parameter_statistics,interval=10,by=parameter,bins=7", layout));
+    HookedRun run(world_, with_hook("parameter_statistics,every=10,by=parameter,bins=7", layout));
     run.trainer.view().events.keep_pictures(100);
     fill(run.model);
     StepReport report;
@@ -65,7 +65,7 @@ TEST_F(ParameterStatisticsTest, AreThoseOfEachParameter) {
 }
 
 TEST_F(ParameterStatisticsTest, OrOfAllTogether) {
-  HookedRun run(world_, with_hook("parameter_statistics,interval=10"));
+  HookedRun run(world_, with_hook("parameter_statistics,every=10"));
   EXPECT_FALSE(run.hook().reads().gradients);
   fill(run.model);
   StepReport report;
@@ -81,7 +81,7 @@ TEST_F(ParameterStatisticsTest, OrOfAllTogether) {
 }
 
 TEST_F(ParameterStatisticsTest, GradientsAreWithoutTheLossScale) {
-  HookedRun run(world_, with_hook("parameter_statistics,interval=1,gradients=true"));
+  HookedRun run(world_, with_hook("parameter_statistics,every=1,gradients=true"));
   EXPECT_TRUE(run.hook().reads().gradients);
   const parallel::ParameterStore& store = run.model.wrapper->store();
   for (std::size_t i = 0; i < store.size(); ++i) {

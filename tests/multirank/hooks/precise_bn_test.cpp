@@ -128,8 +128,7 @@ TEST_F(PreciseStatisticsTest, LayersOfLibTorchAreRefused) {
 class PreciseBnTest : public ::testing::Test {
  protected:
   void expect_statistics_of_two_steps(const Settings& more) {
-    HookedRun run(world_, with_hook("precise_bn,samples=24,every_epochs=0", with({{"model.name", "normed"}}, more)),
-                  tables_);
+    HookedRun run(world_, with_hook("precise_bn,samples=24,every=1", with({{"model.name", "normed"}}, more)), tables_);
     models::BatchNorm& norm = *dynamic_cast<Normed&>(run.model.wrapper->model()).norm;
     const at::Tensor weight = norm.weight.detach().clone();
     run.hook().before_train(run.trainer.view());
@@ -157,7 +156,7 @@ TEST_F(PreciseBnTest, TakesTheSamplesOfTheNextSteps) {
 
 TEST_F(PreciseBnTest, IsDueAtTheEndOfSomeEpochsAndOfTheRun) {
   // 100 samples at 12: an epoch is 8 steps.
-  HookedRun run(world_, with_hook("precise_bn,every_epochs=2", {{"model.name", "normed"}, {"train.max_steps", "40"}}),
+  HookedRun run(world_, with_hook("precise_bn,every=2epochs", {{"model.name", "normed"}, {"train.max_steps", "40"}}),
                 tables_);
   models::BatchNorm& norm = *dynamic_cast<Normed&>(run.model.wrapper->model()).norm;
   run.hook().before_train(run.trainer.view());

@@ -26,7 +26,7 @@ TEST(InputStatisticsTest, TransformsOfEvaluations) {
 
 // Checkpoints of earlier versions have lists with slashes and another spelling.
 TEST(InputStatisticsTest, LinesOfEarlierVersions) {
-  const InputStatistics input = input_statistics({{"data.val_transform", "normalise,mean=0.5/0.25/0.75,std=0.25"}}, 3);
+  const InputStatistics input = input_statistics({{"data.val_transform", "normalize,mean=0.5,0.25,0.75,std=0.25"}}, 3);
   EXPECT_EQ(input.mean, (std::vector<double>{0.5, 0.25, 0.75}));
   EXPECT_EQ(input.deviation, (std::vector<double>{0.25, 0.25, 0.25}));
   EXPECT_TRUE(input.remarks.empty());

@@ -7,10 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 
 #include "core/text/table.hpp"
+#include "core/text/text.hpp"
 #include "sample_specs.hpp"
 
 namespace lockstep::config {
@@ -131,6 +133,27 @@ TEST(ConfigTest, AFormerSettingIsRefusedWithTheNewOne) {
   EXPECT_TRUE(config.section("optim").is_default("lr"));
 }
 
+TEST(ConfigTest, SeveralKeysMayReplaceOneSetting) {
+  KeySpecs specs = sample_specs();
+  const auto part = [](std::size_t number) {
+    return [number](const std::string& former, const std::string&) { return split_list(former, '/')[number]; };
+  };
+  for (KeySpec& key : specs) {
+    if (key.name == "optim.lr") key.replaces = {{.key = "optim.both", .translate = part(0), .hint = "set one"}};
+    if (key.name == "optim.steps") key.replaces = {{.key = "optim.both", .translate = part(1)}};
+  }
+  Config config(specs);
+  const auto sentence = [&config](const std::string& text) {
+    return sentence_of([&] { config.set("optim.both", text, "command line"); });
+  };
+  EXPECT_EQ(sentence("2/7"), "command line: optim.both=2/7 was replaced by optim.lr=2 and optim.steps=7");
+  EXPECT_EQ(sentence("/7"), "command line: optim.both=/7 was replaced by optim.steps=7");
+  EXPECT_EQ(sentence("/"), "command line: optim.both=/ was replaced by optim.lr; set one");
+  config.read_ini("[optim]\nboth = 2/7\n", "run", OldNames::translated);
+  EXPECT_EQ(config.section("optim").real("lr"), 2);
+  EXPECT_EQ(config.section("optim").integer("steps"), 7);
+}
+
 TEST(ConfigTest, AFormerSettingInAStoredConfigurationIsTranslated) {
   const auto stored = [](const std::string& ini) {
     Config config(replacing_specs());
@@ -144,6 +167,43 @@ TEST(ConfigTest, AFormerSettingInAStoredConfigurationIsTranslated) {
   const Config several = stored("group = rate,2\ngroup = a\ngroup = rate,3\n");
   EXPECT_EQ(several.section("optim").real("lr"), 5);
   EXPECT_EQ(several.section("optim").texts("group"), std::vector<std::string>{"a"});
+}
+
+/// Key optim.name has an earlier form of its values, and optim.group rows with an option of another name.
+KeySpecs reformed_specs() {
+  KeySpecs specs = sample_specs();
+  const auto key = [&specs](const std::string& name) -> KeySpec& {
+    return *std::find_if(specs.begin(), specs.end(), [&](const KeySpec& each) { return each.name == name; });
+  };
+  const auto translate = [](const std::string& former, const std::string&) {
+    return former == "adam_with_decay" ? std::string("adamw") : std::string();
+  };
+  key("optim.name").replaces = {{.key = "optim.name", .translate = translate}};
+  KeySpec row = keys::text("rate", "", "");
+  row.parts = {keys::renamed(keys::real("value", "1", ""), "number")};
+  key("optim.group").parts = {row};
+  return specs;
+}
+
+TEST(ConfigTest, AKeyCanReplaceFormerValuesOfItsOwn) {
+  Config config(reformed_specs());
+  EXPECT_EQ(sentence_of([&] { config.read_ini("[optim]\nname = adam_with_decay\n", "a.ini"); }),
+            "a.ini:2: optim.name=adam_with_decay was replaced by optim.name=adamw");
+  EXPECT_EQ(sentence_of([&] { config.read_ini("[optim]\nname = adamw\n", "a.ini"); }), "");
+  Config stored(reformed_specs());
+  stored.read_ini("[optim]\nname = adam_with_decay\n", "run", OldNames::translated);
+  EXPECT_EQ(stored.section("optim").text("name"), "adamw");
+  EXPECT_EQ(stored.section("optim").cite("name"), "optim.name (run:2)");
+}
+
+TEST(ConfigTest, OptionsInAStoredConfigurationAreTranslated) {
+  const std::string ini = "[optim]\ngroup = rate,number=3\ngroup = other,number=3\n";
+  Config stored(reformed_specs());
+  stored.read_ini(ini, "run", OldNames::translated);
+  EXPECT_EQ(stored.section("optim").texts("group"), (std::vector<std::string>{"rate,value=3", "other,number=3"}));
+  Config written(reformed_specs());  // the part that reads the entry refuses it
+  written.read_ini(ini, "a.ini");
+  EXPECT_EQ(written.section("optim").texts("group").front(), "rate,number=3");
 }
 
 // A program may have a key or a row of its own with such a name.
@@ -328,6 +388,54 @@ TEST(ConfigTest, TheResolvedFileKeepsSignsQuotesAndBlanks) {
     EXPECT_EQ(back.section("data").text("path"), value);
     EXPECT_EQ(back.section("optim").texts("group"), std::vector<std::string>{value});
   }
+}
+
+/// The path that a line of an INI file sets.
+std::string path_of(const std::string& line) {
+  ::setenv("HOME", "/home/me", 1);
+  Config config(sample_specs());
+  config.read_ini("[data]\n" + line + "\n", "a.ini");
+  return config.section("data").text("path");
+}
+
+TEST(ConfigTest, APathIsReadAsAShellReadsIt) {
+  EXPECT_EQ(path_of("path = ~/data"), "/home/me/data");
+  EXPECT_EQ(path_of("path = \"~/data\""), "/home/me/data");
+  EXPECT_EQ(path_of("path = /data/run#1"), "/data/run#1");
+  EXPECT_EQ(path_of("path = a #b"), "a");
+  EXPECT_EQ(path_of("path = \"a #b\""), "a #b");
+  EXPECT_EQ(
+      sentence_of([] { path_of("path = ${SCRATCH}/a"); }),
+      "a.ini:2: data.path: '${SCRATCH}/a': the variable ${SCRATCH} of the environment is not replaced here; write "
+      "the path in full");
+  EXPECT_EQ(sentence_of([] { path_of("path = ~no-such-user/a"); }),
+            "a.ini:2: data.path: '~no-such-user/a': the home folder is unknown; write the path in full");
+}
+
+// An earlier version may have stored a path with a '$'.
+TEST(ConfigTest, AStoredPathMayContainADollarSign) {
+  Config config(sample_specs());
+  config.read_ini("[data]\npath = /data/$x/~\n", "run", OldNames::translated);
+  EXPECT_EQ(config.section("data").text("path"), "/data/$x/~");
+}
+
+TEST(ConfigTest, AKeyThatAllChoicesButSomeReadIsRefusedWithThese) {
+  const auto refusal = [](const std::string& ini, OldNames old_names = OldNames::refused) {
+    KeySpecs specs = sample_specs();
+    specs.push_back(keys::not_read_by(keys::integer("ddp.ranks", "0", ""), "ddp.report", {"false", "no"}));
+    specs.push_back(keys::not_read_by(keys::real("optim.until", "1", ""), "optim.group", {""}));
+    Config config(specs);
+    config.read_ini(ini, "a.ini", old_names);
+    return sentence_of([&] { config.require_read(); });
+  };
+  EXPECT_EQ(refusal("[ddp]\nranks = 2\n"),
+            "a.ini:2: ddp.ranks is not read with ddp.report=no; remove it, or change ddp.report");
+  EXPECT_EQ(refusal("[ddp]\nranks = 2\n", OldNames::translated), "");
+  EXPECT_EQ(refusal("[ddp]\nranks = 2\nreport = true\n"), "");
+  EXPECT_EQ(refusal("[ddp]\nreport = false\n"), "");
+  EXPECT_EQ(refusal("[optim]\nuntil = 0.5\n"),
+            "a.ini:2: optim.until is not read without optim.group; remove it, or set optim.group");
+  EXPECT_EQ(refusal("[optim]\nuntil = 0.5\ngroup = a\n"), "");
 }
 
 TEST(ConfigTest, ACommentFollowsABlankOrBeginsALine) {

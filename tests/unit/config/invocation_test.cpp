@@ -71,6 +71,26 @@ TEST_F(InvocationTest, KeysAreSetAndTheLastWins) {
   EXPECT_EQ(config.section("data").origin("path"), "command line");
 }
 
+TEST_F(InvocationTest, TheHomeFolderIsFoundWhereAShellDoesNotReplaceIt) {
+  ::setenv("HOME", path("").c_str(), 1);
+  write("a.ini", "[optim]\nlr = 2\n");
+  const Invocation invocation = parse_words(
+      {"eval", "--config=~/a.ini", "--from", "~/run", "--data.path=~/data", "--optim.group=memory,path=~/x"});
+  EXPECT_EQ(invocation.config.section("optim").real("lr"), 2);
+  EXPECT_EQ(invocation.options.at("from"), path("run"));
+  EXPECT_EQ(invocation.config.section("data").text("path"), path("data"));
+  EXPECT_EQ(invocation.config.section("optim").texts("group"), Words{"memory,path=" + path("x")});
+  EXPECT_EQ(parse_words({"--data.path=/a/run#1 #2"}).config.section("data").text("path"), "/a/run#1 #2");
+}
+
+TEST_F(InvocationTest, VariablesOfTheEnvironmentAreRefused) {
+  const std::string why = ": the variable $RUN of the environment is not replaced here; write the path in full";
+  EXPECT_EQ(error_of({"--data.path=/a/$RUN"}), "command line: data.path: '/a/$RUN'" + why);
+  EXPECT_EQ(error_of({"--optim.group=memory,path=$RUN/x"}), "command line: optim.group: '$RUN/x'" + why);
+  EXPECT_EQ(error_of({"eval", "--from=$RUN/a"}), "command line: '$RUN/a'" + why);
+  EXPECT_EQ(error_of({"--config=$RUN/a.ini"}), "command line: '$RUN/a.ini'" + why);
+}
+
 TEST_F(InvocationTest, FilesFollowOneAnotherAndTheCommandLineWins) {
   const IniText base = {"checkpoint", "[optim]\nlr = 1\nsteps = 1\nname = adamw\n[data]\npath = base\n"};
   const std::string a = write("a.ini", "[optim]\nlr = 2\nsteps = 2\n");

@@ -90,6 +90,38 @@ TEST(OptionListTest, AnEntryOfEarlierVersionsInTheFormOfToday) {
   EXPECT_EQ(todays_entry("part,betas=0.5/0.9", forms(), {keys::reals("optim.betas", "", "")}), "part,betas=0.5,0.9");
 }
 
+/// Option `every` was called `interval`; `better` had other words; `total` replaces `first` and `second`, by their sum.
+KeySpecs form_with_sums() {
+  const auto translate = [](const std::string& word, const std::string&) {
+    return word == "less" ? std::string("lower") : std::string();
+  };
+  const auto sum = [](const std::string& former, const std::string& current) -> std::string {
+    if (former == "none") return "";
+    return std::to_string(std::stoi(former) + (current.empty() ? 0 : std::stoi(current)));
+  };
+  KeySpec total = keys::integer("total", "0", "");
+  for (const char* const former : {"first", "second"}) {
+    total = keys::replacing(total, {.key = former, .translate = sum});
+  }
+  KeySpec row = keys::text("row", "", "");
+  row.parts = {keys::renamed(keys::integer("every", "1", ""), "interval"),
+               keys::replacing(keys::choice("better", "lower", "", {"lower", "higher"}),
+                               {.key = "better", .translate = translate}),
+               total};
+  return {row};
+}
+
+TEST(OptionListTest, FormerOptionsCanBeReplacedByOne) {
+  const auto today = [](const std::string& entry) { return todays_entry(entry, form_with_sums()); };
+  EXPECT_EQ(today("row,interval=10"), "row,every=10");
+  EXPECT_EQ(today("row, better = less ,interval=3"), "row,better=lower,every=3");
+  EXPECT_EQ(today("row,first=2,every=3,second=5"), "row,total=7,every=3");
+  EXPECT_EQ(today("row,first=none,every=3"), "row,every=3");
+  for (const char* const of_today : {"row", "row,every=3, better=higher", "", "row,interval"}) {
+    EXPECT_EQ(today(of_today), of_today);
+  }
+}
+
 // Blanks stay, too.
 TEST(OptionListTest, AnEntryOfTodayStays) {
   for (const char* const entry : {"early, every=5, names=a,b", "curve,interval=1,2", "curve,interval=a/b",

@@ -28,7 +28,7 @@ std::vector<double> even(double first, double last, int count) {
 
 // The first four are those of strategy.md 14.5.2.
 std::vector<Row> rows() {
-  const EarlyStop::EarlyStopOptions greater{.rule = BestRule::greater};
+  const EarlyStop::EarlyStopOptions greater{.better = Better::higher};
   const auto with = [](EarlyStop::EarlyStopOptions options, double delta, std::int64_t patience) {
     options.min_delta = delta;
     options.patience = patience;
@@ -68,7 +68,7 @@ TEST(EarlyStopTest, EndsAfterTheRightValue) {
 }
 
 TEST(EarlyStopTest, SaysWhy) {
-  EarlyStop stop({.rule = BestRule::greater, .patience = 2});
+  EarlyStop stop({.better = Better::higher, .patience = 2});
   EXPECT_EQ(stop.reason(), "");
   for (const auto& [value, step] : {std::pair{0.5, 10}, {0.75, 20}, {0.7, 30}, {0.75, 40}}) stop.offer(value, step);
   EXPECT_EQ(stop.reason(), "has not improved on 0.75 of step 20 in 2 evaluations");
@@ -78,7 +78,7 @@ TEST(EarlyStopTest, SaysWhy) {
 }
 
 TEST(EarlyStopTest, ContinuesWhereItWas) {
-  const EarlyStop::EarlyStopOptions options{.rule = BestRule::greater, .patience = 3};
+  const EarlyStop::EarlyStopOptions options{.better = Better::higher, .patience = 3};
   EarlyStop used(options);
   for (const double value : {1.0, 3.0, 2.0, 2.5}) used.offer(value, 5);
   checkpoints::Archive archive;

@@ -6,12 +6,10 @@
 namespace lockstep::engine {
 namespace evaluation_times_test {
 
-EvalSettings settings_of(const std::string& every_epochs, const std::string& begin_epoch = "1",
-                         const std::string& when = "regular") {
+EvalSettings settings_of(const std::string& every, const std::string& begin = "0") {
   Section eval = Section::with_defaults("eval", EvalSettings::keys(metrics::builtin_meters()));
-  eval.set("every_epochs", every_epochs, "test");
-  eval.set("begin_epoch", begin_epoch, "test");
-  eval.set("when", when, "test");
+  eval.set("every", every, "test");
+  eval.set("begin", begin, "test");
   return EvalSettings::from(eval);
 }
 
@@ -30,26 +28,28 @@ std::string plan(const EvalSettings& settings, std::int64_t epochs) {
 // training-loop.md 15.1, strategy.md 13.2.2: five epochs with a test phase after every second one, which ClassyVision
 // counts from the first epoch and vissl from the second; and validation from the second epoch on.
 TEST(EvaluationTimesTest, PlansOfTheReferenceSystems) {
-  EXPECT_EQ(plan(settings_of("2"), 5), "TTtTTtTt");
-  EXPECT_EQ(plan(settings_of("1,2:3,4:5"), 5), "TtTTtTTt");
-  EXPECT_EQ(plan(settings_of("1", "2"), 3), "TTtTt");
-  EXPECT_EQ(plan(settings_of("1000000"), 3), "TTTt");
+  EXPECT_EQ(plan(settings_of("2epochs"), 5), "TTtTTtTt");
+  EXPECT_EQ(plan(settings_of("1epochs then 3epochs@2epochs then 5epochs@4epochs"), 5), "TtTTtTTt");
+  EXPECT_EQ(plan(settings_of("1epochs", "2epochs"), 3), "TTtTt");
+  EXPECT_EQ(plan(settings_of("1000000epochs"), 3), "TTTt");
 }
 
-TEST(EvaluationTimesTest, TheIntervalOfEpochsCanChange) {
-  EXPECT_EQ(plan(settings_of("3,5:1"), 7), "TTTtTTtTtTt");
-  EXPECT_EQ(plan(settings_of("1,2:3,4:6,7:8"), 9), "TtTTtTTTtTTtTt");
+TEST(EvaluationTimesTest, TheTimesCanChange) {
+  EXPECT_EQ(plan(settings_of("3epochs then 1epochs@5epochs"), 7), "TTTtTTtTtTt");
 }
 
-TEST(EvaluationTimesTest, TheEndIsAlwaysEvaluated) {
-  EXPECT_EQ(plan(settings_of("3"), 4), "TTTtTt");
-  EXPECT_EQ(plan(settings_of("1", "1", "end"), 3), "TTTt");
+TEST(EvaluationTimesTest, TheEndIsAlwaysEvaluatedUnlessNothingIs) {
+  EXPECT_EQ(plan(settings_of("3epochs"), 4), "TTTtTt");
+  EXPECT_EQ(plan(settings_of("3epochs+end"), 4), "TTTtTt");
+  EXPECT_EQ(plan(settings_of("end"), 3), "TTTt");
+  EXPECT_EQ(plan(settings_of("10min"), 3), "TTTt");
+  EXPECT_EQ(plan(settings_of("1epochs", "9epochs"), 3), "TTTt");
+  EXPECT_EQ(plan(settings_of("never"), 3), "TTT");
 }
 
-TEST(EvaluationTimesTest, StepsCountIfTheyHaveAnInterval) {
-  EvalSettings settings = settings_of("1");
-  settings.interval = 4;
-  EXPECT_EQ(plan(settings, 3), "TtTtTt");  // evaluations after steps 4, 8 and 9
+TEST(EvaluationTimesTest, StepsCount) {
+  EXPECT_EQ(plan(settings_of("4"), 3), "TtTtTt");  // evaluations after steps 4, 8 and 9
+  EXPECT_EQ(plan(settings_of("4", "5"), 3), "TTtTt");
 }
 
 }  // namespace evaluation_times_test

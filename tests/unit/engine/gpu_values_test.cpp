@@ -47,7 +47,7 @@ std::vector<std::string> names_for(const std::string& key) {
   if (key == "data.name") return names_of(registry.sources);
   if (key == "model.name") return names_of(registry.models);
   if (key == "loss.name") return names_of(registry.losses);
-  if (key == "train.step") return names_of(registry.steps);
+  if (key == "train.step_kind") return names_of(registry.steps);
   return {};
 }
 

@@ -81,7 +81,7 @@ TEST(HookTableTest, RefusesWhatItDoesNotKnow) {
   EXPECT_NE(error_of({"early_stopping,patience=0"}), "");
   EXPECT_NE(error_of({"early_stopping,patience"}).find("key=value"), std::string::npos);
   EXPECT_NE(error_of({"early_stopping,min_delta=-1"}), "");
-  EXPECT_NE(error_of({"early_stopping,metric=recall"}).find("set rule=less or greater"), std::string::npos);
+  EXPECT_NE(error_of({"early_stopping,metric=recall"}).find("set better=lower or higher"), std::string::npos);
   EXPECT_NE(error_of({"memory,priority=lo"}).find("did you mean 'low'?"), std::string::npos);
   EXPECT_NE(error_of({"profiler,ranks=0/-1"}), "");
 }

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <string>
+#include <vector>
+
 #include "batch/libtorch_versions.hpp"
 #include "engine/evaluation/evaluation.hpp"
 #include "engine/settings/log_settings.hpp"
@@ -41,7 +45,6 @@ TEST(SettingsTest, DefaultsAreThoseOfTheKeys) {
   expect_defaults<RunSettings>("run");
   expect_defaults<BatchSettings>("train");
   expect_defaults<RunBounds>("train");
-  expect_defaults<ClipSettings>("train");
   expect_defaults<NonfiniteSettings>("train");
   expect_defaults<LogSettings>("log");
   expect_defaults<SavingSettings>("ckpt");
@@ -85,15 +88,50 @@ TEST(SettingsTest, WhatFitsAKeyButNotItsUseIsCited) {
                 .find("train.max_steps and train.max_epochs are both 0"),
             std::string::npos);
   Section compiled = defaults("run", RunSettings::keys());
-  compiled.set("compile", "true", "here");
-  EXPECT_TRUE(RunSettings::from(compiled).compile);
+  compiled.set("cuda_graphs", "true", "here");
+  EXPECT_TRUE(RunSettings::from(compiled).uses_cuda_graphs);
   Section best = defaults("ckpt", SavingSettings::keys());
-  best.set("best_metric", "recall", "here");
-  EXPECT_EQ(SavingSettings::from(best).best.metric.cite, "ckpt.best_metric (here)");
-  Section clipped = defaults("train", ClipSettings::keys());
-  clipped.set("clip_scope", "group", "here");
-  EXPECT_TRUE(ClipSettings::from(clipped).is_by_group);
-  EXPECT_EQ(ClipSettings::from(clipped).clip_grad.cite, "train.clip_grad (default)");
+  best.set("metric", "recall", "here");
+  EXPECT_EQ(SavingSettings::from(best).best.metric.cite, "ckpt.metric (here)");
+}
+
+TEST(SettingsTest, ClippingIsByNormOrByValue) {
+  const optim::Clip off = ClipSettings::from(defaults("train", ClipSettings::keys())).clip;
+  EXPECT_FALSE(off.is_on() || off.is_by_group);
+  EXPECT_EQ(off.norm_type, 2);
+  Section train = defaults("train", ClipSettings::keys());
+  train.set("clip_norm", "1.5", "a.ini:3");
+  train.set("clip_norm_type", "inf", "a.ini:4");
+  train.set("clip_scope", "group", "a.ini:5");
+  const ClipSettings by_norm = ClipSettings::from(train);
+  EXPECT_EQ(by_norm.clip.max_norm, 1.5);
+  EXPECT_EQ(by_norm.clip.norm_type, std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(by_norm.clip.is_by_group && by_norm.clip.is_on());
+  EXPECT_EQ(by_norm.cite, "train.clip_norm (a.ini:3)");
+  EXPECT_EQ(refusal(train, "clip_value", "0.5", ClipSettings::from),
+            "train.clip_value (here): train.clip_norm is set, too; set one of them to 0");
+  train.set("clip_norm", "0", "there");
+  train.set("clip_value", "0.5", "there");
+  EXPECT_EQ(ClipSettings::from(train).clip.max_value, 0.5);
+  EXPECT_EQ(ClipSettings::from(train).cite, "train.clip_value (there)");
+  for (const char* const bad : {"0", "-1", "nan", "two", ""}) {
+    EXPECT_EQ(refusal(train, "clip_norm_type", bad, ClipSettings::from),
+              "train.clip_norm_type (here): '" + std::string(bad) + "' is neither a number above 0 nor inf");
+  }
+  EXPECT_EQ(refusal(train, "clip_norm", "-1", ClipSettings::from), "here: train.clip_norm: '-1' is not a number >= 0");
+}
+
+// The limit by epochs is that of a run which has no other.
+TEST(SettingsTest, StepsReplaceTheDefaultNumberOfEpochs) {
+  Section train = defaults("train", RunBounds::keys());
+  EXPECT_EQ(RunBounds::from(train), (RunBounds{.max_steps = 0, .max_epochs = 5}));
+  train.set("max_steps", "100", "here");
+  EXPECT_EQ(RunBounds::from(train), (RunBounds{.max_steps = 100, .max_epochs = 0}));
+  EXPECT_EQ(train.effective("max_epochs").texts, std::vector<std::string>{"0"});
+  EXPECT_EQ(train.effective("max_epochs").origin, "default of train.max_steps=100");
+  train.set("max_epochs", "2", "here");
+  EXPECT_EQ(RunBounds::from(train), (RunBounds{.max_steps = 100, .max_epochs = 2}));
+  EXPECT_EQ(RunBounds::from(train).total_steps({.steps_per_epoch = 30}), 60);
 }
 
 std::string in_tf32(const std::string& tf32, const std::string& precision, c10::DeviceType device) {

@@ -28,6 +28,7 @@ TEST(StepAgreementTest, NumbersComeInOneOrder) {
   EXPECT_EQ(pack({.stops = true}, true, losses), (std::vector<double>{1, 0, 0, 1, 0.25, -2}));
   EXPECT_EQ(pack({.saves = true, .has_failed = true}, true, losses), (std::vector<double>{0, 1, 1, 1, 0.25, -2}));
   EXPECT_EQ(pack({.saves = true, .ends = true}, true, {}), (std::vector<double>{0, 3, 0, 1}));
+  EXPECT_EQ(pack({.saves = true, .evaluates = true}, true, {}), (std::vector<double>{0, 5, 0, 1}));
   EXPECT_EQ(pack({.reads_report = false}, true, {}), (std::vector<double>{0, 0, 0, 0}));
 }
 
@@ -51,6 +52,9 @@ TEST(StepAgreementTest, AnyRankStopsAndFailsButOnlyRankZeroSavesAndEnds) {
   const StepAgreement ends = agreement_of({{.ends = true}, {.saves = true}});
   EXPECT_FALSE(ends.saves);
   EXPECT_TRUE(ends.ends);
+  EXPECT_TRUE(agreement_of({{.evaluates = true}, {}}).evaluates);
+  EXPECT_FALSE(agreement_of({{}, {.evaluates = true}}).evaluates);
+  EXPECT_FALSE(saves.evaluates || ends.evaluates);
 }
 
 TEST(StepAgreementTest, RanksThatReadTheReportAreCounted) {
@@ -62,12 +66,15 @@ TEST(StepAgreementTest, RanksThatReadTheReportAreCounted) {
 TEST(RunRequestsTest, AreThereUntilTheyAreTakenBack) {
   RunRequests requests;
   EXPECT_FALSE(requests.is_save_requested() || requests.is_end_requested() || requests.is_finish_requested());
+  EXPECT_FALSE(requests.is_evaluation_requested());
   requests.save();
+  requests.evaluate();
   requests.end();
   requests.finish();
   EXPECT_TRUE(requests.is_save_requested() && requests.is_end_requested() && requests.is_finish_requested());
-  requests.clear_save();
-  EXPECT_FALSE(requests.is_save_requested());
+  EXPECT_TRUE(requests.is_evaluation_requested());
+  requests.clear_step_requests();
+  EXPECT_FALSE(requests.is_save_requested() || requests.is_evaluation_requested());
   EXPECT_TRUE(requests.is_end_requested());
   EXPECT_FALSE(RunRequests().is_end_requested());
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "optim/clip.hpp"
 
-#include <lockstep/core/error.hpp>
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,15 +18,6 @@ using testing::FlatParametersDouble;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-std::string error_of(const std::string& text) {
-  try {
-    Clip::parse(text, "train.clip_grad (a.ini:3)");
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 /// Gradients 3 and -4 in two parameters, none in a third.
 class ClipTest : public ::testing::Test {
  protected:
@@ -38,34 +27,6 @@ class ClipTest : public ::testing::Test {
   }
   FlatParametersDouble parameters_;
 };
-
-TEST(ClipParseTest, ReadsNormValueAndOff) {
-  EXPECT_EQ(Clip::parse("", "default").max_norm, 0);
-  EXPECT_EQ(Clip::parse("", "default").max_value, 0);
-  EXPECT_EQ(Clip::parse("norm:1.5", "default").max_norm, 1.5);
-  EXPECT_EQ(Clip::parse("norm:1.5", "default").norm_type, 2);
-  EXPECT_EQ(Clip::parse("norm:1.5", "default").max_value, 0);
-  EXPECT_EQ(Clip::parse("value:0.5", "default").max_value, 0.5);
-  EXPECT_EQ(Clip::parse("value:0.5", "default").max_norm, 0);
-  EXPECT_EQ(Clip::parse("norm:1.5:p=1", "default").norm_type, 1);
-  EXPECT_EQ(Clip::parse("norm:1.5:p=1", "default").max_norm, 1.5);
-  EXPECT_EQ(Clip::parse("norm:1e-3:p=inf", "default").norm_type, kInfinity);
-}
-
-TEST(ClipParseTest, RefusesInOneSentence) {
-  EXPECT_EQ(error_of("1.0"),
-            "train.clip_grad (a.ini:3): '1.0' is not a clipping rule; use norm:1.0, norm:1.0:p=1, norm:1.0:p=inf, "
-            "value:0.5, or leave it empty");
-  EXPECT_EQ(error_of("norms:1"),
-            "train.clip_grad (a.ini:3): 'norms:1' is not a clipping rule; use norm:1.0, norm:1.0:p=1, norm:1.0:p=inf, "
-            "value:0.5, or leave it empty");
-  EXPECT_EQ(error_of("norm:0"), "train.clip_grad (a.ini:3): norm: '0' is not a number > 0");
-  EXPECT_EQ(error_of("value:x"), "train.clip_grad (a.ini:3): value: 'x' is not a number > 0");
-  for (const char* bad : {"norm:1:p=0", "norm:1:2", "norm:1:p=", "norm:1:p=1:p=2", "value:1:p=2"}) {
-    EXPECT_NE(error_of(bad).find("is not a clipping rule"), std::string::npos) << bad;
-  }
-  EXPECT_EQ(error_of("norm:"), "train.clip_grad (a.ini:3): norm: '' is not a number > 0");
-}
 
 TEST_F(ClipTest, AFactorIsThatOfTheGradients) {
   EXPECT_EQ(gradient_norm(parameters_, 2, 0.5), 2.5);

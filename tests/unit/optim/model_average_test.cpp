@@ -261,9 +261,9 @@ TEST(ModelAverageTest, RefusesWhatIsOutOfRange) {
                                                                                    {"decay", "-0.1"},
                                                                                    {"decay", "1.5"},
                                                                                    {"gamma", "0"},
-                                                                                   {"interval", "0"},
-                                                                                   {"begin", "-1"},
-                                                                                   {"begin_epoch", "-1"},
+                                                                                   {"every", "0"},
+                                                                                   {"every", "never"},
+                                                                                   {"every", "30s"},
                                                                                    {"kind", "median"},
                                                                                    {"buffers", "drop"}}) {
     EXPECT_NE(error_of(key, value).find("ema." + key), std::string::npos) << key << "=" << value;

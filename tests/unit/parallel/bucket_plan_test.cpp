@@ -107,8 +107,8 @@ TEST(PlanBucketsTest, AListOfLimitsCountsFromTheFirstBucketReduced) {
   const std::vector<ParameterSpec> specs(8, spec(10));
   EXPECT_EQ(indices(plan_buckets(specs, {.bucket_bytes = {40, 80}})), (Lists{{7}, {5, 6}, {3, 4}, {1, 2}, {0}}));
   const Section defaults = Section::with_defaults("ddp", ddp_keys());
-  EXPECT_EQ(defaults.integers("bucket_bytes"), Bytes{25 << 20});
-  EXPECT_EQ(defaults.integer("last_bucket_bytes"), 1 << 20);
+  EXPECT_EQ(defaults.reals("bucket_mb"), std::vector<double>{25});
+  EXPECT_EQ(defaults.real("last_bucket_mb"), 1);
 }
 
 // Case 10.

@@ -11,7 +11,7 @@ constexpr RunLength kLength{.total_steps = 100};
 
 /// The value after each of the measurements, from 1.
 std::vector<double> after(const std::string& options, const std::vector<double>& losses) {
-  Schedule schedule = parse({"plateau,monitor=loss," + options}, kLength, "test");
+  Schedule schedule = parse({"plateau,metric=loss," + options}, kLength, "test");
   std::vector<double> values;
   for (std::size_t i = 0; i < losses.size(); ++i) {
     schedule.observe(static_cast<std::int64_t>(i), {{"loss", losses[i]}});
@@ -33,7 +33,7 @@ TEST(PlateauTest, WhatIsBetterDependsOnItsMeasure) {
   EXPECT_EQ(after("patience=0,factor=0.5,threshold=0.5,measure=absolute", {4, 3, 2.25}),
             (std::vector<double>{1, 1, 1}));
   EXPECT_EQ(after("patience=0,factor=0.5,threshold=0.5", {4, 3, 1}), (std::vector<double>{1, 0.5, 0.5}));
-  EXPECT_EQ(after("patience=0,factor=0.5,better=greater", {4, 5, 5}), (std::vector<double>{1, 1, 0.5}));
+  EXPECT_EQ(after("patience=0,factor=0.5,better=higher", {4, 5, 5}), (std::vector<double>{1, 1, 0.5}));
 }
 
 // A part of the best one's size, also below 0: -1.05 is not better than -1 by a tenth, though it is than -0.9.
@@ -52,14 +52,13 @@ TEST(PlateauTest, LooksAwayOutsideOfItsWindow) {
 }
 
 TEST(PlateauTest, LearnsAtTheEndOfTheRunToo) {
-  Schedule schedule = parse({"plateau,monitor=loss,patience=0,factor=0.5"}, kLength, "test");
+  Schedule schedule = parse({"plateau,metric=loss,patience=0,factor=0.5"}, kLength, "test");
   for (int i = 0; i < 2; ++i) schedule.observe(kLength.total_steps, {{"loss", 1}});
   EXPECT_EQ(schedule.value(0), 0.5);
 }
 
 TEST(PlateauTest, ItsStateIsAllThatItKnows) {
-  const std::vector<std::string> rules = {"linear,start_factor=0.5,end=2",
-                                          "plateau,monitor=loss,patience=1,factor=0.5"};
+  const std::vector<std::string> rules = {"linear,start_factor=0.5,end=2", "plateau,metric=loss,patience=1,factor=0.5"};
   Schedule used = parse(rules, kLength, "test");
   for (const double loss : {3.0, 3.0, 3.0, 3.0}) used.observe(2, {{"loss", loss}});
   Schedule other = parse(rules, kLength, "test");
@@ -83,14 +82,14 @@ TEST(PlateauTest, RefusesAForeignState) {
 }
 
 TEST(PlateauTest, SaysWhatThereIsToWatch) {
-  Schedule schedule = parse({"plateau,monitor=val/los"}, kLength, "test");
+  Schedule schedule = parse({"plateau,metric=val/losses"}, kLength, "test");
   try {
     schedule.observe(0, {{"val/accuracy", 1}, {"val/loss", 1}});
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_STREQ(
         error.what(),
-        "sched.rule: plateau: monitor: no value named 'val/los' is measured; choose one of: val/accuracy, val/loss");
+        "sched.rule: plateau: metric: no value named 'val/losses' is measured; choose one of: val/accuracy, val/loss");
   }
 }
 
