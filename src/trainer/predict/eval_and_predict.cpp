@@ -45,6 +45,7 @@ WeightsRequest weights_request(const CommandJob& job, const config::Invocation& 
     config::Config& config = parsed.config;
     if (!config.section("data").origin("augmentation").starts_with(stored.checkpoint)) expand_augmentation(config);
     keep_former_val_transform(config, job.registry.transforms, stored.checkpoint);
+    config.require_read();
     return parsed;
   });
   return {.config = std::move(settled.config), .checkpoint = stored.checkpoint};
