@@ -9,7 +9,9 @@ ExitCode export_model(const CommandJob& job, const config::Invocation& invocatio
   const engine::StoredConfig stored = engine::stored_config(job.world, invocation.words.at(0));
   // The run's own configuration first, then the keys of this command line.
   const config::Invocation settled = engine::agreed(job.world, [&] {
-    return parse_arguments(job, {{stored.checkpoint, stored.config_ini}});
+    config::Invocation parsed = parse_arguments(job, {{stored.checkpoint, stored.config_ini}});
+    parsed.config.require_read();
+    return parsed;
   });
   const std::string& target = invocation.options.at("to");
   const std::int64_t step = engine::export_script(job.world, settled.config.sections(), stored.checkpoint, target);

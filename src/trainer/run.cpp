@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/trainer/trainer.hpp>
@@ -98,10 +99,16 @@ KeySpecs trainer_keys(const mpi::Communicator& world, const engine::Registry& re
   return keys;
 }
 
+/// Whether the command reads the configuration of a run before that of the command line. It then settles the keys.
+bool reads_stored_config(const config::Invocation& invocation) {
+  return invocation.options.contains("from") || invocation.command == "export";
+}
+
 ExitCode dispatch(const CommandJob& job) {
   config::Invocation invocation = engine::agreed(job.world, [&] { return parse_arguments(job); });
   const std::string normalize = expand_model_from(job, invocation.config);
   job.world.all_or_throw([&] {
+    if (reads_stored_config(invocation)) return;
     expand_augmentation(invocation.config, normalize);
     derive_val_transform(invocation.config, job.registry.transforms);
     invocation.config.require_read();

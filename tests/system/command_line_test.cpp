@@ -120,6 +120,25 @@ TEST(CommandLineTest, ConfigShowsTheLinesOfAnAugmentation) {
   EXPECT_EQ(run_ranks(1, "config --data.augmentation=imagenets").exit_code, 2);
 }
 
+TEST(CommandLineTest, ConfigShowsTheDerivedTransformsOfEvaluations) {
+  const std::string images = "config --data.name=synthetic --data.transform=random_resized_crop,size=112 ";
+  const ProgramResult derived = run_ranks(1, images + "--data.transform=horizontal_flip");
+  EXPECT_EQ(derived.exit_code, 0) << derived.output;
+  const std::string resize = line_of(derived.output, "resize,size=128");
+  EXPECT_NE(resize.find("derived from data.transform (command line)"), std::string::npos) << derived.output;
+  EXPECT_NE(line_of(derived.output, "center_crop,size=112"), "") << derived.output;
+  const ProgramResult given = run_ranks(1, images + "--data.val_transform=resize,size=64");
+  EXPECT_EQ(line_of(given.output, "center_crop,size=112"), "") << given.output;
+}
+
+TEST(CommandLineTest, APathWithoutASourceIsRefused) {
+  const ProgramResult outcome = run_ranks(1, "config --data.path=photos");
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+  EXPECT_NE(outcome.output.find("data.path is not read with data.name=digits; remove it, or change data.name"),
+            std::string::npos)
+      << outcome.output;
+}
+
 std::string user_program() {
   const char* const binaries = std::getenv("LOCKSTEP_BINARY_DIR");
   return std::string(binaries != nullptr ? binaries : ".") + "/tests/system/user_program";

@@ -17,7 +17,8 @@ KeySpecs DataSettings::keys(const std::vector<Source>& sources, const std::vecto
   return keys::titled(
       "Data source and sampling",
       {keys::text("data.name", "digits", "Source of the samples: " + joined(names_of(sources))),
-       keys::text("data.path", "", "File or folder that the source reads"),
+       keys::not_read_by(keys::text("data.path", "", "File or folder that the source reads"), "data.name",
+                         {"digits", "synthetic"}),
        keys::expert(keys::text("data.input_keys", "",
                                "Comma-separated names of the sample values that are the model's inputs. If empty, the "
                                "source defines them (usually \"data\")")),

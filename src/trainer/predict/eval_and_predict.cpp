@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <nlohmann/json.hpp>
@@ -44,6 +45,7 @@ WeightsRequest weights_request(const CommandJob& job, const config::Invocation& 
     config::Config& config = parsed.config;
     if (!config.section("data").origin("augmentation").starts_with(stored.checkpoint)) expand_augmentation(config);
     keep_former_val_transform(config, job.registry.transforms, stored.checkpoint);
+    config.require_read();
     return parsed;
   });
   return {.config = std::move(settled.config), .checkpoint = stored.checkpoint};
