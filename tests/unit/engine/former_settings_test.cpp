@@ -147,6 +147,12 @@ TEST(FormerSettingsTest, OptionsOfHooksAndRules) {
   EXPECT_EQ(rule("plateau,monitor=val/loss,better=less,factor=0.5"), "plateau,metric=val/loss,better=lower,factor=0.5");
   EXPECT_EQ(rule("plateau,better=greater"), "plateau,better=higher");
   EXPECT_EQ(rule("cosine,begin=10"), "cosine,begin=10");
+  EXPECT_EQ(refusal("train.hooks", "memory,interval=5"),
+            "command line: train.hooks=memory,interval=5 is the form of earlier versions; write "
+            "train.hooks=memory,every=5");
+  EXPECT_EQ(refusal("sched.rule", "plateau,monitor=val/loss,better=less"),
+            "command line: sched.rule=plateau,monitor=val/loss,better=less is the form of earlier versions; write "
+            "sched.rule=plateau,metric=val/loss,better=lower");
 }
 
 // A key that keeps its name, with values of another form.
@@ -155,10 +161,11 @@ TEST(FormerSettingsTest, EpochsOfUnfreezing) {
     return stored("[finetune]\nunfreeze = " + text + "\n").section("finetune").text("unfreeze");
   };
   EXPECT_EQ(unfreeze("layer4@2e"), "layer4@2epochs");
-  EXPECT_EQ(unfreeze("layer4/fc@100, layer3@2e"), "layer4/fc@100,layer3@2epochs");
+  EXPECT_EQ(unfreeze("layer4/fc@100, layer3@2e"), "layer4,fc@100,layer3@2epochs");
   EXPECT_EQ(unfreeze("layer4@100,stage@2epochs"), "layer4@100,stage@2epochs");
   EXPECT_EQ(refusal("finetune.unfreeze", "layer4@2e"),
-            "command line: finetune.unfreeze=layer4@2e was replaced by finetune.unfreeze=layer4@2epochs");
+            "command line: finetune.unfreeze=layer4@2e is the form of earlier versions; write "
+            "finetune.unfreeze=layer4@2epochs");
   EXPECT_EQ(refusal("finetune.unfreeze", "layer4@2epochs"), "");
 }
 

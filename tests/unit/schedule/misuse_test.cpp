@@ -94,8 +94,6 @@ TEST(MisuseTest, OfPlateau) {
       {"plateau,threshold=-1e-4", "threshold: '-1e-4' is not a number >= 0"},
       {"plateau,measure=rel", "measure: 'rel' is not one of: relative, absolute, product"},
       {"plateau,better=smaller", "better: 'smaller' is not one of: auto, lower, higher"},
-      {"plateau,better=less", "better=less was replaced by better=lower"},
-      {"plateau,monitor=loss", "monitor=loss was replaced by metric=loss"},
       {"plateau,metric=val/recall", "metric: the name 'val/recall' does not determine whether lower or higher"},
       {"plateau,patience=-1", "patience: '-1' is not a number >= 0"},
       {"plateau,cooldown=-1", "cooldown: '-1' is not a number >= 0"},
