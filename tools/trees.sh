@@ -45,12 +45,23 @@ translate() {
   for argument in "$@"; do
     if [[ $argument =~ ^--([a-z0-9_.]+)=(.*)$ ]]; then
       key=${BASH_REMATCH[1]} value=${BASH_REMATCH[2]}
+      translate_setting "$program"
       translate_value "$program"
       translate_key "$program"
       argument=--$key=$value
     fi
     arguments+=("$argument")
   done
+}
+
+# Replaces the variables key and value of translate where the program has another form of the setting.
+translate_setting() { # PROGRAM
+  local kind new old
+  [[ ${keys_of[$1]} != *" $key "* ]] || return 0
+  while read -r kind new old; do
+    [[ $kind == setting && $new == "$key=$value" ]] || continue
+    key=${old%%=*} value=${old#*=}
+  done <"$renames"
 }
 
 # Replaces the variable key of translate by a name that the program knows. A name may have changed several times.

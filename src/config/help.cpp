@@ -55,23 +55,26 @@ std::string default_text(const KeySpec& spec) {
   return is_unset ? "none" : spec.default_value;
 }
 
+bool depends_on_choice(const KeySpec& spec) { return spec.default_value == "auto" && !spec.readers.selectors.empty(); }
+
 std::string describe(const KeySpec& spec) {
   std::string range = range_of(spec);
   for (const std::string article : {"an ", "a "}) {
     if (range.starts_with(article)) range.erase(0, article.size());
   }
   range[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(range[0])));
-  const bool depends =
-      spec.default_value == "auto" && !spec.readers.selectors.empty() && spec.help.find("auto = ") == std::string::npos;
+  const bool says_auto = spec.help.find("auto = ") != std::string::npos;
   return spec.help + (spec.help.empty() ? "" : ". ") + range + "; default " +
-         (depends ? "auto = that of " + spec.readers.selectors.front() : default_text(spec));
+         (depends_on_choice(spec) && !says_auto ? "auto = that of " + spec.readers.selectors.front()
+                                                : default_text(spec));
 }
 
 /// The first sentence of the help of a key, and its default.
 std::string in_short(const KeySpec& spec) {
   std::string sentence =
       spec.help.substr(0, std::min({spec.help.find(". "), spec.help.find("; "), spec.help.find(": ")}));
-  return sentence + " (default " + default_text(spec) + ")";
+  return sentence + " (default " +
+         (depends_on_choice(spec) ? "depends on " + spec.readers.selectors.front() : default_text(spec)) + ")";
 }
 
 Rows key_rows(const KeySpecs& specs) {
@@ -125,7 +128,8 @@ bool is_selector(const KeySpec& spec, const KeySpecs& specs) {
 /// The name by which help calls the forms of a text: "hooks" of train.hooks, "transforms" of data.transform.
 std::string forms_name(const KeySpec& key) {
   const std::string name = key_of(key.name);
-  return name.ends_with('s') ? name : name + "s";
+  if (name.ends_with('s')) return name;
+  return name + (name.ends_with('x') ? "es" : "s");
 }
 
 /// The options that every form of a text has.

@@ -70,6 +70,10 @@ std::vector<Value> all_values() {
   const KeySpecs predict = trainer::PredictSettings::keys();
   keys.insert(keys.end(), predict.begin(), predict.end());
   const config::Config config(keys);  // each key once
+  std::set<std::string> selectors;    // their parts are rows, of which the keys have values of their own
+  for (const KeySpec& key : config.specs()) {
+    if (!key.readers.selectors.empty()) selectors.insert(key.readers.selectors.front());
+  }
   std::vector<Value> all;
   for (const KeySpec& key : config.specs()) {
     const std::size_t before = all.size();
@@ -77,7 +81,7 @@ std::vector<Value> all_values() {
     for (const std::string& name : names_for(key.name)) {
       if (name != key.default_value) all.push_back({key.name, name});
     }
-    const std::vector<Value> parts = values_of_parts(key);
+    const std::vector<Value> parts = selectors.contains(key.name) ? std::vector<Value>() : values_of_parts(key);
     all.insert(all.end(), parts.begin(), parts.end());
     if (all.size() == before) all.push_back({key.name});
   }
