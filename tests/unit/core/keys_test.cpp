@@ -10,7 +10,7 @@ namespace lockstep {
 namespace keys_test {
 
 TEST(KeysTest, EachBuilderDeclaresItsType) {
-  const std::array<std::pair<KeySpec, KeyType>, 9> rows = {{{keys::boolean("a.b", "true", "h"), KeyType::boolean},
+  const std::array<std::pair<KeySpec, KeyType>, 10> rows = {{{keys::boolean("a.b", "true", "h"), KeyType::boolean},
                                                             {keys::integer("a.b", "1", "h"), KeyType::integer},
                                                             {keys::real("a.b", "1", "h"), KeyType::real},
                                                             {keys::real_above("a.b", 0, 2, "1", "h"), KeyType::real},

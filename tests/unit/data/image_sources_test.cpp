@@ -6,6 +6,7 @@
 #include "data/source/hash.hpp"
 #include "data/source/settings.hpp"
 #include "data/stores/folder_listing.hpp"
+#include "data/stores/image_splits.hpp"
 #include "unit/data/image_files.hpp"
 
 namespace lockstep::data {
