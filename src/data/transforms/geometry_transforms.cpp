@@ -148,8 +148,8 @@ std::vector<TransformRow> geometry_transforms() {
       {.name = "affine",
        .help = "Rotates, shifts, scales and shears about the center",
        .keys = {keys::reals("degrees", "0", "Range of the angle: x for -x,x, or low,high", -1e6, 1e6),
-                keys::reals("translate", "0", "Largest shift as a fraction of width and height: one number, or x,y", 0,
-                            1),
+                keys::reals("translate", "0",
+                            "Largest shift as a fraction of width and height: one number, or two (x,y)", 0, 1),
                 keys::reals("scale", "1,1", "Range of the scale", 0, 1e6),
                 keys::reals("shear", "0",
                             "Range of the shear in degrees: x for -x,x, low,high, or four numbers for x "

@@ -184,7 +184,7 @@ TEST(ParamGroupsTest, ASentenceForWhatIsWrong) {
       {"custom:,lr_mult=2", "the name after the colon is missing"},
       {"custom:embed,momentun=1", "key 'momentun' is unknown; did you mean 'momentum'?"},
       {"custom:embed,lr=1,lr_mult=2", "lr and lr_mult cannot be combined"},
-      {"custom:embed,lr_mult=2,block", "'block' does not have the form key=value"},
+      {"custom:embed,lr_mult=2,block", "lr_mult: '2,block' is not a number >= 0"},
   };
   for (const Refusal& refusal : refusals) {
     EXPECT_EQ(error_of({refusal.text}), "optim.paramwise (command line): '" + refusal.text + "': " + refusal.message);
