@@ -340,7 +340,7 @@ TEST(LoopTest, NumbersOfRanksComeTogether) {
   std::vector<Record> records;
   run.trainer.add_reporter([&](const Record& record) { records.push_back(record); });
   run.trainer.add_hook(Priority::highest, std::make_unique<OfRankHook>(false));
-  run.trainer.add_hook(rank_events_hook(LogSettings::from(run.sections.at("log")).interval, world));
+  run.trainer.add_hook(rank_events_hook(LogSettings::from(run.sections.at("log")).every, world));
   run.trainer.train();
   if (!world.is_root() || world.size() == 1) return;
   ASSERT_EQ(records.size(), 4U);
@@ -361,7 +361,7 @@ TEST(LoopTest, RanksThatMeasureOtherThingsStopTogether) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, with(kTwoEpochs, {{"log.every", "1"}}));
   run.trainer.add_hook(Priority::highest, std::make_unique<OfRankHook>(true));
-  run.trainer.add_hook(rank_events_hook(LogSettings::from(run.sections.at("log")).interval, world));
+  run.trainer.add_hook(rank_events_hook(LogSettings::from(run.sections.at("log")).every, world));
   const std::string failure = failure_of(run);
   if (world.size() == 1) return;
   EXPECT_NE(failure.find("ranks measured different values up to step"), std::string::npos) << failure;
