@@ -132,7 +132,7 @@ TEST_F(DistillationTest, TeachersThatCannotBeUsedAreRefusedOnEveryRank) {
       "--data.name=folder --data.cache=off --data.val_fraction=0.25 --data.path=" + folder_.path("images") + " " +
       teacher();
   const ProgramResult outcome =
-      run_ranks(2, run_dir("classes") + "--model.name=mlp --train.global_batch_size=12 --train.max_steps=1 " images);
+      run_ranks(2, run_dir("classes") + "--model.name=mlp --train.global_batch_size=12 --train.max_steps=1 " + images);
   EXPECT_EQ(outcome.rank_codes, (std::vector<int>{2, 2})) << outcome.output;
   EXPECT_NE(outcome.output.find("the teacher has 10 classes, but the data have 2"), std::string::npos)
       << outcome.output;
