@@ -64,6 +64,23 @@ class BadInputTest : public ::testing::TestWithParam<int> {
   testing::TemporaryFolder folder_;
 };
 
+// Each of them would have no effect.
+TEST_P(BadInputTest, KeysThatNothingReads) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"--optim.momentum=0.9", "optim.momentum is not read with optim.name=adamw"},
+      {"--model.num_heads=5", "model.num_heads is not read with model.name=cnn"},
+      {"--loss.gamma=3", "loss.gamma is not read with loss.name=auto, only with loss.name=focal"},
+      {"--data.root=x", "data.root is not read with data.name=digits, only with data.name=list"},
+      {"--data.output=uint8", "data.output is not read with data.name=digits"},
+      {"--data.instances=2", "data.instances is not read with data.sampler=default, only with data.sampler=identity"},
+      {"--strategy.stage=1", "strategy.stage is not read with strategy.name=auto, only with strategy.name=sharded"},
+      {"--ema.decay=0.9", "ema.decay is not read with ema.kind=none"},
+      {"--ddp.powersgd_rank=2", "ddp.powersgd_rank is not read with ddp.comm_hook=none"},
+      {"--distill.alpha=0.9", "distill.alpha is not read with loss.name=auto, only with loss.name=distill"},
+      {"--train.init_scale=8", "train.init_scale is not read with train.precision=fp32"}};
+  for (const auto& [arguments, sentence] : cases) expect_refusal(run_dir() + arguments, kConfiguration, {sentence});
+}
+
 TEST_P(BadInputTest, UnknownKey) {
   expect_refusal(run_dir() + "--optim.rl=0.1", kConfiguration,
                  {"command line", "'optim.rl' is unknown", "did you mean 'optim.lr'"});

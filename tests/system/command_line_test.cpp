@@ -35,7 +35,12 @@ TEST(CommandLineTest, HelpNamesCommandsSectionsAndExitCodesOnce) {
   const std::size_t first = outcome.output.find("eval");
   EXPECT_NE(first, std::string::npos);
   const ProgramResult section = run_ranks(1, "--help=optim");
-  EXPECT_NE(section.output.find("optim.momentum"), std::string::npos) << section.output;
+  EXPECT_NE(section.output.find("\n  adamw      Adam with decoupled weight decay\n"), std::string::npos)
+      << section.output;
+  EXPECT_EQ(section.output.find("optim.momentum"), std::string::npos) << section.output;
+  const ProgramResult choice = run_ranks(1, "--help=optim.sgd");
+  EXPECT_NE(choice.output.find("\n  --optim.momentum "), std::string::npos) << choice.output;
+  EXPECT_EQ(choice.output.find("optim.betas"), std::string::npos) << choice.output;
   EXPECT_EQ(run_ranks(1, "--help=optin").exit_code, 2);
   const std::string versions = run_ranks(1, "--version", 60, "LOCKSTEP_CPU=generic").output;
   EXPECT_TRUE(versions.starts_with("lockstep " + version() + "\n")) << versions;
@@ -89,7 +94,7 @@ TEST(CommandLineTest, RanksWithDifferentProcessorLevels) {
 
 TEST(CommandLineTest, ConfigSaysWhereAValueCameFrom) {
   const testing::TemporaryFolder folder;
-  testing::write_file(folder / "a.ini", "[optim]\nlr = 0.25\nmomentum = 0.5\n");
+  testing::write_file(folder / "a.ini", "[optim]\nlr = 0.25\neps = 0.5\n");
   const ProgramResult outcome = run_ranks(1, "config --config=" + folder.path("a.ini") + " --optim.lr=0.5");
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_NE(outcome.output.find("a.ini:3"), std::string::npos) << outcome.output;

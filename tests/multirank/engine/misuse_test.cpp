@@ -7,6 +7,7 @@
 
 #include <ostream>
 
+#include "engine/settings/agreed.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {
@@ -44,7 +45,7 @@ TEST_P(RunMisuseTest, IsReportedInOneSentenceOnEveryRank) {
   bool has_trained = false;
   try {
     SmallRun run(world_, with(kTwelveSteps, GetParam().settings));
-    run.trainer.add_hook(average_hook(EmaSettings::from(run.sections.at("ema"))));
+    run.trainer.add_hook(agreed(world_, [&] { return average_hook(EmaSettings::from(run.sections.at("ema"))); }));
     run.trainer.train();
     has_trained = true;
   } catch (const ConfigError& error) {
@@ -105,7 +106,9 @@ INSTANTIATE_TEST_SUITE_P(
                {{"sched.rule", "linear,of=momentum,base=1,start_factor=0.5,end=3"}},
                "sched.rule: in step 4 of group 'all' beta1 would be 1, which is not a number in [0, 1)"},
         Misuse{"Group", {{"sched.rule", "linear,group=backbone"}}, "group 'backbone' is unknown; choose one of: all"},
-        Misuse{"NoEnd", {{"train.max_steps", "0"}}, "train.max_steps and train.max_epochs are both 0"}),  // 3.3.6
+        Misuse{"NoEnd",
+               {{"train.max_steps", "0"}, {"train.max_epochs", "0"}},
+               "train.max_steps and train.max_epochs are both 0"}),  // 3.3.6
     kName);
 
 INSTANTIATE_TEST_SUITE_P(

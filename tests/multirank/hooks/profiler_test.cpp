@@ -117,7 +117,7 @@ TEST_F(ProfilerTest, AFolderThatIsNotThereEndsNoRun) {
 }
 
 TEST_F(ProfilerTest, ARankThatThereIsNotIsRefused) {
-  HookedRun run = run_with("ranks=0/7");
+  HookedRun run = run_with("ranks=0,7");
   EXPECT_EQ(agreed_error_of<ConfigError>(world_, [&] { run.trainer.train(); }),
             "train.hooks: profiler: ranks: there is no rank 7 among " + std::to_string(world_.size()));
 }

@@ -134,11 +134,6 @@ TEST(ImageOutputTest, FloatIsNeverReplacedByBytes) {
   EXPECT_EQ(batches(splits.train, {.prefers_bytes = true})[0].input().scalar_type(), at::kFloat);
 }
 
-TEST(ImageOutputTest, SourcesWithoutImagesRefuseTheKey) {
-  const std::string sentence = sentence_of<ConfigError>([] { open_with({{"name", "digits"}, {"output", "uint8"}}); });
-  EXPECT_TRUE(sentence.starts_with("data.output (command line) is not a key of data.name = digits")) << sentence;
-}
-
 // A thread measures its samples 7, 71, 135, ...
 TEST(ImageOutputTest, OneOf64SamplesIsMeasured) {
   const Splits splits = open_images_with({"resize,size=200,200", "to_float"});

@@ -19,7 +19,7 @@ namespace image_statistics_test {
 constexpr int kDraws = 100'000;
 
 std::unique_ptr<Transform> make(const std::string& line) {
-  const auto parts = split_list(line, ',');
+  const auto parts = entry_parts(line);
   const TransformRow& row = find_row(builtin_transforms(), parts.front(), "line");
   Section options;
   for (const KeySpec& key : row.keys) options.declare(key);
