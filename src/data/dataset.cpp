@@ -170,8 +170,19 @@ Splits open(const Section& data, const std::vector<Source>& sources, const OpenO
 KeySpecs data_keys(const std::vector<Source>& sources) { return data_keys(sources, builtin_samplers()); }
 
 KeySpecs data_keys(const std::vector<Source>& sources, const std::vector<SamplerRow>& samplers) {
-  return keys_of_rows(keys_of_rows(DataSettings::keys(sources, samplers), sources, {"data.name"}), samplers,
-                      {"data.sampler"});
+  KeySpecs keys = keys_of_rows(keys_of_rows(DataSettings::keys(sources, samplers), sources, {"data.name"}), samplers,
+                               {"data.sampler"});
+  // A source of a program can open another one, with the keys of that one.
+  for (const Source& source : sources) {
+    if (std::ranges::find(builtin_sources(), source.name, &Source::name) != builtin_sources().end()) continue;
+    for (KeySpec& key : keys) {
+      KeyReaders& readers = key.readers;
+      if (readers.selectors == std::vector<std::string>{"data.name"} && !readers.defaults.empty()) {
+        readers.defaults.emplace(source.name, readers.defaults.begin()->second);
+      }
+    }
+  }
+  return keys;
 }
 
 KeySpecs with_image_keys(const KeySpecs& own) {

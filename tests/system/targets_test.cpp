@@ -75,7 +75,7 @@ class TargetsTest : public ::testing::Test {
     folder_.write("run.ini", "[data]\n" + lines +
                                  "[model]\nname = cnn\nchannels = 8,16\nhidden = 32\n"
                                  "[train]\nglobal_batch_size = 24\nmax_epochs = 12\n"
-                                 "[optim]\nname = adamw\nlr = 0.004\n[sched]\nrule = one_cycle\n[log]\ninterval = 1\n");
+                                 "[optim]\nname = adamw\nlr = 0.004\n[sched]\nrule = one_cycle\n[log]\nevery = 1\n");
   }
   std::string lists() const {
     return "name = list\npath = " + folder_.path("train.txt") + "\nval_path = " + folder_.path("val.txt") +

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/settings/agreed.hpp"
 #include "engine/settings/train_settings.hpp"
 #include "engine/setup/finetune.hpp"
 #include "models/layers/initial_values.hpp"
@@ -267,10 +268,11 @@ optim::BaseOptimWrapper& Updates::all() noexcept {
 
 Updates make_updates(const Resources& resources, const WrappedModel& model, const Sections& sections,
                      const Registry& registry) {
+  ScheduleSettings schedule = agreed(resources.world, [&] { return ScheduleSettings::from(sections.at("sched")); });
   return {.parts = make_optimizers(resources, model, sections),
           .has_parts = model.plans.has_parts(),
           .average = make_average(resources, model, sections.at("ema"), registry),
-          .schedule = ScheduleControl(ScheduleSettings::from(sections.at("sched")), registry.curves)};
+          .schedule = ScheduleControl(std::move(schedule), registry.curves)};
 }
 
 }  // namespace lockstep::engine
