@@ -159,7 +159,7 @@ class ExternalTest : public ::testing::Test {
   }
   static void expect_keys(const std::string& program, const std::string& section,
                           const std::vector<std::string>& keys) {
-    const ProgramResult help = succeed(program + " --help=" + section);
+    const ProgramResult help = succeed(program + " --help=" + section + ".all");
     for (const std::string& key : keys) EXPECT_NE(help.output.find(key), std::string::npos) << help.output;
   }
 
