@@ -106,12 +106,12 @@ void check_multi_crop(const Json& presets) {
         const int side = group.at(1);
         EXPECT_EQ(pipeline.size(std::nullopt, crop), (data::ImageSize{side, side})) << name;
       }
-      scales += (scales.empty() ? "" : "/") + group.at(2).dump() + "/" + group.at(3).dump();
+      scales += (scales.empty() ? "" : ",") + group.at(2).dump() + "," + group.at(3).dump();
     }
     EXPECT_EQ(pipeline.crops(), crop) << name;
     const std::string line = data::expand_preset(name, 224).train.front();
     std::string expected = scales;  // "1.0" is written "1"
-    while (expected.find(".0/") != std::string::npos) expected.erase(expected.find(".0/"), 2);
+    while (expected.find(".0,") != std::string::npos) expected.erase(expected.find(".0,"), 2);
     if (expected.ends_with(".0")) expected.resize(expected.size() - 2);
     EXPECT_NE(line.find("scales=" + expected), std::string::npos) << line << " " << expected;
   }

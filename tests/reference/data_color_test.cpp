@@ -66,7 +66,7 @@ void check_normalize() {
     std::string line = "normalize";
     for (const char* field : {"mean", "std"}) {
       line += std::string(",") + field + "=";
-      for (const Json& value : entry.at(field)) line += value.dump() + "/";
+      for (const Json& value : entry.at(field)) line += value.dump() + ",";
       line.pop_back();
     }
     const data::Pipeline pipeline({.lines = {line}});

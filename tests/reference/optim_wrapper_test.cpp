@@ -68,6 +68,7 @@ optim::Optimizer make_optimizer(const Json& settings, optim::FlatParameters& par
   require_known_fields(settings, {"type", "lr", "momentum", "betas"});
   const std::map<std::string, std::string> rules = {{"SGD", "sgd"}, {"Adam", "adam"}, {"Adagrad", "adagrad"}};
   Section section = Section::with_defaults("optim", optim::optim_keys());
+  section.set("name", rules.at(settings.at("type")), "reference");
   for (const char* key : {"lr", "momentum"}) {
     if (settings.contains(key)) section.set(key, settings.at(key).dump(), "reference");
   }

@@ -31,7 +31,7 @@ std::string text_of(double value) { return Json(value).dump(); }
 
 std::string text_of(const std::vector<double>& values) {
   std::string text;
-  for (const double value : values) text += (text.empty() ? "" : "/") + text_of(value);
+  for (const double value : values) text += (text.empty() ? "" : ",") + text_of(value);
   return text;
 }
 

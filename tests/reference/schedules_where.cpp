@@ -39,7 +39,7 @@ std::string composite(const Json& args) {
   for (const Json& inner : args.value("schedulers", Json::array())) {
     curves += (curves.empty() ? "" : " | ") + where_rule(inner.at("class"), inner.at("args"));
   }
-  for (const std::string word : args.at("interval_scaling")) scaling += (scaling.empty() ? "" : "/") + word;
+  for (const std::string word : args.at("interval_scaling")) scaling += (scaling.empty() ? "" : ",") + word;
   return RuleText("composite")
       .add("curves", "(" + curves + ")")
       .add("lengths", text_of(args.at("lengths").get<std::vector<double>>()))
