@@ -648,7 +648,8 @@ TEST(DataSources, ARowDeclaresTheKeysThatItReads) {
     Splits splits;
     EXPECT_NO_THROW(splits = open(data)) << row.name;
     ASSERT_TRUE(splits.train && splits.val) << row.name;
-    if (data.has("check")) EXPECT_NO_THROW(check_images(splits, data)) << row.name;
+    if (!data.has("check")) continue;
+    EXPECT_NO_THROW(check_images(splits, data)) << row.name;
   }
 }
 
