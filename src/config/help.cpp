@@ -166,7 +166,7 @@ std::string describe_forms(const KeySpec& key) {
   return text;
 }
 
-/// What one choice of a selector reads: its own keys, then those that others read, too.
+/// The keys that one choice of a selector reads, with its defaults.
 KeySpecs read_keys(const KeySpec& selector, const std::string& choice, const KeySpecs& specs) {
   KeySpecs read;
   for (KeySpec key : specs) {
@@ -355,7 +355,7 @@ Examples
   trainer data --config photos.ini --data.path=DIR --sheet sheet.html
 )";
 
-/// What most runs set, in the order in which a user thinks of it.
+/// The keys that most runs set, in the order in which a user thinks of them.
 const std::vector<std::string>& basic_keys() {
   static const std::vector<std::string> names = {"data.name",
                                                  "data.path",
@@ -442,8 +442,8 @@ std::string section_help(const std::string& name, const KeySpecs& specs) {
   const std::string text = describe_word(section_of(name), key_of(name), known);
   if (!text.empty()) return text;
   if (contains(names, section_of(name))) {
-    throw ConfigError("--help=" + name + ": section " + section_of(name) +
-                      " has no such choice and no such key; --help=" + section_of(name) + " lists them");
+    throw ConfigError("--help=" + name + ": the choice or key is unknown; --help=" + section_of(name) +
+                      " lists those of section " + section_of(name));
   }
   const std::string near = nearest_name(name, names);
   throw ConfigError("--help=" + name + ": the section is unknown; choose one of: " + joined(names) +

@@ -15,7 +15,7 @@ namespace {
 
 /// A position or a length, counted from the first step of the run.
 struct Length {
-  std::string number;  ///< as written
+  std::string number;  ///< the text, without its unit
   double value = 0;
   bool is_in_epochs = false;
 

@@ -36,7 +36,7 @@ struct KeyReaders {
   std::map<std::string, std::string> defaults = {};  ///< default value by choice: {"adamw", "0.01"}
   bool are_all = false;                              ///< other choices read the key, too, with the default `otherwise`
   std::string otherwise = {};                        ///< default of the choices that are not in `defaults`
-  std::vector<std::string> except = {};              ///< with are_all: choices that do not read the key
+  std::vector<std::string> except = {};              ///< choices that do not read the key, if are_all
 };
 
 /// Declares one configuration key. Each module lists its keys; module config collects the lists.

@@ -14,8 +14,7 @@
 
 namespace lockstep::engine {
 
-/// The maximum number of steps: twelve digits in the names of checkpoints.
-inline constexpr double kMaxSteps = 1e12;
+inline constexpr double kMaxSteps = 1e12;  ///< twelve digits in the names of checkpoints
 
 /// The progress of a run. A step is one optimizer update.
 struct Progress {

@@ -59,7 +59,7 @@ struct Repetition {
 /// nothing else. The clock of times is that of the action.
 class Every {
  public:
-  /// What an action accepts in addition to steps and epochs.
+  /// The times that an action accepts in addition to steps and epochs.
   struct Accepted {
     bool times = true;
     bool never = true;

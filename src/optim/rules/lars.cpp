@@ -89,7 +89,7 @@ Needs needs_of_lars(const Options& options) {
   return {.sums = options.at("weight_decay") != 0 || options.at("always_adapt") != 0};
 }
 
-/// What both rules read; the default of the trust coefficient is that of their papers and of NVIDIA's library.
+/// The keys of both rules; the default of the trust coefficient is that of their papers and of NVIDIA's library.
 KeySpecs common_keys(const std::string& trust_coefficient) {
   KeySpecs keys = momentum_keys();
   keys.insert(keys.end(), {eps_key(), keys::real("optim.trust_coefficient", trust_coefficient, "Trust coefficient", 0),

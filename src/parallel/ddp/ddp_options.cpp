@@ -25,7 +25,7 @@ BufferMode buffer_mode(const std::string& name) {
 
 constexpr double kMebibyte = 1 << 20;
 
-/// At least one byte, unless the size is 0.
+/// The size in bytes, at least 1 unless it is 0.
 std::int64_t bytes_of(double mebibytes) {
   return mebibytes == 0 ? 0 : std::max(std::llround(mebibytes * kMebibyte), 1LL);
 }

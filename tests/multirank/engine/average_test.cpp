@@ -243,10 +243,10 @@ TEST_F(AverageTest, BeginsAtItsFirstStep) {
   EXPECT_EQ(early.updates.average->updates(), 4);  // the second epoch is 4 of the 8 steps
   AveragedRun ends(world_, with(with(kCnn, kSwa), {{"ema.every", "1epochs"}, {"train.max_steps", "8"}}));
   ends.trainer.train();
-  EXPECT_EQ(ends.updates.average->updates(), 2);  // after steps 4 and 8
+  EXPECT_EQ(ends.updates.average->updates(), 2);  // steps 4 and 8
   AveragedRun changing(world_, with(with(kCnn, kSwa), {{"ema.every", "2 then 1@6"}, {"train.max_steps", "8"}}));
   changing.trainer.train();
-  EXPECT_EQ(changing.updates.average->updates(), 5);  // after steps 2, 4, 6, 7 and 8
+  EXPECT_EQ(changing.updates.average->updates(), 5);  // steps 2, 4, 6, 7 and 8
   AveragedRun all(world_, with(kCnn, kSwa));
   all.trainer.train();
   EXPECT_EQ(all.updates.average->updates(), 8);

@@ -162,7 +162,9 @@ INSTANTIATE_TEST_SUITE_P(
     Groups, RunMisuseTest,  // 7
     ::testing::Values(
         Misuse{"Unknown", {{"optim.paramwise", "bias_lr_mul=2"}}, "key 'bias_lr_mul' is unknown"},
-        Misuse{"NoDecay", {{"optim.paramwise", "norm_decay_mult=0"}}, "norm_decay_mult needs optim.weight_decay"},
+        Misuse{"NoDecay",
+               {{"optim.paramwise", "norm_decay_mult=0"}, {"optim.weight_decay", "0"}},
+               "norm_decay_mult needs optim.weight_decay"},
         Misuse{"NoOptions", {{"optim.paramwise", "custom:head"}}, "give options, such as custom:head,lr_mult=0.1"},
         Misuse{"NotANumber", {{"optim.paramwise", "custom:head,lr_mult=nan"}}, "lr_mult: 'nan' is not a number >= 0"},
         Misuse{"Pattern", {{"optim.paramwise", "re:[,lr_mult=2"}}, "is not a regular expression"}),

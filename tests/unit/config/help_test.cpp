@@ -180,7 +180,7 @@ TEST(HelpTest, AnUnknownSectionIsAConfigError) {
             "--help=optin: the section is unknown; choose one of: resume, optim, data, ddp (did you mean 'optim'?)");
   EXPECT_EQ(error_of("zzzzzz"), "--help=zzzzzz: the section is unknown; choose one of: resume, optim, data, ddp");
   EXPECT_EQ(error_of("optim.zzz"),
-            "--help=optim.zzz: section optim has no such choice and no such key; --help=optim lists them");
+            "--help=optim.zzz: the choice or key is unknown; --help=optim lists those of section optim");
 }
 
 TEST(HelpTest, TheOverviewNamesCommandsSectionsAndWhatMostRunsNeed) {

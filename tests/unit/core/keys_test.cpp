@@ -11,15 +11,15 @@ namespace keys_test {
 
 TEST(KeysTest, EachBuilderDeclaresItsType) {
   const std::array<std::pair<KeySpec, KeyType>, 10> rows = {{{keys::boolean("a.b", "true", "h"), KeyType::boolean},
-                                                            {keys::integer("a.b", "1", "h"), KeyType::integer},
-                                                            {keys::real("a.b", "1", "h"), KeyType::real},
-                                                            {keys::real_above("a.b", 0, 2, "1", "h"), KeyType::real},
-                                                            {keys::text("a.b", "x", "h"), KeyType::text},
-                                                            {keys::choice("a.b", "x", "h", {"x"}), KeyType::choice},
-                                                            {keys::integers("a.b", "1", "h"), KeyType::integers},
-                                                            {keys::reals("a.b", "1", "h"), KeyType::reals},
-                                                            {keys::texts("a.b", "x", "h"), KeyType::texts},
-                                                            {keys::words("a.b", "x", "h"), KeyType::words}}};
+                                                             {keys::integer("a.b", "1", "h"), KeyType::integer},
+                                                             {keys::real("a.b", "1", "h"), KeyType::real},
+                                                             {keys::real_above("a.b", 0, 2, "1", "h"), KeyType::real},
+                                                             {keys::text("a.b", "x", "h"), KeyType::text},
+                                                             {keys::choice("a.b", "x", "h", {"x"}), KeyType::choice},
+                                                             {keys::integers("a.b", "1", "h"), KeyType::integers},
+                                                             {keys::reals("a.b", "1", "h"), KeyType::reals},
+                                                             {keys::texts("a.b", "x", "h"), KeyType::texts},
+                                                             {keys::words("a.b", "x", "h"), KeyType::words}}};
   for (const auto& [key, type] : rows) {
     EXPECT_EQ(key.name, "a.b");
     EXPECT_EQ(key.type, type);

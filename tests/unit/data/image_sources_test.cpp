@@ -629,7 +629,7 @@ TEST(DataSources, ARowDeclaresTheKeysThatItReads) {
     write_file(folder, name, ppm(4, 4, 1, 2, 3));
   folder.write("list.txt", "a/1.ppm a\nb/1.ppm b\na/2.ppm a\nb/2.ppm b\n");
   folder.write("text.txt", std::string(200, 'a') + std::string(200, 'b'));
-  for (const std::string name : {"train.bin", "val.bin"}) folder.write("tokens/" + name, std::string(2000, '\0'));
+  for (const std::string name : {"train.bin", "val.bin"}) write_file(folder, "tokens/" + name, std::string(2000, '\0'));
   const std::map<std::string, Values> values = {
       {"digits", {}},
       {"synthetic", {}},
