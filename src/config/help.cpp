@@ -271,8 +271,9 @@ std::string describe_section(const std::string& section, const KeySpecs& known) 
 std::string describe_whole_section(const std::string& section, const KeySpecs& known) {
   std::string text = describe_keys(section, known);
   for (const KeySpec& key : specs_of(section, known)) {
-    text += is_selector(key, known) ? list_choices(key, section, known) + describe_choices(key, known)
-                                    : describe_forms(key);
+    const bool has_rows = !key.parts.empty();
+    if (has_rows) text += is_selector(key, known) ? list_choices(key, section, known) : describe_forms(key);
+    text += describe_choices(key, known);
   }
   const KeySpecs experts = expert_keys(section, known);
   return experts.empty() ? text : text + paragraph("Expert keys", key_rows(experts));

@@ -121,10 +121,6 @@ TEST(HelpTest, ChoicesWithTheSameKeysStandTogether) {
             "[a]\n"
             "  --a.kind  One of: w, x, y; default x\n"
             "\n"
-            "Choices of a.kind (--help=a.NAME describes the keys of one)\n"
-            "  x\n"
-            "  y\n"
-            "\n"
             "a.kind=x, y\n"
             "  --a.size  Integer; default 3\n");
 }
