@@ -163,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Misuse{"Unknown", {{"optim.paramwise", "bias_lr_mul=2"}}, "key 'bias_lr_mul' is unknown"},
         Misuse{"NoDecay",
-               {{"optim.paramwise", "norm_decay_mult=0"}, {"optim.weight_decay", "0"}},
+               {{"optim.paramwise", "norm_decay_mult=0"}, {"optim.name", "sgd"}},
                "norm_decay_mult needs optim.weight_decay"},
         Misuse{"NoOptions", {{"optim.paramwise", "custom:head"}}, "give options, such as custom:head,lr_mult=0.1"},
         Misuse{"NotANumber", {{"optim.paramwise", "custom:head,lr_mult=nan"}}, "lr_mult: 'nan' is not a number >= 0"},

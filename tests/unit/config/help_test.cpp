@@ -115,8 +115,8 @@ TEST(HelpTest, ASectionInFullHasTheKeysOfItsChoicesAndOfExperts) {
 }
 
 TEST(HelpTest, ChoicesWithTheSameKeysStandTogether) {
-  KeySpecs specs = {keys::choice("a.kind", "x", "", {"w", "x", "y"}),
-                    keys::read_by(keys::integer("a.size", "3", ""), "a.kind", {"x", "y"})};
+  const KeySpecs specs = {keys::choice("a.kind", "x", "", {"w", "x", "y"}),
+                          keys::read_by(keys::integer("a.size", "3", ""), "a.kind", {"x", "y"})};
   EXPECT_EQ(section_help("a.all", specs),
             "[a]\n"
             "  --a.kind  One of: w, x, y; default x\n"

@@ -626,14 +626,14 @@ TEST(SyntheticSource, ValidationImagesAreOthers) {
 TEST(DataSources, ARowDeclaresTheKeysThatItReads) {
   TemporaryFolder folder;
   for (const std::string name : {"a/1.ppm", "a/2.ppm", "b/1.ppm", "b/2.ppm"})
-    write_file(folder, name, ppm(4, 4, 1, 2, 3));
-  folder.write("list.txt", "a/1.ppm a\nb/1.ppm b\na/2.ppm a\nb/2.ppm b\n");
+    write_file(folder, "images/" + name, ppm(4, 4, 1, 2, 3));
+  folder.write("list.txt", "images/a/1.ppm 0\nimages/b/1.ppm 1\nimages/a/2.ppm 0\nimages/b/2.ppm 1\n");
   folder.write("text.txt", std::string(200, 'a') + std::string(200, 'b'));
   for (const std::string name : {"train.bin", "val.bin"}) write_file(folder, "tokens/" + name, std::string(2000, '\0'));
   const std::map<std::string, Values> values = {
       {"digits", {}},
       {"synthetic", {}},
-      {"folder", {{"path", folder.path()}, {"cache", "off"}, {"val_fraction", "0.25"}}},
+      {"folder", {{"path", folder.path("images")}, {"cache", "off"}, {"val_fraction", "0.25"}}},
       {"list", {{"path", folder.path("list.txt")}, {"cache", "off"}, {"val_fraction", "0.25"}}},
       {"text", {{"path", folder.path("text.txt")}, {"block", "16"}}},
       {"tokens", {{"path", folder.path("tokens")}, {"vocab_size", "16"}, {"token_type", "uint16"}}}};
