@@ -386,14 +386,14 @@ class MalformedDataTest : public ::testing::TestWithParam<int> {
     SCOPED_TRACE(one.name + "\n" + one.arguments);
     fs::remove_all(folder_ / "run");
     // The limit of 8 GB makes a large request for memory fail; LibTorch reserves addresses, too.
-    const bool has_model = one.arguments.find("--model.name=") != std::string::npos;
-    const ProgramResult outcome = run_ranks(GetParam(),
-                                            std::string("--data.val_fraction=0 --eval.every=never --data.workers=0 ") +
-                                                (has_model ? "" : "--model.channels=4 --model.hidden=8 ") +
-                                                "--train.global_batch_size=2 "
-                                                "--train.max_steps=1 --run.dir=" +
-                                                folder_.path("run") + " " + one.arguments,
-                                            kLimit_s, "ulimit -v 8000000;");
+    const auto names = [&one](const char* text) { return one.arguments.find(text) != std::string::npos; };
+    const std::string model = names("--model.name=") ? "" : "--model.channels=4 --model.hidden=8 ";
+    const bool is_divided = names("--data.name=folder") || names("--data.name=list");
+    const ProgramResult outcome = run_ranks(
+        GetParam(),
+        "--eval.every=never --data.workers=0 --train.global_batch_size=2 --train.max_steps=1 " + model +
+            (is_divided ? "--data.val_fraction=0 " : "") + "--run.dir=" + folder_.path("run") + " " + one.arguments,
+        kLimit_s, "ulimit -v 8000000;");
     const auto count = static_cast<std::size_t>(GetParam());
     const std::vector<std::string> errors = testing::error_lines(outcome.output);
     const bool is_accepted = outcome.exit_code == 0 && one.verdict != DamageResult::refuse;

@@ -52,7 +52,8 @@ class PreciseBnHook : public Hook {
 
  private:
   bool is_due(const Progress& progress) const {
-    return progress.step >= progress.total_steps || every_.is_due(position_of(progress));
+    const bool is_always_due = every_ == Every(1);  // also before the first step
+    return is_always_due || progress.step >= progress.total_steps || every_.is_due(position_of(progress));
   }
 
   /// One forward, which draws what depends on the place alone.
