@@ -159,7 +159,7 @@ void run_detectron2(const Json& one_case) {
   played.rules = {RuleText("composite")
                       .add("curves", curves)
                       .add("lengths", text_of({length, 1 - length}))
-                      .add("scaling", is_rescaled ? "rescaled" : "rescaled/fixed")
+                      .add("scaling", is_rescaled ? "rescaled" : "rescaled,fixed")
                       .add("by", "run")
                       .text()};
   played.groups = {{{"lr", 1.0}}};
