@@ -49,16 +49,6 @@ std::map<std::string, std::string> new_names_of(const KeySpecs& specs) {
   return new_names;
 }
 
-/// Whether a text is the former setting of its key, and not a key or a row of today with the same name.
-bool is_former(const FormerSetting& former, const std::string& text, const KeySpecs& specs) {
-  const auto key =
-      std::find_if(specs.begin(), specs.end(), [&](const KeySpec& spec) { return spec.name == former.key; });
-  if (former.word.empty()) return key == specs.end();  // Config::todays_value has values of the key itself
-  if (key == specs.end() || split_list(text, ',').front() != former.word) return false;
-  return std::none_of(key->parts.begin(), key->parts.end(),
-                      [&](const KeySpec& row) { return row.name == former.word; });
-}
-
 void check_default(const KeySpec& spec) {
   const bool is_empty_list = spec.type == KeyType::texts && spec.default_value.empty();
   const std::string fault = is_empty_list ? "" : fault_in(spec, spec.default_value);
@@ -81,6 +71,19 @@ std::vector<std::string> choices_of(const KeyValue& selector) {
 bool reads(const KeyReaders& readers, const std::string& choice) {
   if (!readers.are_all) return readers.defaults.contains(choice);
   return std::find(readers.except.begin(), readers.except.end(), choice) == readers.except.end();
+}
+
+/// "optim.name=larc or lars or sgd": the choices that read the key, a few by name; "" if all choices do, or all but a
+/// few.
+std::string text_of_readers(const KeyReaders& readers) {
+  constexpr std::size_t kMostNames = 6;
+  if (readers.selectors.empty() || readers.are_all) return "";
+  std::vector<std::string> names;
+  for (const auto& [choice, text] : readers.defaults) names.push_back(choice);
+  const std::size_t others = names.size() - std::min(names.size(), kMostNames);
+  names.resize(names.size() - others);
+  return readers.selectors.front() + "=" + joined(names, " or ") +
+         (others == 0 ? "" : " and " + std::to_string(others) + " others");
 }
 
 using Json = nlohmann::ordered_json;
@@ -225,72 +228,14 @@ void Config::set(const std::string& name, const std::string& text, const std::st
   if (author == Author::user) set_by_user_.insert(name);
 }
 
-std::vector<Config::Replacement> Config::replacements_of(const std::string& name, const std::string& text) const {
-  std::vector<Replacement> replacements;
-  for (const KeySpec& key : specs_) {
-    for (const FormerSetting& former : key.replaces) {
-      if (former.key == name && is_former(former, text, specs_)) replacements.push_back({&former, &key});
-    }
-  }
-  return replacements;
-}
-
-bool Config::was_read(const FormerSetting& former) const {
-  const std::size_t equals = former.only_with.find('=');
-  return equals == std::string::npos ||
-         value(former.only_with.substr(0, equals)).texts.front() == former.only_with.substr(equals + 1);
-}
-
-std::string Config::translated(const Replacement& replacement, const std::string& text) const {
-  const std::string& name = replacement.key->name;
-  const bool is_default = section(section_of(name)).is_default(key_of(name));
-  return replacement.former->translate(text, is_default ? "" : value(name).texts.front());
-}
-
-void Config::refuse_former(const std::string& name, const std::string& text, const std::string& origin) const {
-  if (const auto found = new_names_.find(name); found != new_names_.end()) {
-    throw ConfigError(origin + ": key '" + name + "' was renamed to '" + found->second + "'");
-  }
-  if (const std::vector<Replacement> replacements = replacements_of(name, text); !replacements.empty()) {
-    std::vector<std::string> settings;
-    for (const Replacement& replacement : replacements) {
-      const std::string value = translated(replacement, text);
-      if (!value.empty()) settings.push_back(replacement.key->name + "=" + value);
-    }
-    const auto& [former, key] = replacements.front();
-    throw ConfigError(origin + ": " + name + "=" + text + " was replaced by " +
-                      (settings.empty() ? key->name + "; " + former->hint : joined(settings, " and ")) +
-                      (former->note.empty() ? "" : "; " + former->note));
-  }
-  const std::string today = todays_value(name, text);
-  if (today != text)
-    throw ConfigError(origin + ": " + name + "=" + text + " is the form of earlier versions; write " + name + "=" +
-                      today);
-}
-
-std::string Config::todays_value(const std::string& name, const std::string& text) const {
-  const auto found = sections_.find(section_of(name));
-  if (found == sections_.end() || !found->second.has(key_of(name))) return text;
-  const KeySpec& spec = value(name).spec;
-  for (const FormerSetting& former : spec.replaces) {
-    const std::string today = former.key == name && former.word.empty() ? former.translate(text, "") : "";
-    if (!today.empty()) return today;
-  }
-  const std::string list = with_commas(spec, text);
-  if (!list.empty()) return list;
-  if (spec.parts.empty() || (spec.type != KeyType::text && spec.type != KeyType::texts)) return text;
-  KeySpecs of_section;
-  for (const auto& [key, value] : found->second.values()) of_section.push_back(value.spec);
-  return todays_entry(text, spec.parts, of_section);
-}
-
 Section& Config::section_holding(const std::string& name, const std::string& origin) {
   const auto found = sections_.find(section_of(name));
   if (found != sections_.end() && found->second.has(key_of(name))) return found->second;
   const std::string likely = likely_name(name, specs_);
-  throw ConfigError(
-      origin + ": key '" + name + "' is unknown; " +
-      (likely.empty() ? "--help lists the sections and --help=SECTION their keys" : "did you mean '" + likely + "'?"));
+  const std::string start = origin + ": key '" + name + "' is unknown; ";
+  if (likely.empty()) throw ConfigError(start + "--help lists the sections and --help=SECTION their keys");
+  const std::string readers = text_of_readers(value(likely).spec.readers);
+  throw ConfigError(start + "did you mean '" + likely + "'" + (readers.empty() ? "" : " of " + readers) + "?");
 }
 
 void Config::require_read() const {
@@ -303,14 +248,13 @@ void Config::require_read() const {
                          [&](const std::string& choice) { return reads(readers, choice); });
     };
     if (readers.selectors.empty() || std::any_of(readers.selectors.begin(), readers.selectors.end(), is_read)) continue;
-    std::vector<std::string> names;
-    for (const auto& [choice, text] : readers.defaults) names.push_back(choice);
     const std::string& selector = readers.selectors.front();
     const std::string chosen = joined(value(selector).texts);
+    const std::string others = text_of_readers(readers);
     throw ConfigError(set.origin + ": " + name + " is not read " +
                       (chosen.empty() ? "without " + selector : "with " + selector + "=" + chosen) +
-                      (readers.are_all ? "" : ", only with " + selector + "=" + joined(names, " or ")) +
-                      "; remove it, or " + (chosen.empty() ? "set " : "change ") + selector);
+                      (others.empty() ? "" : ", only with " + others) + "; remove it, or " +
+                      (chosen.empty() ? "set " : "change ") + selector);
   }
 }
 

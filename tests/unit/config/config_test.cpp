@@ -274,6 +274,24 @@ TEST(ConfigTest, AKeyThatNoChoiceReadsIsRefusedWhereAUserSetsIt) {
   EXPECT_THROW(stored.require_read(), ConfigError);
 }
 
+TEST(ConfigTest, AnUnknownKeyNamesTheNearestOneAndTheChoicesThatReadIt) {
+  EXPECT_EQ(sentence_of([] { config_of("momentun = 0.9\n"); }),
+            "a.ini:2: key 'optim.momentun' is unknown; did you mean 'optim.momentum' of optim.name=sgd?");
+  EXPECT_EQ(sentence_of([] { config_of("lrr = 0.9\n"); }),
+            "a.ini:2: key 'optim.lrr' is unknown; did you mean 'optim.lr'?");
+}
+
+TEST(ConfigTest, ManyChoicesAreNotAllNamed) {
+  const KeySpecs specs = {
+      keys::text("a.kind", "x", ""),
+      keys::read_by(keys::integer("a.size", "3", ""), "a.kind", {"k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"})};
+  Config config(specs);
+  config.set("a.size", "4", "here", Author::user);
+  EXPECT_EQ(sentence_of([&] { config.require_read(); }),
+            "here: a.size is not read with a.kind=x, only with a.kind=k1 or k2 or k3 or k4 or k5 or k6 and 2 others; "
+            "remove it, or change a.kind");
+}
+
 TEST(ConfigTest, AResolvedFileIsReadAsStored) {
   const std::string path = ::testing::TempDir() + "resolved.ini";
   std::ofstream(path) << config_of("name = adam\n").to_ini();

@@ -52,18 +52,20 @@ KeySpecs specs_with_choices() {
       rows, {"optim.name"});
 }
 
+const std::string kSectionWithChoices =
+    "[optim]\n"
+    "  --optim.name  Optimizer. One of: sgd, muon, sign; default sgd\n"
+    "  --optim.lr    Rate. Number; default auto = that of optim.name\n"
+    "\n"
+    "Choices of optim.name (--help=optim.NAME describes the keys of one)\n"
+    "  sgd   Plain steps\n"
+    "  muon  Orthogonal steps\n"
+    "  sign  Steps of one size\n"
+    "\n";
+
 TEST(HelpTest, ASectionListsItsChoicesAndLeavesTheirKeysToThem) {
   EXPECT_EQ(section_help("optim", specs_with_choices()),
-            "[optim]\n"
-            "  --optim.name  Optimizer. One of: sgd, muon, sign; default sgd\n"
-            "  --optim.lr    Rate. Number; default auto = that of optim.name\n"
-            "\n"
-            "Choices of optim.name (--help=optim.NAME describes the keys of one)\n"
-            "  sgd   Plain steps\n"
-            "  muon  Orthogonal steps\n"
-            "  sign  Steps of one size\n"
-            "\n"
-            "Expert keys (--help=optim.expert describes them): trace\n");
+            kSectionWithChoices + "Expert keys (--help=optim.expert describes them): trace\n");
   EXPECT_EQ(section_help("optim.expert", specs_with_choices()),
             "[optim] Expert keys\n"
             "  --optim.trace  File for the trace. Text; default none\n");
@@ -93,25 +95,17 @@ TEST(HelpTest, OneKeyIsDescribedByItsFullName) {
 
 TEST(HelpTest, ASectionInFullHasTheKeysOfItsChoicesAndOfExperts) {
   EXPECT_EQ(section_help("optim.all", specs_with_choices()),
-            "[optim]\n"
-            "  --optim.name  Optimizer. One of: sgd, muon, sign; default sgd\n"
-            "  --optim.lr    Rate. Number; default auto = that of optim.name\n"
-            "\n"
-            "Choices of optim.name (--help=optim.NAME describes the keys of one)\n"
-            "  sgd   Plain steps\n"
-            "  muon  Orthogonal steps\n"
-            "  sign  Steps of one size\n"
-            "\n"
-            "optim.name=sgd\n"
-            "  --optim.momentum  Momentum. Number; default 0\n"
-            "  --optim.nesterov  Look ahead. True or false; default false\n"
-            "\n"
-            "optim.name=muon\n"
-            "  --optim.lr        Rate. Number; default 0.02\n"
-            "  --optim.momentum  Momentum. Number; default 0.95\n"
-            "\n"
-            "Expert keys\n"
-            "  --optim.trace  File for the trace. Text; default none\n");
+            kSectionWithChoices +
+                "optim.name=sgd\n"
+                "  --optim.momentum  Momentum. Number; default 0\n"
+                "  --optim.nesterov  Look ahead. True or false; default false\n"
+                "\n"
+                "optim.name=muon\n"
+                "  --optim.lr        Rate. Number; default 0.02\n"
+                "  --optim.momentum  Momentum. Number; default 0.95\n"
+                "\n"
+                "Expert keys\n"
+                "  --optim.trace  File for the trace. Text; default none\n");
 }
 
 TEST(HelpTest, ChoicesWithTheSameKeysStandTogether) {
