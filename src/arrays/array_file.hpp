@@ -80,6 +80,8 @@ class ArrayFile {
   virtual ArrayInfo find(const std::string& name) const = 0;
   /// The attributes of a group; "" = those of the file.
   virtual Attributes attributes_of(const std::string& group) const = 0;
+  /// The texts of a one-dimensional array of texts, such as the names of channels; empty if there is no such array.
+  virtual std::vector<std::string> texts(const std::string& name) const = 0;
   /// Reads a part of an array, row-major, in the byte order of the machine.
   /// @param out  size_of(slab) elements of array.type.bytes
   /// @throws DataError  the file is damaged there, or was changed since it was opened
