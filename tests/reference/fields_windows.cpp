@@ -159,11 +159,11 @@ void check_window_count(const Json& one_case) {
 }
 
 void check_pdebench_split(const Json& one_case) {
-  const TemporaryFolder folder("fields");
+  const TemporaryFolder folder;
   const std::int64_t samples = one_case.at("samples");
   std::vector<float> rows(static_cast<std::size_t>(samples));
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
-  const std::string path = (folder.path() / "rows.npy").string();
+  const std::string path = folder / "rows.npy";
   write_npy(path, {samples, 1}, rows);
 
   const std::int64_t begin = one_case.at("train")[0], end = one_case.at("train")[1];

@@ -14,12 +14,12 @@ namespace lockstep::data {
 
 /// The meaning of the axes of a stored array. Numbers are those of stored axes.
 struct FieldAxes {
-  std::string letters;                    ///< one for each stored axis
-  std::optional<std::size_t> trajectory;  ///< n
-  std::optional<std::size_t> time;        ///< t
-  std::vector<std::size_t> channels;      ///< c, or the row and column of a tensor, a and b
-  std::vector<std::size_t> space;         ///< the others, in the order of the file
-  std::vector<std::int64_t> fixed;        ///< the chosen position of each axis; -1 = not fixed
+  std::string letters;                         ///< one for each stored axis
+  std::optional<std::size_t> trajectory = {};  ///< n
+  std::optional<std::size_t> time = {};        ///< t
+  std::vector<std::size_t> channels = {};      ///< c, or the row and column of a tensor, a and b
+  std::vector<std::size_t> space = {};         ///< the others, in the order of the file
+  std::vector<std::int64_t> fixed = {};        ///< the chosen position of each axis; -1 = not fixed
 
   /// The letters of the axes of space.
   std::string space_letters() const;

@@ -2,6 +2,7 @@
 #include "data/fields/field_files.hpp"
 
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <algorithm>
 #include <numeric>

@@ -46,7 +46,7 @@ std::vector<ChannelRun> runs_of(const FieldVariable& variable) {
 struct Block {
   arrays::Slab slab;
   std::int64_t step = 0;                   ///< distance between two steps; 0 = all steps are the same
-  std::vector<std::int64_t> channel;       ///< distances of the channel axes
+  std::vector<std::int64_t> channel = {};  ///< distances of the channel axes
   std::array<std::int64_t, 3> space = {};  ///< distances of the axes of the samples; 0 = repeated
   std::array<std::int64_t, 3> counts = {1, 1, 1};
 };
