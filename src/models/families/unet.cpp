@@ -172,7 +172,7 @@ UnetOptions unet_options(const Section& model) {
 
 void check_unet(const Section& model, const UnetOptions& options, const Task& task) {
   require_fields(model.text("name"), task);
-  if (options.norm == "layer") throw ConfigError(model.cite("norm") + ": unet has none, batch or group");
+  if (options.norm == "layer") throw ConfigError(model.cite("norm") + ": for unet, choose one of: batch, group, none");
   if (options.norm == "group" && options.width % kUnetNormGroups != 0) {
     throw ConfigError(model.cite("width") + ": with model.norm=group, the width must be a multiple of " +
                       std::to_string(kUnetNormGroups));

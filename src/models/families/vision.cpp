@@ -123,7 +123,7 @@ MlpOptions MlpOptions::from(const Section& model) {
                      .norm = model.text("norm"),
                      .is_residual = model.boolean("residual"),
                      .standardizes = model.boolean("standardize")};
-  if (options.norm == "group") throw ConfigError(model.cite("norm") + ": mlp has none, batch or layer");
+  if (options.norm == "group") throw ConfigError(model.cite("norm") + ": for mlp, choose one of: none, batch, layer");
   return options;
 }
 

@@ -140,7 +140,7 @@ TEST(UnetTest, RefusalsSayWhatFits) {
   EXPECT_EQ(refusal({{"name", "unet"}, {"head", "real"}}, masks(16, 16)),
             "model.head (test): the targets of the data are classes or labels; use classes");
   EXPECT_EQ(refusal({{"name", "unet"}, {"norm", "layer"}}, masks(16, 16)),
-            "model.norm (test): unet has none, batch or group");
+            "model.norm (test): for unet, choose one of: batch, group, none");
   EXPECT_EQ(refusal({{"name", "unet"}, {"norm", "group"}, {"width", "12"}}, masks(16, 16)),
             "model.width (test): with model.norm=group, the width must be a multiple of 8");
 }
@@ -352,7 +352,7 @@ TEST(MlpTest, NormsAndResidualsAreOptions) {
     EXPECT_TRUE(at::allclose(run(*model, input), before, 1e-12, 1e-12)) << norm;
   }
   EXPECT_EQ(refusal({{"name", "mlp"}, {"norm", "group"}}, table_task()),
-            "model.norm (test): mlp has none, batch or layer");
+            "model.norm (test): for mlp, choose one of: none, batch, layer");
   EXPECT_EQ(refusal({{"name", "mlp"}, {"head", "classes"}}, table_task()),
             "model.head (test): the targets of the data are real numbers; use real");
 }
