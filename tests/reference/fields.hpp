@@ -1,27 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cases of tests/golden/fields as settings of data.name = fields.
+// What the tests of topic `fields` share.
 #pragma once
-
-#include <lockstep/data/source.hpp>
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {
 
-/// The file or folder `name` of the topic, unpacked.
-std::filesystem::path fields_path(const std::string& name);
+/// The file of a path in the topic. Other files that it names are beside it.
+std::filesystem::path field_file(const std::string& path);
 
-/// Section `data` for the files, variables, layouts and windows of a case of windows.json, statistics.json or
-/// malformed.json.
-/// @throws ConfigError  a value is refused
-Section fields_section(const Json& one_case);
+/// A stored array: its elements as they are in memory, row-major.
+struct StoredArray {
+  std::string dtype;  ///< as NumPy calls it, such as "int16"
+  std::vector<std::int64_t> shape;
+  std::string bytes;
+};
+/// Reads {"npy", "dtype", "shape"}.
+StoredArray stored_array(const Json& entry);
+/// The same as numbers.
+std::vector<double> stored_values(const Json& entry);
 
-void check_windows(const Json& one_case);
-void check_window_count(const Json& one_case);
-void check_pdebench_split(const Json& one_case);
-void check_malformed(const Json& one_case);
+// One function for each file or field of the topic.
+void run_files_case(const Json& one_case);
+void check_times();
+void run_windows_case(const Json& one_case);
+void check_window_counts();
+void check_pdebench_splits();
+void run_malformed_case(const Json& one_case);
 
 }  // namespace lockstep::testing::reference

@@ -11,8 +11,7 @@
 
 #include "core/text/text.hpp"
 #include "data/fields/field_dataset.hpp"
-#include "reference/arrays.hpp"
-#include "reference/fields.hpp"
+#include "fields.hpp"
 #include "support/npy.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -66,19 +65,19 @@ Json json_of(const data::FieldPlace& place) { return {place.file, place.trajecto
 /// @param mask  null = there is none
 void expect_array(const at::Tensor& actual, const Json& array, const bool* mask, const std::string& what) {
   ASSERT_EQ(actual.sizes().vec(), array.at("shape").get<std::vector<std::int64_t>>()) << what;
-  const std::vector<float> expected = read_npy<float>(fields_path(array.at("npy")), "<f4");
+  const std::vector<double> expected = stored_values(array);
   const auto* values = actual.const_data_ptr<float>();
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const bool is_gap = std::isnan(expected[i]);
-    if (mask != nullptr) ASSERT_EQ(mask[i], !is_gap) << what << ", element " << i;
+    if (mask != nullptr) {
+      ASSERT_EQ(mask[i], !is_gap) << what << ", element " << i;
+    }
     ASSERT_NEAR(values[i], is_gap ? 0 : expected[i], is_gap ? 0 : 2.5e-7 * std::abs(expected[i]))
         << what << ", element " << i;
   }
 }
 
 }  // namespace
-
-fs::path fields_path(const std::string& name) { return golden("fields") / name; }
 
 Section fields_section(const Json& one_case) {
   Section section = Section::with_defaults("data", data::data_keys());
@@ -87,8 +86,8 @@ Section fields_section(const Json& one_case) {
   set("val_fraction", "0");
   std::vector<std::string> paths, target_paths;
   for (const Json& file : one_case.at("files")) {
-    paths.push_back(fields_path(file.is_array() ? file[0] : file).string());
-    if (file.is_array()) target_paths.push_back(fields_path(file[1]).string());
+    paths.push_back(field_file(file.is_array() ? file[0] : file).string());
+    if (file.is_array()) target_paths.push_back(field_file(file[1]).string());
   }
   set("path", joined(paths, ","));
   set("target_path", joined(target_paths, ","));
@@ -108,7 +107,7 @@ Section fields_section(const Json& one_case) {
   set("layout", joined({layouts.begin(), layouts.end()}, ","));
   if (is_set(one_case, "statics")) {
     for (const Json& variable : one_case.at("statics")) {
-      set("static", fields_path(variable.at("file")).string() + ":" + variable_text(variable, by_coordinate));
+      set("static", field_file(variable.at("file")).string() + ":" + variable_text(variable, by_coordinate));
     }
   }
   for (const char* key : {"steps_in", "steps_out", "stride", "lead"}) {
@@ -123,7 +122,7 @@ Section fields_section(const Json& one_case) {
   return section;
 }
 
-void check_windows(const Json& one_case) {
+void run_windows_case(const Json& one_case) {
   const bool has_gaps = std::ranges::any_of(one_case.at("arrays"), [](const Json& array) {
     return array.value("missing_in_input", 0) + array.value("missing_in_target", 0) > 0;
   });
@@ -148,6 +147,8 @@ void check_windows(const Json& one_case) {
                  what + ", target");
   }
 }
+
+namespace {
 
 void check_window_count(const Json& one_case) {
   const auto number = [&one_case](const char* field) { return one_case.at(field).get<std::int64_t>(); };
@@ -190,16 +191,28 @@ void check_pdebench_split(const Json& one_case) {
   EXPECT_EQ(rows_of(splits.val), between(one_case.at("test")[0], one_case.at("test")[1]));
 }
 
+}  // namespace
+
+void check_window_counts() {
+  for (const Json& one_case : load("fields/windows.json").at("counts")) check_window_count(one_case);
+}
+
+void check_pdebench_splits() {
+  for (const Json& one_case : load("fields/windows.json").at("pdebench_split")) check_pdebench_split(one_case);
+}
+
 namespace {
 
 /// Whether a message names everything that it must.
 void expect_names(const Error& error, const Json& one_case) {
   const std::string message = error.what();
-  for (const std::string name : one_case.at("must_name")) {
+  for (const std::string& name : one_case.at("must_name").get<std::vector<std::string>>()) {
     EXPECT_NE(message.find(name), std::string::npos) << "'" << name << "' is missing in: " << message;
-    if (name.find('.') != std::string::npos) EXPECT_EQ(error.exit_code(), ExitCode::data) << message;
+    if (name.find('.') != std::string::npos) {
+      EXPECT_EQ(error.exit_code(), ExitCode::data) << message;
+    }
   }
-  for (const std::string name : one_case.value("should_name", std::vector<std::string>())) {
+  for (const std::string& name : one_case.value("should_name", std::vector<std::string>())) {
     EXPECT_NE(message.find(name), std::string::npos) << "'" << name << "' is missing in: " << message;
   }
 }
@@ -228,7 +241,9 @@ void check_reading(const data::FieldDataset& fields, const Json& one_case) {
       expect_names(error, one_case);
     }
   }
-  if (one_case.at("verdict") == "refuse") EXPECT_GT(failures, 0);
+  if (one_case.at("verdict") == "refuse") {
+    EXPECT_GT(failures, 0);
+  }
 }
 
 /// The file of another topic that a case without files names, and the channel that it lacks.
@@ -241,7 +256,7 @@ Json with_channel(Json one_case) {
 
 }  // namespace
 
-void check_malformed(const Json& one_case) {
+void run_malformed_case(const Json& one_case) {
   SCOPED_TRACE(one_case.at("name").get<std::string>());
   const Json settings = with_channel(one_case);
   const bool is_refused_at_start = one_case.at("verdict") == "refuse" && one_case.at("when") == "open";
