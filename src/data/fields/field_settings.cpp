@@ -52,11 +52,11 @@ arrays::Cadence parse_cadence(const std::string& text, const std::string& cited)
                                        {"month", 30.4375 * kDay, 0.1},
                                        {"months", 30.4375 * kDay, 0.1},
                                        {"year", 365.25 * kDay, 0.01}};
-  const std::size_t digits = text.find_first_not_of("0123456789.");
-  const auto number = digits == std::string::npos ? std::nullopt : parse_real(text.substr(0, digits));
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const double number = parse_real(text.substr(0, digits)).value_or(0);
   for (const UnitRow& row : kUnits) {
-    if (number && *number > 0 && text.substr(digits) == row.name) {
-      return {.seconds = *number * row.seconds, .tolerance = row.tolerance};
+    if (number > 0 && text.substr(digits) == row.name) {
+      return {.seconds = number * row.seconds, .tolerance = row.tolerance};
     }
   }
   throw ConfigError(cited + ": '" + text +
