@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "arrays/file_bytes.hpp"
 #include "arrays/hdf5_file.hpp"
+#include "arrays/input_file.hpp"
 #include "arrays/npy_file.hpp"
 #include "core/text/text.hpp"
 
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Opener = std::shared_ptr<const ArrayFile> (*)(std::shared_ptr<const FileBytes> file);
+using Opener = std::shared_ptr<const ArrayFile> (*)(std::shared_ptr<const InputFile> file);
 
 /// A format that is read, by its first bytes.
 struct FormatRow {
@@ -56,7 +56,7 @@ constexpr std::array<std::pair<std::string_view, const char*>, 12> kOtherFormats
     {"<HTML", kWebPage},
 }};
 
-std::string head_of(const FileBytes& file, std::uint64_t offset, std::uint64_t bytes) {
+std::string head_of(const InputFile& file, std::uint64_t offset, std::uint64_t bytes) {
   if (offset >= file.size()) return "";
   std::string head(static_cast<std::size_t>(std::min(bytes, file.size() - offset)), '\0');
   file.read(offset, std::as_writable_bytes(std::span(head)));
@@ -64,7 +64,7 @@ std::string head_of(const FileBytes& file, std::uint64_t offset, std::uint64_t b
 }
 
 /// HDF5's signature is at the beginning, or after a block of the user of 512, 1024, 2048, ... bytes.
-bool is_hdf5(const FileBytes& file) {
+bool is_hdf5(const InputFile& file) {
   for (std::uint64_t offset = 0; offset < file.size(); offset = offset == 0 ? 512 : 2 * offset) {
     if (head_of(file, offset, kHdf5.size()) == kHdf5) return true;
   }
@@ -125,7 +125,7 @@ std::int64_t size_of(const Slab& slab) {
 
 std::shared_ptr<const ArrayFile> open_arrays(const std::string& path) {
   require_no_zarr(path);
-  const auto file = std::make_shared<const FileBytes>(path);
+  const auto file = std::make_shared<const InputFile>(path);
   if (file->size() == 0) throw DataError(path, "it is empty (0 bytes)");
   if (is_hdf5(*file)) return open_hdf5(file);
   constexpr std::uint64_t kHeadBytes = 256;

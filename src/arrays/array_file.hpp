@@ -20,7 +20,7 @@ enum class NumberKind { real, signed_integer, unsigned_integer };
 struct NumberType {
   NumberKind kind = NumberKind::real;
   std::size_t bytes = 4;       ///< 2, 4 or 8 of real numbers; 1, 2, 4 or 8 of integers
-  bool is_big_endian = false;  ///< in the file
+  bool is_big_endian = false;  ///< order of the bytes in the file
 
   bool operator==(const NumberType&) const = default;
 };

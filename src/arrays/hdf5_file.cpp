@@ -125,6 +125,13 @@ std::vector<std::int64_t> shape_of_set(hid_t set) {
   return checkpoints::shape_of(set);
 }
 
+/// @param reason  that of HDF5
+std::string fault_of_file(const std::string& reason) {
+  const bool is_locked = reason.find("lock") != std::string::npos;
+  if (!is_locked) return "it is damaged or truncated: " + reason;
+  return reason + "; a program is writing it, or its file system has no locks: then set HDF5_USE_FILE_LOCKING=FALSE";
+}
+
 // --- the file ---
 
 /// Everything that is known of an array.
@@ -136,13 +143,13 @@ struct KnownArray {
 
 class Hdf5File final : public ArrayFile {
  public:
-  explicit Hdf5File(std::shared_ptr<const FileBytes> bytes) : bytes_(std::move(bytes)) {
+  explicit Hdf5File(std::shared_ptr<const InputFile> bytes) : bytes_(std::move(bytes)) {
     const HdfSession session;
     register_filters();
     try {
       file_.emplace(open_to_read(path()));
     } catch (const CheckpointError& error) {
-      throw DataError(path(), std::string("it is damaged or truncated: ") + error.what());
+      throw DataError(path(), fault_of_file(error.what()));
     }
   }
   Hdf5File(const Hdf5File&) = delete;
@@ -167,7 +174,7 @@ class Hdf5File final : public ArrayFile {
     const std::string name = plain_path(group);
     return with_place(path(), name.empty() ? "" : "group '" + utf8_text(name) + "': ", [&] {
       const hid_t id = H5Oopen(file_->id(), name.empty() ? "/" : name.c_str(), H5P_DEFAULT);
-      if (id < 0) throw DataError("there is no such group");
+      if (id < 0) throw DataError("it does not exist");
       const Handle object(id, H5Oclose, "H5Oopen");
       return attributes_of_object(object.id());
     });
@@ -182,7 +189,7 @@ class Hdf5File final : public ArrayFile {
           !path_in_file.empty() &&
           H5Oget_info_by_name2(file_->id(), path_in_file.c_str(), &info, H5O_INFO_BASIC, H5P_DEFAULT) >= 0 &&
           info.type == H5O_TYPE_DATASET;
-      return is_array ? texts_of_set(open_set(path_in_file)) : std::vector<std::string>();
+      return is_array ? texts_of_set(open_set(path_in_file).set.id()) : std::vector<std::string>();
     });
   }
 
@@ -202,6 +209,7 @@ class Hdf5File final : public ArrayFile {
   struct OpenSet {
     std::string name;
     Handle set;
+    bool is_checked = false;  ///< the sources of a virtual data set have been opened
   };
 
   std::shared_ptr<const KnownArray> find_known(const std::string& name) const {
@@ -212,7 +220,7 @@ class Hdf5File final : public ArrayFile {
     }
     const HdfSession session;  // never taken while `mutex_` is held
     auto described = std::make_shared<const KnownArray>(
-        with_place(path(), called(name) + ": ", [&] { return describe(name, open_set(name)); }));
+        with_place(path(), called(name) + ": ", [&] { return describe(name, open_set(name).set.id()); }));
     const std::lock_guard hold(mutex_);
     return known_.try_emplace(name, std::move(described)).first->second;
   }
@@ -250,18 +258,17 @@ class Hdf5File final : public ArrayFile {
   }
 
   /// The data set, which stays open until others have been used more recently.
-  hid_t open_set(const std::string& name) const {
+  OpenSet& open_set(const std::string& name) const {
     const auto found = std::ranges::find(open_sets_, name, &OpenSet::name);
     if (found != open_sets_.end()) {
       open_sets_.splice(open_sets_.begin(), open_sets_, found);
-      return open_sets_.front().set.id();
+      return open_sets_.front();
     }
-    const Handle access = set_access_list();
-    const hid_t id = name.empty() ? H5I_INVALID_HID : H5Dopen2(file_->id(), name.c_str(), access.id());
-    if (id < 0) refuse_to_open(name);
-    open_sets_.push_front({name, Handle(id, H5Dclose, "H5Dopen2")});
+    std::optional<Handle> set = name.empty() ? std::nullopt : open_set_to_read(file_->id(), name);
+    if (!set) refuse_to_open(name);
+    open_sets_.push_front({name, std::move(*set)});
     if (open_sets_.size() > kMaxOpenSets) open_sets_.pop_back();
-    return open_sets_.front().set.id();
+    return open_sets_.front();
   }
 
   [[noreturn]] void refuse_to_open(const std::string& name) const {
@@ -280,7 +287,10 @@ class Hdf5File final : public ArrayFile {
     const std::string object =
         called(array.path) + ": its elements from " + place_of(array, slab) + " on cannot be read: ";
     with_place(path(), object, [&] {
-      const hid_t set = open_set(array.path);
+      OpenSet& opened = open_set(array.path);
+      const hid_t set = opened.set.id();
+      if (array.storage.layout == "virtual" && !opened.is_checked) storage_of(set, array.type);
+      opened.is_checked = true;
       const Handle type = memory_type(array.type);
       const Handle file_space(H5Dget_space(set), H5Sclose, "H5Dget_space");
       if (checkpoints::shape_of(set) != array.shape) throw DataError("its shape was changed");
@@ -305,7 +315,7 @@ class Hdf5File final : public ArrayFile {
     return (array.axes[0].empty() ? "index" : utf8_text(array.axes[0])) + " " + std::to_string(slab.start[0]);
   }
 
-  std::shared_ptr<const FileBytes> bytes_;
+  std::shared_ptr<const InputFile> bytes_;
   std::optional<Handle> file_;
   mutable std::list<OpenSet> open_sets_;  ///< the most recently used one first; protected by sessions
   mutable ReferenceNames references_;     ///< protected by sessions
@@ -315,7 +325,7 @@ class Hdf5File final : public ArrayFile {
 
 }  // namespace
 
-std::shared_ptr<const ArrayFile> open_hdf5(std::shared_ptr<const FileBytes> file) {
+std::shared_ptr<const ArrayFile> open_hdf5(std::shared_ptr<const InputFile> file) {
   return std::make_shared<const Hdf5File>(std::move(file));
 }
 

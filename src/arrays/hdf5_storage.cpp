@@ -122,6 +122,11 @@ fs::path beside(const std::string& owner, const std::string& name) {
   return place == places.end() ? places.front() : *place;
 }
 
+bool has_external_files(hid_t set) {
+  const Handle list(H5Dget_create_plist(set), H5Pclose, "H5Dget_create_plist");
+  return checked(H5Pget_external_count(list.id()), "H5Pget_external_count") > 0;
+}
+
 void check_external_files(hid_t list, int count, const std::string& owner) {
   for (int i = 0; i < count; ++i) {
     std::array<char, kNameBytes> name{};
@@ -191,12 +196,12 @@ std::set<VirtualSource> virtual_sources(hid_t list) {
 }
 
 void check_source_set(hid_t file, const std::string& name, int depth) {
-  const Handle access = set_access_list();
-  const hid_t id = H5Dopen2(file, name.c_str(), access.id());
+  const hid_t id = H5Dopen2(file, name.c_str(), H5P_DEFAULT);
   if (id < 0) throw DataError("there is no data set '" + utf8_text(name) + "'");
   const Handle set(id, H5Dclose, "H5Dopen2");
   const Handle type(H5Dget_type(set.id()), H5Tclose, "H5Dget_type");
-  storage_at_depth(set.id(), number_type_of(type.id()), depth + 1);
+  const SetStorage storage = storage_at_depth(set.id(), number_type_of(type.id()), depth + 1);
+  if (storage.info.layout == "external") throw DataError("its numbers are in an external file, which is not supported");
 }
 
 /// HDF5 reads sources that are missing as the fill value, and reports no error.
@@ -209,7 +214,7 @@ void check_source(hid_t set, const std::string& owner, const VirtualSource& sour
       return check_source_set(file.id(), source.set, depth);
     }
     std::error_code error;
-    if (!fs::exists(path, error)) throw DataError("there is no such file");
+    if (!fs::exists(path, error)) throw DataError("this file does not exist");
     const Handle file = open_to_read(path);
     check_source_set(file.id(), source.set, depth);
   } catch (const Error& failure) {
@@ -295,17 +300,21 @@ void register_filters() {
 Handle open_to_read(const std::string& path) {
   const Handle list(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "H5Pcreate");
   checked(H5Pset_fapl_sec2(list.id()), "H5Pset_fapl_sec2");
-#if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && H5_VERSION_LE(1, 10, 99))
-  checked(H5Pset_file_locking(list.id(), false, true), "H5Pset_file_locking");  // some parallel file systems have none
-#endif
   return {H5Fopen(path.c_str(), H5F_ACC_RDONLY, list.id()), H5Fclose, "H5Fopen"};
 }
 
-Handle set_access_list() {
-  Handle list(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, "H5Pcreate");
+std::optional<Handle> open_set_to_read(hid_t file, const std::string& name) {
+  const auto open = [&](hid_t list) -> std::optional<Handle> {
+    const hid_t set = H5Dopen2(file, name.c_str(), list);
+    if (set < 0) return std::nullopt;
+    return Handle(set, H5Dclose, "H5Dopen2");
+  };
+  std::optional<Handle> set = open(H5P_DEFAULT);
+  if (!set || !has_external_files(set->id())) return set;
+  set.reset();
+  const Handle list(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, "H5Pcreate");
   checked(H5Pset_efile_prefix(list.id(), "${ORIGIN}"), "H5Pset_efile_prefix");
-  checked(H5Pset_virtual_prefix(list.id(), "${ORIGIN}"), "H5Pset_virtual_prefix");
-  return list;
+  return open(list.id());
 }
 
 SetStorage storage_of(hid_t set, const NumberType& type) { return storage_at_depth(set, type, 0); }

@@ -18,7 +18,7 @@ namespace {
 using checkpoints::checked;
 using checkpoints::Handle;
 
-constexpr std::size_t kMaxTextBytes = std::size_t{1} << 24;  // of an attribute, or of names
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 24;  // limit of an attribute, and of names
 
 // --- element types ---
 

@@ -76,9 +76,9 @@ NumberType number_type(const std::string& descr) {
 /// An array of the file.
 struct Member {
   ArrayInfo info;
-  PlainArray place;  ///< with the axes in the order in which they are stored
+  PlainArray place;  ///< its axes have the order in which they are stored
   bool is_column_major = false;
-  std::uint64_t bytes = 0;                         ///< with the header
+  std::uint64_t bytes = 0;                         ///< size, header included
   const checkpoints::ZipRecord* record = nullptr;  ///< null in an npy file
   std::string refusal;                             ///< the reason why it cannot be read; empty = it can
 
@@ -122,7 +122,7 @@ void read_member(const Member& member, const ReadBytes& read, const Slab& slab, 
 }
 
 /// The first bytes of a record of an archive, unpacked.
-std::vector<std::byte> head_of(const FileBytes& file, const checkpoints::ZipRecord& record) {
+std::vector<std::byte> head_of(const InputFile& file, const checkpoints::ZipRecord& record) {
   std::vector<std::byte> stored(static_cast<std::size_t>(std::min(record.stored_bytes, kMaxHeadBytes)));
   file.read(record.offset, stored);
   if (!record.is_deflated) return stored;
@@ -142,7 +142,7 @@ std::vector<std::byte> head_of(const FileBytes& file, const checkpoints::ZipReco
 
 class NpyFile final : public ArrayFile {
  public:
-  explicit NpyFile(std::shared_ptr<const FileBytes> file) : file_(std::move(file)) {
+  explicit NpyFile(std::shared_ptr<const InputFile> file) : file_(std::move(file)) {
     std::vector<std::byte> head(static_cast<std::size_t>(std::min(file_->size(), kMaxHeadBytes)));
     file_->read(0, head);
     member_.bytes = file_->size();
@@ -167,13 +167,13 @@ class NpyFile final : public ArrayFile {
   }
 
  private:
-  std::shared_ptr<const FileBytes> file_;
+  std::shared_ptr<const InputFile> file_;
   Member member_;
 };
 
 class NpzFile final : public ArrayFile {
  public:
-  explicit NpzFile(std::shared_ptr<const FileBytes> file)
+  explicit NpzFile(std::shared_ptr<const InputFile> file)
       : file_(std::move(file)), source_(open_source(file_->path())), zip_(open_zip(source_)), expansion_(source_) {
     for (const checkpoints::ZipRecord& record : zip_.records()) {
       if (record.name.ends_with(kSuffix)) add(record);
@@ -262,7 +262,7 @@ class NpzFile final : public ArrayFile {
     return block.bytes;
   }
 
-  std::shared_ptr<const FileBytes> file_;
+  std::shared_ptr<const InputFile> file_;
   checkpoints::DiskSource source_;
   checkpoints::Zip zip_;
   std::map<std::string, Member> members_;
@@ -273,11 +273,11 @@ class NpzFile final : public ArrayFile {
 
 }  // namespace
 
-std::shared_ptr<const ArrayFile> open_npy(std::shared_ptr<const FileBytes> file) {
+std::shared_ptr<const ArrayFile> open_npy(std::shared_ptr<const InputFile> file) {
   return std::make_shared<const NpyFile>(std::move(file));
 }
 
-std::shared_ptr<const ArrayFile> open_npz(std::shared_ptr<const FileBytes> file) {
+std::shared_ptr<const ArrayFile> open_npz(std::shared_ptr<const InputFile> file) {
   return std::make_shared<const NpzFile>(std::move(file));
 }
 

@@ -9,7 +9,7 @@
 #include <limits>
 #include <optional>
 
-#include "arrays/file_bytes.hpp"
+#include "arrays/input_file.hpp"
 #include "core/numbers/dtype.hpp"
 #include "core/text/text.hpp"
 

@@ -88,7 +88,7 @@ Date date_of_day(Calendar calendar, std::int64_t day) {
 
 struct Moment {
   std::int64_t day = 0;
-  double second = 0;  ///< in [0, 86400)
+  double second = 0;  ///< range [0, 86400)
 };
 
 /// Values are often fractions of days: seconds are rounded to millionths.

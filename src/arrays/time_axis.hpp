@@ -19,7 +19,7 @@ enum class Calendar { standard, proleptic_gregorian, noleap, days_360 };
 struct TimeUnit {
   double seconds = 1;  ///< length of the unit
   Calendar calendar = Calendar::standard;
-  std::int64_t days = 0;     ///< from the origin of the calendar to the date of reference
+  std::int64_t days = 0;     ///< number from the origin of the calendar to the date of reference
   double second_of_day = 0;  ///< time of day of the date of reference
 };
 

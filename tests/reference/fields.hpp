@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tests of topic `fields` share.
+// Functions that the tests of topic `fields` share.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ std::filesystem::path field_file(const std::string& path);
 
 /// A stored array: its elements as they are in memory, row-major.
 struct StoredArray {
-  std::string dtype;  ///< as NumPy calls it, such as "int16"
+  std::string dtype;  ///< NumPy's name, such as "int16"
   std::vector<std::int64_t> shape;
   std::string bytes;
 };

@@ -17,41 +17,41 @@
 namespace lockstep::arrays {
 
 /// A regular file that is open for reading. Thread-safe.
-class FileBytes {
+class InputFile {
  public:
   /// @throws DataError  it cannot be opened, or is no regular file
-  explicit FileBytes(std::string path);
-  FileBytes(const FileBytes&) = delete;
-  FileBytes& operator=(const FileBytes&) = delete;
-  ~FileBytes();
+  explicit InputFile(std::string path);
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  ~InputFile();
 
   const std::string& path() const noexcept { return path_; }
-  std::uint64_t size() const noexcept { return state_.size; }
+  std::uint64_t size() const noexcept { return opened_.size; }
   /// @throws DataError  the file ends before that, or the system cannot read it
   void read(std::uint64_t offset, std::span<std::byte> out) const;
   /// @throws DataError  the file was changed since it was opened
   void require_unchanged() const;
 
  private:
-  struct State {
+  struct FileVersion {
     std::uint64_t size = 0;
     std::time_t seconds = 0;
     long nanoseconds = 0;
 
-    bool operator==(const State&) const = default;
+    bool operator==(const FileVersion&) const = default;
   };
-  State state() const;
+  FileVersion version() const;
 
   std::string path_;
   int file_ = -1;
-  State state_;
+  FileVersion opened_;
 };
 
 /// An array whose elements lie in a file one after the other, row-major.
 struct PlainArray {
-  std::uint64_t offset = 0;  ///< of the first element
+  std::uint64_t offset = 0;  ///< position of the first element
   std::vector<std::int64_t> shape;
-  std::size_t bytes = 0;  ///< of an element
+  std::size_t bytes = 0;  ///< size of an element
 };
 
 /// Reads the bytes from an offset on.

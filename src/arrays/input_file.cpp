@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "arrays/file_bytes.hpp"
+#include "arrays/input_file.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -67,7 +67,7 @@ class PieceReader {
   }
 
   const ReadBytes& read_;
-  std::span<std::byte> out_;  ///< without what was read
+  std::span<std::byte> out_;  ///< the place of the rest
   std::vector<Piece> pieces_;
   std::vector<std::byte> window_;
   std::uint64_t end_ = 0;  ///< offset after the last piece
@@ -118,28 +118,28 @@ void reverse_words(std::span<std::byte> elements, const Reverse& reverse) {
 
 }  // namespace
 
-FileBytes::FileBytes(std::string path) : path_(std::move(path)) {
+InputFile::InputFile(std::string path) : path_(std::move(path)) {
   file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe without a writer would wait
   if (file_ < 0) fail_errno(path_, "it cannot be opened");
   struct stat status {};
   const bool is_file = ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
   if (is_file) {
-    state_ = state();
+    opened_ = version();
     return;
   }
   ::close(file_);
   throw DataError(path_, S_ISDIR(status.st_mode) ? "it is a folder; name a file" : "it is not a regular file");
 }
 
-FileBytes::~FileBytes() { ::close(file_); }
+InputFile::~InputFile() { ::close(file_); }
 
-FileBytes::State FileBytes::state() const {
+InputFile::FileVersion InputFile::version() const {
   struct stat status {};
   if (::fstat(file_, &status) != 0) return {};
   return {static_cast<std::uint64_t>(status.st_size), status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
 }
 
-void FileBytes::read(std::uint64_t offset, std::span<std::byte> out) const {
+void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
     const ssize_t got = ::pread(file_, out.data(), out.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
@@ -153,8 +153,8 @@ void FileBytes::read(std::uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
-void FileBytes::require_unchanged() const {
-  if (state() == state_) return;
+void InputFile::require_unchanged() const {
+  if (version() == opened_) return;
   throw DataError(path_, "it was changed while it was in use; restore the file, or start again");
 }
 
