@@ -27,9 +27,9 @@ struct Moments {
 /// The fields that a data set of arrays has as its targets.
 struct FieldTask {
   std::vector<std::string> channels = {};             ///< names of the target channels of one step
-  std::vector<std::string> units = {};                ///< of these channels; "" = unknown
+  std::vector<std::string> units = {};                ///< those of these channels; "" = unknown
   std::vector<std::string> axes = {};                 ///< names of the axes of space
-  std::vector<std::vector<double>> coordinates = {};  ///< of the points along each axis; empty = unknown
+  std::vector<std::vector<double>> coordinates = {};  ///< the points along each axis; empty = unknown
 };
 
 /// The task that a data set defines for a model: the shape of a sample and the number of classes.

@@ -19,7 +19,7 @@ namespace {
 
 struct NameRow {
   char letter;
-  std::string_view names;  ///< between blanks
+  std::string_view names;  ///< separated by blanks
 };
 
 /// Usual names of axes.

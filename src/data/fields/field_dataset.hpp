@@ -30,7 +30,7 @@ struct FieldSeries {
   std::int64_t samples() const { return std::ssize(trajectories) * std::ssize(starts); }
 };
 
-/// Where a sample lies.
+/// The position of a sample in the files.
 struct FieldPlace {
   std::size_t file = 0;  ///< number of the pair in which the window begins
   std::int64_t trajectory = 0;
@@ -49,7 +49,7 @@ struct FieldDescription {
   std::vector<std::string> static_names = {};
   bool fills_gaps = false;  ///< data.gaps = zero; otherwise a gap is an error
   bool has_gap_channel = false;
-  std::int64_t classes = 0;  ///< of a target that is a class map; 0 = the targets are numbers
+  std::int64_t classes = 0;  ///< number of classes of a class map; 0 = the targets are numbers
 };
 
 /// The windows of arrays. Values of a sample: "data" [T_in * C + S, space...] float32, all channels of the oldest step

@@ -17,11 +17,11 @@ namespace lockstep::data {
 
 /// A variable of a file, of which samples contain some channels.
 struct FieldVariable {
-  arrays::ArrayInfo info;  ///< of the first group, if each group has one
+  arrays::ArrayInfo info;  ///< that of the first group, if each group has one
   arrays::Packing packing;
   FieldAxes axes;
   std::vector<std::int64_t> channels;    ///< chosen positions on the channel axes, row by row; {0} without such axes
-  std::vector<std::string> names;        ///< of the chosen channels
+  std::vector<std::string> names;        ///< the chosen channels
   std::string units;                     ///< "" = unknown
   std::vector<std::string> groups = {};  ///< groups that have this array, a trajectory each; empty = one array
   /// Whether an axis of length 1 stands for all positions, because the array does not vary along it (The Well).
@@ -49,7 +49,7 @@ struct SpaceAxis {
   std::string name;                      ///< name in the file, else the letter
   std::int64_t size = 0;                 ///< number of stored points
   SpacePart part = {};                   ///< the points of the samples; `end` is not -1
-  std::vector<double> coordinates = {};  ///< of the points of the samples; empty = unknown
+  std::vector<double> coordinates = {};  ///< those of the points of samples; empty = unknown
 
   std::int64_t count() const { return (part.end - part.begin + part.step - 1) / part.step; }
 };
@@ -62,7 +62,7 @@ struct FieldFileOptions {
   std::vector<VariableChoice> variables;
   LayoutChoice layout;
   std::string layout_cited = "data.layout";
-  std::vector<std::string> channel_names = {};  ///< of data.channels_from; empty = from the file
+  std::vector<std::string> channel_names = {};  ///< those of data.channels_from; empty = those of the file
 };
 
 /// Reads the description of a file.

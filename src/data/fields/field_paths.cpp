@@ -126,7 +126,7 @@ std::vector<std::string> field_files(const std::string& text, const std::string&
       for (const std::string& pattern : without_braces(word)) {
         for (std::string& path : files_of_pattern(pattern)) found.push_back(std::move(path));
       }
-      if (found.empty()) throw DataError(word, "there is no such file or folder; check " + cited);
+      if (found.empty()) throw DataError(word, "the file or folder does not exist; check " + cited);
     }
     std::ranges::sort(found);
     const auto repeated = std::ranges::unique(found);
@@ -162,7 +162,7 @@ std::vector<std::string> target_files(const std::vector<std::string>& inputs, co
       if (is_relative) path = (fs::path(input).parent_path() / path).string();
       std::error_code unreadable;  // counts as missing
       if (!fs::is_regular_file(path, unreadable)) {
-        throw DataError(path, "there is no such file, which " + cited + " states for the inputs " + input);
+        throw DataError(path, "the file does not exist; " + cited + " states it for the inputs " + input);
       }
       targets.push_back(path);
     }

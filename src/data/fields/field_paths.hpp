@@ -21,8 +21,8 @@ struct FieldPaths {
   std::string test;
 };
 
-/// `path`, or the splits in it if it is a folder with a folder `train`, itself or in its folder `data`: validation is
-/// in `valid`, `val` or `validation`.
+/// `path`, or the splits in it if it is a folder with a folder `train`, itself or in its folder `data`. Validation has
+/// the folder `valid`, `val` or `validation`.
 FieldPaths field_splits(const std::string& path);
 
 /// The files of the targets of these inputs: `text` names as many files, or contains `%`, which stands for the name of

@@ -88,7 +88,7 @@ void read_starts(const Section& data, FieldSettings& settings) {
   if (settings.window.is_first_only || settings.is_disjoint) return;
   const auto every = text.starts_with("every:") ? parse_integer(text.substr(6)) : std::nullopt;
   if (!every || *every < 1) {
-    throw ConfigError(data.cite("starts") + ": '" + text + "' is none of all, first, disjoint and every:N");
+    throw ConfigError(data.cite("starts") + ": '" + text + "' is not one of: all, first, disjoint, every:N");
   }
   settings.window.every = *every;
 }
@@ -135,7 +135,7 @@ KeySpecs FieldSettings::keys() {
           "data.layout", "",
           "The meaning of the stored axes, a letter for each: n = trajectory or row, t = time, c = channel, a and b = "
           "row and column of a tensor, others = space, as in ntxy; VARIABLE:ntxy for one array. If empty, the names of "
-          "the axes tell it"),
+          "the axes state it"),
       expert(text("data.channels_from", "",
                   "JSON file with the names of the channels: a list, or an object with the list coords.channel")),
       integer("data.steps_in", "1", "Steps of time of the input", 1, 1 << 20),

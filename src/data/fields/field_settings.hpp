@@ -28,18 +28,18 @@ struct FieldSettings {
   std::size_t forcings = 0;             ///< the last ones of `inputs`, which are no targets
   std::vector<StaticChoice> statics;
   LayoutChoice layout;
-  std::vector<std::string> channel_names;  ///< of data.channels_from
+  std::vector<std::string> channel_names;  ///< those of data.channels_from
   WindowRule window;                       ///< `lead` is -1 for auto; `steps_out` is -1 for the rest
   bool is_disjoint = false;                ///< the next window begins after the last step of the one before
   bool is_joined = false;
   bool is_ordered_by_time = false;
   arrays::Cadence cadence;
   std::map<std::string, SpacePart> parts;
-  std::vector<std::int64_t> trajectories;  ///< of the training part; empty = all
+  std::vector<std::int64_t> trajectories;  ///< those of the training part; empty = all
   double val_fraction = 0;
   bool fills_gaps = false;
   bool has_gap_channel = false;
-  std::int64_t classes = 0;  ///< of class maps; 0 = the targets are numbers
+  std::int64_t classes = 0;  ///< number of classes of class maps; 0 = the targets are numbers
   std::int64_t max_sample_bytes = 0;
   std::size_t open_files = 64;
   std::string layout_cited, crop_cited, steps_in_cited;  ///< starts of messages

@@ -102,7 +102,7 @@ void FieldOpener::require_size(const FieldDescription& description) const {
   const auto points = static_cast<double>(points_of(description.space));
   numbers += static_cast<double>(rule.steps_in * description.pairs.front().inputs.channels()) * points;
   numbers += static_cast<double>(rule.steps_out * description.pairs.front().targets.channels()) * points;
-  const double bytes = 2 * numbers * sizeof(float);  // as stored and as decoded
+  const double bytes = 2 * numbers * sizeof(float);  // stored and decoded numbers
   if (bytes <= static_cast<double>(settings_.max_sample_bytes)) return;
   throw DataError(description.pairs.front().inputs.path,
                   "a sample needs " + number_text(bytes / (1 << 20), 4) +

@@ -134,7 +134,7 @@ std::map<std::string, SpacePart> parse_space(const std::string& crop, const std:
   for (const auto& [axis, value] : parse_axis_texts(subsample, subsample_cited, "x:2,y:2")) {
     const auto step = parse_integer(value);
     if (!step || *step < 1) {
-      throw ConfigError(subsample_cited + ": '" + value + "' is no whole number of at least 1; an example is x:2,y:2");
+      throw ConfigError(subsample_cited + ": '" + value + "' is no integer of at least 1; an example is x:2,y:2");
     }
     parts[axis].step = *step;
   }

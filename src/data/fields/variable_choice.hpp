@@ -46,7 +46,7 @@ LayoutChoice parse_layouts(const std::string& text, const std::string& cited);
 /// The part of an axis of space that samples contain.
 struct SpacePart {
   std::int64_t begin = 0;
-  std::int64_t end = -1;  ///< after the last one; -1 = the end of the axis
+  std::int64_t end = -1;  ///< the position after the last one; -1 = the end of the axis
   std::int64_t step = 1;
 };
 

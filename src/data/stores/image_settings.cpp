@@ -126,9 +126,7 @@ KeySpec val_fraction_key(const std::string& default_value) {
                     0, 1);
 }
 
-KeySpec classes_key() {
-  return keys::integer("data.classes", "0", "Number of classes; 0 = from the data", 0, 1 << 24);
-}
+KeySpec classes_key() { return keys::integer("data.classes", "0", "Number of classes; 0 = from the data", 0, 1 << 24); }
 
 KeySpecs image_keys() {
   return {
