@@ -24,6 +24,14 @@ struct Moments {
   std::vector<double> deviation = {};  ///< 1 for elements that are equal in all samples
 };
 
+/// The fields that a data set of arrays has as its targets.
+struct FieldTask {
+  std::vector<std::string> channels = {};             ///< names of the target channels of one step
+  std::vector<std::string> units = {};                ///< those of these channels; "" = unknown
+  std::vector<std::string> axes = {};                 ///< names of the axes of space
+  std::vector<std::vector<double>> coordinates = {};  ///< the points along each axis; empty = unknown
+};
+
 /// The task that a data set defines for a model: the shape of a sample and the number of classes.
 struct Task {
   /// Shape of the first input without the batch dimension: {1, 28, 28}, or {block} tokens. Your own models can ignore
@@ -43,6 +51,7 @@ struct Task {
   /// them. Empty = they are computed before the training if `model.standardize` is true.
   Moments input_moments = {};
   Moments target_moments = {};
+  FieldTask fields = {};  ///< empty if the targets are no fields
 };
 
 }  // namespace lockstep

@@ -30,7 +30,7 @@ std::vector<std::string> split_list(const std::string& text, char separator) {
   std::vector<std::string> parts(1);
   int depth = 0;
   for (const char letter : text) {
-    depth += letter == '(' ? 1 : letter == ')' ? -1 : 0;
+    depth += letter == '(' || letter == '[' ? 1 : letter == ')' || letter == ']' ? -1 : 0;
     if (letter == separator && depth == 0) {
       parts.emplace_back();
     } else {
