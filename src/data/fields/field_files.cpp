@@ -5,6 +5,7 @@
 #include <lockstep/core/keys.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -130,7 +131,9 @@ std::vector<bool> repeated_axes(const arrays::ArrayInfo& info, const FieldAxes& 
 
 std::string letters_for(const arrays::ArrayFile& file, const arrays::ArrayInfo& info, const VariableChoice& choice,
                         const FieldFileOptions& options) {
-  const std::string& given = options.layout.of(choice.path);
+  // An npy file has one array without a name.
+  const std::string& given =
+      options.layout.of(choice.path.empty() ? std::filesystem::path(file.path()).stem().string() : choice.path);
   if (!given.empty()) return given;
   const std::string guessed = guessed_letters(info, choice.path.find('*') != std::string::npos);
   if (!guessed.empty()) return guessed;

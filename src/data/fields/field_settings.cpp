@@ -98,7 +98,11 @@ std::vector<StaticChoice> statics_of(const Section& data) {
   for (const std::string& text : data.texts("static")) {
     const std::size_t colon = text.rfind(':');
     if (text.empty()) continue;
-    if (colon == 0 || colon == std::string::npos || colon + 1 == text.size()) {
+    if (colon == std::string::npos) {
+      statics.push_back({.file = text, .variable = {}});
+      continue;
+    }
+    if (colon == 0 || colon + 1 == text.size()) {
       throw ConfigError(data.cite("static") + ": '" + text + "' has not the form FILE:VARIABLE");
     }
     for (const VariableChoice& variable : parse_variables(text.substr(colon + 1), data.cite("static"))) {
@@ -129,13 +133,14 @@ KeySpecs FieldSettings::keys() {
       choice("data.target_kind", "real", "Targets are numbers, or the class of each point (data.classes)",
              {"real", "class"}),
       classes_key(),
-      texts("data.static", "", "FILE:VARIABLE, fields without time that are appended to the inputs; repeatable"),
+      texts("data.static", "",
+            "FILE:VARIABLE, or an npy FILE: fields without time that are appended to the inputs; repeatable"),
       text("data.forcing", "", "Arrays that are inputs but no targets, in the form of data.variables"),
-      text(
-          "data.layout", "",
-          "The meaning of the stored axes, a letter for each: n = trajectory or row, t = time, c = channel, a and b = "
-          "row and column of a tensor, others = space, as in ntxy; VARIABLE:ntxy for one array. If empty, the names of "
-          "the axes state it"),
+      text("data.layout", "",
+           "The meaning of the stored axes, a letter for each: n = trajectory or row, t = time, c = channel, a and b = "
+           "row and column of a tensor, others = space, as in ntxy; VARIABLE:ntxy for one array, which is the name of "
+           "the file without its ending for npy. If empty, the names of "
+           "the axes state it"),
       expert(text("data.channels_from", "",
                   "JSON file with the names of the channels: a list, or an object with the list coords.channel")),
       integer("data.steps_in", "1", "Steps of time of the input", 1, 1 << 20),
