@@ -31,5 +31,7 @@ void run_windows_case(const Json& one_case);
 void check_window_counts();
 void check_pdebench_splits();
 void run_malformed_case(const Json& one_case);
+/// The cases of models.json.
+Handler field_models();
 
 }  // namespace lockstep::testing::reference

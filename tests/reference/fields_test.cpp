@@ -18,6 +18,7 @@ TEST(ReferenceFields, EveryFile) {
                 {.file = "files.json", .extra_fields = {"times"}, .run = run_files_case},
                 {.file = "malformed.json", .run = run_malformed_case},
                 {.file = "windows.json", .extra_fields = {"counts", "pdebench_split"}, .run = run_windows_case},
+                field_models(),
                 input("files/makani/data.json", {"dataset_name", "h5_path", "dhours", "attrs", "dims", "coords"}),
             });
 }

@@ -136,7 +136,7 @@ void run_windows_case(const Json& one_case) {
     EXPECT_EQ(json_of(fields.place(static_cast<std::int64_t>(i))), one_case.at("samples")[i]) << "sample " << i;
   }
   EXPECT_EQ(Json(fields.task().sample_shape), one_case.at("input_shape"));
-  EXPECT_EQ(fields.task().fields.channels.size(), one_case.at("target_channels").size());
+  EXPECT_EQ(std::ssize(fields.task().fields.channels), one_case.at("target_shape")[0].get<std::int64_t>());
   for (const Json& array : one_case.at("arrays")) {
     const std::int64_t index = array.at("sample");
     EXPECT_EQ(json_of(fields.place(index)), array.at("file_trajectory_start"));

@@ -101,10 +101,13 @@ Task FieldDataset::task() const {
     task.classes = description_.classes;
     task.predictions_per_sample = points_of(description_.space);
   }
-  for (const FieldVariable& variable : description_.pairs.front().targets.variables) {
-    for (const std::string& name : variable.names) {
-      task.fields.channels.push_back(name);
-      task.fields.units.push_back(variable.units);
+  for (std::int64_t step = 1; step <= description_.rule.steps_out; ++step) {
+    const std::string suffix = step == 1 ? "" : "@" + std::to_string(step);
+    for (const FieldVariable& variable : description_.pairs.front().targets.variables) {
+      for (const std::string& name : variable.names) {
+        task.fields.channels.push_back(name + suffix);
+        task.fields.units.push_back(variable.units);
+      }
     }
   }
   for (const SpaceAxis& axis : description_.space) {

@@ -263,7 +263,7 @@ TEST(OutlineTest, HasShapesButNoMemory) {
   for (const ModelRow& row : builtin_models()) {
     if (row.name == "torchscript" || row.name == "gpt") continue;
     SCOPED_TRACE(row.name);
-    const bool has_fields = row.name.starts_with("unet");
+    const bool has_fields = row.name.starts_with("unet") || row.name == "fno";
     const Task task = has_fields ? masks(32, 32) : photos(row.name.ends_with("dinov2") ? 28 : 32);
     Section keys = Section::with_defaults("model", model_keys());
     keys.set("name", row.name, "test");
@@ -283,7 +283,8 @@ TEST(FamilyTest, ARowDeclaresTheKeysThatItReads) {
   for (const ModelRow& row : builtin_models()) {
     if (row.name == "torchscript") continue;  // it needs an archive
     const Task text{.sample_shape = {8}, .classes = 5, .is_text = true};
-    const Task images = row.name.starts_with("unet") ? masks(32, 32) : photos(row.name.ends_with("dinov2") ? 28 : 32);
+    const bool has_fields = row.name.starts_with("unet") || row.name == "fno";
+    const Task images = has_fields ? masks(32, 32) : photos(row.name.ends_with("dinov2") ? 28 : 32);
     Section keys = Section::with_defaults("model", model_keys({row}));
     keys.set("name", row.name, "test");
     EXPECT_NO_THROW(outline(keys, row.name == "gpt" ? text : images, at::kFloat)) << row.name;
