@@ -60,7 +60,7 @@ std::string fno_norm(const Json& norm) {
 
 GoldenModel fno_model(const Json& one_case) {
   const Json& arguments = one_case.at("arguments");
-  // What the model has no key for must be as it is in all cases.
+  // Options without a key of the model must be as they are in all cases.
   EXPECT_EQ(arguments.at("separable"), false);
   EXPECT_TRUE(arguments.at("stabilizer").is_null());
   EXPECT_EQ(arguments.at("activation"), "gelu (exact)");

@@ -137,7 +137,7 @@ class ComplexWeight : public Block {
 
 /// Positions of the kept frequencies of an axis in the order of a Fourier transform: 0, 1, ..., -2, -1.
 struct KeptFrequencies {
-  std::int64_t count;     ///< of an axis with `points`
+  std::int64_t count;     ///< number of modes of an axis with `points`
   std::int64_t negative;  ///< those below 0, which come first among the kept ones
   std::int64_t moved;     ///< those that are written to the end of the axis
 };
@@ -340,7 +340,7 @@ class Fno : public Model {
   }
 
   at::Tensor with_borders(const at::Tensor& field) const {
-    std::vector<std::int64_t> zeros;  // from the last axis to the first: before, behind
+    std::vector<std::int64_t> zeros;  // order of axes: last to first; before and behind each
     for (std::int64_t dim = field.dim() - 1; dim >= kFirstSpaceDim; --dim) {
       zeros.insert(zeros.end(), 2, border(field, dim));
     }

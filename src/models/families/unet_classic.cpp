@@ -101,7 +101,7 @@ class UnetClassic : public Model {
   bool is_of_images_;
   std::vector<std::shared_ptr<ClassicPair>> encoders_;
   std::shared_ptr<ClassicPair> bottleneck_;
-  std::vector<std::shared_ptr<Block>> ups_;  // from the smallest level to the largest
+  std::vector<std::shared_ptr<Block>> ups_;  // order of levels: smallest to largest
   std::vector<std::shared_ptr<ClassicPair>> decoders_;
   std::shared_ptr<Block> out_;
 };

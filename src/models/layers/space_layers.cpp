@@ -174,7 +174,7 @@ at::Tensor doubled(const at::Tensor& input) {
 }
 
 at::Tensor padded_like(const at::Tensor& input, const at::Tensor& like) {
-  std::vector<std::int64_t> zeros;  // from the last axis to the first: before, behind
+  std::vector<std::int64_t> zeros;  // order of axes: last to first; before and behind each
   for (std::int64_t dim = input.dim() - 1; dim >= kFirstAxis; --dim) {
     const std::int64_t missing = like.size(dim) - input.size(dim);
     zeros.insert(zeros.end(), {missing / 2, missing - missing / 2});
