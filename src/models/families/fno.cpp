@@ -137,7 +137,7 @@ class ComplexWeight : public Block {
 
 /// Positions of the kept frequencies of an axis in the order of a Fourier transform: 0, 1, ..., -2, -1.
 struct KeptFrequencies {
-  std::int64_t count;     ///< number of modes of an axis with `points`
+  std::int64_t count;     ///< number of kept frequencies
   std::int64_t negative;  ///< those below 0, which come first among the kept ones
   std::int64_t moved;     ///< those that are written to the end of the axis
 };
