@@ -120,10 +120,12 @@ FormerSetting former_image_bytes() {
 }  // namespace
 
 KeySpec val_fraction_key(const std::string& default_value) {
-  return keys::real("data.val_fraction", default_value,
-                    "Fraction of the images that is used for validation, if the source has one part only. synthetic: 0 "
-                    "= none, but data.val_size additional images",
-                    0, 1);
+  return keys::real(
+      "data.val_fraction", default_value,
+      "Fraction of the images, rows or trajectories that is used for validation, if the source has one part "
+      "only. synthetic: 0 "
+      "= none, but data.val_size additional images",
+      0, 1);
 }
 
 KeySpec classes_key() { return keys::integer("data.classes", "0", "Number of classes; 0 = from the data", 0, 1 << 24); }
