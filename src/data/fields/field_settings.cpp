@@ -164,8 +164,8 @@ KeySpecs FieldSettings::keys() {
            "Trajectories of the training part, 0-89,95, counted over all files; the others are for validation"),
       val_fraction_key(),
       choice("data.gaps", "error",
-             "Points without a value (NaN, _FillValue): an error, or 0 in inputs and targets, where the value mask of "
-             "the batch is false and the loss does not count them",
+             "Points without a value (NaN, _FillValue): an error, or 0 in inputs and targets. The value mask of the "
+             "batch is then false there, for a loss of your own: the built-in ones count these points as 0",
              {"error", "zero"}),
       boolean("data.gap_channel", "false", "Append channels to the inputs that are 1 where there is a value, else 0"),
       expert(real_above("data.max_sample_mb", 0, 1e9, "4096",
