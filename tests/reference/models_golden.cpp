@@ -10,6 +10,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <regex>
@@ -77,9 +78,10 @@ struct Tolerances {
   double noise;  ///< a gradient with a smaller norm is zero
 
   static Tolerances of(const std::string& text) {
+    const std::size_t outputs = text.find("float32: outputs ");
+    const bool has_number = outputs != std::string::npos && std::isdigit(text[outputs + 17]) != 0;
     return {.relative64 = number_after(text, "float64:", "relative "),
-            .relative32 =
-                number_after(text, "float32:", text.find("float32: outputs ") < text.size() ? "outputs " : "relative "),
+            .relative32 = number_after(text, "float32:", has_number ? "outputs " : "relative "),
             .losses32 = number_after(text, "float32:", "losses "),
             .noise = number_after(text, "gradient", "below ")};
   }
