@@ -195,11 +195,15 @@ void check_pdebench_split(const Json& one_case) {
 }  // namespace
 
 void check_window_counts() {
-  for (const Json& one_case : load("fields/windows.json").at("counts")) check_window_count(one_case);
+  const Json document = load("fields/windows.json");
+  ASSERT_FALSE(document.at("counts").empty());
+  for (const Json& one_case : document.at("counts")) check_window_count(one_case);
 }
 
 void check_pdebench_splits() {
-  for (const Json& one_case : load("fields/windows.json").at("pdebench_split")) check_pdebench_split(one_case);
+  const Json document = load("fields/windows.json");
+  ASSERT_FALSE(document.at("pdebench_split").empty());
+  for (const Json& one_case : document.at("pdebench_split")) check_pdebench_split(one_case);
 }
 
 namespace {

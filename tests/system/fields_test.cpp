@@ -102,8 +102,9 @@ std::string arguments_of(const Json& one_case) {
 class MalformedFieldsTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(MalformedFieldsTest, EachFaultGetsOneSentence) {
+  const Json document = Json::parse(testing::read_golden("fields/malformed.json"));
   std::vector<Json> cases;
-  for (const Json& one_case : Json::parse(testing::read_golden("fields/malformed.json")).at("cases")) {
+  for (const Json& one_case : document.at("cases")) {
     const bool is_of_file = std::ranges::any_of(one_case.at("must_name"), [](const Json& name) {
       return name.get<std::string>().find('.') != std::string::npos;
     });

@@ -262,9 +262,11 @@ std::vector<VariableChoice> found_variables(const arrays::ArrayFile& file) {
   };
   if (names == std::vector<std::string>{""}) return choices({""});
   std::vector<std::string> found;
-  for (const char* group : {"t0_fields", "t1_fields", "t2_fields"}) {  // The Well
+  for (const std::string group : {"t0_fields", "t1_fields", "t2_fields"}) {  // The Well
+    const auto is_inside = [&group](const std::string& name) { return name.starts_with(group + "/"); };
+    if (std::ranges::none_of(names, is_inside)) continue;
     for (const std::string& field : arrays::texts_of(file.attributes_of(group), "field_names")) {
-      const std::string name = std::string(group) + "/" + field;
+      const std::string name = group + "/" + field;
       if (has(name) && !is_constant(file.find(name), "time_varying")) found.push_back(name);
     }
   }
