@@ -8,6 +8,7 @@
 #include <exception>
 #include <fcntl.h>
 #include <functional>
+#include <optional>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -16,6 +17,7 @@
 
 #include "checkpoints/foreign/foreign_hdf5.hpp"
 #include "checkpoints/format/envelope.hpp"
+#include "checkpoints/format/hdf5.hpp"
 #include "checkpoints/format/names.hpp"
 
 namespace lockstep::checkpoints {
@@ -139,8 +141,9 @@ class ChildInput {
 /// Runs `work` in a child that can open no file and write none, with bounds on its time and memory, and `receive` here
 /// meanwhile.
 ///
-/// The child is a fork of this process: `work` must not wait for another thread, nor use MPI or a GPU. Its exceptions
-/// end the child without a word: it must report them through its output.
+/// The child is a fork of this process, made while no other thread uses HDF5: `work`, which is inside that session,
+/// must not wait for another thread, nor use MPI or a GPU. Its exceptions end the child without a word: it must report
+/// them through its output.
 /// @param memory_bytes  what the child may take beyond what this process has
 /// @throws CheckpointError  without a path: the child crashed, or was stopped for taking too much; else what `receive`
 ///                          throws
@@ -150,10 +153,12 @@ void run_in_child(std::uint64_t memory_bytes, const std::function<void(ChildOutp
   if (::pipe2(ends, O_CLOEXEC) != 0) throw CheckpointError(std::string("pipe failed: ") + std::strerror(errno));
   Descriptor from_child(ends[0]), to_parent(ends[1]);
   const std::uint64_t used = memory_in_use();
+  std::optional<HdfSession> session(std::in_place);
   const pid_t process = ::fork();
   if (process < 0) throw CheckpointError(std::string("fork failed: ") + std::strerror(errno));
   if (process == 0) be_child(to_parent.get(), used == 0 ? 0 : used + memory_bytes, work);
   Child child(process);
+  session.reset();
   to_parent.close();
   std::exception_ptr failure;
   try {

@@ -39,15 +39,15 @@ class LineParser {
  public:
   explicit LineParser(std::string_view line) : rest_(line) {}
 
-  NpyHeader parse() {
-    NpyHeader header;
+  NpyLine parse() {
+    NpyLine header;
     expect("{");
     bool has_dtype = false, has_order = false, has_shape = false;
     while (!accept("}")) {
       const std::string key = text();
       expect(":");
       if (key == "descr" && !std::exchange(has_dtype, true)) {
-        set_dtype(header, text());
+        header.descr = text();
       } else if (key == "fortran_order" && !std::exchange(has_order, true)) {
         header.is_column_major = boolean();
       } else if (key == "shape" && !std::exchange(has_shape, true)) {
@@ -120,21 +120,21 @@ class LineParser {
     return dimensions;
   }
 
-  static void set_dtype(NpyHeader& header, const std::string& descr) {
-    const auto* const row = std::ranges::find_if(kNumpyDTypes, [&](const auto& known) {
-      return descr.size() > 1 && known.first == std::string_view(descr).substr(1);
-    });
-    const std::size_t size = row == kNumpyDTypes.end() ? 0 : size_of(row->second);
-    const bool is_known = size != 0 && (descr[0] == '<' || descr[0] == '>' || (descr[0] == '|' && size == 1));
-    if (!is_known && descr.ends_with('O'))
-      fail_npz("it contains pickled Python objects, which are never loaded", CheckpointFault::refused);
-    if (!is_known) fail_npz(quoted("its element type", descr) + " is not supported", CheckpointFault::incompatible);
-    header.dtype = row->second;
-    header.is_big_endian = descr[0] == '>' && size > 1;
-  }
-
   std::string_view rest_;
 };
+
+void set_dtype(NpyHeader& header, const std::string& descr) {
+  const auto* const row = std::ranges::find_if(kNumpyDTypes, [&](const auto& known) {
+    return descr.size() > 1 && known.first == std::string_view(descr).substr(1);
+  });
+  const std::size_t size = row == kNumpyDTypes.end() ? 0 : size_of(row->second);
+  const bool is_known = size != 0 && (descr[0] == '<' || descr[0] == '>' || (descr[0] == '|' && size == 1));
+  if (!is_known && descr.ends_with('O'))
+    fail_npz("it contains pickled Python objects, which are never loaded", CheckpointFault::refused);
+  if (!is_known) fail_npz(quoted("its element type", descr) + " is not supported", CheckpointFault::incompatible);
+  header.dtype = row->second;
+  header.is_big_endian = descr[0] == '>' && size > 1;
+}
 
 void swap_bytes(std::span<std::byte> bytes, DType dtype) {
   const std::size_t width = size_of(dtype) / (is_complex(dtype) ? 2 : 1);
@@ -222,7 +222,7 @@ std::string widened(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-NpyHeader parse_npy(std::span<const std::byte> record) {
+NpyLine parse_npy_line(std::span<const std::byte> record) {
   const std::string_view text(reinterpret_cast<const char*>(record.data()), record.size());
   if (text.size() < 10 || !text.starts_with(kNpyMagic)) fail_npz("it is not in .npy format");
   const int version = text[6];
@@ -232,8 +232,15 @@ NpyHeader parse_npy(std::span<const std::byte> record) {
   if (text.size() < begin) fail_npz("its .npy header is truncated");
   const std::size_t length = version == 1 ? load<std::uint16_t>(record, 8) : load<std::uint32_t>(record, 8);
   if (length > text.size() - begin) fail_npz("its .npy header is truncated");
-  NpyHeader header = LineParser(text.substr(begin, length)).parse();
-  header.bytes = begin + length;
+  NpyLine line = LineParser(text.substr(begin, length)).parse();
+  line.bytes = begin + length;
+  return line;
+}
+
+NpyHeader parse_npy(std::span<const std::byte> record) {
+  NpyLine line = parse_npy_line(record);
+  NpyHeader header{.is_column_major = line.is_column_major, .shape = std::move(line.shape), .bytes = line.bytes};
+  set_dtype(header, line.descr);
   return header;
 }
 

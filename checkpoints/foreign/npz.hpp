@@ -10,13 +10,25 @@ namespace lockstep::checkpoints {
 
 inline constexpr const char* kMetadataRecord = "__metadata__.json";
 
-/// The content of the line.
+/// The content of the line as it is written.
+struct NpyLine {
+  std::string descr;  ///< the element type, such as "<f4"
+  bool is_column_major = false;
+  std::vector<std::int64_t> shape;
+  std::size_t bytes = 0;  ///< size of everything before the elements
+};
+
+/// @param record  the array, or its beginning
+/// @throws CheckpointError  without a path
+NpyLine parse_npy_line(std::span<const std::byte> record);
+
+/// The same with an element type that a tensor can have.
 struct NpyHeader {
   DType dtype = DType::uint8;
   bool is_big_endian = false;
   bool is_column_major = false;
   std::vector<std::int64_t> shape;
-  std::size_t bytes = 0;  ///< size of everything before the elements
+  std::size_t bytes = 0;
 };
 
 /// @throws CheckpointError  without a path

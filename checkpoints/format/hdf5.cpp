@@ -8,9 +8,12 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <limits>
+#include <mutex>
+#include <thread>
 
 #include "checkpoints/format/names.hpp"
 #include "checkpoints/format/transfer.hpp"
@@ -146,6 +149,34 @@ H5FD_class_t driver_class() {
 
 constexpr std::size_t kShownBytes = 256;
 
+/// The lock of all sessions. A std::recursive_mutex would not know the thread in a forked child, whose number differs.
+class SessionLock {
+ public:
+  void lock() {
+    const std::thread::id self = std::this_thread::get_id();
+    if (owner_.load(std::memory_order_relaxed) != self) {
+      mutex_.lock();
+      owner_.store(self, std::memory_order_relaxed);
+    }
+    ++depth_;
+  }
+  void unlock() noexcept {
+    if (--depth_ > 0) return;
+    owner_.store(std::thread::id(), std::memory_order_relaxed);
+    mutex_.unlock();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<std::thread::id> owner_;
+  int depth_ = 0;
+};
+
+SessionLock& session_lock() {
+  static SessionLock lock;
+  return lock;
+}
+
 [[noreturn]] void refuse(const std::string& message) {
   throw CheckpointError(message + "; this is not allowed").as(CheckpointFault::refused);
 }
@@ -153,6 +184,7 @@ constexpr std::size_t kShownBytes = 256;
 }  // namespace
 
 HdfSession::HdfSession() {
+  std::unique_lock hold(session_lock());
   static const bool is_started = [] {
     H5dont_atexit();  // the exit handler may crash; we close everything ourselves
     return H5open() >= 0;
@@ -160,9 +192,13 @@ HdfSession::HdfSession() {
   if (!is_started) throw CheckpointError("HDF5 cannot be initialized");
   H5Eget_auto2(H5E_DEFAULT, &print_, &print_data_);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  hold.release();
 }
 
-HdfSession::~HdfSession() { H5Eset_auto2(H5E_DEFAULT, print_, print_data_); }
+HdfSession::~HdfSession() {
+  H5Eset_auto2(H5E_DEFAULT, print_, print_data_);
+  session_lock().unlock();
+}
 
 void throw_hdf(const char* call) {
   std::string reason;

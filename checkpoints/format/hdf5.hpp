@@ -16,7 +16,9 @@
 /// The few helpers around HDF5's C interface. They throw CheckpointError without a path; callers add it.
 namespace lockstep::checkpoints {
 
-/// Starts HDF5 once, without its exit handler, and keeps it from printing its error stack while in scope.
+/// Starts HDF5 once, without its exit handler, and keeps it from printing its error stack while in scope. Meanwhile no
+/// other thread of this process has a session, because HDF5 may have been built for one thread. A thread may have
+/// several, one inside the other. A child process that is forked inside of a session inherits it.
 class HdfSession {
  public:
   HdfSession();

@@ -14,7 +14,7 @@ namespace lockstep::checkpoints {
 
 namespace {
 
-void append_arrays(std::vector<ArrayInfo>& arrays, const Index& index) {
+void append_arrays(std::vector<IndexedArray>& arrays, const Index& index) {
   for (std::size_t i = 0; i < index.places.size(); ++i) {
     const ArrayLocation& place = index.places[i];
     arrays.push_back({.path = place.path,
@@ -74,7 +74,7 @@ std::string array_digest(std::span<const std::byte> bytes) {
 std::string nonfinite_in(const std::string& path, const std::string& group) {
   std::string words;
   std::size_t others = 0;
-  for (const ArrayInfo& info : read_checkpoint_index(path).arrays) {
+  for (const IndexedArray& info : read_checkpoint_index(path).arrays) {
     const bool counts = info.path.starts_with(group + "/") && info.first_path.empty();
     if (!counts || info.statistics.nans + info.statistics.infs == 0) continue;
     if (!words.empty()) {

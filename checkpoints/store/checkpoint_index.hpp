@@ -13,7 +13,7 @@
 // The content of a checkpoint, without reading its arrays: for programs that look into checkpoints.
 namespace lockstep::checkpoints {
 
-struct ArrayInfo {
+struct IndexedArray {
   std::string path;
   DType dtype = DType::uint8;
   std::vector<std::int64_t> shape;
@@ -28,7 +28,7 @@ struct CheckpointIndex {
   std::string writer;            ///< program and version
   std::uint64_t file_bytes = 0;  ///< total size of all files
   std::string digest;            ///< 32 hexadecimal digits: of the index, so of all content; the checkpoint's name
-  std::vector<ArrayInfo> arrays;
+  std::vector<IndexedArray> arrays;
 };
 
 /// Reads the index of a checkpoint folder or of a state file. Its digest is checked, those of the arrays are not.

@@ -10,8 +10,8 @@
 #include <variant>
 #include <vector>
 
-/// Arrays of numbers in files of other programs: HDF5, netCDF-4, npy and npz. Errors are DataErrors with the path of the
-/// file. All functions are thread-safe and not collective.
+/// Arrays of numbers in files of other programs: HDF5, netCDF-4, npy and npz. Errors are DataErrors with the path of
+/// the file. All functions are thread-safe and not collective.
 namespace lockstep::arrays {
 
 enum class NumberKind { real, signed_integer, unsigned_integer };
@@ -20,7 +20,7 @@ enum class NumberKind { real, signed_integer, unsigned_integer };
 struct NumberType {
   NumberKind kind = NumberKind::real;
   std::size_t bytes = 4;       ///< 2, 4 or 8 of real numbers; 1, 2, 4 or 8 of integers
-  bool is_big_endian = false;  ///< in the file
+  bool is_big_endian = false;  ///< order of the bytes in the file
 
   bool operator==(const NumberType&) const = default;
 };
@@ -29,9 +29,9 @@ struct NumberType {
 std::string name_of(const NumberType& type);
 
 /// The value of an attribute: its numbers or texts; a scalar is a list of one.
-using Attribute = std::variant<std::vector<std::int64_t>, std::vector<std::uint64_t>, std::vector<double>,
-                               std::vector<std::string>>;
-using Attributes = std::map<std::string, Attribute>;
+using AttributeValue =
+    std::variant<std::vector<std::int64_t>, std::vector<std::uint64_t>, std::vector<double>, std::vector<std::string>>;
+using Attributes = std::map<std::string, AttributeValue>;
 
 /// The numbers of an attribute as double; empty if there is no such attribute, or if it has texts.
 std::vector<double> numbers_of(const Attributes& attributes, const std::string& name);
@@ -73,13 +73,16 @@ class ArrayFile {
  public:
   virtual ~ArrayFile() = default;
   virtual const std::string& path() const = 0;
-  /// The paths of all arrays, also below groups, in the order of their bytes. Arrays that `find` refuses are among them.
+  /// The paths of all arrays, also below groups, in the order of their bytes. Arrays that `find` refuses are among
+  /// them.
   virtual std::vector<std::string> names() const = 0;
   /// @throws DataError  there is no such array (the message lists those that exist), its elements are not numbers, or
-  ///                    it cannot be read, such as with an unknown filter
+  ///                    it cannot be read, for example because of an unknown filter
   virtual ArrayInfo find(const std::string& name) const = 0;
   /// The attributes of a group; "" = those of the file.
   virtual Attributes attributes_of(const std::string& group) const = 0;
+  /// The texts of a one-dimensional array of texts, such as the names of channels; empty if there is no such array.
+  virtual std::vector<std::string> texts(const std::string& name) const = 0;
   /// Reads a part of an array, row-major, in the byte order of the machine.
   /// @param out  size_of(slab) elements of array.type.bytes
   /// @throws DataError  the file is damaged there, or was changed since it was opened

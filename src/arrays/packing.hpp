@@ -14,8 +14,8 @@ namespace lockstep::arrays {
 
 /// How the numbers of an array become values: `stored * scale + offset`, in double. Gaps become NaN.
 struct Packing {
-  NumberType type;             ///< of the stored numbers; of the other sign where the attribute _Unsigned says so
-  bool is_scaled = false;      ///< it has scale_factor or add_offset
+  NumberType type;         ///< type of the stored numbers; the attribute _Unsigned may change the sign
+  bool is_scaled = false;  ///< it has scale_factor or add_offset
   double scale = 1;
   double offset = 0;
   /// The stored numbers that mean "no value": _FillValue and every missing_value.

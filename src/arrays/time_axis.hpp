@@ -19,7 +19,7 @@ enum class Calendar { standard, proleptic_gregorian, noleap, days_360 };
 struct TimeUnit {
   double seconds = 1;  ///< length of the unit
   Calendar calendar = Calendar::standard;
-  std::int64_t days = 0;      ///< from the origin of the calendar to the date of reference
+  std::int64_t days = 0;     ///< number from the origin of the calendar to the date of reference
   double second_of_day = 0;  ///< time of day of the date of reference
 };
 
@@ -48,9 +48,9 @@ double seconds_of(const TimeUnit& unit, double value);
 
 /// The step between times that `data.cadence` states.
 struct Cadence {
-  bool is_any = false;     ///< no step is a gap
-  double seconds = 0;      ///< required step; 0 = the commonest one
-  double tolerance = 1e-5; ///< relative
+  bool is_any = false;      ///< no step is a gap
+  double seconds = 0;       ///< required step; 0 = the commonest one
+  double tolerance = 1e-5;  ///< relative
 };
 
 /// Whether step i (from times[i] to times[i + 1]) is a gap. A step is regular if it equals the required or else the

@@ -30,8 +30,8 @@ std::vector<std::string> numbered(std::int64_t count) {
 
 /// The channels of a task. Channels of several steps follow one another; those of one name are measured together.
 struct FieldChannels {
-  std::vector<std::string> names;  ///< of one step
-  std::size_t count = 0;           ///< of all steps
+  std::vector<std::string> names;  ///< names of the channels of one step
+  std::size_t count = 0;           ///< number of channels of all steps
 
   static FieldChannels of(const Task& task) {
     FieldChannels channels{.names = task.fields.channels};
@@ -46,8 +46,8 @@ struct FieldChannels {
 /// One channel of a sample.
 struct ChannelOfSample {
   std::size_t sample = 0;
-  std::size_t channel = 0;  ///< of all steps
-  FieldPair pair = {};
+  std::size_t channel = 0;  ///< number among the channels of all steps
+  ChannelPair pair = {};
   std::span<const double> climatology = {};  ///< empty unless it is read
 };
 
@@ -215,7 +215,7 @@ class ChannelMeans {
 Reads reads_mask() { return {.optional_fields = {kMask}}; }
 
 /// @throws DataError  a point of the channel does not count
-void require_no_gaps(const FieldPair& pair, const std::string& meter) {
+void require_no_gaps(const ChannelPair& pair, const std::string& meter) {
   if (!pair.has_gaps()) return;
   throw DataError(meter + " needs fields without gaps, but the value mask of the batch has zeros; use field or well");
 }

@@ -92,7 +92,7 @@ const std::vector<MeterRow>& builtin_meters() {
       {"reidentification",
        "CMC ranks, mAP and mINP of queries against a gallery; gathers all samples",
        "output: features, target: identity, camera, and 1 for a query or 0 for an entry of the gallery",
-       {keys::choice("distance", "cosine", "between features", {"cosine", "euclidean"}),
+       {keys::choice("distance", "cosine", "Distance between features", {"cosine", "euclidean"}),
         keys::boolean("rerank", "false", "Re-rank by k-reciprocal neighbors (k1 20, k2 6, lambda 0.3)")},
        reidentification_meter},
       {"field",

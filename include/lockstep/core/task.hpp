@@ -24,12 +24,12 @@ struct Moments {
   std::vector<double> deviation = {};  ///< 1 for elements that are equal in all samples
 };
 
-/// The fields that a data set of arrays has as its targets.
+/// The fields of a task: arrays [channels, space...] with 1 to 3 axes of space.
 struct FieldTask {
-  std::vector<std::string> channels = {};             ///< names of the target channels of one step
-  std::vector<std::string> units = {};                ///< units of these channels; "" = unknown
+  std::vector<std::string> channels = {};             ///< names of the target channels; empty = the task has no fields
+  std::vector<std::string> units = {};                ///< units of the target channels; "" = unknown
   std::vector<std::string> axes = {};                 ///< names of the axes of space
-  std::vector<std::vector<double>> coordinates = {};  ///< coordinates along each axis; empty = unknown
+  std::vector<std::vector<double>> coordinates = {};  ///< the points along each axis; empty = unknown
 };
 
 /// The task that a data set defines for a model: the shape of a sample and the number of classes.
@@ -51,7 +51,8 @@ struct Task {
   /// them. Empty = they are computed before the training if `model.standardize` is true.
   Moments input_moments = {};
   Moments target_moments = {};
-  FieldTask fields = {};  ///< empty if the targets are no fields
+  /// Fields of a regression: the shape of a target is {fields.channels.size(), space...}.
+  FieldTask fields = {};
 };
 
 }  // namespace lockstep

@@ -90,7 +90,7 @@ void InspectedFile::list_own() {
   checkpoints::CheckpointIndex index = checkpoints::read_checkpoint_index(path_);
   file_bytes_ = index.file_bytes;
   kind_ += ", written by " + escaped(index.writer);
-  for (checkpoints::ArrayInfo& array : index.arrays) {
+  for (checkpoints::IndexedArray& array : index.arrays) {
     std::string label = label_of(array.path);
     arrays_.push_back({std::move(array), std::move(label)});
   }

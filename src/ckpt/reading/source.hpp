@@ -16,7 +16,7 @@
 namespace lockstep::ckpt {
 
 /// One array of a file. Digest and statistics are known if the file is one of Lockstep's.
-struct FileArray : checkpoints::ArrayInfo {
+struct FileArray : checkpoints::IndexedArray {
   std::string label;  ///< name in every format: "conv1.weight" for this path; other paths are their own name
 };
 

@@ -94,7 +94,7 @@ metrics::Meters make_meters(const MeterNames& names, const Task& task, const std
 metrics::Meters make_eval_meters(const MeterNames& names, const Task& task,
                                  const std::vector<metrics::MeterRow>& rows) {
   if (!names.value.empty()) return make_meters(names, task, rows);
-  const bool has_fields = task.kind == TaskKind::regression && !task.fields.channels.empty();
+  const bool has_fields = task.kind == TaskKind::regression && !task.fields.axes.empty();
   const std::vector<std::string> usual =
       has_fields ? std::vector<std::string>{"field"} : models::row_of(task.kind).meters;
   return make_meters({usual, names.cite}, task, rows);

@@ -77,7 +77,7 @@ bool is_below_any(const std::string& path, const std::array<std::string, Count>&
 }
 
 /// Whether it is an array of the model or of its average. Second names have no bytes of their own.
-bool is_weight(const checkpoints::ArrayInfo& array) {
+bool is_weight(const checkpoints::IndexedArray& array) {
   return array.first_path.empty() && is_below_any(array.path, std::array{kModel + "/", kAverage + "/"});
 }
 
@@ -126,12 +126,12 @@ std::optional<ReadCheckpoint> read_agreed(const AgreedReading& reading, const st
 
 HostWeights::HostWeights(const mpi::Communicator& world, const mpi::Communicator& host,
                          const std::vector<std::string>& paths) {
-  std::vector<std::vector<checkpoints::ArrayInfo>> indexes;
+  std::vector<std::vector<checkpoints::IndexedArray>> indexes;
   std::uint64_t bytes = 0;
   world.all_or_throw([&] {
     for (const std::string& path : paths) {
       indexes.push_back(checkpoints::read_checkpoint_index(path).arrays);
-      for (const checkpoints::ArrayInfo& array : indexes.back()) {
+      for (const checkpoints::IndexedArray& array : indexes.back()) {
         if (is_weight(array)) bytes = end_of(bytes, array.nbytes);
       }
     }
@@ -145,7 +145,7 @@ HostWeights::HostWeights(const mpi::Communicator& world, const mpi::Communicator
   std::uint64_t offset = 0;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     checkpoints::RestoreTargets& targets = targets_[paths[i]];
-    for (const checkpoints::ArrayInfo& array : indexes[i]) {
+    for (const checkpoints::IndexedArray& array : indexes[i]) {
       if (is_left_out(array.path)) targets[array.path] = {.is_left_out = true};
       if (!is_weight(array)) continue;
       targets[array.path] = {.memory = memory_.bytes().subspan(offset, array.nbytes)};

@@ -50,7 +50,7 @@ ChannelStatistics statistics_from(const std::string& origin, const Call& array_a
 /// The statistics in a checkpoint, of which nothing else is read.
 std::optional<ChannelStatistics> statistics_in(const std::string& checkpoint) {
   const auto arrays = checkpoints::read_checkpoint_index(checkpoint).arrays;
-  const auto has_path = [](const checkpoints::ArrayInfo& info) { return info.path == kStatisticsMean; };
+  const auto has_path = [](const checkpoints::IndexedArray& info) { return info.path == kStatisticsMean; };
   if (std::none_of(arrays.begin(), arrays.end(), has_path)) return std::nullopt;
   return statistics_from(checkpoint,
                          [&](const std::string& path) { return checkpoints::read_array(checkpoint, path); });

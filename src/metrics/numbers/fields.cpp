@@ -23,7 +23,7 @@ double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 /// Calls `visit` for each point that counts.
 template <class Visit>
-void for_each_point(const FieldPair& pair, const Visit& visit) {
+void for_each_point(const ChannelPair& pair, const Visit& visit) {
   for (std::size_t i = 0; i < pair.points(); ++i) {
     if (const double weight = pair.weight(i); weight != 0) visit(i, weight);
   }
@@ -82,17 +82,17 @@ float wave_length(const Position& position, std::span<const std::size_t> space) 
 
 }  // namespace
 
-bool FieldPair::has_gaps() const {
+bool ChannelPair::has_gaps() const {
   return std::ranges::any_of(weights, [](double weight) { return weight == 0; });
 }
 
-std::vector<double> errors_of(const FieldPair& pair) {
+std::vector<double> errors_of(const ChannelPair& pair) {
   std::vector<double> errors(pair.points());
   std::transform(pair.prediction.begin(), pair.prediction.end(), pair.target.begin(), errors.begin(), std::minus<>());
   return errors;
 }
 
-FieldSums field_sums(const FieldPair& pair) {
+FieldSums field_sums(const ChannelPair& pair) {
   FieldSums sums;
   for_each_point(pair, [&](std::size_t i, double weight) {
     const double error = pair.prediction[i] - pair.target[i];
@@ -109,7 +109,7 @@ double WellErrors::rmse() const { return std::sqrt(mse); }
 double WellErrors::nrmse() const { return std::sqrt(nmse); }
 double WellErrors::vrmse() const { return std::sqrt(vmse); }
 
-WellErrors well_errors(const FieldPair& pair) {
+WellErrors well_errors(const ChannelPair& pair) {
   const FieldSums sums = field_sums(pair);
   double prediction = 0;
   double target = 0;
@@ -122,7 +122,7 @@ WellErrors well_errors(const FieldPair& pair) {
     target_size += std::abs(pair.target[i]);
   });
   const double n = sums.weight;
-  double prediction_squares = 0;  // of the differences to the means
+  double prediction_squares = 0;  // sums of squared differences to the means
   double target_squares = 0;
   double products = 0;
   for_each_point(pair, [&](std::size_t i, double) {
@@ -145,7 +145,7 @@ WellErrors well_errors(const FieldPair& pair) {
           .pearson = products / n / (deviations + kWellEpsilon)};
 }
 
-double anomaly_correlation(const FieldPair& pair, std::span<const double> climatology, bool is_centered) {
+double anomaly_correlation(const ChannelPair& pair, std::span<const double> climatology, bool is_centered) {
   double weights = 0;
   double predictions = 0;
   double targets = 0;
@@ -176,7 +176,7 @@ SpectralBands::SpectralBands(std::vector<std::size_t> space) : space_(std::move(
   const auto first = static_cast<float>(std::log10(2 * std::numbers::pi / longest));
   const auto last = static_cast<float>(std::log10(std::numbers::pi * std::sqrt(axes) + kBeyond));
   const float step = (last - first) / static_cast<float>(kBands);
-  for (std::size_t i = 1; i <= kBands; ++i) {  // from the nearer end
+  for (std::size_t i = 1; i <= kBands; ++i) {  // computed from the nearer end
     const float exponent =
         2 * i <= kBands ? first + step * static_cast<float>(i) : last - step * static_cast<float>(kBands - i);
     edges_[i] = std::pow(10.0F, exponent);
@@ -205,7 +205,7 @@ std::size_t pde_bins(std::span<const std::size_t> space) {
   return space.size() == 1 ? space[0] / 2 + 1 : *std::ranges::min_element(space) / 2;
 }
 
-PdeErrors pde_errors(const FieldPair& pair, std::span<const std::size_t> space) {
+PdeErrors pde_errors(const ChannelPair& pair, std::span<const std::size_t> space) {
   const std::vector<double> errors = errors_of(pair);
   const auto points = static_cast<double>(errors.size());
   PdeErrors result{.energies = std::vector<double>(pde_bins(space))};

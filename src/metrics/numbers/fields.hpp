@@ -11,10 +11,10 @@
 namespace lockstep::metrics {
 
 /// The values of one channel at all points of space, row-major.
-struct FieldPair {
+struct ChannelPair {
   std::span<const double> prediction;
   std::span<const double> target;
-  std::span<const double> weights = {};  ///< of the points, >= 0; empty = 1 for all
+  std::span<const double> weights = {};  ///< weights of the points, >= 0; empty = 1 for all
 
   std::size_t points() const noexcept { return target.size(); }
   double weight(std::size_t point) const { return weights.empty() ? 1 : weights[point]; }
@@ -22,7 +22,7 @@ struct FieldPair {
 };
 
 /// e of each point.
-std::vector<double> errors_of(const FieldPair& pair);
+std::vector<double> errors_of(const ChannelPair& pair);
 
 /// Sums over points, which add up over samples.
 struct FieldSums {
@@ -32,7 +32,7 @@ struct FieldSums {
   double error = 0;     ///< sum of weight * e
   double max = 0;       ///< largest |e|; NaN if an error is
 };
-FieldSums field_sums(const FieldPair& pair);
+FieldSums field_sums(const ChannelPair& pair);
 
 /// The errors of The Well's benchmark. Variances are those of samples (n - 1); 1e-7 is added to each divisor.
 struct WellErrors {
@@ -49,13 +49,13 @@ struct WellErrors {
   double vrmse() const;  ///< root of vmse
 };
 /// @param pair  weights of 0 and 1 only
-WellErrors well_errors(const FieldPair& pair);
+WellErrors well_errors(const ChannelPair& pair);
 
 /// The correlation of the differences of prediction and target to a climatology, weighted; in [-1, 1], or NaN if a
 /// difference is 0 at all points.
 /// @param climatology  as many values as points
 /// @param is_centered  whether the weighted means are subtracted first
-double anomaly_correlation(const FieldPair& pair, std::span<const double> climatology, bool is_centered);
+double anomaly_correlation(const ChannelPair& pair, std::span<const double> climatology, bool is_centered);
 
 inline constexpr std::size_t kBands = 3;  ///< low, mid and high wave numbers
 using Bands = std::array<double, kBands>;
@@ -76,7 +76,7 @@ class SpectralBands {
  private:
   std::vector<std::size_t> space_;
   std::array<float, kBands + 1> edges_ = {};
-  std::vector<std::size_t> band_of_;  // for each element of the transform; kBands = none
+  std::vector<std::size_t> band_of_;  // band of each element of the transform; kBands = none
 };
 
 /// The numbers of PDEBench that are computed for each sample; the others follow from their means over samples.
@@ -86,14 +86,14 @@ struct PdeErrors {
   double mean = 0;      ///< mean of e, whose root mean square over samples is the error of the conserved quantity
   double max = 0;       ///< largest |e|
   double boundary = 0;  ///< root of the mean of e^2 over the points at both ends of each axis
-  std::vector<double> energies = {};  ///< of the transform of e in each bin, by the square of the number of points
+  std::vector<double> energies = {};  ///< sum of |transform of e|^2 in each bin, by the squared number of points
 };
 /// The number of bins: n / 2 + 1 wave numbers in 1 dimension; otherwise the whole numbers below half of the shortest
 /// axis, to which the lengths of the wave vectors without negative components are rounded down.
 std::size_t pde_bins(std::span<const std::size_t> space);
 /// @param pair   weights do not count
 /// @param space  1 to 3 sizes
-PdeErrors pde_errors(const FieldPair& pair, std::span<const std::size_t> space);
+PdeErrors pde_errors(const ChannelPair& pair, std::span<const std::size_t> space);
 
 /// The means over bins 0 to 3, 4 to 11, and all others; NaN of no bin.
 /// @param bins  root mean square over samples of each bin

@@ -19,7 +19,7 @@ namespace {
 constexpr double kNormEpsilon = 1e-8;  // added to the norms of targets
 constexpr std::int64_t kFirstAxis = 2;
 constexpr std::int64_t kMaxAxes = 3;
-constexpr std::int64_t kMinPointsOfEnds = 4;  // of the one-sided differences at the ends of an axis
+constexpr std::int64_t kMinPointsOfEnds = 4;  // one-sided differences at the ends of an axis read 4
 
 /// A norm of fields.
 struct FieldNorm {
@@ -31,8 +31,8 @@ struct FieldNorm {
 struct FieldLossOptions {
   FieldWeights weights;
   bool is_sum = false;
-  std::vector<double> measures = {1};    // extent of space: of all axes, or of each
-  std::vector<bool> periodic = {false};  // of all axes, or of each
+  std::vector<double> measures = {1};    // extent of space: one for all axes, or one for each
+  std::vector<bool> periodic = {false};  // one for all axes, or one for each
 };
 
 /// The value of a key that has one value for all axes, or one for each.

@@ -50,7 +50,8 @@ FieldWeights FieldWeights::from(const Section& loss, const Task& task) {
   if (loss.has("channel_weights") && !loss.text("channel_weights").empty()) {
     const std::vector<double> factors = loss_factors(loss, "channel_weights");
     const std::size_t channels = task.fields.channels.size();
-    if (channels > 0 && factors.size() != channels) {
+    const bool repeats = factors.size() > 1 && channels % factors.size() == 0;
+    if (channels > 0 && factors.size() != channels && !repeats) {
       throw ConfigError(loss.cite("channel_weights") + ": " + std::to_string(factors.size()) +
                         " numbers are given for " + std::to_string(channels) + " channels; give one for each channel");
     }

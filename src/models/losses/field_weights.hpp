@@ -39,7 +39,7 @@ class FieldWeights {
   at::Tensor channels_;   // [channels of a step] float64; undefined = none
 };
 
-/// Where the targets of a batch count: its value `mask`, in which 0 marks points that do not.
+/// The targets of a batch that count: those for which its value `mask` is not 0.
 /// @param target  the first target of the batch
 /// @return        bool with the shape of `target`; undefined if the batch has no such value
 /// @throws DataError  the shape of the mask does not fit

@@ -103,7 +103,7 @@ TEST_F(CheckpointIndexTest, TheIndexSaysWhatTheArraysAre) {
   EXPECT_EQ(contents.file_bytes, std::filesystem::file_size(folder_ + "/state.h5"));
   ASSERT_EQ(contents.arrays.size(), archive_.array_paths().size());
   for (std::size_t i = 0; i < contents.arrays.size(); ++i) {
-    const ArrayInfo& info = contents.arrays[i];
+    const IndexedArray& info = contents.arrays[i];
     const Array& array = archive_.array(info.path);
     EXPECT_EQ(info.path, archive_.array_paths()[i]);
     EXPECT_EQ(info.dtype, array.dtype);
