@@ -205,9 +205,10 @@ TEST(EvaluationMetersTest, AWrongNameEndsTheRunBeforeItsFirstStep) {
 
 // ckpt.better=auto goes by names: it must not take a worse value for the better one.
 TEST(EvaluationMetersTest, NamesDoNotMisleadAboutWhatIsBetter) {
+  const Task task = {.sample_shape = {10, 8}, .classes = 10};
   for (const metrics::MeterRow& row : metrics::builtin_meters()) {
     const std::string text = row.name;
-    for (const metrics::Result& result : metrics::make_meter(text, 10, "test").results) {
+    for (const metrics::Result& result : metrics::make_meter(text, task, "test").results) {
       const auto better = better_by_name(result.name);
       if (!better) continue;
       EXPECT_EQ(*better, result.is_higher_better ? Better::higher : Better::lower) << result.name;
