@@ -185,7 +185,8 @@ void check_registry(const Registry& registry, const KeySpecs& more) {
               builtin.averages, keys, [](const optim::AverageRule& row) { return bool(row.weight); });
   check_table({"curve", "", "make or make_feedback", schedule::common_curve_keys()}, registry.curves, builtin.curves,
               keys, [](const schedule::Curve& row) { return row.make != nullptr || row.make_feedback != nullptr; });
-  check_table({"meter", "", "make", metrics::common_meter_keys()}, registry.meters, builtin.meters, keys, has_make);
+  check_table({"meter", "", "make or make_for_task", metrics::common_meter_keys()}, registry.meters, builtin.meters,
+              keys, [](const metrics::MeterRow& row) { return row.make || row.make_for_task; });
   check_table({"step", "train", "make"}, registry.steps, builtin.steps, keys, has_make);
   check_table({"hook", "", "make", {common_hook_key()}}, registry.hooks, builtin.hooks, keys, has_make);
   check_table({.kind = "communication hook", .section = "ddp", .functions = "make", .can_be_none = true},
