@@ -34,7 +34,7 @@ void separate_channels(std::span<const float> in, std::int64_t channels, float* 
 
 }  // namespace
 
-RowDataset::RowDataset(Rows rows, RowDatasetOptions options)
+RowDataset::RowDataset(RowPair rows, RowDatasetOptions options)
     : rows_(std::move(rows)),
       options_(std::move(options)),
       shape_(shape_of_rows(*rows_.inputs, options_.has_last_channels)) {}

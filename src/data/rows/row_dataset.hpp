@@ -17,7 +17,7 @@
 namespace lockstep::data {
 
 /// Inputs and targets with the same number of samples.
-struct Rows {
+struct RowPair {
   std::shared_ptr<const RowArray> inputs;
   std::shared_ptr<const RowTargets> targets;
 };
@@ -45,7 +45,7 @@ class RowDataset : public SampleDataset, public SampleClasses, public SampleName
     bool has_last_channels = false;  ///< the inputs are [H, W, C] and become [C, H, W]
   };
 
-  RowDataset(Rows rows, RowDatasetOptions options);
+  RowDataset(RowPair rows, RowDatasetOptions options);
 
   std::int64_t size() const override { return options_.range.size; }
   Task task() const override;
@@ -56,7 +56,7 @@ class RowDataset : public SampleDataset, public SampleClasses, public SampleName
   std::uint64_t digest() const override;
 
  private:
-  Rows rows_;
+  RowPair rows_;
   RowDatasetOptions options_;
   std::vector<std::int64_t> shape_;
   LazyDigest digest_;

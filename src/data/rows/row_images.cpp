@@ -66,7 +66,7 @@ std::optional<ImageAxes> image_axes(const RowArray& array, const std::string& la
   return ImageAxes{.shape = {.height = size(1), .width = size(2), .channels = size(0)}, .has_first_channels = true};
 }
 
-RowImages::RowImages(Rows rows, const ImageAxes& axes, std::vector<std::string> class_names)
+RowImages::RowImages(RowPair rows, const ImageAxes& axes, std::vector<std::string> class_names)
     : rows_(std::move(rows)), axes_(axes) {
   const RowTargets& targets = *rows_.targets;
   PixelShape shape = axes.shape;

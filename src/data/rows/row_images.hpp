@@ -28,7 +28,7 @@ std::optional<ImageAxes> image_axes(const RowArray& array, const std::string& la
 class RowImages : public ImageStore {
  public:
   /// @throws DataError  an image has several numbers as its target
-  RowImages(Rows rows, const ImageAxes& axes, std::vector<std::string> class_names);
+  RowImages(RowPair rows, const ImageAxes& axes, std::vector<std::string> class_names);
 
   const StoreFacts& facts() const override { return facts_; }
   StoredImage read(std::int64_t index, ReadBuffer& buffer) const override;
@@ -38,7 +38,7 @@ class RowImages : public ImageStore {
   std::uint64_t digest() const override;
 
  private:
-  Rows rows_;
+  RowPair rows_;
   ImageAxes axes_;
   StoreFacts facts_;
   LazyDigest digest_;

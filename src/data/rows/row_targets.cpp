@@ -59,7 +59,7 @@ void RowTargets::read_all(const TargetRule& rule, const RowTargets* train) {
   array_->require_written();
   const std::int64_t numbers = array_->row_numbers();
   if (array_->row_shape().size() > 1) refuse_shape();
-  using enum TargetRule::Numbers;
+  using enum TargetRule::TargetNumbers;
   const bool is_known = rule.classes > 0 && rule.numbers == automatic;
   if (numbers == 1) {
     const bool has_classes =
@@ -101,7 +101,7 @@ void RowTargets::read_classes(const TargetRule& rule, const RowTargets* train) {
     const double value = row.front();
     if (value != std::floor(value)) {
       throw DataError(array_->place(index), "the label " + number_text(value) +
-                                                " is not a whole number, but the targets are classes; correct it, or "
+                                                " is not an integer, but the targets are classes; correct it, or "
                                                 "set data.target_kind = real");
     }
     if (value < 0 || value >= static_cast<double>(limit)) {

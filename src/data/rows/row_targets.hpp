@@ -15,12 +15,12 @@ namespace lockstep::data {
 
 /// The keys that say what targets are.
 struct TargetRule {
-  enum class Numbers {
+  enum class TargetNumbers {
     automatic,  ///< classes if integers, or if their number is known
     classes,
     real
   };
-  Numbers numbers = Numbers::automatic;
+  TargetNumbers numbers = TargetNumbers::automatic;
   std::int64_t classes = 0;         ///< 0 = unknown
   std::string classes_origin = "";  ///< origin of `classes` in messages, such as "data.classes = 4"
 };

@@ -27,7 +27,7 @@ const std::string kMarkOfArrays = "data.input_array";  // a key that only source
 
 /// The inputs and targets of a split.
 struct RowSplit {
-  Rows rows;
+  RowPair rows;
   std::vector<std::string> class_names;  ///< those of the file; empty = the classes have none
 };
 
@@ -140,9 +140,9 @@ class RowOpener {
   TargetRule rule() const {
     const KnownClasses known = classes();
     const std::string& kind = data_.text("target_kind");
-    using enum TargetRule::Numbers;
+    using enum TargetRule::TargetNumbers;
     if (kind == "real") return {.numbers = real};
-    return {.numbers = kind == "class" ? TargetRule::Numbers::classes : automatic,
+    return {.numbers = kind == "class" ? TargetRule::TargetNumbers::classes : automatic,
             .classes = known.count,
             .classes_origin = known.origin};
   }

@@ -175,7 +175,8 @@ ImageSplits open_folder(const Section& data, const UsedSplits& used) {
 
 KeySpec val_path_key() {
   return keys::text("data.val_path", "",
-                    "folder, list, hdf5, npy, fields: folder, list or files of the validation part; empty = see data.path");
+                    "folder, list, hdf5, npy, fields: folder, list or files of the validation part; empty = see "
+                    "data.path");
 }
 
 KeySpec unlabeled_key() {

@@ -56,8 +56,8 @@ class RowsTest : public ::testing::Test {
   template <class Error>
   std::string fault_here(const Keys& more = {}) const {
     std::string text = fault<Error>(more);
-    for (auto at = text.find(folder_.path()); at != std::string::npos; at = text.find(folder_.path())) {
-      text.replace(at, folder_.path().size(), "DIR");
+    for (auto begin = text.find(folder_.path()); begin != std::string::npos; begin = text.find(folder_.path())) {
+      text.replace(begin, folder_.path().size(), "DIR");
     }
     return text;
   }
@@ -93,7 +93,7 @@ TEST_F(RowsTest, FloatingPointNumbersAreARegressionUnlessClassesAreKnown) {
   EXPECT_EQ(open({{"classes", "3"}, {"target_kind", "real"}}).train->task().kind, TaskKind::regression);
   write("y", {4}, {1, 0, 1.5, 1});
   EXPECT_EQ(fault_here<DataError>({{"classes", "3"}}),
-            "DIR/y.npy: sample 2: the label 1.5 is not a whole number, but the targets are classes; correct it, or set "
+            "DIR/y.npy: sample 2: the label 1.5 is not an integer, but the targets are classes; correct it, or set "
             "data.target_kind = real");
 }
 
