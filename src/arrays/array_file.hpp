@@ -93,6 +93,10 @@ class ArrayFile {
 /// @throws DataError  it is missing, empty, damaged or of another format
 std::shared_ptr<const ArrayFile> open_arrays(const std::string& path);
 
+/// Limits the memory that this process uses for unpacked chunks, so that a chunk is not unpacked for each of its
+/// samples. 64 MiB unless set.
+void set_chunk_cache(std::size_t bytes);
+
 /// The most recently used files of a process, which stay open.
 class OpenFiles {
  public:

@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "arrays/chunk_filters.hpp"
 #include "arrays/hdf5_types.hpp"
 #include "arrays/lzf.hpp"
 #include "core/text/text.hpp"
@@ -225,18 +226,6 @@ void check_source(hid_t set, const std::string& owner, const VirtualSource& sour
 
 // --- layouts ---
 
-void set_chunk(hid_t list, const NumberType& type, SetStorage& storage) {
-  std::array<hsize_t, H5S_MAX_RANK> chunk{};
-  const int rank = checked(H5Pget_chunk(list, H5S_MAX_RANK, chunk.data()), "H5Pget_chunk");
-  std::uint64_t bytes = type.bytes;
-  for (int axis = 0; axis < rank; ++axis) {
-    storage.info.chunk.push_back(static_cast<std::int64_t>(chunk[static_cast<std::size_t>(axis)]));
-    bytes *= chunk[static_cast<std::size_t>(axis)];  // HDF5 allows at most 4 GiB
-  }
-  storage.info.layout = "chunked";
-  set_filters(list, bytes, storage);
-}
-
 /// Whether the elements in the file are those in memory, but for the order of their bytes.
 bool has_plain_elements(hid_t set, const NumberType& type) {
   const Handle stored(H5Dget_type(set), H5Tclose, "H5Dget_type");
@@ -247,6 +236,26 @@ bool has_plain_elements(hid_t set, const NumberType& type) {
   if (H5Tget_class(stored.id()) != H5T_ENUM) return H5Tequal(stored.id(), plain.id()) > 0;
   const Handle base(H5Tget_super(stored.id()), H5Tclose, "H5Tget_super");
   return H5Tequal(base.id(), plain.id()) > 0;
+}
+
+/// The fill value of a data set, as it is stored.
+std::vector<std::byte> fill_of(hid_t set, hid_t list, const NumberType& type) {
+  std::vector<std::byte> fill(type.bytes);
+  H5D_fill_value_t state = H5D_FILL_VALUE_UNDEFINED;
+  checked(H5Pfill_value_defined(list, &state), "H5Pfill_value_defined");
+  if (state == H5D_FILL_VALUE_UNDEFINED) return fill;
+  const Handle stored(H5Dget_type(set), H5Tclose, "H5Dget_type");
+  checked(H5Pget_fill_value(list, stored.id(), fill.data()), "H5Pget_fill_value");
+  return fill;
+}
+
+void set_chunk(hid_t set, hid_t list, const NumberType& type, SetStorage& storage) {
+  std::array<hsize_t, H5S_MAX_RANK> chunk{};
+  const int rank = checked(H5Pget_chunk(list, H5S_MAX_RANK, chunk.data()), "H5Pget_chunk");
+  storage.info.layout = "chunked";
+  storage.info.chunk = {chunk.begin(), chunk.begin() + rank};
+  set_filters(list, chunk_bytes_of(storage.info.chunk, type), storage);
+  if (has_plain_elements(set, type) && can_undo(storage.filters)) storage.fill = fill_of(set, list, type);
 }
 
 void set_contiguous(hid_t set, hid_t list, const NumberType& type, SetStorage& storage) {
@@ -271,7 +280,7 @@ SetStorage storage_at_depth(hid_t set, const NumberType& type, int depth) {
       set_contiguous(set, list.id(), type, storage);
       return storage;
     case H5D_CHUNKED:
-      set_chunk(list.id(), type, storage);
+      set_chunk(set, list.id(), type, storage);
       return storage;
     case H5D_VIRTUAL:
       storage.info.layout = "virtual";
@@ -283,6 +292,12 @@ SetStorage storage_at_depth(hid_t set, const NumberType& type, int depth) {
 }
 
 }  // namespace
+
+std::uint64_t chunk_bytes_of(const std::vector<std::int64_t>& chunk, const NumberType& type) {
+  std::uint64_t bytes = type.bytes;
+  for (const std::int64_t length : chunk) bytes *= static_cast<std::uint64_t>(length);  // HDF5 allows at most 4 GiB
+  return bytes;
+}
 
 void register_filters() {
   static const bool is_done = [] {

@@ -5,9 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 #include "arrays/array_file.hpp"
 #include "core/system/in_threads.hpp"
@@ -102,6 +107,36 @@ std::vector<Slab> slabs() {
       {{0, 0, 49}, {7, 30, 1}, {1, 1, 1}}, {{0, 0, 0}, {2, 1, 1}, {6, 1, 1}},   {{3, 0, 0}, {1, 15, 50}, {1, 2, 1}}};
 }
 
+TEST(HdfSessionTest, OneThreadAtATime) {
+  std::atomic<bool> has_entered = false;
+  std::jthread other;
+  {
+    const HdfSession session;
+    const HdfSession inner;
+    other = std::jthread([&] {
+      const HdfSession theirs;
+      has_entered = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_FALSE(has_entered);
+  }
+  other.join();
+  EXPECT_TRUE(has_entered);
+}
+
+TEST(HdfSessionTest, AForkedChildInheritsIt) {
+  const HdfSession session;
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // instead of waiting forever
+    { const HdfSession inner; }
+    _exit(0);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(Hdf5Test, ContiguousDataAreThoseThatHdf5Reads) {
   const TemporaryFolder folder;
   const std::pair<const char*, std::pair<hid_t, hid_t>> types[] = {{"big", {H5T_IEEE_F32BE, H5T_NATIVE_FLOAT}},
@@ -148,6 +183,30 @@ TEST(Hdf5Test, ChunksAreThoseThatHdf5Reads) {
   }
   EXPECT_EQ(file->find("packed").storage.filters, (std::vector<std::string>{"shuffle", "deflate", "fletcher32"}));
   EXPECT_EQ(file->find("packed").storage.chunk, (std::vector<std::int64_t>{2, 7, 20}));
+}
+
+/// The fill value -3 in big-endian bytes; one chunk of three was written.
+TEST(Hdf5Test, ChunksThatWereNeverWritten) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("holes.h5");
+  {
+    Writer writer(path);
+    const Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "H5Pcreate");
+    const hsize_t chunk = 2, size = 6, start = 2, count = 2;
+    H5Pset_chunk(list.id(), 1, &chunk);
+    const std::int32_t fill = -3, values[] = {7, 8};
+    H5Pset_fill_value(list.id(), H5T_NATIVE_INT32, &fill);
+    const Handle space(H5Screate_simple(1, &size, nullptr), H5Sclose, "H5Screate_simple");
+    const Handle memory(H5Screate_simple(1, &count, nullptr), H5Sclose, "H5Screate_simple");
+    const Handle set(H5Dcreate2(writer.file(), "t", H5T_STD_I16BE, space.id(), H5P_DEFAULT, list.id(), H5P_DEFAULT),
+                     H5Dclose, "H5Dcreate2");
+    H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, &start, nullptr, &count, nullptr);
+    H5Dwrite(set.id(), H5T_NATIVE_INT32, memory.id(), space.id(), H5P_DEFAULT, values);
+  }
+  const auto bytes = read_slab(*open_arrays(path), "t", {{0}, {6}, {1}});
+  std::vector<std::int16_t> numbers(6);
+  std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  EXPECT_EQ(numbers, (std::vector<std::int16_t>{-3, -3, 7, 8, -3, -3}));
 }
 
 TEST(Hdf5Test, NothingStaysOpen) {
