@@ -44,8 +44,9 @@ std::string overview() {
   TextTable table({Align::left, Align::left, Align::left});
   for (const CkptCommand& command : commands())
     table.add({"  " + command.name, joined(command.words, " "), command.help});
-  return "Usage: ckpt COMMAND FILE... [--option]...\n\nInspects checkpoints. Only `prune --yes` changes "
-         "files.\n\nCommands (ckpt COMMAND --help prints the options)\n" +
+  return "Usage: ckpt COMMAND FILE... [--option]...\n\nInspects and converts checkpoints. Existing "
+         "files are never changed; only `prune --yes` deletes some.\n\nCommands (ckpt COMMAND --help prints the "
+         "options)\n" +
          table.text() +
          "\nFILE is a checkpoint (folder or state.h5), a folder of checkpoints or of a run (its latest checkpoint is "
          "used),\nor a file of another program. FILE/NAME is an array in it.\n" +

@@ -82,8 +82,10 @@ std::string text_of_readers(const KeyReaders& readers) {
   for (const auto& [choice, text] : readers.defaults) names.push_back(choice);
   const std::size_t others = names.size() - std::min(names.size(), kMostNames);
   names.resize(names.size() - others);
-  return readers.selectors.front() + "=" + joined(names, " or ") +
-         (others == 0 ? "" : " and " + std::to_string(others) + " others");
+  if (others > 0) return readers.selectors.front() + "=" + joined(names) + " and " + std::to_string(others) + " others";
+  const std::string last = names.back();
+  names.pop_back();
+  return readers.selectors.front() + "=" + joined(names) + (names.empty() ? "" : " or ") + last;
 }
 
 using Json = nlohmann::ordered_json;

@@ -160,7 +160,7 @@ OrderPtr identity_order(std::span<const std::int64_t> labels, const IdentityOpti
 OrderPtr class_balanced_order(std::span<const std::int64_t> labels, std::uint64_t seed) {
   const auto length = static_cast<std::int64_t>(labels.size());
   const std::vector<IndexList> members = members_of(labels);
-  if (members.empty()) throw DataError("no sample of the training data have a class");
+  if (members.empty()) throw DataError("no sample of the training data has a class");
   const std::int64_t classes = std::ssize(members);
   const std::int64_t rounds_per_epoch = (length + classes - 1) / classes;
   return order_of(length, [=](std::int64_t epoch, std::int64_t begin, std::int64_t count) {

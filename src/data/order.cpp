@@ -151,14 +151,14 @@ OrderPtr subset_order(OrderPtr order, IndexList chosen) {
 OrderPtr block_order(std::int64_t size, OrderPtr inside, const BlockOptions& options) {
   const std::int64_t batch = options.global_batch_size;
   if (options.blocks < 1 || batch < 1 || batch % options.blocks != 0) {
-    throw ConfigError("a global batch of " + std::to_string(batch) + " samples cannot be divided among " +
-                      std::to_string(options.blocks) + " blocks");
+    throw ConfigError("train.global_batch_size = " + std::to_string(batch) +
+                      " is not a multiple of data.blocks = " + std::to_string(options.blocks));
   }
   const std::int64_t block = require_samples(size) / options.blocks;
   const std::int64_t part = batch / options.blocks;
   if (block < part) {
-    throw ConfigError("a block has " + std::to_string(block) + " samples, fewer than its " + std::to_string(part) +
-                      " of a global batch");
+    throw ConfigError("a block has " + std::to_string(block) + " samples, but each global batch needs " +
+                      std::to_string(part) + " of it; lower train.global_batch_size");
   }
   if (inside->length() != block) throw std::invalid_argument("block_order: the order is not one of a block");
   return order_of(block / part * batch, [=](std::int64_t epoch, std::int64_t begin, std::int64_t count) {

@@ -89,18 +89,18 @@ template <class Row>
 void check_names(const TableFacts& table, const std::vector<Row>& rows, const std::vector<Row>& builtin) {
   for (auto row = rows.begin(); row != rows.end(); ++row) {
     if (row->name.empty() || row->name.find_first_of(", \t\r\n=#()") != std::string::npos) {
-      throw ConfigError("a " + table.kind + " of this program has the name '" + row->name +
+      throw ConfigError("this program's " + table.kind + " has the name '" + row->name +
                         "'; a name is not empty and contains no blanks and none of , = # ( )");
     }
     if (table.can_be_none && row->name == "none") {
-      throw ConfigError("a " + table.kind + " of this program has the name 'none', which selects no " + table.kind +
+      throw ConfigError("this program's " + table.kind + " has the name 'none', which selects no " + table.kind +
                         " of Lockstep; choose another name");
     }
     const auto is_same = [row](const Row& other) { return other.name == row->name; };
     if (std::none_of(rows.begin(), row, is_same)) continue;
     const bool is_of_lockstep = std::any_of(builtin.begin(), builtin.end(), is_same);
-    throw ConfigError((is_of_lockstep ? "a built-in " + table.kind + " and a " + table.kind + " of this program have"
-                                      : "two rows of this program, each a " + table.kind + ", have") +
+    throw ConfigError((is_of_lockstep ? "a built-in " + table.kind + " and this program's " + table.kind + " have"
+                                      : "two rows of this program (" + table.kind + ") have") +
                       " the name '" + row->name + "'; choose another name");
   }
 }
@@ -185,7 +185,8 @@ void check_registry(const Registry& registry, const KeySpecs& more) {
               builtin.averages, keys, [](const optim::AverageRule& row) { return bool(row.weight); });
   check_table({"curve", "", "make or make_feedback", schedule::common_curve_keys()}, registry.curves, builtin.curves,
               keys, [](const schedule::Curve& row) { return row.make != nullptr || row.make_feedback != nullptr; });
-  check_table({"meter", "", "make", metrics::common_meter_keys()}, registry.meters, builtin.meters, keys, has_make);
+  check_table({"meter", "", "make or make_for_task", metrics::common_meter_keys()}, registry.meters, builtin.meters,
+              keys, [](const metrics::MeterRow& row) { return row.make || row.make_for_task; });
   check_table({"step", "train", "make"}, registry.steps, builtin.steps, keys, has_make);
   check_table({"hook", "", "make", {common_hook_key()}}, registry.hooks, builtin.hooks, keys, has_make);
   check_table({.kind = "communication hook", .section = "ddp", .functions = "make", .can_be_none = true},

@@ -68,12 +68,23 @@ const KeySpecs& common_meter_keys() {
 
 Meter make_meter(const std::string& text, std::int64_t classes, const std::string& place,
                  const std::vector<MeterRow>& rows) {
+  return make_meter(text, Task{.classes = classes}, place, rows);
+}
+
+Meter make_meter(const std::string& text, const Task& task, const std::string& place,
+                 const std::vector<MeterRow>& rows) {
   const auto [row, options] = choose_row(rows, text, common_meter_keys(), place, place);
   try {
-    const std::int64_t own = options.integer("classes");
-    Meter meter = row->make(options, own > 0 ? own : classes);
+    Task used = task;
+    if (const std::int64_t own = options.integer("classes"); own > 0) used.classes = own;
+    Meter meter = row->make_for_task ? row->make_for_task(options, used) : row->make(options, used.classes);
     const bool is_complete = meter.words > 0 ? meter.add && meter.read : bool(meter.read_all);
     if (!is_complete) throw ConfigError("the meter has no functions; set add and read, or read_all");
+    const bool reads_fields = !meter.reads.fields.empty() || !meter.reads.optional_fields.empty();
+    if (meter.words == 0 && reads_fields) {
+      throw ConfigError("a meter that needs all samples cannot read fields; set add and read instead of read_all");
+    }
+    if (meter.maxima > meter.words) throw ConfigError("the meter has more maxima than words; correct one of them");
     for (const Result& result : meter.results) {
       if (result.name.empty()) throw ConfigError("a result of the meter has no name");
     }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 #include <stdexcept>
+#include <utility>
 
 namespace lockstep::metrics {
 
@@ -57,8 +58,33 @@ void Meters::add(const Samples& samples) {
 
 void Meters::merge(const Meters& other) {
   if (other.sums_.size() != sums_.size()) throw std::logic_error("only the same meters can be merged");
+  std::vector<std::int64_t> maxima = take_maxima();
   for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];
+  const std::vector<std::size_t> places = places_of_maxima();
+  for (std::size_t i = 0; i < maxima.size(); ++i) maxima[i] = std::max(maxima[i], other.sums_[places[i]]);
+  put_maxima(maxima);
   if (needs_all_samples()) take_gathered(std::vector{packed(), other.packed()});
+}
+
+std::vector<std::size_t> Meters::places_of_maxima() const {
+  std::vector<std::size_t> places;
+  std::size_t end = 0;
+  for (const Meter& meter : meters_) {
+    end += meter.words;
+    for (std::size_t place = end - meter.maxima; place < end; ++place) places.push_back(place);
+  }
+  return places;
+}
+
+std::vector<std::int64_t> Meters::take_maxima() {
+  std::vector<std::int64_t> maxima;
+  for (const std::size_t place : places_of_maxima()) maxima.push_back(std::exchange(sums_[place], 0));
+  return maxima;
+}
+
+void Meters::put_maxima(std::span<const std::int64_t> maxima) {
+  const std::vector<std::size_t> places = places_of_maxima();
+  for (std::size_t i = 0; i < places.size(); ++i) sums_[places[i]] = maxima[i];
 }
 
 /// One after the other; of several with the length of each before it.

@@ -14,9 +14,10 @@
 
 namespace lockstep::metrics {
 
-/// Several meters and what they have counted so far. Independent of ranks: the caller sums sums() over them in one
-/// all_reduce, and gives all_gather_any's parts of packed() to take_gathered. Both once, before read. Meters that need
-/// all samples take (1 + K + L) 8 bytes of each on every rank.
+/// Several meters and what they have counted so far. Independent of ranks: the caller takes the maxima, sums sums()
+/// over ranks in one all_reduce, puts the largest of the maxima of all ranks, and gives all_gather_any's parts of
+/// packed() to take_gathered. All once, before read. Meters that need all samples take (1 + K + L) 8 bytes of each on
+/// every rank.
 class Meters {
  public:
   Meters() = default;
@@ -39,6 +40,10 @@ class Meters {
 
   /// The counts, which add up: of the whole they are the sums of those of its parts.
   std::span<std::int64_t> sums() noexcept { return sums_; }
+  /// Moves the words that are maxima out of sums(), which then has zeros in their places.
+  std::vector<std::int64_t> take_maxima();
+  /// Puts maxima into sums() in the order of take_maxima.
+  void put_maxima(std::span<const std::int64_t> maxima);
   /// Own samples for those meters that need all of them; nothing where none does.
   std::vector<std::byte> packed() const;
   /// Puts the samples of all parts instead of the own ones, each once.
@@ -60,6 +65,8 @@ class Meters {
     Samples samples = {};
   };
   std::vector<Gathered>::const_iterator gathered_for(const Meter& meter) const;
+  /// The places of maxima among sums_.
+  std::vector<std::size_t> places_of_maxima() const;
 
   std::vector<std::int64_t> sums_;
   std::vector<Gathered> gathered_;  // samples for the meters that need all of them
@@ -78,5 +85,12 @@ struct Answers {
 /// @param target  [...] int64 in [0, C), or -100: not counted
 /// @return        nothing where the target has another shape, such as a number for each output
 std::optional<Answers> count_answers(const Tensor& scores, const Tensor& target);
+
+/// The numbers of a value as Samples::fields has them.
+/// @param name    of the value, for messages
+/// @param value   sizes of the target, of which those after N can be 1
+/// @param target  [N, ...]
+/// @throws DataError  other sizes
+std::vector<double> field_of(const std::string& name, const Tensor& value, const Tensor& target);
 
 }  // namespace lockstep::metrics

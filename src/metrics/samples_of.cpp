@@ -50,11 +50,22 @@ Samples samples_of(const Tensor& output, const Tensor& target, std::int64_t firs
   Samples result{.indices = std::vector<std::int64_t>(static_cast<std::size_t>(predictions)),
                  .outputs = doubles_of(rows),
                  .targets = doubles_of(target)};
+  if (!has_classes && target.dim() > 1) result.shape = target.sizes().slice(1).vec();
   if (predictions == 0) return result;
   std::iota(result.indices.begin(), result.indices.end(), first * (predictions / samples));
   result.output_columns = result.outputs.size() / result.indices.size();
   result.target_columns = result.targets.size() / result.indices.size();
   return result;
+}
+
+std::vector<double> field_of(const std::string& name, const Tensor& value, const Tensor& target) {
+  bool fits = value.dim() == target.dim() && target.dim() > 0 && value.size(0) == target.size(0);
+  for (std::int64_t i = 1; fits && i < value.dim(); ++i) fits = value.size(i) == 1 || value.size(i) == target.size(i);
+  if (fits) return doubles_of(value.expand_as(target));
+  TextWriter text;
+  text << "the value " << name << " of the batch has the shape " << value.sizes() << ", the targets " << target.sizes()
+       << "; it needs the sizes of the targets, or 1 in place of others than the first";
+  throw DataError(text.str());
 }
 
 std::optional<Answers> count_answers(const Tensor& scores, const Tensor& target) {

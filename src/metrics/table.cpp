@@ -2,6 +2,7 @@
 #include <lockstep/core/keys.hpp>
 #include <lockstep/metrics/meter.hpp>
 
+#include "core/numbers/latitudes.hpp"
 #include "metrics/meter_rows.hpp"
 
 namespace lockstep::metrics {
@@ -10,6 +11,11 @@ namespace {
 
 constexpr const char* kLogits = "output: C unnormalized scores, target: one class of C, or -100: not counted";
 constexpr const char* kOutputs = "output and target: the same number of values";
+
+constexpr const char* kFields =
+    "output and target: fields [N, C, space...]; the batch value mask, if there is one, is 0 at points that do not "
+    "count";
+constexpr const char* kWholeFields = "output and target: fields [N, C, space...] with 1 to 3 axes and without gaps";
 
 constexpr double kLargest = 1e9;  // upper limit of integer options
 
@@ -86,9 +92,40 @@ const std::vector<MeterRow>& builtin_meters() {
       {"reidentification",
        "CMC ranks, mAP and mINP of queries against a gallery; gathers all samples",
        "output: features, target: identity, camera, and 1 for a query or 0 for an entry of the gallery",
-       {keys::choice("distance", "cosine", "between features", {"cosine", "euclidean"}),
+       {keys::choice("distance", "cosine", "Distance between features", {"cosine", "euclidean"}),
         keys::boolean("rerank", "false", "Re-rank by k-reciprocal neighbors (k1 20, k2 6, lambda 0.3)")},
        reidentification_meter},
+      {"field",
+       "RMSE over all samples, mean absolute, largest and mean error of each channel",
+       kFields,
+       {area_key("area")},
+       {},
+       field_meter},
+      {"well",
+       "Errors of The Well's benchmark, averaged over samples and channels: NRMSE, VRMSE and others",
+       kFields,
+       {},
+       {},
+       well_meter},
+      {"spectral",
+       "Squared error of The Well's benchmark in three bands of wave numbers",
+       kWholeFields,
+       {},
+       {},
+       spectral_meter},
+      {"pdebench",
+       "Errors of PDEBench: RMSE, NRMSE, conserved sum, maximum, boundary and three bands of wave numbers",
+       kWholeFields,
+       {},
+       {},
+       pdebench_meter},
+      {"acc",
+       "Anomaly correlation of each channel: that of differences to a climatology, averaged over samples",
+       std::string(kFields) + "; the batch value climatology has the sizes of the targets, or 1",
+       {area_key("area"), keys::boolean("centered", "false", "Subtract the mean over space first"),
+        keys::text("climatology", "climatology", "Name of the batch value with the climatology")},
+       {},
+       acc_meter},
   };
   return rows;
 }

@@ -37,9 +37,11 @@ namespace {
 
 KeySpec gamma_key(const std::string& help) { return keys::real_above("gamma", 0, keys::kUnlimited, "0.1", help); }
 
-KeySpec start_key(const std::string& default_value) { return factor_key("start_factor", default_value, "at begin"); }
+KeySpec start_key(const std::string& default_value) {
+  return factor_key("start_factor", default_value, "Factor at begin");
+}
 
-KeySpec final_key(const std::string& help = "from end on") { return factor_key("final_factor", "0", help); }
+KeySpec final_key(const std::string& help = "Factor from end on") { return factor_key("final_factor", "0", help); }
 
 /// `factor` from begin to end, then 1.
 CurveShape make_constant(const Section& rule, Window window) {
@@ -161,15 +163,15 @@ const std::vector<Curve>& simple_curves() {
       {.name = "linear",
        .help = "Linear change from start_factor at begin to end_factor at end; a warm-up is "
                "linear,start_factor=0.01,end=100",
-       .keys = {start_key("0.01"), factor_key("end_factor", "1", "from end on")},
+       .keys = {start_key("0.01"), factor_key("end_factor", "1", "Factor from end on")},
        .make = make_linear},
       {.name = "quadratic",
        .help = "Quadratic warm-up from start_factor to end_factor",
-       .keys = {start_key("0"), factor_key("end_factor", "1", "from end on")},
+       .keys = {start_key("0"), factor_key("end_factor", "1", "Factor from end on")},
        .make = make_quadratic},
       {.name = "exponential",
        .help = "Multiplication by gamma in every unit of by",
-       .keys = {gamma_key("factor in one unit")},
+       .keys = {gamma_key("Factor in each unit")},
        .make = make_exponential},
       {.name = "step",
        .help = "Multiplication by gamma every size units, counted from begin",
@@ -179,8 +181,8 @@ const std::vector<Curve>& simple_curves() {
       {.name = "multistep",
        .help = "Multiplication by gamma at each milestone: multistep,milestones=30,60,gamma=0.1",
        .keys = {keys::reals("milestones", "",
-                            "Positions counted from begin, in ascending order, separated by /. A position that is "
-                            "given twice counts twice",
+                            "Positions counted from begin, in ascending order. A position that is given twice counts "
+                            "twice",
                             0),
                 gamma_key("Factor of each drop"),
                 keys::reals("values", "",
@@ -197,7 +199,7 @@ const std::vector<Curve>& simple_curves() {
        .make = make_cosine},
       {.name = "polynomial",
        .help = "Polynomial decay: (1 - progress)^power, scaled to end at final_factor",
-       .keys = {keys::real("power", "1", "exponent", 0), final_key(), floor_key()},
+       .keys = {keys::real("power", "1", "Exponent", 0), final_key(), floor_key()},
        .make = make_polynomial},
       {.name = "inverse_sqrt",
        .help = "Linear warm-up to 1, then sqrt(warmup / position)",

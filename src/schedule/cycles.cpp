@@ -22,7 +22,8 @@ KeySpec length_key(const std::string& name, const std::string& help) { return ke
 CurveShape make_wsd(const Section& rule, Window window) {
   const double warmup = rule.real("warmup");
   const double decay = rule.real("decay");
-  if (warmup + decay > window.width() + kSlack) throw ConfigError("warmup and decay are longer than begin to end");
+  if (warmup + decay > window.width() + kSlack)
+    throw ConfigError("warmup and decay: their sum must not exceed end - begin");
   const std::string& shape = rule.text("shape");
   const Blend blend = shape == "linear" ? straight : shape == "cosine" ? half_wave : root;
   return [=, start = rule.real("start_factor"), floor = Floor(rule)](double position, double value) {
@@ -144,7 +145,7 @@ Waves waves_of(const Section& rule, const Window& window) {
   if (waves.weights.empty()) waves.weights.assign(waves.periods.size(), 1.0);
   if (waves.weights.size() != waves.periods.size()) throw ConfigError("weights: set one per period");
   if (rule.is_default("floor") && rule.is_default("final_factor"))
-    throw ConfigError("floor and final_factor cannot be combined");
+    throw ConfigError("final_factor: set it, or set floor");
   if (waves.grow != 0 && waves.grow < 1) throw ConfigError("grow: must be 0 or at least 1");
   if (waves.grow != 0 && window.width() / waves.periods.back() > kMaxWaves) {
     throw ConfigError("periods: the last one is too short, there would be too many waves");
@@ -179,15 +180,16 @@ const std::vector<Curve>& cycle_curves() {
       {.name = "wsd",
        .help = "Warm-up, stable, decay (WSD): rises during warmup, and falls during the last decay units of the window",
        .keys = {length_key("warmup", "Length of the linear warm-up"), length_key("decay", "Length of the fall"),
-                factor_key("start_factor", "0", "at begin"), factor_key("final_factor", "0", "from end on"),
-                floor_key(), choice_key("shape", {"linear", "cosine", "sqrt"}, "of the decay")},
+                factor_key("start_factor", "0", "Factor at begin"),
+                factor_key("final_factor", "0", "Factor from end on"), floor_key(),
+                choice_key("shape", {"linear", "cosine", "sqrt"}, "Shape of the decay")},
        .make = make_wsd},
       {.name = "one_cycle",
        .help = "One cycle: rises to 1 and falls once; base= sets the peak, if it differs from the configured value",
        .keys = {factor_key("rise", "0.3", "Fraction of the window in which it rises"),
                 factor_key("start_factor", "0.04", "Initial value relative to the peak", false),
                 factor_key("final_factor", "4e-6", "Final value relative to the peak", false),
-                choice_key("shape", {"cosine", "linear"}, "of rise and fall"),
+                choice_key("shape", {"cosine", "linear"}, "Shape of rise and fall"),
                 keys::boolean("three_phases", "false",
                               "Fall to start_factor as fast as it rose, and then to final_factor")},
        .make = make_one_cycle},
@@ -195,14 +197,14 @@ const std::vector<Curve>& cycle_curves() {
        .help = "Cycles that rise from start_factor to 1 and fall again",
        .keys = {length_key("up", "Length of the rise"),
                 length_key("down", "Length of the fall. If not given, the value of up is used"),
-                factor_key("start_factor", "0.1", "at the bottom", false),
+                factor_key("start_factor", "0.1", "Factor at the start of each cycle", false),
                 choice_key(
                     "shape", {"even", "halved", "exponential"},
                     "Height of the peaks: constant, halved after each cycle, or multiplied by gamma in every unit"),
                 factor_key("gamma", "1", "Factor of shape=exponential", false)},
        .make = make_cyclic},
       {.name = "cosine_restart",
-       .help = "Cosine decay with warm restarts: cosine_restart,periods=10,20,weights=1,0.5",
+       .help = "Cosine decay with warm restarts: cosine_restart,periods=10,20,weights=1,0.5,final_factor=0",
        .keys = {periods_key(),
                 keys::reals("weights", "", "Factor at the start of each period. If not given, 1 is used", 0),
                 factor_key("grow", "0",

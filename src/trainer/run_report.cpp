@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iomanip>
@@ -31,11 +32,28 @@ std::vector<std::pair<std::string, double>> group_lrs(const Record& record) {
   return rates;
 }
 
-/// " val/loss 0.2500 val/accuracy 0.9000": the loss and the other metrics of the task, with four significant digits.
+/// The metrics of an evaluation that its line shows: that of the task first, then the next ones of the record.
+std::vector<std::string> shown_metrics(const Record& record) {
+  constexpr std::size_t kMost = 4;
+  std::vector<std::string> shown;
+  const auto show = [&](const std::string& name) {
+    if (shown.size() < kMost && record.number(name) && std::ranges::find(shown, name) == shown.end()) {
+      shown.push_back(name);
+    }
+  };
+  for (const std::string& name : engine::reported_metrics()) show("val/" + name);
+  for (const auto& [name, value] : record.values) {
+    const bool is_single = std::ranges::count(name, '/') == 1;  // not that of one class
+    if (name.starts_with("val/") && is_single && name != "val/loss" && name != "val/count") show(name);
+  }
+  return shown;
+}
+
+/// " val/loss 0.2500 val/accuracy 0.9000": the loss and up to four metrics, with four significant digits.
 std::string evaluation_line(const Record& record) {
   std::string text = fmt::format(" val/loss {:#.4g}", record.number("val/loss").value_or(0));
-  for (const std::string& name : engine::reported_metrics()) {
-    if (const auto number = record.number("val/" + name)) text += fmt::format(" val/{} {:#.4g}", name, *number);
+  for (const std::string& name : shown_metrics(record)) {
+    text += fmt::format(" {} {:#.4g}", name, *record.number(name));
   }
   return text;
 }

@@ -21,6 +21,7 @@ class RowData {
   std::string filled_in(std::string text, const std::string& out) {
     replace(text, "{source}", [] { return source_root().string(); });
     replace(text, "{golden}", [] { return golden_folder().string(); });
+    replace(text, "{fields}", [] { return golden("fields/files").string(); });
     replace(text, "{out}", [&] { return out; });
     replace(text, "{run}", [this] { return finished_run(); });
     replace(text, "{values}", [this] { return images("values"); });

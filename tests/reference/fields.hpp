@@ -27,5 +27,11 @@ std::vector<double> stored_values(const Json& entry);
 // One function for each file or field of the topic.
 void run_files_case(const Json& one_case);
 void check_times();
+void run_windows_case(const Json& one_case);
+void check_window_counts();
+void check_pdebench_splits();
+void run_malformed_case(const Json& one_case);
+/// The cases of models.json.
+Handler field_models();
 
 }  // namespace lockstep::testing::reference

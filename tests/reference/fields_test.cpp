@@ -16,11 +16,21 @@ TEST(ReferenceFields, EveryFile) {
   run_topic("fields",
             {
                 {.file = "files.json", .extra_fields = {"times"}, .run = run_files_case},
+                // a file of ReferenceFieldLosses
+                {.file = "losses.json",
+                 .extra_fields = {"losses", "well_metrics", "weatherbench", "masked", "weighted", "pdebench"}},
+                {.file = "malformed.json", .run = run_malformed_case},
+                {.file = "windows.json", .extra_fields = {"counts", "pdebench_split"}, .run = run_windows_case},
+                field_models(),
                 input("files/makani/data.json", {"dataset_name", "h5_path", "dhours", "attrs", "dims", "coords"}),
             });
 }
 
 TEST(ReferenceFields, Times) { check_times(); }
+
+TEST(ReferenceFields, WindowCounts) { check_window_counts(); }
+
+TEST(ReferenceFields, SplitsOfPdebench) { check_pdebench_splits(); }
 
 }  // namespace fields_test
 }  // namespace lockstep::testing::reference

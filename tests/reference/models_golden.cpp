@@ -10,6 +10,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <regex>
@@ -42,8 +43,8 @@ std::uint64_t mixed(std::uint64_t hash, std::int64_t index) {
   return z ^ (z >> 31);
 }
 
-/// The value of a parameter or floating-point buffer.
-at::Tensor state_value(const std::string& salted, const Shape& shape) {
+/// The value of a parameter or floating-point buffer. Complex numbers are pairs, with the scale of the complex shape.
+at::Tensor state_value(const std::string& salted, const Shape& shape, bool is_complex) {
   const std::string part = last_part(salted);
   if (part == "gamma" || part == "gamma_1" || part == "gamma_2" || part == "layer_scale") {
     return by_formula(salted, shape, 0.25, 0.5);
@@ -52,7 +53,9 @@ at::Tensor state_value(const std::string& salted, const Shape& shape) {
     std::int64_t count = 1;
     for (const std::int64_t size : shape) count *= size;
     const double fan_in = static_cast<double>(count) / static_cast<double>(shape[0]);
-    return by_formula(salted, shape, std::sqrt(3.0 / fan_in));
+    Shape stored = shape;
+    if (is_complex) stored.push_back(2);
+    return by_formula(salted, stored, std::sqrt(3.0 / fan_in));
   }
   if (part == "running_var") return by_formula(salted, shape, 0.5, 1);
   if (part == "weight") return by_formula(salted, shape, 0.25, 1);
@@ -75,8 +78,10 @@ struct Tolerances {
   double noise;  ///< a gradient with a smaller norm is zero
 
   static Tolerances of(const std::string& text) {
+    const std::size_t outputs = text.find("float32: outputs ");
+    const bool has_number = outputs != std::string::npos && std::isdigit(text[outputs + 17]) != 0;
     return {.relative64 = number_after(text, "float64:", "relative "),
-            .relative32 = number_after(text, "float32:", "relative "),
+            .relative32 = number_after(text, "float32:", has_number ? "outputs " : "relative "),
             .losses32 = number_after(text, "float32:", "losses "),
             .noise = number_after(text, "gradient", "below ")};
   }
@@ -215,7 +220,7 @@ Built build(const GoldenModel& golden, const std::string& salt, at::ScalarType d
     if (!tensor.is_floating_point()) {
       tensor.fill_(7);
     } else {
-      tensor.copy_(state_value(salt + entry.name, entry.shape).view(tensor.sizes()));
+      tensor.copy_(state_value(salt + entry.name, entry.shape, entry.is_complex).view(tensor.sizes()));
     }
     built.state[entry.name] = tensor;
   }
@@ -249,10 +254,11 @@ struct Forwarded {
   at::Tensor loss;
 };
 
-Forwarded forward(models::Model& model, const batch::Batch& batch, bool is_training) {
+Forwarded forward(models::Model& model, const batch::Batch& batch, bool is_training, const GoldenModel& golden) {
   model.train(is_training);
   const at::AutoGradMode grad_mode(is_training);
   const batch::Outputs outputs = models::run(model, batch);
+  if (golden.loss) return {.output = outputs.main(), .loss = golden.loss(outputs.main(), batch.target())};
   return {.output = outputs.main(), .loss = models::total_loss(models::losses_of(model, outputs, batch))};
 }
 
@@ -297,10 +303,11 @@ struct Run {
     expect_listing(built.lines, one_case.at("state_dict"));
     const batch::Batch inputs = batch(at::kDouble);
     const double relative = tolerances.relative64;
-    const Forwarded evaluated = forward(*built.model, inputs, false);
+    const Forwarded evaluated = forward(*built.model, inputs, false, golden);
     expect_tensor(evaluated.output, one_case.at("eval_output"), relative, "eval_output");
+    expect_equivariance(*built.model, inputs, evaluated.output);
     expect_loss(evaluated.loss, "eval_loss", relative);
-    const Forwarded trained = forward(*built.model, inputs, true);
+    const Forwarded trained = forward(*built.model, inputs, true, golden);
     const Json& output = one_case.at("train_output");
     const bool is_same = output == "equal to eval_output";
     expect_tensor(trained.output, one_case.at(is_same ? "eval_output" : "train_output"), relative, "train_output");
@@ -314,8 +321,21 @@ struct Run {
     }
     step(*built.model);
     // The losses after a step amplify differences of the step.
-    expect_loss(forward(*built.model, inputs, true).loss, "train_loss_after_step", relative);
-    expect_loss(forward(*built.model, inputs, false).loss, "eval_loss_after_step", relative);
+    expect_loss(forward(*built.model, inputs, true, golden).loss, "train_loss_after_step", relative);
+    expect_loss(forward(*built.model, inputs, false, golden).loss, "eval_loss_after_step", relative);
+  }
+
+  /// A field that is moved along a circular axis has an output that is moved as far.
+  void expect_equivariance(models::Model& model, const batch::Batch& inputs, const at::Tensor& output) const {
+    if (!one_case.contains("shift_equivariance") || one_case.at("shift_equivariance").is_null()) return;
+    const std::int64_t axis = one_case.at("shift_equivariance").at("axis");
+    const std::int64_t by = one_case.at("shift_equivariance").at("by");
+    const batch::Batch moved(inputs.input().roll({by}, {axis}), inputs.target());
+    const at::Tensor difference = forward(model, moved, false, golden).output - output.roll({by}, {axis});
+    EXPECT_LE(difference.norm().item<double>(), tolerances.relative64 * output.norm().item<double>())
+        << "shift_equivariance";
+    EXPECT_GT((output - output.roll({by}, {axis})).norm().item<double>(), 1e-3 * output.norm().item<double>())
+        << "the output does not depend on the position";
   }
 
   void step(models::Model& model) const {
@@ -327,10 +347,10 @@ struct Run {
   void floats() const {
     const Built built = build(golden, salt, at::kFloat);
     const batch::Batch inputs = batch(at::kFloat);
-    const Forwarded evaluated = forward(*built.model, inputs, false);
+    const Forwarded evaluated = forward(*built.model, inputs, false, golden);
     expect_tensor(evaluated.output, one_case.at("eval_output_float32"), tolerances.relative32, "eval_output_float32");
     expect_loss(evaluated.loss, "eval_loss_float32", tolerances.losses32);
-    expect_loss(forward(*built.model, inputs, true).loss, "train_loss", 100 * tolerances.losses32);
+    expect_loss(forward(*built.model, inputs, true, golden).loss, "train_loss", 100 * tolerances.losses32);
   }
 };
 
@@ -351,6 +371,13 @@ const std::vector<std::string>& known_fields() {
                                                   "sgd_lr",
                                                   "train_loss_after_step",
                                                   "eval_loss_after_step",
+                                                  "shift_equivariance",
+                                                  "family",
+                                                  "arguments",
+                                                  "dimensions",
+                                                  "note",
+                                                  "loss",
+                                                  "has_batch_statistics",
                                                   "eval_output_float32",
                                                   "eval_loss_float32"};
   return fields;
@@ -386,10 +413,10 @@ std::string family_of(const GoldenModel& golden) {
 using namespace models_golden;
 
 Handler golden_models(const std::string& file, std::function<GoldenModel(const Json& one_case)> family,
-                      const std::vector<std::string>& extra_fields) {
+                      const std::vector<std::string>& extra_fields, const std::string& topic) {
   std::vector<std::string> fields = {"salt", "formula"};
   fields.insert(fields.end(), extra_fields.begin(), extra_fields.end());
-  const auto run = [path = "models/" + file, family = std::move(family),
+  const auto run = [path = topic + "/" + file, family = std::move(family),
                     families = std::set<std::string>()](const Json& one_case) mutable {
     require_known_fields(one_case, known_fields());
     const Json document = load(path);
@@ -460,7 +487,8 @@ std::vector<StateEntry> state_of(const Json& one_case) {
 std::string line_of(const StateEntry& entry, bool is_integer) {
   std::string sizes;
   for (const std::int64_t size : entry.shape) sizes += (sizes.empty() ? "" : "x") + std::to_string(size);
-  return entry.name + " " + (sizes.empty() ? "scalar" : sizes) + (is_integer ? " int64" : "");
+  return entry.name + " " + (sizes.empty() ? "scalar" : sizes) + (is_integer ? " int64" : "") +
+         (entry.is_complex ? " complex64" : "");
 }
 
 at::Tensor by_formula(const std::string& name, const Shape& shape, double scale, double shift) {

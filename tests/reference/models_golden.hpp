@@ -28,6 +28,7 @@ struct StateEntry {
   std::string name;
   std::vector<std::int64_t> shape;
   std::string own_name = {};  ///< name in our model; empty = the same
+  bool is_complex = false;    ///< complex numbers, which our model has as pairs: a last dimension of 2
 
   const std::string& ours() const { return own_name.empty() ? name : own_name; }
 };
@@ -40,15 +41,17 @@ struct GoldenModel {
   std::map<std::string, std::string> keys;  ///< keys of section `model`: {"name", "resnet50"}
   Task task;
   PublicState public_state = {};
+  /// The loss of output and target; empty = that of the model.
+  std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)> loss = {};
 };
 
 /// Runs the cases of a file: in float64 all fields, in float32 those that end with _float32 and the losses. Sizes,
 /// formula salt and tolerances are those of the file.
-/// @param file         below the reference folder, such as "models/resnet.json"
+/// @param file         in the folder of the topic, such as "resnet.json"
 /// @param family       keys, task and names for a case; a throw fails the case
 /// @param extra_fields  of the file, which other tests read
 Handler golden_models(const std::string& file, std::function<GoldenModel(const Json& one_case)> family,
-                      const std::vector<std::string>& extra_fields = {});
+                      const std::vector<std::string>& extra_fields = {}, const std::string& topic = "models");
 
 /// The task that input and target of a case stand for: segmentation for [N, H, W] classes, regression for real numbers.
 Task task_of(const Json& one_case);
@@ -57,7 +60,7 @@ Task task_of(const Json& one_case);
 Json options_of(const Json& one_case);
 /// The entries of `state_dict`, if the case lists them.
 std::vector<StateEntry> state_of(const Json& one_case);
-/// "name 2x3" or "name scalar int64", as files state an entry.
+/// "name 2x3", "name 2x3 complex64" or "name scalar int64", as files state an entry.
 std::string line_of(const StateEntry& entry, bool is_integer);
 
 /// The state of a model in the order of PyTorch's state_dict, as files list it.

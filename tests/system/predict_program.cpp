@@ -76,6 +76,7 @@ int main(int argc, char** argv) {
                              .make = make_pixels,
                              .family = {.head = {"head"}}});
   registry.sources.push_back({.name = "squares", .help = "images and masks", .keys = {}, .open = open_squares<false>});
-  registry.sources.push_back({.name = "fields", .help = "images and fields", .keys = {}, .open = open_squares<true>});
+  registry.sources.push_back(
+      {.name = "images_and_fields", .help = "images and fields", .keys = {}, .open = open_squares<true>});
   trainer::run(argc, argv, registry);
 }

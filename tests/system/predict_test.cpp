@@ -439,7 +439,7 @@ TEST_F(PredictImagesTest, MasksAreWrittenAsPngAndArray) {
 }
 
 TEST_F(PredictImagesTest, FieldsAndFeaturesAreArrays) {
-  train("fields");
+  train("images_and_fields");
   const ProgramResult fields = run(3, from() + folder_.path("a.npy"));
   ASSERT_EQ(fields.exit_code, 0) << fields.output;
   const std::string array = testing::read_file(folder_ / "a.npy");
@@ -485,7 +485,7 @@ TEST_F(PredictImagesTest, AKilledRunLeavesNoFileThatLooksComplete) {
 TEST_F(PredictImagesTest, AFullDiskIsASentence) {
   const std::string unshare = ::geteuid() == 0 ? "unshare -m" : "unshare -rm";
   if (testing::run_shell(unshare + " true").exit_code != 0) GTEST_SKIP() << "no private mount is allowed here";
-  train("fields");
+  train("images_and_fields");
   const std::string disk = folder_.path("disk");
   fs::create_directories(disk);
   folder_.write("script.sh", "mount -t tmpfs -o size=16k none " + disk + " || exit 99\n\"$@\"\ncode=$?\nls -A " + disk +

@@ -84,10 +84,10 @@ TEST(NoClashTest, TrainsTheProgram) {
 INSTANTIATE_TEST_SUITE_P(
     Names, RowsTest,
     ::testing::Values(
-        Clash{"Empty", "source:", "", "a data source of this program has the name ''; a name is not empty"},
-        Clash{"Blank", "model:a b", "", "a model of this program has the name 'a b'; a name is not empty"},
-        Clash{"BuiltIn", "source:folder", "", "a built-in data source and a data source of this program have the name"},
-        Clash{"Twice", "model:line", "", "two rows of this program, each a model, have the name 'line'"},
+        Clash{"Empty", "source:", "", "this program's data source has the name ''; a name is not empty"},
+        Clash{"Blank", "model:a b", "", "this program's model has the name 'a b'; a name is not empty"},
+        Clash{"BuiltIn", "source:folder", "", "a built-in data source and this program's data source have the name"},
+        Clash{"Twice", "model:line", "", "two rows of this program (model) have the name 'line'"},
         Clash{"Average", "average:none", "", "the name 'none', which selects no average of Lockstep"},
         Clash{"CommHook", "comm_hook:none", "", "the name 'none', which selects no communication hook of Lockstep"}),
     kName);

@@ -30,7 +30,7 @@ struct FormerSetting {
 
 /// The choices that read a key, where not every run reads it, or where the default depends on a choice.
 struct KeyReaders {
-  /// Keys of the same section that choose by their value, or by `name=` in it: {"optim.name", "optim.part"}. Empty =
+  /// Keys that choose by their value, or by `name=` in it: {"optim.name", "optim.part"}. Empty =
   /// every run reads the key, and it has one default.
   std::vector<std::string> selectors = {};
   std::map<std::string, std::string> defaults = {};  ///< default value by choice: {"adamw", "0.01"}

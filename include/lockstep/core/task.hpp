@@ -24,6 +24,14 @@ struct Moments {
   std::vector<double> deviation = {};  ///< 1 for elements that are equal in all samples
 };
 
+/// The fields of a task: arrays [channels, space...] with 1 to 3 axes of space.
+struct FieldTask {
+  std::vector<std::string> channels = {};             ///< names of the target channels; empty = the task has no fields
+  std::vector<std::string> units = {};                ///< units of the target channels; "" = unknown
+  std::vector<std::string> axes = {};                 ///< names of the axes of space
+  std::vector<std::vector<double>> coordinates = {};  ///< the points along each axis; empty = unknown
+};
+
 /// The task that a data set defines for a model: the shape of a sample and the number of classes.
 struct Task {
   /// Shape of the first input without the batch dimension: {1, 28, 28}, or {block} tokens. Your own models can ignore
@@ -43,6 +51,8 @@ struct Task {
   /// them. Empty = they are computed before the training if `model.standardize` is true.
   Moments input_moments = {};
   Moments target_moments = {};
+  /// Fields of a regression: the shape of a target is {fields.channels.size(), space...}.
+  FieldTask fields = {};
 };
 
 }  // namespace lockstep

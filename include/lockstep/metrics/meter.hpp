@@ -3,6 +3,7 @@
 
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/measurements.hpp>
+#include <lockstep/core/task.hpp>
 #include <lockstep/core/tensor.hpp>
 
 #include <array>
@@ -78,6 +79,11 @@ struct Samples {
   std::size_t target_columns = 0;     ///< L
   /// [N] further values, for each name in Reads::values.
   std::map<std::string, std::vector<SampleValue>> values = {};
+  /// Shape of the targets of a sample, with the product L: [C, space...] for fields. Empty = {L}. This and `fields` are
+  /// unknown to meters that need all samples.
+  std::vector<std::int64_t> shape = {};
+  /// [N, L] further numbers, for each name in Reads::fields, and in Reads::optional_fields if the batch has the value.
+  std::map<std::string, std::vector<double>> fields = {};
 
   std::size_t size() const noexcept { return indices.size(); }
   std::span<const double> output(std::size_t i) const {
@@ -147,6 +153,9 @@ struct Reads {
   std::string target = "";  ///< [N, ...] any value of the batch; if empty, the first target
   /// Further values of the batch, with one number or text per sample; see Samples::values.
   std::vector<std::string> values = {};
+  /// Further values of the batch, with one number per target; sizes other than N can be 1. See Samples::fields.
+  std::vector<std::string> fields = {};
+  std::vector<std::string> optional_fields = {};  ///< the same, of values that a batch can lack
 
   bool operator==(const Reads&) const = default;
 };
@@ -160,6 +169,8 @@ struct Reads {
 struct Meter {
   std::vector<Result> results;
   std::size_t words = 0;  ///< number of integers to accumulate in; 0 = needs all samples
+  /// Number of the last words that are not sums, but the largest number of all samples; at most `words`.
+  std::size_t maxima = 0;
   /// Adds samples to the words, which begin with 0. Throws DataError if the samples do not match the meter.
   std::function<void(const Samples&, std::span<std::int64_t> words)> add = {};
   std::function<Reading(std::span<const std::int64_t> words)> read = {};
@@ -187,10 +198,12 @@ struct MeterRow {
   /// @param classes  C of the task, or the number of outputs
   /// @throws ConfigError  the options contradict each other or the classes
   std::function<Meter(const Section& options, std::int64_t classes)> make;
+  /// Replaces `make` in rows that read more of the task, of which the option `classes` changes Task::classes.
+  std::function<Meter(const Section& options, const Task& task)> make_for_task = {};
 };
 
 /// top_k, confusion, overlap, perplexity, calibration, multilabel, probability, regression, regression_order, auroc,
-/// average_precision, reidentification.
+/// average_precision, reidentification, field, well, spectral, pdebench, acc.
 const std::vector<MeterRow>& builtin_meters();
 
 /// The options that every meter has.
@@ -201,6 +214,9 @@ const KeySpecs& common_meter_keys();
 /// and `prefix` (names become "prefix/name").
 /// @param place  start of messages
 /// @throws ConfigError  the name or an option is unknown (the message states similar names), or the row rejects a value
+Meter make_meter(const std::string& text, const Task& task, const std::string& place,
+                 const std::vector<MeterRow>& rows = builtin_meters());
+/// The same for a task of which only the number of classes is known.
 Meter make_meter(const std::string& text, std::int64_t classes, const std::string& place,
                  const std::vector<MeterRow>& rows = builtin_meters());
 

@@ -89,9 +89,10 @@ class EveryReader {
     for (const std::string& part : split_at(text_, "then")) {
       const std::size_t sign = part.find('@');
       const bool is_first = repetitions.empty();
-      if (is_first && sign != std::string::npos) fail("the first part has no '@', because it begins with the run");
+      if (is_first && sign != std::string::npos)
+        fail("the first part must not contain '@', because it applies from the first step on");
       if (!is_first && sign == std::string::npos) {
-        fail("a part behind 'then' has the form 100@10000 or 1epochs@5epochs: what is repeated, and from where on");
+        fail("a part after 'then' needs the step or epoch from which it applies, such as 100@10000 or 1epochs@5epochs");
       }
       Repetition repetition = repetition_of(trimmed(part.substr(0, sign)));
       if (!is_first) repetition.begin = begin_of(trimmed(part.substr(sign + 1)), repetitions.back().begin);
@@ -107,9 +108,9 @@ class EveryReader {
 
   Begin begin_of(const std::string& text, const Begin& previous) const {
     const Begin begin = Begin::parse(text, cite_ + ": '" + text_ + "'");
-    if (begin.number < 1) fail("the numbers behind '@' count from 1");
+    if (begin.number < 1) fail("a number after '@' must be at least 1");
     if (begin.is_epoch == previous.is_epoch && begin.number <= previous.number) {
-      fail("the numbers behind '@' must increase");
+      fail("the numbers after '@' must increase");
     }
     return begin;
   }
@@ -153,7 +154,7 @@ class EveryReader {
 
   template <class T>
   void set(T& member, T value, const std::string& word) const {
-    if (member != T()) fail("'" + word + "' is a second time of the same unit; use one of them");
+    if (member != T()) fail("'" + word + "' is the second number of the same unit; use one of them");
     member = value;
   }
 

@@ -28,9 +28,13 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 std::vector<std::string> split_list(const std::string& text, char separator) {
   std::vector<std::string> parts(1);
+  // A bracket without its partner is a character like others, as in a regular expression that is malformed.
+  const bool has_brackets = std::ranges::count(text, '[') == std::ranges::count(text, ']');
   int depth = 0;
   for (const char letter : text) {
-    depth += letter == '(' ? 1 : letter == ')' ? -1 : 0;
+    const bool is_open = letter == '(' || (has_brackets && letter == '[');
+    const bool is_close = letter == ')' || (has_brackets && letter == ']');
+    depth += is_open ? 1 : is_close ? -1 : 0;
     if (letter == separator && depth == 0) {
       parts.emplace_back();
     } else {

@@ -17,8 +17,8 @@ std::string trimmed(const std::string& text);
 /// The parts of `text` between `separator`s, as they are. An empty text has one part, which is empty.
 std::vector<std::string> split(const std::string& text, char separator);
 
-/// The parts of `text` between `separator`s, trimmed. A separator inside parentheses does not count. An empty text has
-/// one part, which is empty.
+/// The parts of `text` between `separator`s, trimmed. A separator inside parentheses or brackets does not count. An
+/// empty text has one part, which is empty.
 std::vector<std::string> split_list(const std::string& text, char separator);
 
 /// The parts that are not empty: "a, b,,c" has the words a, b and c.

@@ -117,7 +117,7 @@ ImageFormat format_of(FileBytes file) {
   if (has_text(file, 0, "RIFF", 4) && has_text(file, 8, "WEBP", 4)) return ImageFormat::webp;
   const std::string name = unsupported_name(file);
   if (name.empty()) {
-    throw DataError("the file is not an image of a supported format (JPEG, PNG, PPM, BMP, WebP); exclude it");
+    throw DataError("the file is not an image of a supported format (JPEG, PNG, PPM, PGM, BMP, WebP); exclude it");
   }
   throw DataError(name + " images are not supported; convert them, for example with 'mogrify -format png FILE'");
 }

@@ -14,11 +14,13 @@ Source list_source();
 Source cifar10_source();
 Source cifar100_source();
 Source synthetic_source();
+Source fields_source();
 
 // Keys that several of these sources have.
 KeySpec val_path_key();
 KeySpec cache_key();
 KeySpec unlabeled_key();
+KeySpec classes_key();
 KeySpec val_size_key(const std::string& default_value);
 KeySpec val_fraction_key(const std::string& default_value = "0.1");
 

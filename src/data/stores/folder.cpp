@@ -174,7 +174,8 @@ ImageSplits open_folder(const Section& data, const UsedSplits& used) {
 }  // namespace
 
 KeySpec val_path_key() {
-  return keys::text("data.val_path", "", "folder, list: folder or list of the validation part; empty = see data.path");
+  return keys::text("data.val_path", "",
+                    "folder, list, fields: folder, list or files of the validation part; empty = see data.path");
 }
 
 KeySpec unlabeled_key() {

@@ -120,11 +120,15 @@ FormerSetting former_image_bytes() {
 }  // namespace
 
 KeySpec val_fraction_key(const std::string& default_value) {
-  return keys::real("data.val_fraction", default_value,
-                    "Fraction of the images that is used for validation, if the source has one part only. synthetic: 0 "
-                    "= none, but data.val_size additional images",
-                    0, 1);
+  return keys::real(
+      "data.val_fraction", default_value,
+      "Fraction of the images, rows or trajectories that is used for validation, if the source has one part "
+      "only. synthetic: 0 "
+      "= none, but data.val_size additional images",
+      0, 1);
 }
+
+KeySpec classes_key() { return keys::integer("data.classes", "0", "Number of classes; 0 = from the data", 0, 1 << 24); }
 
 KeySpecs image_keys() {
   return {
@@ -176,7 +180,7 @@ KeySpecs image_keys() {
       keys::text("data.exclude", "", "List of images that are not used, such as bad_samples.txt of an earlier run"),
       val_fraction_key(),
       keys::integer("data.split_seed", "0", "Seed of the permutation that selects the images of data.val_fraction", 0),
-      keys::integer("data.classes", "0", "Number of classes; 0 = from the data", 0, 1 << 24),
+      classes_key(),
       keys::text("data.class_names", "",
                  "Text file with one class name per line; empty = the names that the source has"),
       keys::integers("data.mask_values", "",

@@ -301,14 +301,24 @@ void add_to(metrics::Meters& meters, const batch::Outputs& outputs, const batch:
     for (const std::string& name : reads.values) {
       samples.values[name] = repeated(sample_values(batch, name), samples.size());
     }
+    const auto add_field = [&](const std::string& name) {
+      samples.fields[name] = metrics::field_of(name, batch.tensor(name), target);
+    };
+    for (const std::string& name : reads.fields) add_field(name);
+    for (const std::string& name : reads.optional_fields) {
+      if (batch.has(name) && name != batch.target_key()) add_field(name);
+    }
     return samples;
   });
 }
 
 void sum_over_ranks(metrics::Meters& meters, mpi::Collectives& collectives) {
   if (meters.is_empty()) return;
+  std::vector<std::int64_t> maxima = meters.take_maxima();
   const std::span<std::int64_t> sums = meters.sums();
   if (!sums.empty()) collectives.all_reduce(sums.data(), sums.size(), DType::int64, mpi::ReduceOp::sum);
+  if (!maxima.empty()) collectives.all_reduce(maxima.data(), maxima.size(), DType::int64, mpi::ReduceOp::max);
+  meters.put_maxima(maxima);
   if (meters.needs_all_samples()) meters.take_gathered(collectives.all_gather_any(meters.packed()));
 }
 

@@ -40,6 +40,11 @@ const std::map<std::string, std::vector<TaskKind>>& kinds_of_meters() {
       {"regression_order", {regression}},
       {"auroc", of_scores},
       {"average_precision", of_scores},
+      {"field", {regression}},
+      {"well", {regression}},
+      {"spectral", {regression}},
+      {"pdebench", {regression}},
+      {"acc", {regression}},
   };
   return kinds;
 }
@@ -67,7 +72,7 @@ void require_fit(const std::string& text, const Task& task, const std::string& c
 metrics::Meters make_meters(const MeterNames& names, const Task& task, const std::vector<metrics::MeterRow>& rows) {
   std::vector<metrics::Meter> meters;
   for (const std::string& text : names.value) {
-    meters.push_back(metrics::make_meter(text, task.classes, names.cite, rows));
+    meters.push_back(metrics::make_meter(text, task, names.cite, rows));
     require_fit(text, task, names.cite);
   }
   // Lockstep's own values in the records "eval" and "epoch".
@@ -89,7 +94,10 @@ metrics::Meters make_meters(const MeterNames& names, const Task& task, const std
 metrics::Meters make_eval_meters(const MeterNames& names, const Task& task,
                                  const std::vector<metrics::MeterRow>& rows) {
   if (!names.value.empty()) return make_meters(names, task, rows);
-  return make_meters({models::row_of(task.kind).meters, names.cite}, task, rows);
+  const bool has_fields = task.kind == TaskKind::regression && !task.fields.axes.empty();
+  const std::vector<std::string> usual =
+      has_fields ? std::vector<std::string>{"field"} : models::row_of(task.kind).meters;
+  return make_meters({usual, names.cite}, task, rows);
 }
 
 std::int64_t ConfusionCount::classes_of(const Task& task, bool is_per_class) {

@@ -167,7 +167,7 @@ class RankEventsHook : public Hook {
         counts += (rank == 0 ? "" : ", ") + std::to_string(static_cast<std::int64_t>(said[2 * rank]));
       }
       return "ranks measured different values up to step " + std::to_string(step_) + " (" + counts +
-             " numbers, or others); call put_of_rank with the same names on every rank";
+             " numbers, or different names); call put_of_rank with the same names on every rank";
     }
     std::vector<double> values;
     for (const auto& [name, value] : mine_) values.push_back(value);

@@ -54,7 +54,8 @@ std::string data_wait_sentence(const LoadingTimes& times, int threads, int proce
   const int needed = times.threads_needed();
   std::string text = fmt::format("the model waits for data {:.1f}% of the time: ", 100 * times.wait_share());
   if (threads == 0) {
-    text += fmt::format("the training thread loads its data; {} would do it meanwhile", count_of_threads(needed));
+    text += fmt::format("the training thread loads its data; {} would load it during the computation",
+                        count_of_threads(needed));
   } else {
     text += fmt::format("{} {} {:.0f} samples/s, ", count_of_threads(threads), threads == 1 ? "gives" : "give",
                         ranks * times.loaded_per_second(threads));

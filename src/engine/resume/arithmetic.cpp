@@ -64,10 +64,10 @@ class ArithmeticState : public Stateful {
              ", which changes batch norm, dropout and sums");
     note(stage != stage_ && ranks_ > 1, Level::order,
          "it was written by a run of sharding stage " + std::to_string(stage) +
-             " (0: none), which rounds sums otherwise");
+             " (0: none), which rounds sums differently");
     note(copies != copies_ && stage_ > 0, Level::order,
          "the ranks hold " + std::to_string(copies_) + " and held " + std::to_string(copies) +
-             " copies of the sharded state (strategy.shard_within), which rounds sums otherwise");
+             " copies of the sharded state (strategy.shard_within), which rounds sums differently");
     note(precision != precision_ && !precision.empty(), Level::statistical,
          "train.precision is " + precision_ + " and was " + precision);
     note(tf32 != tf32_, Level::statistical,

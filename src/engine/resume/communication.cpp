@@ -89,7 +89,7 @@ class CommHookState : public Stateful {
     if (!has_as_many_ranks(archive) && !archive.arrays_in(kPerRank).empty()) {
       log::info("the state per rank of ddp.comm_hook=" + type_ +
                 " starts from its initial value: the checkpoint was written by " +
-                std::to_string(archive.integer("/", "world_size")) + " of them");
+                std::to_string(archive.integer("/", "world_size")) + " ranks");
     }
     world_->all_or_throw([&] { memory_->load_state(stored_state(archive)); });
   }

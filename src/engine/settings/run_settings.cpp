@@ -67,7 +67,7 @@ KeySpecs RunSettings::keys() {
               "run.compile"),
           keys::expert(keys::choice(
               "run.tf32", "convolutions",
-              "Products of float32 numbers that GPUs compute in TF32, with 10 bits after the point. convolutions = "
+              "Products of float32 numbers that GPUs compute in TF32, with a mantissa of 10 bits. convolutions = "
               "those of cuDNN, as in PyTorch; all = also products of matrices; none = float32 throughout. Has no "
               "effect on the CPU and with train.precision=fp64; train.precision=tf32 implies all",
               {"convolutions", "all", "none"})),

@@ -54,8 +54,15 @@ bool is_below(const std::string& name, const std::string& module) {
 /// A counter of batches, which older files do not have.
 bool is_counter(const std::string& name) { return name.ends_with("num_batches_tracked"); }
 
+/// The type of the numbers of a file. Complex ones are pairs of real ones, as in StoredTensor::shape.
+at::ScalarType number_type(const checkpoints::Array& saved) {
+  if (saved.dtype == DType::complex64) return at::kFloat;
+  if (saved.dtype == DType::complex128) return at::kDouble;
+  return parallel::scalar_type_of(saved.dtype);
+}
+
 bool has_convertible_type(const checkpoints::Array& saved, const at::Tensor& live) {
-  const at::ScalarType type = parallel::scalar_type_of(saved.dtype);
+  const at::ScalarType type = number_type(saved);
   return type == live.scalar_type() || (at::isFloatingType(type) && live.is_floating_point());
 }
 
@@ -260,7 +267,8 @@ Source read_source_of(const InitSettings& settings, const models::Model& model, 
 
 /// The values of a tensor in the shape of the live one.
 at::Tensor adapted(const StoredTensor& saved, const at::Tensor& live, Fit fit, const models::Anatomy& anatomy) {
-  const at::Tensor values = tensor_over(*saved.array).view(saved.shape);
+  const at::Tensor values = at::from_blob(const_cast<std::byte*>(saved.array->bytes.data()), saved.shape,
+                                          at::TensorOptions().dtype(number_type(*saved.array)));
   if (fit == Fit::channels) return models::adapt_channels(values, live.size(1));
   if (fit == Fit::positions) return models::adapt_positions(values, anatomy);
   return values;

@@ -31,8 +31,8 @@ void warn_once(const std::exception& error) {
   static std::atomic_flag has_warned;
   if (has_warned.test_and_set()) return;
   const std::string text = error.what();
-  log::warning("page-locked memory for the copy of a checkpoint cannot be had (" + text.substr(0, text.find('\n')) +
-               "); ordinary memory is used, and training waits longer for each save");
+  log::warning("page-locked memory for the copy of a checkpoint cannot be allocated (" +
+               text.substr(0, text.find('\n')) + "); ordinary memory is used, and training waits longer for each save");
 }
 
 /// [bytes] uint8

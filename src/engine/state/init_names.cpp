@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "checkpoints/format/elements.hpp"
 #include "core/text/parameter_names.hpp"
 #include "engine/state/paths.hpp"
 #include "families/names.hpp"
@@ -160,10 +161,17 @@ bool WeightLayout::is_counter(const std::string& group, const std::string& name)
   return found != counters_.end() && found->second == name;
 }
 
+/// Models have complex numbers as pairs of real ones.
+StoredTensor stored_tensor(const checkpoints::Array& array) {
+  StoredTensor tensor{&array, array.shape};
+  if (checkpoints::is_complex(array.dtype)) tensor.shape.push_back(2);
+  return tensor;
+}
+
 Groups groups_of(const Archive& archive, const WeightLayout& layout, const Renames& renames) {
   Groups groups;
   const auto add = [&](const std::string& group, const std::string& name, const checkpoints::Array& array) {
-    groups[group].emplace(new_name(name, renames), StoredTensor{&array, array.shape});
+    groups[group].emplace(new_name(name, renames), stored_tensor(array));
   };
   for (const std::string& path : archive.array_paths()) {
     const auto slash = path.rfind('/');

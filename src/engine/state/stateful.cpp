@@ -134,7 +134,7 @@ void CompatibilityReport::refuse(const std::vector<Mismatch>& mismatches) const 
   }
   std::string settings;
   for (const Remedy remedy : remedies) {
-    settings += (settings.empty() ? ", or with a lower reproducibility with " : ", ") + setting_of(remedy);
+    settings += (settings.empty() ? ", or accept a lower reproducibility with " : ", ") + setting_of(remedy);
   }
   throw CheckpointError(archive_->origin(), "does not fit this run: " + text +
                                                 "; resume with the configuration that is stored in it" + settings +

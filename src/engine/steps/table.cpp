@@ -84,7 +84,7 @@ const std::vector<StepRow>& builtin_steps() {
        .keys = {},
        .make = simple_step},
       {.name = "amp",
-       .help = "the same with mixed precision (train.precision)",
+       .help = "minimizes the sum of all values that the model returns, with mixed precision (train.precision)",
        .keys = {},
        .make = [](const Section&) { return StepOptions{.sum = LossSum::all, .requires_training_mode = true}; }},
       {.name = "standard",

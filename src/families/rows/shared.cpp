@@ -25,13 +25,28 @@ KeySpec drop_path_key() {
 KeySpec norm_key() {
   return keys::choice("model.norm", "auto",
                       "Normalization between the layers: batch, group (of 8 groups of channels, for small batches), "
-                      "layer or none. auto = batch (unet) or none (mlp)",
-                      {"auto", "batch", "group", "layer", "none"});
+                      "layer, one_group (of all channels) or instance (of each channel, without parameters), or none. "
+                      "auto = batch (unet) or none (mlp, fno)",
+                      {"auto", "batch", "group", "layer", "one_group", "instance", "none"});
 }
 
-KeySpec width_key() {
-  return size_key("model.width", "64",
-                  "Channels of the first stage or level; each further one has twice as many (resnet*, unet)");
+KeySpec width_key(const std::string& default_value) {
+  return size_key("model.width", default_value,
+                  "Channels of the first stage or level; each further one has twice as many (resnet*, unet*). Channels "
+                  "of all blocks (fno)");
+}
+
+KeySpec mlp_ratio_key(const std::string& default_value) {
+  return keys::real_above("model.mlp_ratio", 0, 1024, default_value,
+                          "Hidden features of an MLP for each feature of a token (vit) or channel of a block (fno)");
+}
+
+KeySpec padding_key() {
+  return keys::text(
+      "model.padding", "zero",
+      "How convolutions continue a field beyond its ends: zero, circular, replicate or reflect, as a list "
+      "by axis of space, or one word for all: zero,circular for latitude and longitude (unet, "
+      "unet_classic)");
 }
 
 namespace {
@@ -48,8 +63,8 @@ KeySpec replacing_gpt_key(const KeySpec& key, const std::string& former) {
 KeySpec depth_key(const std::string& default_value) {
   return replacing_gpt_key(
       keys::integer("model.depth", default_value,
-                    "Number of blocks (gpt, vit), or of levels below the first (unet). 0 = that of "
-                    "the model, or 4 (gpt, unet) and 12 (vit)",
+                    "Number of blocks (gpt, vit, fno), or of levels below the first (unet). 0 = that of "
+                    "the model, or 4 (gpt, unet, fno) and 12 (vit)",
                     0, kMaxSize),
       "model.layers");
 }
@@ -73,7 +88,8 @@ KeySpec embed_dim_key(const std::string& default_value) {
 
 KeySpec head_key() {
   return keys::choice("model.head", "auto",
-                      "Outputs: scores of classes, or real numbers. auto = those that the data need (unet, mlp)",
+                      "Outputs: scores of classes, or real numbers. auto = those that the data need (unet, mlp, "
+                      "fno)",
                       {"auto", "classes", "real"});
 }
 

@@ -6,7 +6,10 @@ namespace lockstep::families {
 namespace {
 
 std::optional<ModelKeys> unet_sizes(const TensorShapes& shapes) {
-  const auto* const first = find_shape(shapes, "inc.double_conv.0.weight", 4);
+  const std::vector<std::int64_t>* first = nullptr;
+  for (const std::size_t axes : {2U, 1U, 3U}) {
+    if (first == nullptr) first = find_shape(shapes, "inc.double_conv.0.weight", 2 + axes);
+  }
   if (first == nullptr) return std::nullopt;
   const bool has_norm = shapes.contains("inc.double_conv.1.weight");
   const bool has_statistics = shapes.contains("inc.double_conv.1.running_mean");
@@ -22,18 +25,34 @@ std::optional<ModelKeys> unet_sizes(const TensorShapes& shapes) {
 
 FamilyRow unet_family() {
   return {.name = "unet",
-          .help = "U-Net for masks of classes and for fields of real numbers",
+          .help = "U-Net for masks of classes and for fields of real numbers over 1 to 3 axes of space",
           .keys = {width_key(), depth_key(),
                    keys::choice("model.up", "transposed",
-                                "How levels are enlarged: by transposed convolutions, or by bilinear interpolation "
-                                "(unet)",
-                                {"transposed", "bilinear"}),
-                   norm_key(), head_key()},
+                                "How levels are enlarged: by transposed convolutions, or by linear interpolation. "
+                                "bilinear is another name of linear (unet)",
+                                {"transposed", "linear", "bilinear"}),
+                   padding_key(), norm_key(), head_key()},
           .sizes = {{"depth", "4"}, {"norm", "batch"}},
           .head = {"outc.conv"},
           .stem = "inc.double_conv.0",
           .prefers_channels_last = true,
           .sizes_of = unet_sizes};
+}
+
+FamilyRow unet_classic_family() {
+  return {.name = "unet_classic",
+          .help = "U-Net of PDEBench and The Well: four levels with batch norms and tanh, over 1 to 3 axes of space",
+          .keys = {width_key("32"), padding_key(), head_key()},
+          .head = {"conv"},
+          .stem = "encoder1.enc1conv1",
+          .layers = {{"encoder{a}."},
+                     {"bottleneck."},
+                     {"upconv4.", "decoder4."},
+                     {"upconv3.", "decoder3."},
+                     {"upconv2.", "decoder2."},
+                     {"upconv1.", "decoder1."},
+                     {"conv."}},
+          .prefers_channels_last = true};
 }
 
 /// The encoder is a ResNet with the stem of ImageNet.

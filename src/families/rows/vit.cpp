@@ -77,7 +77,7 @@ KeySpecs vit_keys() {
       embed_dim_key(),
       depth_key(),
       num_heads_key(),
-      keys::real_above("model.mlp_ratio", 0, 1024, "4", "Hidden features for each feature of a token (vit)"),
+      mlp_ratio_key("4"),
       keys::boolean("model.class_token", "true", "Prepend a learned token (vit)"),
       keys::choice("model.global_pool", "auto",
                    "Input of the head: the class token (token), or the mean over the patches (avg). auto = token if "

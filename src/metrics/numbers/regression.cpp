@@ -108,13 +108,15 @@ double RegressionErrors::pearson() const {
 
 void add_errors(const Samples& samples, std::span<RegressionErrors> errors) {
   if (samples.size() == 0) return;
-  if (samples.output_columns != errors.size() || samples.target_columns != errors.size()) {
+  const std::size_t points = samples.output_columns / std::max<std::size_t>(errors.size(), 1);
+  const std::size_t columns = points * errors.size();
+  if (points == 0 || samples.output_columns != columns || samples.target_columns != columns) {
     throw DataError("errors of " + std::to_string(errors.size()) +
                     " outputs need the same number of outputs and targets, not " +
                     std::to_string(samples.output_columns) + " and " + std::to_string(samples.target_columns));
   }
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    for (std::size_t j = 0; j < errors.size(); ++j) errors[j].add(samples.output(i)[j], samples.target(i)[j]);
+    for (std::size_t j = 0; j < columns; ++j) errors[j / points].add(samples.output(i)[j], samples.target(i)[j]);
   }
 }
 

@@ -44,7 +44,7 @@ class RegressionErrors {
 };
 
 /// Adds each output of each sample to its errors.
-/// @param samples  as many outputs as targets: those of `errors`
+/// @param samples  as many outputs as targets: those of `errors`, each with the same number of points in a row
 /// @throws DataError  other numbers of them
 /// Not collective.
 void add_errors(const Samples& samples, std::span<RegressionErrors> errors);

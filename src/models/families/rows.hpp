@@ -14,6 +14,8 @@ std::shared_ptr<Model> make_cnn(const Section& model, const Task& task);
 std::shared_ptr<Model> make_gpt(const Section& model, const Task& task);
 std::shared_ptr<Model> make_efficientnet(const Section& model, const Task& task);
 std::shared_ptr<Model> make_unet(const Section& model, const Task& task);
+std::shared_ptr<Model> make_unet_classic(const Section& model, const Task& task);
+std::shared_ptr<Model> make_fno(const Section& model, const Task& task);
 std::shared_ptr<Model> make_torchscript(const Section& model, const Task& task);
 std::shared_ptr<Model> make_convnext(const Section& model, const Task& task);
 std::shared_ptr<Model> make_mobilenet(const Section& model, const Task& task);

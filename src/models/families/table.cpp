@@ -121,6 +121,8 @@ const std::vector<ModelRow>& builtin_models() {
       {"mobilenet", make_mobilenet},
       {"efficientnet_b0", make_efficientnet},
       {"vit", make_vit},
+      {"unet_classic", make_unet_classic},
+      {"fno", make_fno},
   };
   static const std::vector<ModelRow> rows = [] {
     std::vector<ModelRow> all;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// U-Net: images to masks of classes, or fields to fields. Convolutions are padded, so that the output is as large as
-// the input. Parameters have the names of the most used public implementation for PyTorch.
+// U-Net: images to masks of classes, or fields over 1 to 3 axes to fields. Convolutions are padded, so that the output
+// is as large as the input. Parameters have the names of the most used public implementation for PyTorch.
 // Source: Ronneberger et al., "U-Net: Convolutional networks for biomedical image segmentation", 2015, figure 1.
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
@@ -14,11 +14,11 @@
 #include "models/families/resnet.hpp"
 #include "models/families/rows.hpp"
 #include "models/layers/channels_last.hpp"
-#include "models/layers/constant_weights.hpp"
 #include "models/layers/initial_values.hpp"
 #include "models/layers/sequence.hpp"
+#include "models/layers/space_layers.hpp"
 
-// N samples, C channels, H x W pixels.
+// N samples, C channels, H x W pixels; space: the sizes of 1 to 3 axes.
 namespace lockstep::models {
 
 namespace {
@@ -27,37 +27,42 @@ constexpr std::int64_t kMaxUnetDepth = 48;
 constexpr std::int64_t kUnetNormGroups = 8;  // groups of each GroupNorm
 
 struct UnetOptions {
-  std::int64_t width;  ///< channels of the first level; each further level has twice as many
-  std::int64_t depth;  ///< number of levels below the first
-  bool is_bilinear;    ///< enlarges by interpolation instead of transposed convolutions
-  std::string norm;    ///< batch, group or none
+  std::int64_t width;                 ///< channels of the first level; each further level has twice as many
+  std::int64_t depth;                 ///< number of levels below the first
+  bool is_interpolated;               ///< enlarges by interpolation instead of transposed convolutions
+  std::string norm;                   ///< batch, group or none
+  std::vector<AxisPadding> paddings;  ///< one for each axis of space
+
+  std::size_t axes() const noexcept { return paddings.size(); }
 };
 
-/// Twice: convolution 3x3, normalization, ReLU.
+/// Twice: convolution of size 3, normalization, ReLU.
 class ConvolutionPair : public Block {
  public:
   /// @param inner  channels between the two convolutions
-  ConvolutionPair(std::int64_t in, std::int64_t inner, std::int64_t out, const std::string& norm) {
-    add("0", "1", in, inner, norm);
-    add("3", "4", inner, out, norm);
+  ConvolutionPair(std::int64_t in, std::int64_t inner, std::int64_t out, const UnetOptions& options) {
+    add("0", "1", in, inner, options);
+    add("3", "4", inner, out, options);
   }
 
   at::Tensor forward(const at::Tensor& input) override {
     at::Tensor x = input;
-    for (const Unit& unit : units_) x = convolution_norm_relu(*unit.conv, unit.norm.get(), x);
+    for (const Unit& unit : units_) x = unit.conv.norm_relu(x, unit.norm.get());
     return x;
   }
 
  private:
   struct Unit {
-    std::shared_ptr<Conv2d> conv;
+    PaddedConvolution conv;
     std::shared_ptr<Block> norm;  // or null
   };
 
-  void add(const char* conv_name, const char* norm_name, std::int64_t in, std::int64_t out, const std::string& norm) {
+  void add(const char* conv_name, const char* norm_name, std::int64_t in, std::int64_t out,
+           const UnetOptions& options) {
+    const std::string& norm = options.norm;
     Unit unit;
-    unit.conv =
-        register_module(conv_name, std::make_shared<Conv2d>(in, out, 3, Conv2dOptions{.has_bias = norm == "none"}));
+    unit.conv = PaddedConvolution(options.paddings, in, out, /*has_bias=*/norm == "none");
+    register_module(conv_name, unit.conv.layer());
     if (norm == "batch") unit.norm = register_module(norm_name, std::make_shared<BatchNorm>(out));
     if (norm == "group") unit.norm = register_module(norm_name, std::make_shared<GroupNorm>(kUnetNormGroups, out));
     units_.push_back(std::move(unit));
@@ -67,33 +72,24 @@ class ConvolutionPair : public Block {
 };
 
 std::shared_ptr<BlockSequence> double_convolution(std::int64_t in, std::int64_t inner, std::int64_t out,
-                                                  const std::string& norm) {
+                                                  const UnetOptions& options) {
   const auto level = std::make_shared<BlockSequence>();
-  level->add("double_conv", std::make_shared<ConvolutionPair>(in, inner, out, norm));
+  level->add("double_conv", std::make_shared<ConvolutionPair>(in, inner, out, options));
   return level;
 }
 
-/// Halves height and width, rounded down.
 class Halve : public Block {
  public:
-  at::Tensor forward(const at::Tensor& input) override { return at::max_pool2d(input, 2); }
+  at::Tensor forward(const at::Tensor& input) override { return halved(input); }
 };
 
-std::shared_ptr<BlockSequence> unet_down(std::int64_t in, std::int64_t out, const std::string& norm) {
+std::shared_ptr<BlockSequence> unet_down(std::int64_t in, std::int64_t out, const UnetOptions& options) {
   const auto layers = std::make_shared<BlockSequence>();
   layers->add("0", std::make_shared<Halve>());
-  layers->add("1", double_convolution(in, out, out, norm));
+  layers->add("1", double_convolution(in, out, out, options));
   const auto level = std::make_shared<BlockSequence>();
   level->add("maxpool_conv", layers);
   return level;
-}
-
-/// Zeros at the borders, half of them at the top and left (rounded down), up to the size of `like`.
-at::Tensor padded_like(const at::Tensor& input, const at::Tensor& like) {
-  const std::int64_t rows = like.size(2) - input.size(2);
-  const std::int64_t columns = like.size(3) - input.size(3);
-  if (rows == 0 && columns == 0) return input;
-  return at::constant_pad_nd(input, {columns / 2, columns - columns / 2, rows / 2, rows - rows / 2}, 0);
 }
 
 /// Enlarges the output of the level below and appends it to that of the level above on the way down.
@@ -101,13 +97,14 @@ class UnetUp : public Block {
  public:
   /// @param in  channels of both together
   UnetUp(std::int64_t in, std::int64_t out, const UnetOptions& options) {
-    if (!options.is_bilinear) {
-      up_ = register_module("up", std::make_shared<ConvTranspose2d>(in, in / 2, 2, Conv2dOptions{.stride = 2}));
+    if (!options.is_interpolated) {
+      up_ =
+          register_module("up", space_convolution(options.axes(), in, in / 2, 2, {.stride = 2, .is_transposed = true}));
     }
-    conv_ = register_module("conv", double_convolution(in, options.is_bilinear ? in / 2 : out, out, options.norm));
+    conv_ = register_module("conv", double_convolution(in, options.is_interpolated ? in / 2 : out, out, options));
   }
 
-  /// {[N, C', H / 2, W / 2], [N, C, H, W]} -> {[N, out, H, W]}
+  /// {[N, C', space / 2], [N, C, space]} -> {[N, out, space]}
   Tensors forward_tensors(const Tensors& inputs) override {
     const at::Tensor& skip = inputs[1];
     const at::Tensor enlarged = up_ ? run(*up_, inputs[0]) : doubled(inputs[0]);
@@ -115,24 +112,20 @@ class UnetUp : public Block {
   }
 
  private:
-  static at::Tensor doubled(const at::Tensor& input) {
-    return at::upsample_bilinear2d(input, {2 * input.size(2), 2 * input.size(3)}, /*align_corners=*/true);
-  }
-
-  std::shared_ptr<ConvTranspose2d> up_;
+  std::shared_ptr<Block> up_;  // or null
   std::shared_ptr<BlockSequence> conv_;
 };
 
 class Unet : public Model {
  public:
-  Unet(const UnetOptions& options, std::int64_t channels, std::int64_t outputs) {
+  Unet(const UnetOptions& options, std::int64_t channels, std::int64_t outputs) : is_of_images_(options.axes() == 2) {
     const std::int64_t width = options.width;
     const std::int64_t divisor =
-        options.is_bilinear ? 2 : 1;  // interpolation keeps the channels, so each level has fewer
-    in_ = register_module("inc", double_convolution(channels, width, width, options.norm));
+        options.is_interpolated ? 2 : 1;  // interpolation keeps the channels, so each level has fewer
+    in_ = register_module("inc", double_convolution(channels, width, width, options));
     for (std::int64_t i = 1; i <= options.depth; ++i) {
       const std::int64_t out = (width << i) / (i == options.depth ? divisor : 1);
-      downs_.push_back(register_module("down" + std::to_string(i), unet_down(width << (i - 1), out, options.norm)));
+      downs_.push_back(register_module("down" + std::to_string(i), unet_down(width << (i - 1), out, options)));
     }
     for (std::int64_t i = 1; i <= options.depth; ++i) {
       const std::int64_t in = width << (options.depth + 1 - i);
@@ -140,16 +133,16 @@ class Unet : public Model {
       ups_.push_back(register_module("up" + std::to_string(i), std::make_shared<UnetUp>(in, out, options)));
     }
     out_ = register_module("outc", std::make_shared<BlockSequence>());
-    out_->add("conv", std::make_shared<Conv2d>(width, outputs, 1));
+    out_->add("conv", space_convolution(options.axes(), width, outputs, 1));
     for (at::Tensor& parameter : parameters()) {
-      if (parameter.dim() == 4) parameter.set_data(with_channels_last(parameter));
+      if (is_of_images_ && parameter.dim() == 4) parameter.set_data(with_channels_last(parameter));
     }
   }
 
-  /// [N, C, H, W] -> [N, outputs, H, W]
+  /// [N, C, space...] -> [N, outputs, space...]
   at::Tensor forward(const at::Tensor& input) override {
-    // Convolutions and norms take less time on CPU with the channels innermost.
-    Tensors levels = {run(*in_, channels_last(input))};
+    // Convolutions and norms of images take less time on CPU with the channels innermost.
+    Tensors levels = {run(*in_, is_of_images_ ? channels_last(input) : input)};
     for (const auto& down : downs_) levels.push_back(run(*down, levels.back()));
     at::Tensor x = levels.back();
     for (std::size_t i = 0; i < ups_.size(); ++i) x = run(*ups_[i], Tensors{x, levels[levels.size() - 2 - i]}).front();
@@ -157,22 +150,36 @@ class Unet : public Model {
   }
 
  private:
+  bool is_of_images_;
   std::shared_ptr<BlockSequence> in_;
   std::vector<std::shared_ptr<BlockSequence>> downs_;
   std::vector<std::shared_ptr<UnetUp>> ups_;
   std::shared_ptr<BlockSequence> out_;
 };
 
-UnetOptions unet_options(const Section& model) {
+UnetOptions unet_options(const Section& model, const Task& task) {
   return {.width = model.integer("width"),
           .depth = model.integer("depth"),
-          .is_bilinear = model.text("up") == "bilinear",
-          .norm = model.text("norm")};
+          .is_interpolated = model.text("up") != "transposed",
+          .norm = model.text("norm"),
+          .paddings = axis_paddings(model, task.sample_shape.size() - 1)};
+}
+
+[[noreturn]] void refuse_size(const Section& model, const UnetOptions& options, const Task& task,
+                              std::int64_t smallest) {
+  const std::string side = std::to_string(smallest);
+  const bool are_images = options.axes() == 2 && std::ranges::count(options.paddings, AxisPadding::reflect) == 0;
+  const std::string needed = are_images ? "images of at least " + side + " x " + side + " pixels"
+                                        : "fields of at least " + side + " points on an axis";
+  throw ConfigError(model.cite("depth") + ": " + std::to_string(options.depth) + " levels need " + needed +
+                    ", but they have " + sizes_text(task));
 }
 
 void check_unet(const Section& model, const UnetOptions& options, const Task& task) {
   require_fields(model.text("name"), task);
-  if (options.norm == "layer") throw ConfigError(model.cite("norm") + ": unet has none, batch or group");
+  if (options.norm != "none" && options.norm != "batch" && options.norm != "group") {
+    throw ConfigError(model.cite("norm") + ": for unet, choose one of: batch, group, none");
+  }
   if (options.norm == "group" && options.width % kUnetNormGroups != 0) {
     throw ConfigError(model.cite("width") + ": with model.norm=group, the width must be a multiple of " +
                       std::to_string(kUnetNormGroups));
@@ -180,11 +187,11 @@ void check_unet(const Section& model, const UnetOptions& options, const Task& ta
   if (options.depth > kMaxUnetDepth) {
     throw ConfigError(model.cite("depth") + ": unet has at most " + std::to_string(kMaxUnetDepth) + " levels");
   }
-  const std::int64_t smallest = std::int64_t{1} << options.depth;
-  if (std::min(task.sample_shape[1], task.sample_shape[2]) < smallest) {
-    throw ConfigError(model.cite("depth") + ": " + std::to_string(options.depth) + " levels need images of at least " +
-                      std::to_string(smallest) + " x " + std::to_string(smallest) + " pixels, but they have " +
-                      std::to_string(task.sample_shape[1]) + " x " + std::to_string(task.sample_shape[2]));
+  for (std::size_t axis = 0; axis < options.axes(); ++axis) {
+    // A reflecting border needs the second point of an axis.
+    const bool is_reflected = options.paddings[axis] == AxisPadding::reflect;
+    const std::int64_t smallest = std::int64_t{is_reflected ? 2 : 1} << options.depth;
+    if (task.sample_shape[axis + 1] < smallest) refuse_size(model, options, task, smallest);
   }
 }
 
@@ -324,11 +331,11 @@ class UnetResNet : public Model {
 }  // namespace
 
 std::shared_ptr<Model> make_unet(const Section& model, const Task& task) {
-  require_images("unet", task, 3);
+  require_space("unet", task);
   require_head(model, task);
-  const UnetOptions options = unet_options(model);
+  const UnetOptions options = unet_options(model, task);
   check_unet(model, options, task);
-  return std::make_shared<Unet>(options, task.sample_shape[0], task.classes);
+  return std::make_shared<Unet>(options, task.sample_shape[0], output_channels(task));
 }
 
 std::shared_ptr<Model> make_unet_resnet(const Section& model, const Task& task) {

@@ -15,6 +15,7 @@
 
 #include "core/text/table.hpp"
 #include "models/families/rows.hpp"
+#include "models/layers/space_layers.hpp"
 
 namespace lockstep::models {
 
@@ -123,7 +124,7 @@ MlpOptions MlpOptions::from(const Section& model) {
                      .norm = model.text("norm"),
                      .is_residual = model.boolean("residual"),
                      .standardizes = model.boolean("standardize")};
-  if (options.norm == "group") throw ConfigError(model.cite("norm") + ": mlp has none, batch or layer");
+  if (options.norm == "group") throw ConfigError(model.cite("norm") + ": for mlp, choose one of: none, batch, layer");
   return options;
 }
 
@@ -133,7 +134,8 @@ Mlp::Mlp(const MlpOptions& options, const Task& task)
       std::accumulate(task.sample_shape.begin(), task.sample_shape.end(), std::int64_t{1}, std::multiplies<>());
   if (options.standardizes) {
     input_ = register_moments("input", features, task.input_moments);
-    if (task.kind == TaskKind::regression) target_ = register_moments("target", task.classes, task.target_moments);
+    if (task.kind == TaskKind::regression)
+      target_ = register_moments("target", output_channels(task), task.target_moments);
   }
   for (const std::int64_t width : options.widths) {
     const std::string number = std::to_string(hidden_.size());
@@ -142,7 +144,7 @@ Mlp::Mlp(const MlpOptions& options, const Task& task)
     features = width;
   }
   dropout_ = register_module("dropout", std::make_shared<Dropout>(options.dropout));
-  head_ = register_module("head", std::make_shared<Linear>(features, task.classes));
+  head_ = register_module("head", std::make_shared<Linear>(features, output_channels(task)));
 }
 
 Mlp::Standardization Mlp::register_moments(const std::string& name, std::int64_t count, const Moments& moments) {
@@ -181,6 +183,10 @@ LossMap Mlp::losses(const at::Tensor& output, const at::Tensor& target) const {
 std::shared_ptr<Model> make_mlp(const Section& model, const Task& task) {
   require_images("mlp", task, 0);
   require_head(model, task);
+  if (!task.fields.channels.empty() && task.sample_shape.size() > 1) {
+    throw ConfigError("model.name: mlp computes one value of each channel, but the fields of the data have " +
+                      axes_text(task.sample_shape.size() - 1) + " of space; use unet or fno");
+  }
   return std::make_shared<Mlp>(MlpOptions::from(model), task);
 }
 

@@ -197,18 +197,21 @@ at::Tensor in_float32(const at::Tensor& output) {
   return is_half ? output.to(at::kFloat) : output;
 }
 
-at::Tensor class_factors(const Section& loss, const std::string& key, const Task& task) {
-  if (loss.text(key).empty()) return {};
+std::vector<double> loss_factors(const Section& loss, const std::string& key) {
   const std::vector<double> numbers = numbers_of(loss, key);
-  if (static_cast<std::int64_t>(numbers.size()) != task.classes) {
-    throw ConfigError(loss.cite(key) + ": " + std::to_string(numbers.size()) + " numbers are given for " +
-                      std::to_string(task.classes) + " classes; give one for each class");
-  }
   const bool are_valid =
       std::all_of(numbers.begin(), numbers.end(), [](double number) { return number >= 0 && std::isfinite(number); }) &&
       std::any_of(numbers.begin(), numbers.end(), [](double number) { return number > 0; });
-  if (are_valid) return torch::tensor(numbers, at::kDouble);
+  if (are_valid) return numbers;
   throw ConfigError(loss.cite(key) + ": numbers must be finite and at least 0, and one must be greater than 0");
+}
+
+at::Tensor class_factors(const Section& loss, const std::string& key, const Task& task) {
+  if (loss.text(key).empty()) return {};
+  const std::vector<double> numbers = loss_factors(loss, key);
+  if (static_cast<std::int64_t>(numbers.size()) == task.classes) return torch::tensor(numbers, at::kDouble);
+  throw ConfigError(loss.cite(key) + ": " + std::to_string(numbers.size()) + " numbers are given for " +
+                    std::to_string(task.classes) + " classes; give one for each class");
 }
 
 std::int64_t ignored_class(const Section& loss, std::int64_t usual) {

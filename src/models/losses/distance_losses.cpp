@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include "batch/byte_values.hpp"
+#include "models/losses/field_weights.hpp"
 #include "models/losses/loss_rows.hpp"
 
 namespace lockstep::models {
@@ -27,18 +28,59 @@ at::Tensor weighted_mean(const at::Tensor& losses, const at::Tensor& factors) {
   return (losses * batch::kept_on(factors, losses.device()).to(losses.scalar_type()).view(shape)).mean();
 }
 
+/// The weight of each target: 0 in gaps, that of its latitude elsewhere. Undefined if all weigh 1.
+/// @param mask  see mask_of
+at::Tensor target_weights(const at::Tensor& target, const at::Tensor& mask, const FieldWeights& weights) {
+  const at::Tensor area = weights.area(target);
+  if (!mask.defined()) return area;
+  const at::Tensor counted = mask.to(target.scalar_type());
+  return area.defined() ? counted * area : counted;
+}
+
+/// The sum of the weights of the targets of a batch. Those of latitudes have the mean 1, so that only gaps change it.
+double sum_of_weights(const batch::Batch& batch, const FieldWeights& weights) {
+  const at::Tensor& target = batch.target();
+  const at::Tensor mask = mask_of(batch, target);
+  if (!mask.defined()) return static_cast<double>(target.numel());
+  if (!weights.has_area()) return static_cast<double>(mask.sum().item<std::int64_t>());
+  return target_weights(target.to(at::kDouble), mask, weights).sum().item<double>();
+}
+
+/// The sum of weighted distances by the sum of the weights of points; the factors of channels do not divide it.
+at::Tensor mean_of_fields(const Distance& distance, const at::Tensor& scores, const at::Tensor& target,
+                          const at::Tensor& mask, const FieldWeights& weights) {
+  at::Tensor losses = distance(without_gaps(scores, mask), without_gaps(target, mask), at::Reduction::None);
+  if (weights.has_channels()) losses = losses * weights.channels(losses);
+  const at::Tensor points = target_weights(losses, mask, weights);
+  if (points.defined()) losses = losses * points;
+  return mask.defined() ? losses.sum() / points.sum().clamp_min(1e-12) : losses.mean();
+}
+
 Loss make_distance(const Section& loss, const Task& task, const Distance& distance) {
   require_task(loss, task, {TaskKind::regression});
-  const std::vector<double> weights = loss.reals("weights");
-  const at::Tensor factors = weights.empty() ? at::Tensor() : torch::tensor(weights, at::kDouble);
-  return loss_of_target(
-      [distance, factors](const at::Tensor& output, const at::Tensor& given, bool) {
-        const at::Tensor scores = in_float32(output);
-        const at::Tensor target = given.to(scores.scalar_type()).view_as(scores);
-        if (!factors.defined()) return distance(scores, target, at::Reduction::Mean);
-        return weighted_mean(distance(scores, target, at::Reduction::None), factors);
-      },
-      [](const at::Tensor& target) { return static_cast<double>(target.numel()); });
+  const std::vector<double> numbers = loss.has("weights") ? loss.reals("weights") : std::vector<double>();
+  const at::Tensor factors = numbers.empty() ? at::Tensor() : torch::tensor(numbers, at::kDouble);
+  const FieldWeights weights = FieldWeights::from(loss, task);
+  if (factors.defined() && (weights.has_area() || weights.has_channels())) {
+    throw ConfigError(loss.cite("weights") + " cannot be combined with loss.area or loss.channel_weights; use " +
+                      "loss.channel_weights in its place");
+  }
+  const auto value = [distance, factors, weights](const batch::Outputs& outputs, const batch::Batch& batch, bool) {
+    const at::Tensor scores = in_float32(outputs.main());
+    const at::Tensor target = batch.target().to(scores.scalar_type()).view_as(scores);
+    at::Tensor mask = mask_of(batch, batch.target());
+    if (mask.defined()) mask = mask.reshape(scores.sizes());
+    if (mask.defined() && factors.defined()) {
+      throw ConfigError(
+          "loss.weights cannot be used with gaps, which the value mask of the batch marks; use "
+          "loss.channel_weights");
+    }
+    if (factors.defined()) return weighted_mean(distance(scores, target, at::Reduction::None), factors);
+    const bool is_plain = !mask.defined() && !weights.has_area() && !weights.has_channels();
+    if (is_plain) return distance(scores, target, at::Reduction::Mean);
+    return mean_of_fields(distance, scores, target, mask, weights);
+  };
+  return {.value = value, .count = [weights](const batch::Batch& batch) { return sum_of_weights(batch, weights); }};
 }
 
 }  // namespace

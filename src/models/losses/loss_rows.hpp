@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 namespace lockstep::models {
 
@@ -22,9 +23,13 @@ void require_task(const Section& loss, const Task& task, std::initializer_list<T
 /// Sums over classes lose digits in 16 bits.
 at::Tensor in_float32(const at::Tensor& output);
 
+/// The numbers of a list, or of a text file.
+/// @throws ConfigError  neither, or a number is negative or not finite, or all are 0
+std::vector<double> loss_factors(const Section& loss, const std::string& key);
+
 /// One factor for each class: a list, or the numbers of a text file.
 /// @return  [C] float64; undefined where the key is empty
-/// @throws ConfigError  other than C numbers, or one that is negative or not finite, or all are 0
+/// @throws ConfigError  other than C numbers, or as loss_factors
 at::Tensor class_factors(const Section& loss, const std::string& key, const Task& task);
 
 /// The class that does not count besides kIgnoredClass.
@@ -45,6 +50,11 @@ Loss make_mse(const Section& loss, const Task& task);
 Loss make_l1(const Section& loss, const Task& task);
 Loss make_huber(const Section& loss, const Task& task);
 Loss make_smooth_l1(const Section& loss, const Task& task);
+Loss make_relative_l2(const Section& loss, const Task& task);
+Loss make_relative_l1(const Section& loss, const Task& task);
+Loss make_h1(const Section& loss, const Task& task);
+Loss make_l2(const Section& loss, const Task& task);
+Loss make_h1_absolute(const Section& loss, const Task& task);
 Loss make_dice(const Section& loss, const Task& task);
 Loss make_jaccard(const Section& loss, const Task& task);
 Loss make_pixels_and_dice(const Section& loss, const Task& task);

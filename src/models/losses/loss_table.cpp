@@ -8,6 +8,7 @@
 
 #include "core/text/table.hpp"
 #include "core/text/text.hpp"
+#include "models/losses/field_weights.hpp"
 #include "models/losses/loss_rows.hpp"
 #include "models/losses/task_table.hpp"
 
@@ -15,12 +16,13 @@ namespace lockstep::models {
 
 namespace {
 
-/// The losses of the model, unless a key changes the cross-entropy of classes.
+/// The losses of the model, unless a key changes the cross-entropy of classes, or fields can have gaps.
 Loss make_auto(const Section& loss, const Task& task) {
   const bool is_weighted = !loss.text("class_weights").empty();
   const bool has_ignored = loss.integer("ignore_index") != kIgnoredClass;
   const bool is_smoothed = loss.real("label_smoothing") != 0;
-  if (!is_weighted && !has_ignored && !is_smoothed) return {};
+  const bool has_gaps = task.kind == TaskKind::regression && !task.fields.axes.empty();
+  if (!is_weighted && !has_ignored && !is_smoothed) return has_gaps ? make_mse(loss, task) : Loss();
   if (task.kind == TaskKind::segmentation) return make_pixels(loss, task);
   if (row_of(task.kind).has_accuracy) return make_cross_entropy(loss, task);
   const std::string kind = ": the task, which is " + row_of(task.kind).name;
@@ -69,6 +71,31 @@ KeySpec output_weights_key() {
   return keys::reals("loss.weights", "", "Factor of each output of a regression; empty = 1 for all", 0);
 }
 
+KeySpecs distance_keys() {
+  KeySpecs keys = field_weight_keys();
+  keys.insert(keys.begin(), output_weights_key());
+  return keys;
+}
+
+/// The keys of losses that are norms of fields. @param others  keys in addition to the common ones
+KeySpecs norm_keys(const KeySpecs& others = {}) {
+  KeySpecs keys = field_weight_keys();
+  keys.push_back(keys::choice("loss.reduction", "mean",
+                              "Mean over samples and channels, or sum over those of a micro-batch", {"mean", "sum"}));
+  keys.insert(keys.end(), others.begin(), others.end());
+  return keys;
+}
+
+KeySpec measure_key() {
+  return keys::reals("loss.measure", "1", "Extent of space: one number for all axes, or one for each", 0);
+}
+
+KeySpec periodic_key() {
+  return keys::words("loss.periodic", "false",
+                     "true if the last point of an axis is a neighbor of the first: one word for all axes, or one for "
+                     "each");
+}
+
 }  // namespace
 
 const std::vector<LossRow>& builtin_losses() {
@@ -87,8 +114,8 @@ const std::vector<LossRow>& builtin_losses() {
         keys::real("loss.alpha", "0.25", "Weight of positive targets; 1 - alpha for negative ones. -1 = none", -1, 1),
         keys::real("loss.gamma", "2", "Exponent of the probability of an error", 0)},
        make_focal},
-      {"mse", "Mean squared error", {output_weights_key()}, make_mse},
-      {"l1", "Mean absolute error", {output_weights_key()}, make_l1},
+      {"mse", "Mean squared error", distance_keys(), make_mse},
+      {"l1", "Mean absolute error", distance_keys(), make_l1},
       {"huber",
        "Squared error / 2 up to delta, linear beyond it",
        {output_weights_key(),
@@ -98,6 +125,12 @@ const std::vector<LossRow>& builtin_losses() {
        "Huber loss divided by beta",
        {output_weights_key(), keys::real_above("loss.beta", 0, keys::kUnlimited, "1", "Largest error that is squared")},
        make_smooth_l1},
+      {"relative_l2", "L2 norm of the error of each channel by that of its target", norm_keys(), make_relative_l2},
+      {"relative_l1", "L1 norm of the error of each channel by that of its target", norm_keys(), make_relative_l1},
+      {"h1", "relative_l2 with the first derivatives of fields", norm_keys({measure_key(), periodic_key()}), make_h1},
+      {"l2", "L2 norm of the error of each channel", norm_keys({measure_key()}), make_l2},
+      {"h1_absolute", "l2 with the first derivatives of fields", norm_keys({measure_key(), periodic_key()}),
+       make_h1_absolute},
       {"pixels", "Cross-entropy of pixels", cross_entropy_keys(), make_pixels},
       {"dice", "1 - Dice coefficient of each class over a micro-batch", {ignored_key(), smooth_key()}, make_dice},
       {"jaccard",

@@ -375,7 +375,7 @@ Rule lbfgs_rule() {
   return {.name = "lbfgs",
           .help =
               "Limited-memory BFGS, which evaluates the loss several times per step; for large batches, usually with "
-              "lr=1 and line_search_fn=strong_wolfe",
+              "line_search_fn=strong_wolfe",
           .keys = lbfgs_keys(),
           .read = read,
           .state_names = state_names,

@@ -48,8 +48,7 @@ std::vector<std::string> adadelta_states(const Options&) { return {"square_avg",
 }  // namespace
 
 Rule adadelta_rule() {
-  return rule_of_keys<adadelta_keys>("adadelta", "Adadelta; usually with lr=1", adadelta_states,
-                                     element_rule<adadelta>());
+  return rule_of_keys<adadelta_keys>("adadelta", "Adadelta", adadelta_states, element_rule<adadelta>());
 }
 
 }  // namespace lockstep::optim

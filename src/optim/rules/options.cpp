@@ -64,10 +64,10 @@ KeySpec always_adapt_key() {
 }
 
 KeySpecs momentum_keys() {
-  return {keys::real("optim.momentum", "0", "sgd, rmsprop, lars, larc: momentum factor; usually 0.9", 0),
-          keys::real("optim.dampening", "0", "sgd, lars, larc: dampening of the momentum", 0, 1),
+  return {keys::real("optim.momentum", "0", "sgd, rmsprop, lars, larc, muon: momentum factor; usually 0.9", 0),
+          keys::real("optim.dampening", "0", "sgd, lars, larc, muon: dampening of the momentum", 0, 1),
           keys::boolean("optim.nesterov", "false",
-                        "sgd, lars, larc: Nesterov momentum; requires momentum > 0 and dampening = 0")};
+                        "sgd, lars, larc, muon: Nesterov momentum; requires momentum > 0 and dampening = 0")};
 }
 
 Options read_momentum(const Section& optim) {

@@ -140,9 +140,7 @@ std::optional<Shape> muon_state_shape(const Options&, std::size_t slot, const Sh
 
 Rule muon_rule() {
   return {.name = "muon",
-          .help =
-              "Muon: orthogonalized momentum for matrices (usually momentum=0.95 and nesterov=true), adamw for other "
-              "parameters",
+          .help = "Muon: orthogonalized momentum for matrices, adamw for other parameters",
           .keys = muon_keys(),
           .read = read_muon,
           .state_names = muon_state_names,

@@ -85,7 +85,7 @@ const std::vector<CommHookRow>& builtin_comm_hooks() {
        .make = [](const Section& ddp,
                   mpi::Collectives& all) { return power_sgd_hook(all, PowerSgdOptions::from(ddp)); }},
       {.name = "noop",
-       .help = "not at all, to measure",
+       .help = "no exchange of gradients, for measurements only",
        .make =
            [](const Section&, mpi::Collectives&) {
              return ChosenHook{.hook = noop_hook(), .is_silent = true, .is_recordable = true};

@@ -129,7 +129,7 @@ void Join::finish() {
     if (++steps != kManySteps) continue;
     log::warning("join: rank " + std::to_string(wrappers_[0]->collectives_->rank()) + " has at least " +
                  std::to_string(kManySteps) +
-                 " inputs less than other ranks and waits for them in each step; divide the data more evenly");
+                 " fewer inputs than other ranks and waits for them in each step; divide the data more evenly");
   }
   for (DistributedDataParallel* const wrapper : wrappers_) {
     if (steps > 0) wrapper->store_->drop_gradients();  // those of the others

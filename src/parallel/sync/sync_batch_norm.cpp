@@ -344,7 +344,7 @@ std::vector<std::pair<std::string, BatchNorm*>> batch_norms_of(const models::Mod
   if (const std::string archive = models::script_with_batch_norm(model); !archive.empty()) {
     throw ConfigError("model.file: '" + archive +
                       "' computes batch norm by its own code, which uses the samples of one rank and one batch. Reset "
-                      "ddp.sync_batch_norm and precise batch norm, or use a built-in model");
+                      "ddp.sync_batch_norm, remove the hook precise_bn, or use a built-in model");
   }
   std::vector<std::pair<std::string, BatchNorm*>> layers;
   for (const auto& child : model.named_modules({}, /*include_self=*/false)) {

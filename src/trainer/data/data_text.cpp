@@ -97,7 +97,7 @@ std::string statistics_text(const data::ChannelStatistics& statistics) {
   const auto text = [](const std::vector<double>& values) {
     std::vector<std::string> words;
     for (const double value : values) words.push_back(fmt::format("{:.4f}", value));
-    return joined(words, "/");
+    return joined(words, ",");
   };
   return "training images: mean=" + text(statistics.mean) + ",std=" + text(statistics.std);
 }

@@ -46,7 +46,8 @@ double number(const metrics::Meters& meters, const std::string& wanted) {
   return 0;
 }
 
-/// Its numbers are how many samples it was shown, how many it was given at the end, and the sum of their indices.
+/// Its numbers are how many samples it was shown, the largest index, how many it was given at the end, and the sum of
+/// their indices.
 std::vector<metrics::MeterRow> counting_rows() {
   using metrics::Samples;
   const auto shown = [](const Section&, std::int64_t) {
@@ -63,7 +64,17 @@ std::vector<metrics::MeterRow> counting_rows() {
                             return metrics::Reading{{static_cast<double>(samples.size()), sum}};
                           }};
   };
+  const auto largest = [](const Section&, std::int64_t) {
+    const auto add = [](const Samples& samples, std::span<std::int64_t> words) {
+      for (const std::int64_t index : samples.indices) words[0] = std::max(words[0], index);
+    };
+    return metrics::Meter{
+        .results = {{"largest"}}, .words = 1, .maxima = 1, .add = add, .read = [](std::span<const std::int64_t> words) {
+          return metrics::Reading{{static_cast<double>(words[0])}};
+        }};
+  };
   return {{.name = "shown", .help = "", .needs = "", .keys = {}, .make = shown},
+          {.name = "largest", .help = "", .needs = "", .keys = {}, .make = largest},
           {.name = "given", .help = "", .needs = "", .keys = {}, .make = given}};
 }
 
@@ -88,11 +99,13 @@ TEST(EvaluationMetersTest, SeeEverySampleOnce) {
     SmallRun run(world, {{"model.name", "mlp"},
                          {"data.val_size", std::to_string(size)},
                          {"eval.metrics", "shown"},
+                         {"eval.metrics", "largest"},
                          {"eval.metrics", "given"}});
     for (const std::int64_t batch : {1, 3, 200}) {
       const metrics::Meters meters = measured(run, batch, counting_rows());
       const auto count = static_cast<double>(size);
       EXPECT_EQ(number(meters, "shown"), count) << batch;
+      EXPECT_EQ(number(meters, "largest"), count - 1) << batch;
       EXPECT_EQ(number(meters, "given"), count) << batch;
       EXPECT_EQ(number(meters, "index_sum"), count * (count - 1) / 2) << batch;
     }
@@ -192,9 +205,10 @@ TEST(EvaluationMetersTest, AWrongNameEndsTheRunBeforeItsFirstStep) {
 
 // ckpt.better=auto goes by names: it must not take a worse value for the better one.
 TEST(EvaluationMetersTest, NamesDoNotMisleadAboutWhatIsBetter) {
+  const Task task = {.sample_shape = {10, 8}, .classes = 10};
   for (const metrics::MeterRow& row : metrics::builtin_meters()) {
     const std::string text = row.name;
-    for (const metrics::Result& result : metrics::make_meter(text, 10, "test").results) {
+    for (const metrics::Result& result : metrics::make_meter(text, task, "test").results) {
       const auto better = better_by_name(result.name);
       if (!better) continue;
       EXPECT_EQ(*better, result.is_higher_better ? Better::higher : Better::lower) << result.name;

@@ -62,6 +62,28 @@ class Rows : public data::SampleDataset {
   std::int64_t ignored_;
 };
 
+/// Fields of two latitudes and three longitudes.
+class FieldRows : public Rows {
+ public:
+  /// @param has_mask  most points of some samples, and all of others, are gaps
+  FieldRows(std::int64_t size, bool has_mask) : Rows(TaskKind::regression, size), has_mask_(has_mask) {}
+  Task task() const override {
+    return {.sample_shape = {kFeatures, 2, 3},
+            .classes = kClasses,
+            .kind = TaskKind::regression,
+            .fields = {.channels = {"a", "b", "c", "d"}, .axes = {"lat", "lon"}, .coordinates = {{10, 20}, {0, 1, 2}}}};
+  }
+  batch::ValueMap sample(const batch::Draw& draw) const override {
+    const std::int64_t i = draw.index;
+    batch::ValueMap values = {{"data", numbers(i, {kFeatures, 2, 3})}, {"label", numbers(i + 9, {kClasses, 2, 3})}};
+    if (has_mask_) values["mask"] = classes_of(i, {kClasses, 2, 3}, -1).ge(0);
+    return values;
+  }
+
+ private:
+  bool has_mask_;
+};
+
 /// 16 labeled samples, with four after each of the first three groups of four that have no label, or without those.
 class Gaps : public Rows {
  public:
@@ -100,6 +122,11 @@ data::Splits open_masks(const Section&) {
           .val = std::make_shared<Rows>(TaskKind::segmentation, 13, -100)};
 }
 
+template <bool kHasMask>
+data::Splits open_fields(const Section&) {
+  return {.train = std::make_shared<FieldRows>(50, kHasMask), .val = std::make_shared<FieldRows>(13, kHasMask)};
+}
+
 template <bool kHasGaps>
 data::Splits open_gaps(const Section&) {
   return {.train = std::make_shared<Gaps>(kHasGaps), .val = std::make_shared<Gaps>(kHasGaps)};
@@ -113,6 +140,8 @@ Registry registry_with_rows() {
   registry.sources.push_back({"segmentation of masks", "", {}, open_masks});
   registry.sources.push_back({"with gaps", "", {}, open_gaps<true>});
   registry.sources.push_back({"without gaps", "", {}, open_gaps<false>});
+  registry.sources.push_back({"fields of a grid", "", {}, open_fields<false>});
+  registry.sources.push_back({"fields of a mask", "", {}, open_fields<true>});
   registry.sources.push_back({"language", "", {}, open_rows<TaskKind::language>});
   registry.sources.push_back({"regression", "", {}, open_rows<TaskKind::regression>});
   registry.models.push_back({.name = "pointwise",
@@ -149,6 +178,16 @@ const std::vector<LossCase>& cases() {
       {"regression", {{"loss.name", "l1"}}},
       {"regression", {{"loss.name", "huber"}, {"loss.delta", "0.5"}}},
       {"regression", {{"loss.name", "smooth_l1"}, {"loss.beta", "0.5"}}},
+      {"fields of a grid", {{"loss.name", "mse"}, {"loss.area", "true"}}},
+      {"fields of a grid", {{"loss.name", "h1"}, {"loss.periodic", "true"}}},
+      {"fields of a grid", {{"loss.name", "h1_absolute"}, {"loss.periodic", "true"}, {"loss.measure", "2,3"}}},
+      {"fields of a mask", {{"loss.name", "auto"}}},
+      {"fields of a mask", {{"loss.name", "mse"}, {"loss.area", "cosine"}, {"loss.channel_weights", "1,2,0,3"}}},
+      {"fields of a mask", {{"loss.name", "l1"}, {"loss.channel_weights", "1,2"}}},
+      {"fields of a mask", {{"loss.name", "huber"}}},
+      {"fields of a mask", {{"loss.name", "relative_l2"}, {"loss.area", "true"}}},
+      {"fields of a mask", {{"loss.name", "relative_l1"}}},
+      {"fields of a mask", {{"loss.name", "l2"}, {"loss.measure", "2"}}},
       {"segmentation", {{"loss.name", "pixels"}, {"loss.class_weights", "1,2,0.3,3"}}},
       {"segmentation", {{"loss.name", "distill"}}},
       {"segmentation", {{"loss.name", "dice"}}, true},
@@ -294,6 +333,7 @@ TEST_F(LossAgreementTest, EvaluationsAgreeToo) {
     const Task task = Rows(TaskKind::custom, 1).task();  // any meter fits it
     const std::string meter = each.source == "multilabel"               ? "multilabel,threshold=0"
                               : each.source == "regression"             ? "regression"
+                              : each.source.starts_with("fields")       ? "field"
                               : each.source.starts_with("segmentation") ? "overlap,ignored=255"
                                                                         : "confusion";
     metrics::Meters mine = make_meters({{meter}, "test"}, task, metrics::builtin_meters());

@@ -182,7 +182,7 @@ TEST_F(StatefulTest, TheReproducibilityOfARunIsThatOfItsWorstComponent) {
   stage.set("/", "sharding", std::int64_t{2});
   EXPECT_EQ(text_of({}, stage), world_.size() == 1 ? by_ranks
                                                    : "order, because it was written by a run of sharding stage 2 (0: "
-                                                     "none), which rounds sums otherwise");
+                                                     "none), which rounds sums differently");
   Archive lanes = same;
   lanes.set("/", "lanes", std::int64_t{4});
   EXPECT_EQ(text_of({}, lanes),

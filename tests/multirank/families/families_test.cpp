@@ -45,6 +45,13 @@ Task masks(std::int64_t side) {
   return {.sample_shape = {3, side, side}, .classes = kClasses, .kind = TaskKind::segmentation};
 }
 
+/// One channel of targets on the grid of the inputs.
+Task field(const std::vector<std::int64_t>& sample) {
+  Task task{.sample_shape = sample, .kind = TaskKind::regression};
+  task.fields.channels = {"u"};
+  return task;
+}
+
 Settings text() {
   const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
   return {{"data.name", "text"},
@@ -89,6 +96,13 @@ std::vector<Family> families(const std::string& archive) {
        "encoder.layer*.*,decoder.blocks.*",
        11,
        masks(32)},
+      {"unet_classic", {{"model.width", "4"}, {"model.padding", "circular"}}, "encoder*,decoder*", 10, field({2, 32})},
+      {"fno",
+       {{"model.width", "4"}, {"model.depth", "2"}, {"model.modes", "4"}},
+       "fno_blocks.convs.*",
+       4,
+       field({2, 9, 8}),
+       false},
       {"mobilenet_v2", {{"model.width_mult", "0.1"}}, "features.*", 20, images(32)},
       {"mobilenet_v3_small", {{"model.width_mult", "0.25"}}, "features.*", 14, images(32)},
       {"efficientnet_b0", {{"model.width_mult", "0.1"}}, "features.*.*", 19, images(32)},
@@ -112,6 +126,7 @@ class Samples : public data::SampleDataset {
   std::uint64_t digest() const override { return 1; }
   batch::ValueMap sample(const batch::Draw& draw) const override {
     const at::Tensor input = drawn(draw.index, task_.sample_shape, 0.7).to(at::kFloat);
+    if (!task_.fields.channels.empty()) return {{"data", input}, {"label", input.slice(0, 0, 1).square()}};
     if (task_.kind == TaskKind::regression) return {{"data", input}, {"label", input.sum().view({1})}};
     if (task_.kind == TaskKind::classification) return {{"data", input}, {"label", draw.index % kClasses}};
     return {{"data", input}, {"label", ((input[0] + 1) * 1.4).to(at::kLong)}};
@@ -338,7 +353,7 @@ TEST_F(FamiliesTest, LayersHaveLearningRatesOfTheirOwn) {
   }
 }
 
-/// Writes the parameters and the running statistics of a model.
+/// Writes the parameters and the running statistics of a model. Those of an FNO are complex, as in its library.
 void write_weights(const models::Model& model, const std::string& path) {
   std::vector<at::Tensor> values;  // which the arrays refer to
   std::vector<checkpoints::NamedArray> arrays;
@@ -351,6 +366,9 @@ void write_weights(const models::Model& model, const std::string& path) {
                          .shape = values.back().sizes().vec(),
                          .bytes = parallel::bytes_of(values.back()),
                          .owner = nullptr}});
+      if (!item.key().ends_with(".weight.tensor")) continue;
+      arrays.back().array.dtype = DType::complex64;
+      arrays.back().array.shape.pop_back();
     }
   };
   add(model.named_parameters());
@@ -382,6 +400,24 @@ TEST_F(FamiliesTest, AnEncoderTakesTheWeightsOfAResNet) {
   }
   EXPECT_EQ(taken, 60U);
   EXPECT_TRUE(at::equal(parameters["decoder.blocks.0.conv1.0.weight"], decoder));
+}
+
+// Files of the library have complex weights, which are pairs in the model.
+TEST_F(FamiliesTest, AnFnoTakesComplexWeights) {
+  const Family& fno =
+      *std::find_if(families_.begin(), families_.end(), [](const Family& family) { return family.name == "fno"; });
+  const Registry registry = registry_of(fno);
+  const std::string file = shared_ + "/fno.safetensors";
+  SmallRun from(world_, settings_of(fno, {{"run.seed", "2"}}), registry);
+  if (world_.is_root()) write_weights(from.model.wrapper->model(), file);
+  world_.barrier();
+  SmallRun target(world_, settings_of(fno, {{"init.from", file}}), registry);
+  const auto expected = from.model.wrapper->model().named_parameters();
+  const auto parameters = target.model.wrapper->model().named_parameters();
+  const std::string complex = "fno_blocks.convs.1.weight.tensor";
+  EXPECT_FALSE(at::equal(parameters[complex], expected[complex]));
+  init_from(target.resources.world, *target.model.wrapper, target.sections);
+  for (const auto& item : expected) EXPECT_TRUE(at::equal(parameters[item.key()], item.value())) << item.key();
 }
 
 }  // namespace families_test

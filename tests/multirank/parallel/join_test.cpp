@@ -427,7 +427,7 @@ TEST_F(JoinTest, AThousandStepsBehindIsWorthAWarning) {
   join.finish();
   log::flush();
   const std::string text = folder.read("log");
-  EXPECT_EQ(text.find("rank 1 has at least 1000 inputs less than other ranks") != std::string::npos, rank() == 1)
+  EXPECT_EQ(text.find("rank 1 has at least 1000 fewer inputs than other ranks") != std::string::npos, rank() == 1)
       << text;
   log::configure({});
 }

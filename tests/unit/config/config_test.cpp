@@ -288,7 +288,7 @@ TEST(ConfigTest, ManyChoicesAreNotAllNamed) {
   Config config(specs);
   config.set("a.size", "4", "here", Author::user);
   EXPECT_EQ(sentence_of([&] { config.require_read(); }),
-            "here: a.size is not read with a.kind=x, only with a.kind=k1 or k2 or k3 or k4 or k5 or k6 and 2 others; "
+            "here: a.size is not read with a.kind=x, only with a.kind=k1, k2, k3, k4, k5, k6 and 2 others; "
             "remove it, or change a.kind");
 }
 

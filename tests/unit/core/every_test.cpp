@@ -144,16 +144,17 @@ TEST(EveryTest, ASentenceForEachMistake) {
     EXPECT_EQ(refusal(text), expected(text, "'" + text + "' must be more than 0 and at most 1e9 seconds"));
   }
   EXPECT_EQ(refusal("1000000000s"), "");
-  EXPECT_EQ(refusal("500+100"), expected("500+100", "'100' is a second time of the same unit; use one of them"));
-  EXPECT_EQ(refusal("1h+1s"), expected("1h+1s", "'1s' is a second time of the same unit; use one of them"));
+  EXPECT_EQ(refusal("500+100"), expected("500+100", "'100' is the second number of the same unit; use one of them"));
+  EXPECT_EQ(refusal("1h+1s"), expected("1h+1s", "'1s' is the second number of the same unit; use one of them"));
   EXPECT_EQ(refusal("5+never"), expected("5+never", "'never' cannot be joined with other times"));
-  EXPECT_EQ(refusal("5@10"), expected("5@10", "the first part has no '@', because it begins with the run"));
+  EXPECT_EQ(refusal("5@10"),
+            expected("5@10", "the first part must not contain '@', because it applies from the first step on"));
   EXPECT_EQ(refusal("5 then 2"),
             expected("5 then 2",
-                     "a part behind 'then' has the form 100@10000 or 1epochs@5epochs: what is repeated, and from where "
-                     "on"));
-  EXPECT_EQ(refusal("5 then 2@0"), expected("5 then 2@0", "the numbers behind '@' count from 1"));
-  EXPECT_EQ(refusal("5 then 2@9 then 1@9"), expected("5 then 2@9 then 1@9", "the numbers behind '@' must increase"));
+                     "a part after 'then' needs the step or epoch from which it applies, such as 100@10000 or "
+                     "1epochs@5epochs"));
+  EXPECT_EQ(refusal("5 then 2@0"), expected("5 then 2@0", "a number after '@' must be at least 1"));
+  EXPECT_EQ(refusal("5 then 2@9 then 1@9"), expected("5 then 2@9 then 1@9", "the numbers after '@' must increase"));
   EXPECT_EQ(refusal("5 then 2@10min"),
             "x.every (test): '5 then 2@10min': '10min' is neither a step, such as 100, nor an epoch, such as 2epochs");
 }

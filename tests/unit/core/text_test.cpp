@@ -18,6 +18,8 @@ TEST(TextTest, TrimmedTakesSpacesTabsAndLineEndsAway) {
 
 TEST(TextTest, PartsAreTrimmedAndParenthesesStayTogether) {
   EXPECT_EQ(split_list(" a , b=(c,d) ,\te", ','), (Words{"a", "b=(c,d)", "e"}));
+  EXPECT_EQ(split_list("a[b,c],d", ','), (Words{"a[b,c]", "d"}));
+  EXPECT_EQ(split_list("a[b,c", ','), (Words{"a[b", "c"}));  // a bracket without its partner
   EXPECT_EQ(split_list("a/b,c/", '/'), (Words{"a", "b,c", ""}));
   EXPECT_EQ(split_list("", ','), Words{""});
 }

@@ -261,9 +261,9 @@ TEST(SamplerTest, AWrongSetUpIsNamed) {
        [] {
          grouped_order({3, 3, 4}, 2, 0);
        }},
-      {"a global batch of 5 samples cannot be divided among 2 blocks",
+      {"train.global_batch_size = 5 is not a multiple of data.blocks = 2",
        [] { block_order(10, sequential_order(5), {.blocks = 2, .global_batch_size = 5}); }},
-      {"a block has 2 samples, fewer than its 3 of a global batch",
+      {"a block has 2 samples, but each global batch needs 3 of it; lower train.global_batch_size",
        [] { block_order(5, sequential_order(2), {.blocks = 2, .global_batch_size = 6}); }},
       {"a subset needs a ratio in (0, 1], not 1.5",
        [] {
@@ -284,7 +284,7 @@ TEST(SamplerTest, AWrongSetUpIsNamed) {
   EXPECT_EQ(sentence_of<DataError>([] {
               class_balanced_order(Indices{-1, -1}, 1);
             }),
-            "no sample of the training data have a class");
+            "no sample of the training data has a class");
   EXPECT_EQ(sentence_of<DataError>([] { inference_indices(0, 0, 1); }), "there are no samples to evaluate");
   EXPECT_THROW(subset_order(sequential_order(3), {1, 2}), std::invalid_argument);
   EXPECT_THROW(block_order(8, sequential_order(3), {.blocks = 2, .global_batch_size = 2}), std::invalid_argument);

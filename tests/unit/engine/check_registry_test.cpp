@@ -69,7 +69,7 @@ TEST(CheckRegistryTest, KeysNeedTheSectionOfTheTableAndAValidDefault) {
 TEST(CheckRegistryTest, NamesAreUniqueAndNotEmpty) {
   EXPECT_NE(refusal_of_model("", {}), "");
   EXPECT_NE(refusal_of_model("a,b", {}), "");
-  expect_names(refusal_of_model("mlp", {}), "a built-in model", "a model of this program");
+  expect_names(refusal_of_model("mlp", {}), "a built-in model", "this program's model");
   // A second row with the name of the first one of each table.
   const auto is_refused = [](auto table) {
     Registry registry;

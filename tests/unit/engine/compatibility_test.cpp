@@ -39,9 +39,9 @@ TEST(CompatibilityTest, MismatchesAreListedByKindAndThenAsTheyCame) {
   report.add({.kind = MismatchKind::data, .text = "length", .remedies = {Remedy::reset_sampler}});
   report.add({.kind = MismatchKind::optimizer, .text = "rule", .remedies = {Remedy::reset_optimizer}});
   report.add({.kind = MismatchKind::data, .text = "seed", .remedies = {Remedy::reset_sampler}});
-  EXPECT_EQ(refusal_of(report), kBegin + "rule; length; seed; lanes" + kMiddle +
-                                    ", or with a lower reproducibility with resume.reset=optim, resume.reset=sampler" +
-                                    kEnd);
+  EXPECT_EQ(refusal_of(report),
+            kBegin + "rule; length; seed; lanes" + kMiddle +
+                ", or accept a lower reproducibility with resume.reset=optim, resume.reset=sampler" + kEnd);
 }
 
 TEST(CompatibilityTest, OfManyMismatchesSomeAreCounted) {
@@ -61,7 +61,7 @@ TEST(CompatibilityTest, OneKindIsAcceptedOrListedAlone) {
     ADD_FAILURE() << "the model does not fit";
   } catch (const CheckpointError& error) {
     EXPECT_EQ(error.what(),
-              kBegin + "width" + kMiddle + ", or with a lower reproducibility with resume.partial=model" + kEnd);
+              kBegin + "width" + kMiddle + ", or accept a lower reproducibility with resume.partial=model" + kEnd);
   }
   EXPECT_EQ(report.accept(MismatchKind::model), std::vector<std::string>{"width"});
   EXPECT_NO_THROW(report.throw_if_any(MismatchKind::model));

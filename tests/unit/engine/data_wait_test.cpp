@@ -31,8 +31,8 @@ TEST(DataWaitTest, SaysWhatIsNeeded) {
             "the model waits for data 40.0% of the time: 4 loader threads give 200 samples/s, 3 are enough "
             "(data.workers)");
   EXPECT_EQ(data_wait_sentence({.seconds = 10, .data_seconds = 5, .loading_seconds = 5, .samples = 500}, 0, 4, 2),
-            "the model waits for data 50.0% of the time: the training thread loads its data; 1 loader thread would do "
-            "it meanwhile (data.workers)");
+            "the model waits for data 50.0% of the time: the training thread loads its data; 1 loader thread would "
+            "load it during the computation (data.workers)");
 }
 
 TEST(DataWaitTest, SaysWhatASampleTakes) {

@@ -19,6 +19,8 @@ namespace lockstep::metrics {
 namespace meters_test {
 
 constexpr std::int64_t kClasses = 3;
+constexpr std::size_t kPoints = 4;
+const Task kTask = {.sample_shape = {kClasses, kPoints}, .classes = kClasses};
 
 /// Samples with everything that some meter needs, made by `target` from the number of the sample.
 Samples samples_with(std::size_t columns, const std::function<std::vector<double>(std::size_t)>& target) {
@@ -36,6 +38,22 @@ Samples samples_with(std::size_t columns, const std::function<std::vector<double
   return make_samples(outputs, targets);
 }
 
+/// Fields of kClasses channels of kPoints points, with a mask and a climatology.
+Samples field_samples() {
+  const auto wave = [](std::size_t i, std::size_t j) {
+    return std::ldexp(std::sin(static_cast<double>(7 * i + j)), static_cast<int>(i % 20));
+  };
+  Samples samples = samples_with(kClasses * kPoints, [&](std::size_t i) {
+    std::vector<double> target;
+    for (std::size_t j = 0; j < kClasses * kPoints; ++j) target.push_back(wave(i, j));
+    return target;
+  });
+  samples.shape = kTask.sample_shape;
+  samples.fields["mask"].assign(samples.targets.size(), 1);
+  for (std::size_t i = 0; i < samples.targets.size(); ++i) samples.fields["climatology"].push_back(wave(i, 1) / 3);
+  return samples;
+}
+
 /// The samples that each row is tried with.
 Samples samples_for(const std::string& row) {
   const auto digit = [](std::size_t i, std::size_t n) { return static_cast<double>(i * i / 3 % n); };
@@ -46,6 +64,9 @@ Samples samples_for(const std::string& row) {
     return samples_with(3, [&](std::size_t i) {
       return std::vector{digit(i, 7) / 10, 1e8 + digit(i, 5), -digit(i, 3)};
     });
+  }
+  if (row == "acc" || row == "field" || row == "pdebench" || row == "spectral" || row == "well") {
+    return field_samples();
   }
   if (row == "reidentification") {
     return samples_with(4, [&](std::size_t i) {
@@ -65,13 +86,19 @@ Samples part_of(const Samples& all, std::size_t begin, std::size_t end) {
                   .targets = {target.begin(), target.end()},
                   .output_columns = all.output_columns,
                   .target_columns = all.target_columns});
+    for (const auto& [name, values] : all.fields) {
+      const auto values_of_sample = values.begin() + static_cast<std::ptrdiff_t>(i * all.target_columns);
+      part.fields[name].insert(part.fields[name].end(), values_of_sample,
+                               values_of_sample + static_cast<std::ptrdiff_t>(all.target_columns));
+    }
   }
+  part.shape = all.shape;
   return part;
 }
 
 Meters one_meter(const std::string& text) {
   std::vector<Meter> meters;
-  meters.push_back(make_meter(text, kClasses, "test"));
+  meters.push_back(make_meter(text, kTask, "test"));
   return Meters(std::move(meters));
 }
 
@@ -92,14 +119,18 @@ std::vector<std::uint64_t> bits_of(const Meters& meters) {
 Meters gathered(const std::string& text, const Samples& all, std::size_t ranks, std::size_t batch) {
   Meters whole = one_meter(text);
   std::vector<std::vector<std::byte>> packed;
+  std::vector<std::int64_t> maxima = whole.take_maxima();
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     Meters mine = one_meter(text);
     for (std::size_t begin = rank * batch; begin < all.size(); begin += ranks * batch) {
       mine.add(part_of(all, begin, std::min(begin + batch, all.size())));
     }
+    const std::vector<std::int64_t> mine_maxima = mine.take_maxima();
+    for (std::size_t i = 0; i < maxima.size(); ++i) maxima[i] = std::max(maxima[i], mine_maxima[i]);
     for (std::size_t i = 0; i < whole.sums().size(); ++i) whole.sums()[i] += mine.sums()[i];
     packed.push_back(mine.packed());
   }
+  whole.put_maxima(maxima);
   whole.take_gathered(packed);
   return whole;
 }
@@ -295,6 +326,18 @@ TEST(MetersTest, ResultsHaveNamesAndANumberEach) {
   EXPECT_EQ(Meters({make("size", 1)}).read().numbers.size(), 1U);
   EXPECT_THROW(Meters({make("size", 0)}).read(), ConfigError);
   EXPECT_THROW(Meters({make("size", 2)}).read(), ConfigError);
+}
+
+TEST(MetersTest, MetersThatNeedAllSamplesCannotReadFields) {
+  const auto refusal = [](const Meter& meter) {
+    const std::vector<MeterRow> rows = {{"mine", "", "", {}, [meter](const Section&, std::int64_t) { return meter; }}};
+    return testing::sentence_of<ConfigError>([&] { make_meter("mine", kClasses, "test", rows); });
+  };
+  const auto read_all = [](const Samples&) { return Reading(); };
+  EXPECT_EQ(refusal({.results = {}, .read_all = read_all, .reads = {.optional_fields = {"mask"}}}),
+            "test: mine: a meter that needs all samples cannot read fields; set add and read instead of read_all");
+  EXPECT_EQ(refusal({.results = {}, .maxima = 1, .read_all = read_all}),
+            "test: mine: the meter has more maxima than words; correct one of them");
 }
 
 TEST(MetersTest, ARowPresetsWhatItReadsAndOptionsReplaceIt) {

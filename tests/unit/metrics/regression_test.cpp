@@ -88,6 +88,14 @@ TEST(RegressionTest, SpearmanComparesRanks) {
   EXPECT_NEAR(spearman(Doubles{7, 7, 9}, Doubles{1, 2, 3}), 1.5 / std::sqrt(1.5 * 2), 1e-15);
 }
 
+TEST(RegressionTest, AnOutputCanHaveManyPoints) {
+  std::vector<RegressionErrors> errors(2);
+  add_errors(make_samples({{1, 3, 10, 10}}, {{2, 5, 10, 14}}), errors);
+  EXPECT_EQ(errors[0].mae(), 1.5);
+  EXPECT_EQ(errors[1].mae(), 2);
+  EXPECT_THROW(add_errors(make_samples({{1, 2, 3}}, {{1, 2, 3}}), errors), DataError);
+}
+
 TEST(RegressionTest, EachOutputHasItsErrors) {
   std::vector<RegressionErrors> errors(2);
   add_errors(make_samples({{1, 10}, {2, 20}}, {{1, 11}, {4, 20}}), errors);

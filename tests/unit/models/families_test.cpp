@@ -140,7 +140,7 @@ TEST(UnetTest, RefusalsSayWhatFits) {
   EXPECT_EQ(refusal({{"name", "unet"}, {"head", "real"}}, masks(16, 16)),
             "model.head (test): the targets of the data are classes or labels; use classes");
   EXPECT_EQ(refusal({{"name", "unet"}, {"norm", "layer"}}, masks(16, 16)),
-            "model.norm (test): unet has none, batch or group");
+            "model.norm (test): for unet, choose one of: batch, group, none");
   EXPECT_EQ(refusal({{"name", "unet"}, {"norm", "group"}, {"width", "12"}}, masks(16, 16)),
             "model.width (test): with model.norm=group, the width must be a multiple of 8");
 }
@@ -263,7 +263,7 @@ TEST(OutlineTest, HasShapesButNoMemory) {
   for (const ModelRow& row : builtin_models()) {
     if (row.name == "torchscript" || row.name == "gpt") continue;
     SCOPED_TRACE(row.name);
-    const bool has_fields = row.name.starts_with("unet");
+    const bool has_fields = row.name.starts_with("unet") || row.name == "fno";
     const Task task = has_fields ? masks(32, 32) : photos(row.name.ends_with("dinov2") ? 28 : 32);
     Section keys = Section::with_defaults("model", model_keys());
     keys.set("name", row.name, "test");
@@ -283,7 +283,8 @@ TEST(FamilyTest, ARowDeclaresTheKeysThatItReads) {
   for (const ModelRow& row : builtin_models()) {
     if (row.name == "torchscript") continue;  // it needs an archive
     const Task text{.sample_shape = {8}, .classes = 5, .is_text = true};
-    const Task images = row.name.starts_with("unet") ? masks(32, 32) : photos(row.name.ends_with("dinov2") ? 28 : 32);
+    const bool has_fields = row.name.starts_with("unet") || row.name == "fno";
+    const Task images = has_fields ? masks(32, 32) : photos(row.name.ends_with("dinov2") ? 28 : 32);
     Section keys = Section::with_defaults("model", model_keys({row}));
     keys.set("name", row.name, "test");
     EXPECT_NO_THROW(outline(keys, row.name == "gpt" ? text : images, at::kFloat)) << row.name;
@@ -352,7 +353,7 @@ TEST(MlpTest, NormsAndResidualsAreOptions) {
     EXPECT_TRUE(at::allclose(run(*model, input), before, 1e-12, 1e-12)) << norm;
   }
   EXPECT_EQ(refusal({{"name", "mlp"}, {"norm", "group"}}, table_task()),
-            "model.norm (test): mlp has none, batch or layer");
+            "model.norm (test): for mlp, choose one of: none, batch, layer");
   EXPECT_EQ(refusal({{"name", "mlp"}, {"head", "classes"}}, table_task()),
             "model.head (test): the targets of the data are real numbers; use real");
 }

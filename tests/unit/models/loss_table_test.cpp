@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "models/losses/task_table.hpp"
 #include "support/sentence.hpp"
@@ -40,8 +41,9 @@ TEST(LossTableTest, AutoIsTheLossOfTheModel) {
 // A Section throws std::logic_error for other keys.
 TEST(LossTableTest, ARowDeclaresTheKeysThatItReads) {
   for (const LossRow& row : builtin_losses()) {
-    const bool is_regression =
-        row.name == "mse" || row.name == "l1" || row.name.ends_with("huber") || row.name == "smooth_l1";
+    static const std::set<std::string> regressions = {"mse",         "l1", "huber", "smooth_l1",  "relative_l2",
+                                                      "relative_l1", "h1", "l2",    "h1_absolute"};
+    const bool is_regression = regressions.contains(row.name);
     const bool has_pixels = row.name.starts_with("pixels") || row.name == "dice" || row.name == "jaccard";
     const Task task{.sample_shape = {3, 8, 8},
                     .classes = 4,
@@ -61,7 +63,8 @@ TEST(LossTableTest, LossesThatDoNotFitAreRefused) {
   EXPECT_EQ(
       refusal({{"name", "bc"}}, TaskKind::classification),
       "loss.name (here): 'bc' is unknown; choose one of: auto, cross_entropy, bce, focal, mse, l1, huber, smooth_l1, "
-      "pixels, dice, jaccard, pixels+dice, distill; did you mean 'bce'?");
+      "relative_l2, relative_l1, h1, l2, h1_absolute, pixels, dice, jaccard, pixels+dice, distill; did you mean "
+      "'bce'?");
   EXPECT_EQ(refusal({{"name", "cross_entropy"}}, TaskKind::regression),
             "loss.name (here): cross_entropy does not fit the task, which is regression; it is for: classification, "
             "language model, segmentation");

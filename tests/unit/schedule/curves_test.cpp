@@ -154,7 +154,7 @@ TEST(CurvesTest, MultistepTakesValues) {
 
 TEST(CurvesTest, RefusesOptionsThatDoNotFit) {
   EXPECT_EQ(error_of("cosine,floor=0.1,final_factor=0.1"), "floor and final_factor cannot be combined");
-  EXPECT_EQ(error_of("cosine_restart,periods=3"), "floor and final_factor cannot be combined");
+  EXPECT_EQ(error_of("cosine_restart,periods=3"), "final_factor: set it, or set floor");
   EXPECT_EQ(error_of("cosine_restart,periods=3,4,weights=1,floor=0"), "weights: set one per period");
   EXPECT_EQ(error_of("cosine_restart,floor=0"), "periods: set at least one");
   EXPECT_EQ(error_of("cosine_restart,periods=3,floor=0,grow=0.5"), "grow: must be 0 or at least 1");
@@ -162,7 +162,7 @@ TEST(CurvesTest, RefusesOptionsThatDoNotFit) {
   EXPECT_EQ(error_of("inverse_sqrt"), "warmup: set the position of the peak");
   EXPECT_EQ(error_of("one_cycle,rise=1"), "rise: no time remains for the fall");
   EXPECT_EQ(error_of("one_cycle,rise=0.6,three_phases=true"), "rise: the maximum with three_phases is 0.5");
-  EXPECT_EQ(error_of("wsd,warmup=30,decay=20"), "warmup and decay are longer than begin to end");
+  EXPECT_EQ(error_of("wsd,warmup=30,decay=20"), "warmup and decay: their sum must not exceed end - begin");
   EXPECT_EQ(error_of("multistep,values=1,2,gamma=0.5"), "values and gamma cannot be combined");
   EXPECT_EQ(error_of("multistep,values=1,2,milestones=3,4"), "values: set one more than there are milestones");
   EXPECT_EQ(error_of("multistep,values=1,2,3,milestones=3,3"),

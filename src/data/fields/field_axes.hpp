@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arrays/array_file.hpp"
+#include "data/fields/variable_choice.hpp"
+
+namespace lockstep::data {
+
+/// The meaning of the axes of a stored array. Numbers are those of stored axes.
+struct FieldAxes {
+  std::string letters;                         ///< one for each stored axis
+  std::optional<std::size_t> trajectory = {};  ///< n
+  std::optional<std::size_t> time = {};        ///< t
+  std::vector<std::size_t> channels = {};      ///< c, or the row and column of a tensor, a and b
+  std::vector<std::size_t> space = {};         ///< the others, in the order of the file
+  std::vector<std::int64_t> fixed = {};        ///< the chosen position of each axis; -1 = not fixed
+
+  /// The letters of the axes of space.
+  std::string space_letters() const;
+  /// The number of channels before any are chosen.
+  std::int64_t channel_count(const std::vector<std::int64_t>& shape) const;
+};
+
+/// The letters of an array by the names of its axes (netCDF, dimension scales), or by the conventions of The Well and
+/// PDEBench; "" if neither tells. A letter stands for one axis.
+/// @param is_in_group  the array is one of many groups that are a trajectory each
+std::string guessed_letters(const arrays::ArrayInfo& array, bool is_in_group);
+
+/// Reads the letters of an array and looks up the chosen positions of fixed axes.
+/// @throws ConfigError  a letter occurs twice, or an axis or coordinate does not exist
+/// @throws DataError    the array has another number of axes
+FieldAxes axes_of(const arrays::ArrayFile& file, const arrays::ArrayInfo& array, const std::string& letters,
+                  const VariableChoice& choice, const std::string& layout_cited);
+
+/// The numbers of a coordinate: an array of one axis named `axis`, in the group of `array` or above, decoded. Empty if
+/// there is none.
+std::vector<double> coordinate_of(const arrays::ArrayFile& file, const std::string& array, const std::string& axis);
+
+/// The name of a stored axis in messages and choices: its name in the file, else its letter.
+std::string axis_name(const arrays::ArrayInfo& array, const FieldAxes& axes, std::size_t axis);
+
+}  // namespace lockstep::data

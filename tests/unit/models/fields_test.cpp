@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Models of fields over 1 to 3 axes of space, and of columns.
+#include <lockstep/core/error.hpp>
+#include <lockstep/models/model.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/layers/space_layers.hpp"
+
+namespace lockstep::models {
+namespace fields_test {
+
+using Keys = std::map<std::string, std::string>;
+using Sizes = std::vector<std::int64_t>;
+
+/// A regression of `targets` channels.
+Task fields(const Sizes& sample, std::size_t targets) {
+  Task task{.sample_shape = sample, .kind = TaskKind::regression};
+  task.fields.channels.resize(targets, "t");
+  return task;
+}
+
+std::shared_ptr<Model> made(const Keys& keys, const Task& task, at::ScalarType dtype = at::kDouble) {
+  Section model = Section::with_defaults("model", model_keys());
+  for (const auto& [key, text] : keys) model.set(key, text, "test");
+  return build(model, task, 1, dtype);
+}
+
+std::string reason(const Keys& keys, const Task& task) {
+  try {
+    made(keys, task);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// || a - b || / || b ||
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).norm().item<double>() / b.norm().item<double>();
+}
+
+const Keys kSmallFno = {{"name", "fno"}, {"width", "4"}, {"depth", "2"}, {"modes", "4"}};
+
+TEST(FieldModels, OutputsHaveTheChannelsOfTheTargets) {
+  const std::vector<Keys> models = {
+      kSmallFno, {{"name", "unet"}, {"width", "4"}, {"depth", "1"}}, {{"name", "unet_classic"}, {"width", "2"}}};
+  for (const Keys& keys : models) {
+    Sizes sample = {3};
+    for (int axes = 1; axes <= 3; ++axes) {
+      sample.push_back(16);
+      Sizes input = sample;
+      input.insert(input.begin(), 2);
+      Sizes output = input;
+      output[1] = 5;
+      const auto model = made(keys, fields(sample, 5));
+      EXPECT_EQ(run(*model, torch::randn(input, at::kDouble)).sizes(), output) << keys.at("name") << " " << axes;
+    }
+  }
+}
+
+// One value of each channel, the first axis of a target of columns.
+TEST(FieldModels, AnMlpComputesColumns) {
+  const auto model = made({{"name", "mlp"}, {"hidden", "4"}, {"standardize", "true"}}, fields({6}, 2));
+  EXPECT_EQ(run(*model, torch::randn({3, 6}, at::kDouble)).sizes(), (Sizes{3, 2}));
+  EXPECT_EQ(model->named_buffers()["target_mean"].sizes(), (Sizes{2}));
+  EXPECT_EQ(reason({{"name", "mlp"}}, fields({6, 8}, 2)),
+            "model.name: mlp computes one value of each channel, but the fields of the data have 1 axis of space; use "
+            "unet or fno");
+}
+
+// Optimizers, communication, clipping and checkpoints see real parameters only.
+TEST(FnoTest, ComplexWeightsAreParametersOfPairs) {
+  const auto model = made(kSmallFno, fields({1, 8, 8}, 1), at::kFloat);
+  for (const at::Tensor& parameter : model->parameters()) EXPECT_EQ(parameter.scalar_type(), at::kFloat);
+  EXPECT_EQ(model->named_parameters()["fno_blocks.convs.0.weight.tensor"].sizes(), (Sizes{4, 4, 4, 3, 2}));
+  run(*model, torch::randn({2, 1, 8, 8})).square().mean().backward();
+  for (const auto& item : model->named_parameters()) {
+    EXPECT_GT(item.value().grad().norm().item<double>(), 0) << item.key();
+  }
+}
+
+// A multiplication of frequencies commutes with shifts, and so does everything else without the grid.
+TEST(FnoTest, ShiftsOfTheInputShiftTheOutput) {
+  Keys keys = kSmallFno;
+  keys["grid"] = "false";
+  const auto model = made(keys, fields({2, 10, 9}, 1));
+  const at::Tensor input = torch::randn({2, 2, 10, 9}, at::kDouble);
+  const at::Tensor output = run(*model, input);
+  EXPECT_LE(distance(run(*model, input.roll({3, 2}, {2, 3})), output.roll({3, 2}, {2, 3})), 1e-12);
+  EXPECT_GE(distance(output.roll({3, 2}, {2, 3}), output), 1e-3);
+}
+
+// Products of frequencies are computed in float32.
+TEST(FnoTest, AutocastLeavesTheTransformsAlone) {
+  const auto model = made(kSmallFno, fields({1, 16}, 1), at::kFloat);
+  const at::Tensor input = torch::randn({2, 1, 16});
+  const at::Tensor exact = run(*model, input);
+  const Autocast autocast(at::kCPU, at::kBFloat16);
+  EXPECT_LE(distance(run(*model, input).to(at::kFloat), exact), 0.05);  // a few roundings to 8 bits
+}
+
+TEST(FnoTest, RefusalsSayWhatFits) {
+  const Task field = fields({1, 8, 8}, 1);
+  const auto with = [](const std::string& key, const std::string& value) {
+    Keys keys = kSmallFno;
+    keys[key] = value;
+    return keys;
+  };
+  EXPECT_EQ(reason(with("modes", "4,4,4"), field),
+            "model.modes (test): there are 3 values, but 2 axes of space; give one for all axes, or one for each");
+  EXPECT_EQ(reason(with("domain_padding", "0.1,0.1,0.1"), field),
+            "model.domain_padding (test): there are 3 values, but 2 axes of space; give one for all axes, or one for "
+            "each");
+  EXPECT_EQ(reason(with("norm", "batch"), field), "model.norm (test): fno has none, one_group or instance");
+  Keys both = with("preactivation", "true");
+  both["norm"] = "instance";
+  EXPECT_EQ(reason(both, field),
+            "model.preactivation (test): it cannot be combined with model.norm=instance; reset one of them");
+  EXPECT_EQ(reason(kSmallFno, fields({7}, 1)),
+            "model.name: fno needs samples [channels, space...] with 1 to 3 axes of space, but they have 0 of them; "
+            "use mlp for columns");
+  EXPECT_EQ(reason(kSmallFno, {.sample_shape = {1, 8, 8}, .classes = 3}),
+            "model.name: fno needs a target for each pixel: masks of classes (data.target=mask) or fields of real "
+            "numbers");
+}
+
+// Exact small numbers on one axis of three points.
+TEST(SpaceLayersTest, BordersFollowTheirAxis) {
+  const at::Tensor line = torch::tensor({1., 2., 3.}).view({1, 1, 3});
+  const auto expect = [&](AxisPadding padding, const std::vector<double>& values) {
+    const at::Tensor expected = torch::tensor(values, at::kFloat);
+    EXPECT_TRUE(at::equal(padded(line, {padding}).view(-1), expected)) << static_cast<int>(padding);
+  };
+  expect(AxisPadding::zero, {0, 1, 2, 3, 0});
+  expect(AxisPadding::circular, {3, 1, 2, 3, 1});
+  expect(AxisPadding::replicate, {1, 1, 2, 3, 3});
+  expect(AxisPadding::reflect, {2, 1, 2, 3, 2});
+  const at::Tensor plane = padded(line.view({1, 1, 1, 3}), {AxisPadding::zero, AxisPadding::circular});
+  EXPECT_TRUE(at::equal(plane[0][0][0], torch::zeros({5})));
+  EXPECT_TRUE(at::equal(plane[0][0][1], torch::tensor({3., 1., 2., 3., 1.})));
+}
+
+TEST(SpaceLayersTest, RefusalsSayWhatFits) {
+  const Keys unet = {{"name", "unet"}, {"width", "4"}, {"depth", "2"}, {"padding", "zero,circular"}};
+  EXPECT_EQ(reason(unet, fields({1, 8}, 1)),
+            "model.padding (test): there are 2 paddings, but 1 axis of space; give one for all axes, or one for each");
+  const Keys unknown = {{"name", "unet"}, {"padding", "circula"}};
+  EXPECT_EQ(
+      reason(unknown, fields({1, 16}, 1)),
+      "model.padding (test): 'circula' is unknown; choose one of: zero, circular, replicate, reflect; did you mean "
+      "'circular'?");
+  EXPECT_EQ(reason({{"name", "unet"}, {"depth", "2"}}, fields({1, 3, 8, 8}, 1)),
+            "model.depth (test): 2 levels need fields of at least 4 points on an axis, but they have 3 x 8 x 8");
+  EXPECT_EQ(reason({{"name", "unet"}, {"depth", "2"}, {"padding", "reflect"}}, fields({1, 4, 8}, 1)),
+            "model.depth (test): 2 levels need fields of at least 8 points on an axis, but they have 4 x 8");
+  EXPECT_EQ(reason({{"name", "unet_classic"}}, fields({1, 32, 24}, 1)),
+            "model.name: unet_classic needs axes of multiples of 16 points, but they have 32 x 24; crop the fields or "
+            "use unet");
+  EXPECT_EQ(reason({{"name", "unet_classic"}, {"padding", "reflect"}}, fields({1, 16}, 1)),
+            "model.padding (test): reflect needs at least 32 points on its axis, but the sizes are 16");
+}
+
+}  // namespace fields_test
+}  // namespace lockstep::models
