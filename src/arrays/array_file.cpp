@@ -144,6 +144,10 @@ std::shared_ptr<const ArrayFile> open_arrays(const std::string& path) {
 
 void set_chunk_cache(std::size_t bytes) { chunk_cache().set_limit(bytes); }
 
+void divide_chunk_cache(int processes) { chunk_cache().set_sharers(processes); }
+
+ChunkUse chunk_use() { return chunk_cache().use(); }
+
 /// The last file in the list is the one that was used most recently.
 class OpenFiles::Impl {
  public:

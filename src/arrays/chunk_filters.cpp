@@ -3,11 +3,12 @@
 
 #include <lockstep/core/error.hpp>
 
-#include <zlib.h>
-
 #include <algorithm>
-#include <cstring>
+#include <string>
+#include <utility>
 
+#include "arrays/bitshuffle.hpp"
+#include "arrays/decompressors.hpp"
 #include "arrays/lzf.hpp"
 
 namespace lockstep::arrays {
@@ -17,24 +18,35 @@ namespace {
 constexpr std::size_t kChecksumBytes = 4;
 constexpr std::size_t kMaxDeflated = 1040;  // deflate makes at most 1032 bytes of one
 
-bool is_compressor(const SetFilter& filter) {
-  return filter.number == H5Z_FILTER_DEFLATE || filter.number == static_cast<H5Z_filter_t>(kLzfFilter);
+bool is_own(const SetFilter& filter) {
+  return filter.number == kLzf || filter.number == kZstd || filter.number == kBitshuffle;
 }
 
-std::vector<std::byte> inflate_chunk(std::span<const std::byte> from, std::size_t bytes) {
-  if (bytes / kMaxDeflated > from.size()) throw DataError("it is smaller than deflate can make a chunk; it is damaged");
-  std::vector<std::byte> out(bytes);
-  uLongf size = bytes;
-  const int result =
-      uncompress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(from.data()), from.size());
-  if (result != Z_OK || size != bytes) throw DataError("its deflate stream is damaged");
-  return out;
+/// Whether the size of the data changes.
+bool compresses(const SetFilter& filter) {
+  if (filter.number != kBitshuffle) return filter.number == H5Z_FILTER_DEFLATE || is_own(filter);
+  const auto options = bitshuffle_options(filter.values);
+  return options && options->compression != BlockCompression::none;
 }
 
-std::vector<std::byte> decode_lzf_chunk(std::span<const std::byte> from, std::size_t bytes) {
-  if (decoded_lzf_size(from) != bytes) throw DataError("its lzf stream is damaged");
+const char* name_of_filter(const SetFilter& filter) {
+  return filter.number == H5Z_FILTER_DEFLATE ? "deflate"
+         : filter.number == kLzf             ? "lzf"
+         : filter.number == kZstd            ? "zstd"
+                                             : "bitshuffle";
+}
+
+[[noreturn]] void throw_damaged(const SetFilter& filter) {
+  throw DataError(std::string("its data are damaged (filter ") + name_of_filter(filter) + ")");
+}
+
+/// @param bytes  size of the decoded data
+std::vector<std::byte> decoded(const SetFilter& filter, std::span<const std::byte> from, std::size_t bytes) {
+  const bool is_deflate = filter.number == H5Z_FILTER_DEFLATE;
+  const bool has_size = is_deflate ? bytes / kMaxDeflated <= from.size() : decoded_size(filter, from) == bytes;
+  if (!has_size) throw_damaged(filter);
   std::vector<std::byte> out(bytes);
-  if (!decode_lzf(from, out)) throw DataError("its lzf stream is damaged");
+  if (!(is_deflate ? inflate(from, out) : decode_filter(filter, from, out))) throw_damaged(filter);
   return out;
 }
 
@@ -50,7 +62,9 @@ std::vector<std::byte> unshuffle(std::vector<std::byte> from, const SetFilter& f
   const std::size_t bytes = filter.values.empty() ? 0 : filter.values[0];
   if (bytes <= 1 || from.size() < bytes) return from;
   const std::size_t elements = from.size() / bytes;
-  std::vector<std::byte> out = from;
+  std::vector<std::byte> out(from.size());
+  std::copy(from.begin() + static_cast<std::ptrdiff_t>(elements * bytes), from.end(),
+            out.begin() + static_cast<std::ptrdiff_t>(elements * bytes));
   switch (bytes) {
     case 2:
       join_bytes<2>(from.data(), out.data(), elements);
@@ -101,9 +115,11 @@ void check_fletcher32(std::vector<std::byte>& chunk) {
 
 bool can_undo(const std::vector<SetFilter>& filters) {
   const bool are_known = std::ranges::all_of(filters, [](const SetFilter& filter) {
-    return is_compressor(filter) || filter.number == H5Z_FILTER_SHUFFLE || filter.number == H5Z_FILTER_FLETCHER32;
+    const bool is_built_in = filter.number == H5Z_FILTER_DEFLATE || filter.number == H5Z_FILTER_SHUFFLE ||
+                             filter.number == H5Z_FILTER_FLETCHER32;
+    return is_built_in || (is_own(filter) && can_decode(filter));
   });
-  return are_known && filters.size() <= 32 && std::ranges::count_if(filters, is_compressor) <= 1;
+  return are_known && filters.size() <= 32 && std::ranges::count_if(filters, compresses) <= 1;
 }
 
 std::vector<std::byte> undo_filters(const std::vector<SetFilter>& filters, std::uint32_t skipped,
@@ -123,15 +139,34 @@ std::vector<std::byte> undo_filters(const std::vector<SetFilter>& filters, std::
       check_fletcher32(chunk);
     } else if (filter.number == H5Z_FILTER_SHUFFLE) {
       chunk = unshuffle(std::move(chunk), filter);
-    } else if (filter.number == H5Z_FILTER_DEFLATE) {
-      chunk = inflate_chunk(chunk, sizes[i]);
     } else {
-      chunk = decode_lzf_chunk(chunk, sizes[i]);
+      chunk = decoded(filter, chunk, sizes[i]);
     }
   }
   if (chunk.size() == chunk_bytes) return chunk;
   throw DataError("it is damaged: it has " + std::to_string(chunk.size()) + " bytes instead of " +
                   std::to_string(chunk_bytes));
+}
+
+bool can_decode(const SetFilter& filter) {
+  if (filter.number == kLzf) return true;
+  if (filter.number == kZstd) return has_lz4_and_zstd();
+  const auto options = bitshuffle_options(filter.values);
+  return options && (options->compression == BlockCompression::none || has_lz4_and_zstd());
+}
+
+std::optional<std::size_t> decoded_size(const SetFilter& filter, std::span<const std::byte> from) {
+  if (filter.number == kLzf) return decoded_lzf_size(from);
+  if (filter.number == kZstd) return decoded_zstd_size(from);
+  const auto options = bitshuffle_options(filter.values);
+  return options ? decoded_bitshuffle_size(*options, from) : std::nullopt;
+}
+
+bool decode_filter(const SetFilter& filter, std::span<const std::byte> from, std::span<std::byte> out) {
+  if (filter.number == kLzf) return decode_lzf(from, out);
+  if (filter.number == kZstd) return decode_zstd(from, out);
+  const auto options = bitshuffle_options(filter.values);
+  return options && undo_bitshuffle(*options, from, out);
 }
 
 }  // namespace lockstep::arrays

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "arrays/hdf5_storage.hpp"
@@ -10,7 +12,11 @@
 /// The filters of chunks, undone without HDF5: any number of threads can do this at the same time.
 namespace lockstep::arrays {
 
-/// Whether undo_filters knows all of them: deflate or lzf at most once, shuffle and fletcher32.
+inline constexpr H5Z_filter_t kLzf = 32000;
+inline constexpr H5Z_filter_t kBitshuffle = 32008;
+inline constexpr H5Z_filter_t kZstd = 32015;
+
+/// Whether undo_filters knows all of them: shuffle, fletcher32, and at most one of deflate, lzf, zstd and bitshuffle.
 bool can_undo(const std::vector<SetFilter>& filters);
 
 /// @param filters      in the order in which they were applied
@@ -20,5 +26,15 @@ bool can_undo(const std::vector<SetFilter>& filters);
 /// @throws DataError  it is damaged; without a path
 std::vector<std::byte> undo_filters(const std::vector<SetFilter>& filters, std::uint32_t skipped,
                                     std::vector<std::byte> stored, std::size_t chunk_bytes);
+
+// --- lzf, zstd and bitshuffle, which HDF5 itself does not have ---
+
+/// Whether the parameters of such a filter are known, and the libraries that it needs are there.
+bool can_decode(const SetFilter& filter);
+/// The size of the decoded data; none if they are damaged.
+std::optional<std::size_t> decoded_size(const SetFilter& filter, std::span<const std::byte> from);
+/// @param out  of the size that decoded_size gives
+/// @return  false if the data are damaged
+bool decode_filter(const SetFilter& filter, std::span<const std::byte> from, std::span<std::byte> out);
 
 }  // namespace lockstep::arrays

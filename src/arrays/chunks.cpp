@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 namespace lockstep::arrays {
@@ -113,17 +114,43 @@ void read_chunks(const GetChunk& get, const ChunkedArray& array, const Slab& sla
   } while (advance(index, counts, rank));
 }
 
-Chunk ChunkCache::find(const ChunkKey& key) {
-  const std::lock_guard hold(mutex_);
-  const auto found = places_.find(key);
-  if (found == places_.end()) return nullptr;
-  entries_.splice(entries_.begin(), entries_, found->second);
-  return entries_.front().chunk;
+Chunk ChunkCache::get(const ChunkKey& key, const std::function<Chunk()>& make) {
+  std::promise<Chunk> promise;
+  {
+    std::unique_lock hold(mutex_);
+    if (const auto found = places_.find(key); found != places_.end()) {
+      entries_.splice(entries_.begin(), entries_, found->second);
+      return entries_.front().chunk;
+    }
+    if (const auto found = in_progress_.find(key); found != in_progress_.end()) {
+      const std::shared_future<Chunk> future = found->second;
+      hold.unlock();
+      return future.get();
+    }
+    in_progress_.emplace(key, promise.get_future().share());
+  }
+  try {
+    Chunk chunk = make();
+    {
+      const std::lock_guard hold(mutex_);
+      if (chunk != nullptr) put(key, chunk);
+      in_progress_.erase(key);
+    }
+    promise.set_value(chunk);
+    return chunk;
+  } catch (...) {
+    {
+      const std::lock_guard hold(mutex_);
+      in_progress_.erase(key);
+    }
+    promise.set_exception(std::current_exception());
+    throw;
+  }
 }
 
 void ChunkCache::put(const ChunkKey& key, const Chunk& chunk) {
-  const std::lock_guard hold(mutex_);
-  if (chunk->size() > limit_ || places_.contains(key)) return;
+  unpacked_ += chunk->size();
+  if (chunk->size() > limit_ / sharers_ || places_.contains(key)) return;
   entries_.push_front({key, chunk});
   places_.emplace(key, entries_.begin());
   bytes_ += chunk->size();
@@ -146,8 +173,14 @@ void ChunkCache::set_limit(std::size_t bytes) {
   shrink();
 }
 
+void ChunkCache::set_sharers(int sharers) {
+  const std::lock_guard hold(mutex_);
+  sharers_ = static_cast<std::size_t>(std::max(sharers, 1));
+  shrink();
+}
+
 void ChunkCache::shrink() {
-  while (bytes_ > limit_) {
+  while (bytes_ > limit_ / sharers_) {
     bytes_ -= entries_.back().chunk->size();
     places_.erase(entries_.back().key);
     entries_.pop_back();

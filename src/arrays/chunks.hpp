@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "arrays/array_file.hpp"
@@ -44,24 +48,35 @@ struct ChunkKey {
 /// The most recently used chunks of all files of this process. Thread-safe.
 class ChunkCache {
  public:
-  /// @return  null if it is not there
-  Chunk find(const ChunkKey& key);
-  void put(const ChunkKey& key, const Chunk& chunk);
+  /// A chunk from the cache, or from make(). Threads that need a chunk at the same time wait for the one that makes it,
+  /// so they must not hold what make() needs, such as an HdfSession.
+  /// @throws  the error of make(), in all threads that wait
+  Chunk get(const ChunkKey& key, const std::function<Chunk()>& make);
   void forget(std::uint64_t file);
+  /// @param bytes  limit for `sharers` processes together
   void set_limit(std::size_t bytes);
+  void set_sharers(int sharers);
+
+  void count_used(std::size_t bytes) { used_ += bytes; }
+  ChunkUse use() const { return {.unpacked = unpacked_, .used = used_}; }
 
  private:
   struct CachedChunk {
     ChunkKey key;
     Chunk chunk;
   };
+  void put(const ChunkKey& key, const Chunk& chunk);
   void shrink();
 
   std::mutex mutex_;
   std::size_t limit_ = std::size_t{64} << 20;
+  std::size_t sharers_ = 1;
   std::size_t bytes_ = 0;
+  std::atomic<std::uint64_t> unpacked_ = 0;
+  std::atomic<std::uint64_t> used_ = 0;
   std::list<CachedChunk> entries_;  ///< the most recently used one first
   std::map<ChunkKey, std::list<CachedChunk>::iterator> places_;
+  std::map<ChunkKey, std::shared_future<Chunk>> in_progress_;
 };
 
 ChunkCache& chunk_cache();

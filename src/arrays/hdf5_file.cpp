@@ -208,6 +208,7 @@ class Hdf5File final : public ArrayFile {
     if (out.empty()) return;
     if (known->chunks) {
       read_chunks([&](const auto& first) { return chunk_at(*known, first); }, *known->chunks, slab, out);
+      chunk_cache().count_used(out.size());
     } else if (known->offset) {
       const PlainArray place{.offset = *known->offset, .shape = known->info.shape, .bytes = known->info.type.bytes};
       const auto read_file = [&](std::uint64_t offset, std::span<std::byte> part) { bytes_->read(offset, part); };
@@ -304,17 +305,18 @@ class Hdf5File final : public ArrayFile {
   /// A chunk, from the cache or from the file. Only its bytes are read with HDF5, by one thread at a time.
   Chunk chunk_at(const KnownArray& known, const std::vector<std::int64_t>& first) const {
     const ChunkKey key{.file = number_, .array = known.info.path, .first = first};
-    if (Chunk chunk = chunk_cache().find(key)) return chunk;
+    return chunk_cache().get(key, [&] { return make_chunk(known, first); });
+  }
+
+  Chunk make_chunk(const KnownArray& known, const std::vector<std::int64_t>& first) const {
     const std::string object =
         called(known.info.path) + ": its elements from " + place_of(known.info, first) + " on cannot be read: ";
     return with_place(path(), object, [&]() -> Chunk {
       std::uint32_t skipped = 0;
       std::vector<std::byte> stored = stored_chunk(known.info.path, first, skipped);
       if (stored.empty()) return nothing_at(known, first);
-      const auto chunk = std::make_shared<const std::vector<std::byte>>(
+      return std::make_shared<const std::vector<std::byte>>(
           undo_filters(known.filters, skipped, std::move(stored), known.chunk_bytes));
-      chunk_cache().put(key, chunk);
-      return chunk;
     });
   }
 
@@ -370,10 +372,13 @@ class Hdf5File final : public ArrayFile {
             "H5Sselect_hyperslab");
   }
 
-  /// "time 4", by the first axis.
+  /// "time 4", or "index [3, 4, 0]" if no axis is called time.
   static std::string place_of(const ArrayInfo& array, const std::vector<std::int64_t>& start) {
     if (array.shape.empty()) return "the first";
-    return (array.axes[0].empty() ? "index" : utf8_text(array.axes[0])) + " " + std::to_string(start[0]);
+    for (std::size_t axis = 0; axis < start.size(); ++axis) {
+      if (array.axes[axis] == "time") return "time " + std::to_string(start[axis]);
+    }
+    return "index " + (start.size() == 1 ? std::to_string(start[0]) : shape_text(start));
   }
 
   static std::uint64_t next_number() {

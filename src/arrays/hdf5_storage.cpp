@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -13,7 +14,6 @@
 
 #include "arrays/chunk_filters.hpp"
 #include "arrays/hdf5_types.hpp"
-#include "arrays/lzf.hpp"
 #include "core/text/text.hpp"
 
 namespace lockstep::arrays {
@@ -26,6 +26,7 @@ using checkpoints::Handle;
 
 constexpr int kMaxVirtualDepth = 8;
 constexpr std::size_t kNameBytes = 4096;
+constexpr std::size_t kMaxChunkBytes = std::size_t{1} << 32;  // a limit of HDF5
 
 // --- filters ---
 
@@ -42,34 +43,49 @@ constexpr std::array<FilterRow, 14> kFilters = {{
     {H5Z_FILTER_SZIP, "szip", true},
     {H5Z_FILTER_NBIT, "nbit", true},
     {H5Z_FILTER_SCALEOFFSET, "scaleoffset", true},
-    {kLzfFilter, "lzf", true},
+    {kLzf, "lzf", true},
+    {kZstd, "zstd", true},
+    {kBitshuffle, "bitshuffle", true},
     {307, "bzip2", false},
     {32001, "blosc", false},
     {32004, "lz4", false},
-    {32008, "bitshuffle", false},
     {32013, "zfp", false},
-    {32015, "zstd", false},
     {32026, "blosc2", false},
 }};
 
-/// HDF5 calls it for each chunk.
-std::size_t run_lzf(unsigned flags, std::size_t count, const unsigned values[], std::size_t bytes,
-                    std::size_t* buffer_bytes, void** buffer) noexcept {
+/// HDF5 calls it for each chunk that it reads itself: of virtual data sets, and of elements that it converts.
+template <H5Z_filter_t kNumber>
+std::size_t run_filter(unsigned flags, std::size_t count, const unsigned values[], std::size_t bytes,
+                       std::size_t* buffer_bytes, void** buffer) noexcept {
   if ((flags & H5Z_FLAG_REVERSE) == 0) return 0;  // Lockstep writes no such files
   const std::span<const std::byte> from(static_cast<const std::byte*>(*buffer), bytes);
-  const auto size = decoded_lzf_size(from);
-  constexpr std::size_t kChunkBytes = 2;  // index among the parameters
-  if (!size || *size == 0 || count <= kChunkBytes || *size != values[kChunkBytes]) return 0;
-  void* const memory = H5allocate_memory(*size, false);
-  if (memory == nullptr) return 0;
-  if (!decode_lzf(from, {static_cast<std::byte*>(memory), *size})) {
-    H5free_memory(memory);
-    return 0;
+  void* memory = nullptr;
+  try {
+    const SetFilter filter = {.number = kNumber, .values = {values, values + count}};
+    const auto size = decoded_size(filter, from);
+    if (!size || *size == 0 || *size > kMaxChunkBytes) return 0;
+    if (kNumber == kLzf && (count <= 2 || *size != values[2])) return 0;
+    memory = H5allocate_memory(*size, false);
+    if (memory != nullptr && decode_filter(filter, from, {static_cast<std::byte*>(memory), *size})) {
+      H5free_memory(*buffer);
+      *buffer = memory;
+      *buffer_bytes = *size;
+      return *size;
+    }
+  } catch (const std::exception&) {  // no memory
   }
-  H5free_memory(*buffer);
-  *buffer = memory;
-  *buffer_bytes = *size;
-  return *size;
+  if (memory != nullptr) H5free_memory(memory);
+  return 0;
+}
+
+void register_filter(H5Z_filter_t number, const char* name, H5Z_func_t run) {
+  H5Z_class2_t filter{};
+  filter.version = H5Z_CLASS_T_VERS;
+  filter.id = number;
+  filter.decoder_present = 1;
+  filter.name = name;
+  filter.filter = run;
+  if (H5Zregister(&filter) < 0) throw DataError(std::string("HDF5 does not accept the filter ") + name);
 }
 
 SetFilter filter_of(hid_t list, unsigned position, std::string& name_in_file) {
@@ -103,8 +119,10 @@ void set_filters(hid_t list, std::uint64_t chunk_bytes, SetStorage& storage) {
     SetFilter filter = filter_of(list, static_cast<unsigned>(i), name);
     const auto* const row = std::ranges::find(kFilters, filter.number, &FilterRow::number);
     if (row == kFilters.end()) refuse_filter(filter.number, name);
-    if (!row->is_available || H5Zfilter_avail(filter.number) <= 0) refuse_filter(filter.number, row->name);
-    if (filter.number == kLzfFilter) check_lzf(filter, chunk_bytes);
+    const bool is_own = filter.number == kLzf || filter.number == kZstd || filter.number == kBitshuffle;
+    const bool is_available = row->is_available && (is_own ? can_decode(filter) : H5Zfilter_avail(filter.number) > 0);
+    if (!is_available) refuse_filter(filter.number, row->name);
+    if (filter.number == kLzf) check_lzf(filter, chunk_bytes);
     storage.info.filters.emplace_back(row->name);
     storage.filters.push_back(std::move(filter));
   }
@@ -301,15 +319,12 @@ std::uint64_t chunk_bytes_of(const std::vector<std::int64_t>& chunk, const Numbe
 
 void register_filters() {
   static const bool is_done = [] {
-    H5Z_class2_t filter{};
-    filter.version = H5Z_CLASS_T_VERS;
-    filter.id = kLzfFilter;
-    filter.decoder_present = 1;
-    filter.name = "lzf";
-    filter.filter = run_lzf;
-    return H5Zregister(&filter) >= 0;
+    register_filter(kLzf, "lzf", run_filter<kLzf>);
+    register_filter(kZstd, "zstd", run_filter<kZstd>);
+    register_filter(kBitshuffle, "bitshuffle", run_filter<kBitshuffle>);
+    return true;
   }();
-  if (!is_done) throw DataError("HDF5 does not accept the filter lzf");
+  static_cast<void>(is_done);
 }
 
 Handle open_to_read(const std::string& path) {

@@ -7,13 +7,20 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <random>
+#include <thread>
 
 #include "arrays/chunk_filters.hpp"
+#include "arrays/decompressors.hpp"
+#include "core/system/in_threads.hpp"
+#include "frames.hpp"
 
 namespace lockstep::arrays {
 namespace chunks_test {
 
-using Bytes = std::vector<std::byte>;
+using namespace frames;
 
 Bytes bytes_from(const std::vector<int>& numbers) {
   Bytes bytes;
@@ -77,27 +84,166 @@ TEST(ChunkFiltersTest, WhatCanBeUndone) {
   EXPECT_FALSE(can_undo({kDeflate, kDeflate}));
 }
 
+// --- damage ---
+
+/// A pipeline of filters and a chunk that it unpacks.
+struct PackedChunk {
+  std::string name;
+  std::vector<SetFilter> filters;
+  Bytes stored;
+  std::size_t bytes = 0;
+};
+
+std::vector<PackedChunk> packed_chunks() {
+  Bytes plain;
+  for (int i = 0; i < 512; ++i) plain.push_back(static_cast<std::byte>(i * i / 100));
+  const SetFilter shuffle{.number = H5Z_FILTER_SHUFFLE, .values = {4}};
+  const SetFilter lzf{.number = kLzf, .values = {4, 261, 512}};
+  const SetFilter zstd{.number = kZstd, .values = {3}};
+  Bytes literals;
+  for (std::size_t i = 0; i < plain.size(); i += 32) {
+    literals.push_back(std::byte{31});
+    literals.insert(literals.end(), plain.begin() + static_cast<std::ptrdiff_t>(i),
+                    plain.begin() + static_cast<std::ptrdiff_t>(i) + 32);
+  }
+  Bytes with_sum = deflated(plain);
+  with_sum.insert(with_sum.end(), 4, std::byte{0});
+  std::vector<PackedChunk> chunks = {{"plain", {}, plain, 512},
+                                     {"deflate", {shuffle, kDeflate}, deflated(plain), 512},
+                                     {"fletcher32", {kDeflate, kChecksum}, with_sum, 512},
+                                     {"lzf", {shuffle, lzf}, literals, 512},
+                                     {"bitshuffle", {{kBitshuffle, {0, 4, 4, 32}}}, plain, 512}};
+  if (!has_lz4_and_zstd()) return chunks;
+  chunks.push_back({"zstd", {shuffle, zstd}, zstd_frame(plain), 512});
+  for (const unsigned compression : {2U, 3U}) {
+    const SetFilter filter{.number = kBitshuffle, .values = {0, 4, 4, 32, compression}};
+    chunks.push_back(
+        {"bitshuffle " + std::to_string(compression), {filter}, block_stream(plain, 128, compression), 512});
+  }
+  return chunks;
+}
+
+/// Changes bytes, cuts or extends, with numbers that depend on the seed only.
+void damage(Bytes& bytes, std::mt19937& random) {
+  const auto below = [&random](std::size_t limit) { return limit == 0 ? 0 : random() % limit; };
+  const std::size_t changes = below(4);
+  for (std::size_t i = 0; i < changes && !bytes.empty(); ++i) {
+    const std::size_t place = below(3) == 0 ? below(std::min<std::size_t>(bytes.size(), 16)) : below(bytes.size());
+    bytes[place] = static_cast<std::byte>(below(4) == 0 ? 255 : random());
+  }
+  if (below(4) == 0) bytes.resize(below(bytes.size() + 1));
+  if (below(8) == 0) bytes.resize(bytes.size() + below(40), std::byte{1});
+}
+
+/// Random damage gives an error, or a chunk of the right size.
+TEST(ChunkFiltersTest, DamagedChunks) {
+  for (const PackedChunk& chunk : packed_chunks()) {
+    SCOPED_TRACE(chunk.name);
+    ASSERT_TRUE(can_undo(chunk.filters));
+    if (chunk.name != "fletcher32") {
+      EXPECT_EQ(undo_filters(chunk.filters, 0, chunk.stored, chunk.bytes).size(), chunk.bytes);
+    }
+    std::mt19937 random(7);
+    std::size_t errors = 0;
+    for (int round = 0; round < 4000; ++round) {
+      std::vector<SetFilter> filters = chunk.filters;
+      if (round % 8 == 0) {  // the parameters are damaged, too
+        for (SetFilter& filter : filters) {
+          if (!filter.values.empty())
+            filter.values[random() % filter.values.size()] = static_cast<unsigned>(random() >> random() % 32);
+        }
+        if (!can_undo(filters)) continue;
+      }
+      Bytes stored = chunk.stored;
+      damage(stored, random);
+      const std::size_t bytes = round % 16 == 1 ? std::size_t{random()} << 4 : chunk.bytes;
+      const auto skipped = static_cast<std::uint32_t>(round % 32 == 2 ? random() : 0);
+      try {
+        EXPECT_EQ(undo_filters(filters, skipped, stored, bytes).size(), bytes);
+      } catch (const DataError&) {
+        ++errors;
+      }
+    }
+    EXPECT_GT(errors, 300U);
+  }
+}
+
 ChunkKey key_of(std::uint64_t file, std::int64_t first) { return {.file = file, .array = "a", .first = {first}}; }
 
 Chunk chunk_of(std::size_t bytes) { return std::make_shared<const Bytes>(bytes); }
 
+/// Whether a chunk is in the cache. If not, it is put there with this size.
+bool has(ChunkCache& cache, const ChunkKey& key, std::size_t bytes) {
+  bool is_there = true;
+  const Chunk chunk = cache.get(key, [&] {
+    is_there = false;
+    return chunk_of(bytes);
+  });
+  EXPECT_EQ(chunk->size(), bytes);
+  return is_there;
+}
+
 TEST(ChunkCacheTest, TheLeastRecentlyUsedChunkGoes) {
   ChunkCache cache;
   cache.set_limit(10);
-  cache.put(key_of(1, 0), chunk_of(4));
-  cache.put(key_of(1, 1), chunk_of(4));
-  EXPECT_NE(cache.find(key_of(1, 0)), nullptr);
-  cache.put(key_of(1, 2), chunk_of(4));
-  EXPECT_EQ(cache.find(key_of(1, 1)), nullptr);
-  EXPECT_NE(cache.find(key_of(1, 0)), nullptr);
-  cache.put(key_of(1, 3), chunk_of(11));  // too large
-  EXPECT_EQ(cache.find(key_of(1, 3)), nullptr);
-  cache.put(key_of(2, 0), chunk_of(2));
+  EXPECT_FALSE(has(cache, key_of(1, 0), 4));
+  EXPECT_FALSE(has(cache, key_of(1, 1), 4));
+  EXPECT_TRUE(has(cache, key_of(1, 0), 4));
+  EXPECT_FALSE(has(cache, key_of(1, 2), 4));
+  EXPECT_TRUE(has(cache, key_of(1, 0), 4));
+  EXPECT_FALSE(has(cache, key_of(1, 1), 4));
+  EXPECT_FALSE(has(cache, key_of(1, 3), 11));
+  EXPECT_FALSE(has(cache, key_of(1, 3), 11));  // too large
+  EXPECT_TRUE(has(cache, key_of(1, 1), 4));
+  EXPECT_FALSE(has(cache, key_of(2, 0), 2));
   cache.forget(1);
-  EXPECT_EQ(cache.find(key_of(1, 0)), nullptr);
-  EXPECT_NE(cache.find(key_of(2, 0)), nullptr);
-  cache.set_limit(1);
-  EXPECT_EQ(cache.find(key_of(2, 0)), nullptr);
+  EXPECT_TRUE(has(cache, key_of(2, 0), 2));
+  EXPECT_FALSE(has(cache, key_of(1, 1), 4));
+  EXPECT_EQ(cache.use().unpacked, 4U + 4 + 4 + 4 + 11 + 11 + 2 + 4);
+}
+
+TEST(ChunkCacheTest, ProcessesOfAHostDivideTheLimit) {
+  ChunkCache cache;
+  cache.set_limit(10);
+  EXPECT_FALSE(has(cache, key_of(1, 0), 4));
+  EXPECT_FALSE(has(cache, key_of(1, 1), 4));
+  cache.set_sharers(2);
+  EXPECT_TRUE(has(cache, key_of(1, 1), 4));
+  EXPECT_FALSE(has(cache, key_of(1, 0), 4));
+  EXPECT_FALSE(has(cache, key_of(1, 1), 4));
+}
+
+TEST(ChunkCacheTest, AChunkThatWasNeverWrittenIsNotKept) {
+  ChunkCache cache;
+  EXPECT_EQ(cache.get(key_of(1, 0), [] { return Chunk(); }), nullptr);
+  EXPECT_FALSE(has(cache, key_of(1, 0), 4));
+}
+
+/// Each thread waits until all of them are in get(), or until it would be the second one in make().
+TEST(ChunkCacheTest, AChunkIsMadeByOneThreadOnly) {
+  constexpr int kThreads = 4;
+  for (const bool fails : {false, true}) {
+    ChunkCache cache;
+    std::atomic<int> entered = 0, made = 0, errors = 0;
+    in_threads(kThreads, [&](int) {
+      ++entered;
+      try {
+        const Chunk chunk = cache.get(key_of(1, 0), [&] {
+          ++made;
+          while (entered < kThreads) std::this_thread::yield();
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          if (fails) throw DataError("damaged");
+          return chunk_of(4);
+        });
+        EXPECT_EQ(chunk->size(), 4U);
+      } catch (const DataError&) {
+        ++errors;
+      }
+    });
+    EXPECT_EQ(errors, fails ? kThreads : 0);
+    EXPECT_TRUE(fails || made == 1) << made;
+    EXPECT_EQ(has(cache, key_of(1, 0), 4), !fails);
+  }
 }
 
 /// Element [y, x] of an array of 5 x 7 is 10 y + x; the chunk that begins at [2, 3] was never written.
