@@ -358,10 +358,16 @@ class Hdf5File final : public ArrayFile {
       const Handle file_space(H5Dget_space(set), H5Sclose, "H5Dget_space");
       if (checkpoints::shape_of(set) != array.shape) throw DataError("its shape was changed");
       if (!array.shape.empty()) select(file_space.id(), slab);
-      const hsize_t size = static_cast<hsize_t>(size_of(slab));
-      const Handle memory_space(H5Screate_simple(1, &size, nullptr), H5Sclose, "H5Screate_simple");
+      const Handle memory_space = memory_space_of(slab);
       checked(H5Dread(set, type.id(), memory_space.id(), file_space.id(), H5P_DEFAULT, out.data()), "H5Dread");
     });
+  }
+
+  /// HDF5 copies element by element, at a tenth of the speed, unless both spaces have the same axes.
+  static Handle memory_space_of(const Slab& slab) {
+    if (slab.count.empty()) return {H5Screate(H5S_SCALAR), H5Sclose, "H5Screate"};
+    const std::vector<hsize_t> count(slab.count.begin(), slab.count.end());
+    return {H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr), H5Sclose, "H5Screate_simple"};
   }
 
   static void select(hid_t space, const Slab& slab) {
