@@ -39,6 +39,13 @@ struct FieldPlace {
   bool operator==(const FieldPlace&) const = default;
 };
 
+/// The part of an array that a chunk holds.
+struct ChunkSize {
+  std::int64_t trajectories = 1;
+  std::int64_t steps = 1;
+};
+ChunkSize chunk_size_of(const FieldVariable& variable);
+
 /// Everything that the samples of a split have in common.
 struct FieldDescription {
   std::vector<FieldPair> pairs;
@@ -55,7 +62,7 @@ struct FieldDescription {
 /// The windows of arrays. Values of a sample: "data" [T_in * C + S, space...] float32, all channels of the oldest step
 /// first; "label" [T_out * C, space...] float32, or [space...] int64 for class maps; "mask", like "label", is false in
 /// gaps.
-class FieldDataset : public SampleDataset, public SampleNames {
+class FieldDataset : public SampleDataset, public SampleNames, public SampleChunks {
  public:
   /// @param files  open files, shared by the splits
   FieldDataset(FieldDescription description, std::shared_ptr<arrays::OpenFiles> files);
@@ -66,6 +73,9 @@ class FieldDataset : public SampleDataset, public SampleNames {
   void fill(const batch::Draw& draw, batch::ValueMap& row) const override;
   std::uint64_t digest() const override { return digest_; }
   std::string sample_name(std::int64_t index) const override;
+  /// By the first variable of the inputs, and the first step of the window. Without chunks, each sample is one.
+  std::vector<std::int64_t> chunks() const override;
+  ChunkBytes chunk_bytes() const override;
 
   FieldPlace place(std::int64_t index) const;
   const FieldDescription& description() const noexcept { return description_; }

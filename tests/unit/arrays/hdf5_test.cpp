@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <sys/wait.h>
 #include <thread>
@@ -275,6 +276,63 @@ TEST(Hdf5Test, DamagedFiles) {
   EXPECT_EQ(open_objects(), 0);
 }
 
+/// Position and size of a chunk in its file.
+std::pair<std::streamoff, std::size_t> place_of_chunk(const std::string& path, const std::string& name,
+                                                      hsize_t number) {
+  const HdfSession session;
+  const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose, "H5Fopen");
+  const Handle set(H5Dopen2(file.id(), name.c_str(), H5P_DEFAULT), H5Dclose, "H5Dopen2");
+  const Handle space(H5Dget_space(set.id()), H5Sclose, "H5Dget_space");
+  hsize_t offset[H5S_MAX_RANK], bytes = 0;
+  unsigned skipped = 0;
+  haddr_t address = 0;
+  checkpoints::checked(H5Dget_chunk_info(set.id(), space.id(), number, offset, &skipped, &address, &bytes),
+                       "H5Dget_chunk_info");
+  return {static_cast<std::streamoff>(address), static_cast<std::size_t>(bytes)};
+}
+
+void overwrite(const std::string& path, std::streamoff offset, std::size_t bytes) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(offset);
+  file << std::string(bytes, '\x7F');
+}
+
+TEST(Hdf5Test, ADamagedChunkIsNamed) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("a.h5");
+  {
+    Writer writer(path);
+    const Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "H5Pcreate");
+    const hsize_t chunk[] = {2, 30, 50};
+    H5Pset_chunk(list.id(), 3, chunk);
+    const Handle sum(H5Pcopy(list.id()), H5Pclose, "H5Pcopy"), offset(H5Pcopy(list.id()), H5Pclose, "H5Pcopy");
+    H5Pset_shuffle(list.id());
+    H5Pset_deflate(list.id(), 4);
+    H5Pset_fletcher32(sum.id());
+    H5Pset_scaleoffset(offset.id(), H5Z_SO_INT, 0);
+    writer.add("packed", H5T_STD_I32LE, {7, 30, 50}, list.id());
+    writer.add("sum", H5T_STD_I32LE, {7, 30, 50}, sum.id());
+    writer.add("other", H5T_STD_I32LE, {7, 30, 50}, offset.id());
+  }
+  for (const char* const name : {"packed", "sum", "other"}) {
+    const auto [begin, bytes] = place_of_chunk(path, name, 2);
+    overwrite(path, begin, bytes);
+  }
+  const auto file = open_arrays(path);
+  const auto read_steps = [&](const char* name, std::int64_t first, std::int64_t count) {
+    return error_of([&] { read_slab(*file, name, {{first, 0, 0}, {count, 30, 50}, {1, 1, 1}}); });
+  };
+  EXPECT_EQ(read_steps("packed", 0, 7), path +
+                                            ": variable 'packed': its elements from index [4, 0, 0] on cannot be "
+                                            "read: its data are damaged (filter deflate)");
+  EXPECT_EQ(read_steps("sum", 5, 1), path +
+                                         ": variable 'sum': its elements from index [4, 0, 0] on cannot be read: it "
+                                         "is damaged: its bytes differ from their checksum (fletcher32)");
+  EXPECT_EQ(read_steps("packed", 0, 4), "");
+  EXPECT_EQ(read_steps("sum", 6, 1), "");
+  EXPECT_EQ(read_steps("other", 0, 4), "");  // the filters of HDF5 do not notice all damage
+}
+
 TEST(Hdf5Test, AChangedFileIsNoticed) {
   const TemporaryFolder folder;
   const std::string path = folder.path("a.h5");
@@ -341,6 +399,7 @@ TEST(Hdf5Test, ThreadsReadAtTheSameTime) {
   const auto file = open_arrays(path);
   in_threads(4, [&](int thread) {
     for (int i = 0; i < 200; ++i) {
+      if (thread == 0 && i % 40 == 0) set_chunk_cache(i % 80 == 0 ? 10000 : std::size_t{64} << 20);
       const std::int64_t row = (thread + i) % 7;
       const auto bytes = read_slab(*file, i % 2 == 0 ? "packed" : "plain", {{row, 0, 0}, {1, 30, 50}, {1, 1, 1}});
       std::int32_t first = 0;
