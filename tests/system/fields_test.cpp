@@ -53,7 +53,7 @@ TEST_F(FieldsProgramTest, ColumnsTrainTheSameOnAnyNumberOfRanks) {
       "--data.path=" + file("files/climsim") +
       "/*/train_input.h5 --data.target_path=" + file("files/climsim/0001-02-01/train_target.h5") + "," +
       file("files/climsim/0001-02-02/train_target.h5") +
-      " --data.layout=nc --data.val_fraction=0.2 --model.name=mlp --model.standardize=true --train.lanes=2"
+      " --data.layout=nc --data.val_fraction=0.2 --model.name=mlp --data.cache=off --train.lanes=2"
       " --train.global_batch_size=4 --train.max_epochs=5 --optim.lr=0.01";
   const std::vector<double> losses = train(1, arguments);
   ASSERT_GE(losses.size(), 15U);

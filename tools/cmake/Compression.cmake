@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# lockstep_compression: libdeflate, liblz4 and libzstd, which unpack chunks of HDF5 files, if all three are there. Static
-# libraries where there are any, so that no program's start waits for them.
+# lockstep_compression: libdeflate, liblz4 and libzstd, which unpack chunks of HDF5 files, if all three are there.
+# Static libraries where there are any, so that no program's start waits for them.
 find_path(LOCKSTEP_DEFLATE_INCLUDE libdeflate.h)
 find_path(LOCKSTEP_LZ4_INCLUDE lz4.h)
 find_path(LOCKSTEP_ZSTD_INCLUDE zstd.h)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numbers>
 #include <optional>
 #include <set>
 #include <utility>
@@ -53,6 +54,8 @@ class FieldOpener {
   void complete_rule(FieldDescription& description) const;
   void add_series(FieldDescription& description, std::vector<std::string>& notes) const;
   void add_statics(FieldDescription& description);
+  void add_positions(FieldDescription& description) const;
+  void add_cycles(FieldDescription& description) const;
   void require_size(const FieldDescription& description) const;
 
   const Section& data_;
@@ -164,6 +167,8 @@ void FieldOpener::add_series(FieldDescription& description, std::vector<std::str
                       " gaps, which no window crosses; see data.cadence");
     }
     all[i].starts = starts_in(0, steps, description.rule, gaps);
+    all[i].end = steps;
+    all[i].gaps = std::move(gaps);
     if (steps > most) {
       most = steps;
       longest = path;
@@ -203,6 +208,42 @@ void FieldOpener::add_statics(FieldDescription& description) {
   }
 }
 
+void FieldOpener::add_positions(FieldDescription& description) const {
+  const SampleSpace& space = description.space;
+  const auto points = static_cast<std::size_t>(points_of(space));
+  std::size_t inner = points;  // points of one position of the axis
+  for (const SpaceAxis& axis : space) {
+    const auto count = static_cast<std::size_t>(axis.count());
+    inner /= count;
+    const bool is_latitude = axis.name == "lat" || axis.name == "latitude";
+    if (settings_.position == "none" || (settings_.position == "latitude" && !is_latitude)) continue;
+    if (settings_.position != "grid" && axis.coordinates.empty()) {
+      throw ConfigError(data_.cite("position") + ": the files have no coordinates of the axis " + axis.name +
+                        "; use grid");
+    }
+    for (std::size_t i = 0; i < points; ++i) {
+      const std::size_t position = i / inner % count;
+      double value = static_cast<double>(position) / static_cast<double>(count);
+      if (settings_.position != "grid") value = axis.coordinates[position];
+      if (settings_.position == "latitude") value = std::sin(value * std::numbers::pi / 180);
+      description.positions.push_back(static_cast<float>(value));
+    }
+    description.position_names.push_back(axis.name);
+  }
+  if (settings_.position == "latitude" && description.position_names.empty()) {
+    throw ConfigError(data_.cite("position") + ": no axis of the fields is called lat or latitude; use grid");
+  }
+}
+
+void FieldOpener::add_cycles(FieldDescription& description) const {
+  if (settings_.cycles.empty()) return;
+  for (const FieldPair& pair : description.pairs) {
+    if (!pair.inputs.times.empty()) continue;
+    throw ConfigError(data_.cite("cycle") + ": " + pair.inputs.path + " has no times with a unit; remove the key");
+  }
+  description.cycles = settings_.cycles;
+}
+
 OpenedFields FieldOpener::open(const std::vector<std::string>& inputs, const std::vector<std::string>& targets,
                                const FieldDescription* first) {
   OpenedFields opened;
@@ -218,13 +259,16 @@ OpenedFields FieldOpener::open(const std::vector<std::string>& inputs, const std
     require_same_fields(model.inputs, description.pairs.back().inputs, description.space);
     require_same_fields(model.targets, description.pairs.back().targets, description.space);
   }
-  description.fills_gaps = settings_.fills_gaps;
+  description.gaps = settings_.gaps;
+  description.normalization = settings_.normalization;
   description.has_gap_channel = settings_.has_gap_channel;
   description.classes = settings_.classes;
   complete_rule(description);
   require_size(description);
   add_series(description, opened.notes);
   add_statics(description);
+  add_positions(description);
+  add_cycles(description);
   return opened;
 }
 
@@ -244,8 +288,9 @@ FieldDescription with_trajectories(const FieldDescription& all, const IsWanted& 
 FieldDescription with_steps(const FieldDescription& all, std::int64_t cut, bool is_after) {
   FieldDescription part = all;
   const std::int64_t span = all.rule.span();
-  std::erase_if(part.series.front().starts,
-                [&](std::int64_t start) { return is_after ? start < cut : start + span >= cut; });
+  FieldSeries& series = part.series.front();
+  std::erase_if(series.starts, [&](std::int64_t start) { return is_after ? start < cut : start + span >= cut; });
+  (is_after ? series.begin : series.end) = cut;
   return part;
 }
 

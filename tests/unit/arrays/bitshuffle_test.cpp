@@ -11,16 +11,16 @@ namespace bitshuffle_test {
 
 using namespace frames;
 
-Bytes numbers(std::size_t bytes) {
-  Bytes result;
+ByteList numbers(std::size_t bytes) {
+  ByteList result;
   for (std::size_t i = 0; i < bytes; ++i) result.push_back(static_cast<std::byte>(i * i + i / 3));
   return result;
 }
 
 /// Bit `b` of byte `k` of element `i` becomes bit i % 8 of byte i / 8 of row 8 k + b.
-Bytes split_bits(std::span<const std::byte> elements, std::size_t bytes) {
+ByteList split_bits(std::span<const std::byte> elements, std::size_t bytes) {
   const std::size_t count = elements.size() / bytes;
-  Bytes result(elements.size());
+  ByteList result(elements.size());
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t bit = 0; bit < 8 * bytes; ++bit) {
       const bool is_set = (std::to_integer<unsigned>(elements[i * bytes + bit / 8]) >> bit % 8 & 1) != 0;
@@ -31,8 +31,8 @@ Bytes split_bits(std::span<const std::byte> elements, std::size_t bytes) {
 }
 
 /// Splits the bits of each block; up to seven elements stay as they are, after the blocks.
-Bytes shuffled_blocks(std::span<const std::byte> plain, std::size_t bytes, std::size_t block) {
-  Bytes result;
+ByteList shuffled_blocks(std::span<const std::byte> plain, std::size_t bytes, std::size_t block) {
+  ByteList result;
   std::size_t elements = plain.size() / bytes / 8 * 8;
   while (elements > 0) {
     const std::size_t count = std::min(elements, block);
@@ -45,8 +45,8 @@ Bytes shuffled_blocks(std::span<const std::byte> plain, std::size_t bytes, std::
 
 TEST(BitshuffleTest, BitsBecomeElements) {
   for (const std::size_t bytes : {1U, 2U, 3U, 4U, 8U}) {
-    const Bytes plain = numbers(bytes * 40);
-    Bytes out(plain.size());
+    const ByteList plain = numbers(bytes * 40);
+    ByteList out(plain.size());
     join_bits(split_bits(plain, bytes), out, bytes);
     EXPECT_EQ(out, plain) << bytes;
   }
@@ -54,19 +54,19 @@ TEST(BitshuffleTest, BitsBecomeElements) {
 
 /// 45 elements: blocks of 16, 16 and 8, and five more. A block that bitshuffle chooses is larger than all of them.
 TEST(BitshuffleTest, Blocks) {
-  const Bytes plain = numbers(90);
-  const Bytes rest(plain.end() - 10, plain.end());
+  const ByteList plain = numbers(90);
+  const ByteList rest(plain.end() - 10, plain.end());
   for (const std::size_t block : {std::size_t{16}, std::size_t{0}}) {
     const std::size_t used = block == 0 ? 4096 : block;
-    const Bytes bits = shuffled_blocks(plain, 2, used);
-    Bytes stored = bits, out(90);
+    const ByteList bits = shuffled_blocks(plain, 2, used);
+    ByteList stored = bits, out(90);
     append(stored, rest);
     EXPECT_TRUE(undo_bitshuffle({.element_bytes = 2, .block = block}, stored, out));
     EXPECT_EQ(out, plain);
     EXPECT_FALSE(undo_bitshuffle({.element_bytes = 2, .block = 12}, stored, out));
     if (!has_lz4_and_zstd()) continue;
     for (const auto compression : {BlockCompression::lz4, BlockCompression::zstd}) {
-      const Bytes packed = block_stream(bits, 2 * used, static_cast<unsigned>(compression), rest);
+      const ByteList packed = block_stream(bits, 2 * used, static_cast<unsigned>(compression), rest);
       const BitshuffleOptions options = {.element_bytes = 2, .compression = compression};
       EXPECT_EQ(decoded_bitshuffle_size(options, packed), 90U);
       std::ranges::fill(out, std::byte{0});
@@ -75,7 +75,7 @@ TEST(BitshuffleTest, Blocks) {
       for (std::size_t size = 0; size < packed.size(); ++size) {
         EXPECT_FALSE(undo_bitshuffle(options, std::span(packed).first(size), out)) << size;
       }
-      Bytes longer = packed;
+      ByteList longer = packed;
       longer.push_back(std::byte{0});
       EXPECT_FALSE(undo_bitshuffle(options, longer, out));
     }
@@ -93,9 +93,9 @@ TEST(BitshuffleTest, Options) {
   EXPECT_FALSE(bitshuffle_options({}));
 }
 
-/// Bytes that promise much more than they can hold.
+/// ByteList that promise much more than they can hold.
 TEST(BitshuffleTest, PromisesAreNotBelieved) {
-  Bytes packed;
+  ByteList packed;
   append(packed, std::uint64_t{1} << 40, 8, true);
   append(packed, 8192, 4, true);
   append(packed, 0, 4, true);

@@ -22,15 +22,15 @@ namespace chunks_test {
 
 using namespace frames;
 
-Bytes bytes_from(const std::vector<int>& numbers) {
-  Bytes bytes;
+ByteList bytes_from(const std::vector<int>& numbers) {
+  ByteList bytes;
   for (const int number : numbers) bytes.push_back(static_cast<std::byte>(number));
   return bytes;
 }
 
-Bytes deflated(const Bytes& bytes) {
+ByteList deflated(const ByteList& bytes) {
   uLongf size = compressBound(bytes.size());
-  Bytes packed(size);
+  ByteList packed(size);
   compress2(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size(),
             4);
   packed.resize(size);
@@ -42,12 +42,12 @@ const SetFilter kDeflate{.number = H5Z_FILTER_DEFLATE, .values = {4}};
 const SetFilter kChecksum{.number = H5Z_FILTER_FLETCHER32, .values = {}};
 
 TEST(ChunkFiltersTest, BytesAfterTheLastElementAreNotShuffled) {
-  const Bytes stored = bytes_from({1, 4, 2, 5, 3, 6, 7, 8});  // elements of three bytes, and two bytes more
+  const ByteList stored = bytes_from({1, 4, 2, 5, 3, 6, 7, 8});  // elements of three bytes, and two bytes more
   EXPECT_EQ(undo_filters({kShuffle}, 0, stored, 8), bytes_from({1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
 TEST(ChunkFiltersTest, SkippedFiltersAreNotUndone) {
-  const Bytes shuffled = bytes_from({1, 4, 2, 5, 3, 6}), plain = bytes_from({1, 2, 3, 4, 5, 6});
+  const ByteList shuffled = bytes_from({1, 4, 2, 5, 3, 6}), plain = bytes_from({1, 2, 3, 4, 5, 6});
   EXPECT_EQ(undo_filters({kShuffle, kDeflate}, 0, deflated(shuffled), 6), plain);
   EXPECT_EQ(undo_filters({kShuffle, kDeflate}, 1, deflated(plain), 6), plain);
   EXPECT_EQ(undo_filters({kShuffle, kDeflate}, 2, shuffled, 6), plain);
@@ -60,20 +60,20 @@ TEST(ChunkFiltersTest, Fletcher32) {
   EXPECT_EQ(undo_filters({kChecksum}, 0, bytes_from({1, 2, 3, 0x04, 0x02, 0x05, 0x04}), 3), bytes_from({1, 2, 3}));
   EXPECT_THROW(undo_filters({kChecksum}, 0, bytes_from({1, 2, 4, 0x02, 0x04, 0x04, 0x05}), 3), DataError);
   EXPECT_THROW(undo_filters({kChecksum}, 0, bytes_from({1, 2}), 3), DataError);
-  const Bytes large(10000, std::byte{0xFF});  // sums of 0xFFFF stay 0xFFFF
-  Bytes stored = large;
+  const ByteList large(10000, std::byte{0xFF});  // sums of 0xFFFF stay 0xFFFF
+  ByteList stored = large;
   stored.insert(stored.end(), 4, std::byte{0xFF});
   EXPECT_EQ(undo_filters({kChecksum}, 0, stored, large.size()), large);
 }
 
 TEST(ChunkFiltersTest, OtherSizesAreDamage) {
-  const Bytes packed = deflated(bytes_from({1, 2, 3, 4}));
+  const ByteList packed = deflated(bytes_from({1, 2, 3, 4}));
   EXPECT_EQ(undo_filters({kDeflate}, 0, packed, 4), bytes_from({1, 2, 3, 4}));
   EXPECT_THROW(undo_filters({kDeflate}, 0, packed, 3), DataError);
   EXPECT_THROW(undo_filters({kDeflate}, 0, packed, 5), DataError);
   EXPECT_THROW(undo_filters({kDeflate}, 0, packed, std::size_t{1} << 40), DataError);  // nothing is allocated for it
   EXPECT_THROW(undo_filters({}, 0, packed, packed.size() + 1), DataError);
-  EXPECT_THROW(undo_filters({kDeflate}, 0, Bytes(packed.begin(), packed.end() - 1), 4), DataError);
+  EXPECT_THROW(undo_filters({kDeflate}, 0, ByteList(packed.begin(), packed.end() - 1), 4), DataError);
 }
 
 TEST(ChunkFiltersTest, WhatCanBeUndone) {
@@ -90,23 +90,23 @@ TEST(ChunkFiltersTest, WhatCanBeUndone) {
 struct PackedChunk {
   std::string name;
   std::vector<SetFilter> filters;
-  Bytes stored;
+  ByteList stored;
   std::size_t bytes = 0;
 };
 
 std::vector<PackedChunk> packed_chunks() {
-  Bytes plain;
+  ByteList plain;
   for (int i = 0; i < 512; ++i) plain.push_back(static_cast<std::byte>(i * i / 100));
   const SetFilter shuffle{.number = H5Z_FILTER_SHUFFLE, .values = {4}};
   const SetFilter lzf{.number = kLzf, .values = {4, 261, 512}};
   const SetFilter zstd{.number = kZstd, .values = {3}};
-  Bytes literals;
+  ByteList literals;
   for (std::size_t i = 0; i < plain.size(); i += 32) {
     literals.push_back(std::byte{31});
     literals.insert(literals.end(), plain.begin() + static_cast<std::ptrdiff_t>(i),
                     plain.begin() + static_cast<std::ptrdiff_t>(i) + 32);
   }
-  Bytes with_sum = deflated(plain);
+  ByteList with_sum = deflated(plain);
   with_sum.insert(with_sum.end(), 4, std::byte{0});
   std::vector<PackedChunk> chunks = {{"plain", {}, plain, 512},
                                      {"deflate", {shuffle, kDeflate}, deflated(plain), 512},
@@ -124,7 +124,7 @@ std::vector<PackedChunk> packed_chunks() {
 }
 
 /// Changes bytes, cuts or extends, with numbers that depend on the seed only.
-void damage(Bytes& bytes, std::mt19937& random) {
+void damage(ByteList& bytes, std::mt19937& random) {
   const auto below = [&random](std::size_t limit) { return limit == 0 ? 0 : random() % limit; };
   const std::size_t changes = below(4);
   for (std::size_t i = 0; i < changes && !bytes.empty(); ++i) {
@@ -154,7 +154,7 @@ TEST(ChunkFiltersTest, DamagedChunks) {
         }
         if (!can_undo(filters)) continue;
       }
-      Bytes stored = chunk.stored;
+      ByteList stored = chunk.stored;
       damage(stored, random);
       const std::size_t bytes = round % 16 == 1 ? std::size_t{random()} << 4 : chunk.bytes;
       const auto skipped = static_cast<std::uint32_t>(round % 32 == 2 ? random() : 0);
@@ -170,7 +170,7 @@ TEST(ChunkFiltersTest, DamagedChunks) {
 
 ChunkKey key_of(std::uint64_t file, std::int64_t first) { return {.file = file, .array = "a", .first = {first}}; }
 
-Chunk chunk_of(std::size_t bytes) { return std::make_shared<const Bytes>(bytes); }
+Chunk chunk_of(std::size_t bytes) { return std::make_shared<const ByteList>(bytes); }
 
 /// Whether a chunk is in the cache. If not, it is put there with this size.
 bool has(ChunkCache& cache, const ChunkKey& key, std::size_t bytes) {
@@ -251,11 +251,11 @@ TEST(ReadChunksTest, EveryPart) {
   const ChunkedArray array = {.shape = {5, 7}, .chunk = {2, 3}, .fill = bytes_from({99})};
   const auto get = [&](const std::vector<std::int64_t>& first) -> Chunk {
     if (first == std::vector<std::int64_t>{2, 3}) return nullptr;
-    Bytes bytes;
+    ByteList bytes;
     for (std::int64_t y = first[0]; y < first[0] + 2; ++y) {
       for (std::int64_t x = first[1]; x < first[1] + 3; ++x) bytes.push_back(static_cast<std::byte>(10 * y + x));
     }
-    return std::make_shared<const Bytes>(bytes);
+    return std::make_shared<const ByteList>(bytes);
   };
   const auto value = [](std::int64_t y, std::int64_t x) {
     const bool is_missing = y >= 2 && y < 4 && x >= 3 && x < 6;
@@ -264,7 +264,7 @@ TEST(ReadChunksTest, EveryPart) {
   for (std::int64_t start = 0; start < 4; ++start) {
     for (std::int64_t step = 1; step <= 5; ++step) {
       const Slab slab = {{start, start}, {(4 - start) / step + 1, (6 - start) / step + 1}, {step, step}};
-      Bytes actual(static_cast<std::size_t>(size_of(slab))), expected;
+      ByteList actual(static_cast<std::size_t>(size_of(slab))), expected;
       read_chunks(get, array, slab, actual);
       for (std::int64_t y = start; y < 5; y += step) {
         for (std::int64_t x = start; x < 7; x += step) expected.push_back(value(y, x));

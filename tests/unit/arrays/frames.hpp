@@ -10,22 +10,22 @@
 
 namespace lockstep::arrays::frames {
 
-using Bytes = std::vector<std::byte>;
+using ByteList = std::vector<std::byte>;
 
-inline void append(Bytes& bytes, std::uint64_t number, int count, bool is_big_endian) {
+inline void append(ByteList& bytes, std::uint64_t number, int count, bool is_big_endian) {
   for (int i = 0; i < count; ++i) {
     const int shift = 8 * (is_big_endian ? count - 1 - i : i);
     bytes.push_back(static_cast<std::byte>(number >> shift));
   }
 }
 
-inline void append(Bytes& bytes, std::span<const std::byte> more) {
+inline void append(ByteList& bytes, std::span<const std::byte> more) {
   bytes.insert(bytes.end(), more.begin(), more.end());
 }
 
 /// A block of LZ4: one sequence that has only literals.
-inline Bytes lz4_block(std::span<const std::byte> plain) {
-  Bytes bytes;
+inline ByteList lz4_block(std::span<const std::byte> plain) {
+  ByteList bytes;
   bytes.push_back(static_cast<std::byte>(std::min<std::size_t>(plain.size(), 15) << 4));
   if (plain.size() >= 15) {
     std::size_t rest = plain.size() - 15;
@@ -37,8 +37,8 @@ inline Bytes lz4_block(std::span<const std::byte> plain) {
 }
 
 /// A frame of zstd: a single segment of four size bytes, with one raw block.
-inline Bytes zstd_frame(std::span<const std::byte> plain) {
-  Bytes bytes;
+inline ByteList zstd_frame(std::span<const std::byte> plain) {
+  ByteList bytes;
   append(bytes, 0xFD2FB528, 4, false);
   bytes.push_back(std::byte{0xA0});
   append(bytes, plain.size(), 4, false);
@@ -49,14 +49,14 @@ inline Bytes zstd_frame(std::span<const std::byte> plain) {
 
 /// Blocks of bitshuffle, of which the bits are already shuffled.
 /// @param compression  2 = LZ4, 3 = zstd
-inline Bytes block_stream(std::span<const std::byte> shuffled, std::size_t block_bytes, unsigned compression,
-                          std::span<const std::byte> rest = {}) {
-  Bytes bytes;
+inline ByteList block_stream(std::span<const std::byte> shuffled, std::size_t block_bytes, unsigned compression,
+                             std::span<const std::byte> rest = {}) {
+  ByteList bytes;
   append(bytes, shuffled.size() + rest.size(), 8, true);
   append(bytes, block_bytes, 4, true);
   while (!shuffled.empty()) {
     const auto block = shuffled.first(std::min(block_bytes, shuffled.size()));
-    const Bytes packed = compression == 2 ? lz4_block(block) : zstd_frame(block);
+    const ByteList packed = compression == 2 ? lz4_block(block) : zstd_frame(block);
     append(bytes, packed.size(), 4, true);
     append(bytes, packed);
     shuffled = shuffled.subspan(block.size());
