@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "core/text/text.hpp"
@@ -63,10 +64,23 @@ void add_variables(const FieldVariable& variable, FieldOutput& output) {
   }
 }
 
+/// The array with the coordinates of an axis, by its name or by the conventions of The Well and PDEBench.
+std::optional<arrays::ArrayInfo> coordinates_along(const arrays::ArrayFile& file, const FieldVariable& variable,
+                                                   const std::string& axis) {
+  for (const std::string& name : {axis, "dimensions/" + axis, axis + "-coordinate", "grid/" + axis}) {
+    if (auto found = coordinate_array(file, variable.info.path, name)) return found;
+  }
+  return std::nullopt;
+}
+
 OutputAxis output_axis(const arrays::ArrayFile& file, const FieldVariable& variable, const SpaceAxis& axis) {
-  OutputAxis output{.name = axis.name, .size = axis.count(), .coordinates = axis.coordinates, .attributes = {}};
-  const auto stored = coordinate_array(file, variable.info.path, axis.name);
-  if (!stored || output.coordinates.empty()) return output;
+  OutputAxis output{.name = axis.name, .size = axis.count(), .coordinates = {}, .attributes = {}};
+  const auto stored = coordinates_along(file, variable, axis.name);
+  if (!stored || stored->shape.front() != axis.size) return output;
+  const std::vector<double> all = coordinates_in(file, *stored);
+  for (std::int64_t i = axis.part.begin; i < axis.part.end; i += axis.part.step) {
+    output.coordinates.push_back(all[static_cast<std::size_t>(i)]);
+  }
   const bool is_packed = stored->attributes.contains("scale_factor") || stored->attributes.contains("add_offset");
   const bool is_single = stored->type.kind == arrays::NumberKind::real && stored->type.bytes <= 4;
   output.is_double = is_packed || !is_single;

@@ -6,7 +6,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -56,6 +55,20 @@ bool are_times_increasing(const data::FieldDataset& dataset, const data::OutputT
     last = time;
   }
   return true;
+}
+
+/// The paths of the input files without the folders that all of them have.
+std::vector<std::string> distinct_paths(const data::FieldDescription& description) {
+  std::vector<std::string> paths;
+  for (const data::FieldPair& pair : description.pairs) paths.push_back(utf8_text(pair.inputs.path));
+  std::size_t equal = paths.front().size();
+  for (const std::string& path : paths) {
+    const auto difference = std::ranges::mismatch(paths.front(), path).in1 - paths.front().begin();
+    equal = std::min(equal, static_cast<std::size_t>(difference));
+  }
+  const std::size_t folder = paths.front().substr(0, equal).rfind('/') + 1;  // 0 = there is none
+  for (std::string& path : paths) path.erase(0, folder);
+  return paths;
 }
 
 /// A number of each sample, or of each of its steps, such as its time.
@@ -165,18 +178,14 @@ void FieldsFile::Impl::add_places() {
   };
   const data::FieldDescription& description = dataset_->description();
   if (description.pairs.size() > 1) {
-    add("file", "number of the input file in the attribute `files`",
+    add("file", "number of the input file in the attribute files",
         [](const data::FieldPlace& place) { return place.file; });
-    std::vector<std::string> files;
-    for (const data::FieldPair& pair : description.pairs) {
-      files.push_back(utf8_text(std::filesystem::path(pair.inputs.path).filename().string()));
-    }
-    contents_.variables.back().attributes["files"] = files;
+    contents_.variables.back().attributes["files"] = text_value(joined(distinct_paths(description), " "));
   }
   const bool has_trajectories =
       std::ranges::any_of(description.pairs, [](const data::FieldPair& pair) { return pair.inputs.trajectories > 1; });
   if (has_trajectories) {
-    add("trajectory", "number of the trajectory in its file",
+    add("trajectory", "number of the trajectory or row in its file",
         [](const data::FieldPlace& place) { return place.trajectory; });
   }
   if (description.pairs.front().inputs.has_time) {
