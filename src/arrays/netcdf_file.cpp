@@ -22,23 +22,23 @@ ConfigError unwritable(const std::string& path, int reason) {
 
 }  // namespace
 
-NewNetcdfFile::NewNetcdfFile(const NetcdfContents& contents, Options options)
-    : options_(std::move(options)), layout_(contents) {
+NewNetcdfFile::NewNetcdfFile(const NetcdfContents& contents, Destination destination)
+    : destination_(std::move(destination)), layout_(contents) {
   constexpr mode_t kMode = 0666;
-  const int flags = O_WRONLY | O_CLOEXEC | (options_.is_owner ? O_CREAT | O_EXCL : 0);
-  file_ = ::open(options_.path.c_str(), flags, kMode);
+  const int flags = O_WRONLY | O_CLOEXEC | (destination_.is_owner ? O_CREAT | O_EXCL : 0);
+  file_ = ::open(destination_.path.c_str(), flags, kMode);
   const int reason = errno;
-  is_created_ = options_.is_owner && file_ >= 0;
-  if (!options_.is_owner) {
+  is_created_ = destination_.is_owner && file_ >= 0;
+  if (!destination_.is_owner) {
     struct stat found {};
     const bool is_same =
         file_ >= 0 && ::fstat(file_, &found) == 0 && static_cast<std::uint64_t>(found.st_size) == layout_.size();
     if (is_same) return;
     if (file_ >= 0) ::close(std::exchange(file_, -1));
-    throw ConfigError(options_.path +
+    throw ConfigError(destination_.path +
                       " cannot be opened on this rank; the folder of the output must be shared by all ranks");
   }
-  if (file_ < 0) throw unwritable(options_.final_path, reason);
+  if (file_ < 0) throw unwritable(destination_.final_path, reason);
   int failure = 0;
   if (::ftruncate(file_, static_cast<off_t>(layout_.size())) != 0) failure = errno;
   // Some file systems cannot allocate in advance. They report a full disk later.
@@ -48,13 +48,13 @@ NewNetcdfFile::NewNetcdfFile(const NetcdfContents& contents, Options options)
   }
   if (failure == 0) return;
   ::close(std::exchange(file_, -1));
-  ::unlink(options_.path.c_str());
-  throw unwritable(options_.final_path, failure);
+  ::unlink(destination_.path.c_str());
+  throw unwritable(destination_.final_path, failure);
 }
 
 NewNetcdfFile::~NewNetcdfFile() {
   if (file_ >= 0) ::close(file_);
-  if (is_created_) ::unlink(options_.path.c_str());
+  if (is_created_) ::unlink(destination_.path.c_str());
 }
 
 void NewNetcdfFile::write(const NetcdfVariable& variable, std::int64_t first, std::span<const std::byte> elements) {
@@ -65,7 +65,7 @@ void NewNetcdfFile::write_bytes(std::uint64_t offset, std::span<const std::byte>
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) throw unwritable(options_.final_path, written < 0 ? errno : ENOSPC);
+    if (written <= 0) throw unwritable(destination_.final_path, written < 0 ? errno : ENOSPC);
     offset += static_cast<std::uint64_t>(written);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -75,7 +75,7 @@ void NewNetcdfFile::close() {
   const bool is_durable = ::fsync(file_) == 0;
   const int reason = errno;
   const bool is_closed = ::close(std::exchange(file_, -1)) == 0;
-  if (!is_durable || !is_closed) throw unwritable(options_.final_path, is_durable ? errno : reason);
+  if (!is_durable || !is_closed) throw unwritable(destination_.final_path, is_durable ? errno : reason);
 }
 
 void NewNetcdfFile::finish() {
@@ -85,8 +85,8 @@ void NewNetcdfFile::finish() {
 }
 
 void NewNetcdfFile::publish() {
-  if (std::rename(options_.path.c_str(), options_.final_path.c_str()) != 0) {
-    throw unwritable(options_.final_path, errno);
+  if (std::rename(destination_.path.c_str(), destination_.final_path.c_str()) != 0) {
+    throw unwritable(destination_.final_path, errno);
   }
   is_created_ = false;
 }

@@ -15,7 +15,7 @@ namespace lockstep::arrays {
 /// ConfigErrors.
 class NewNetcdfFile {
  public:
-  struct Options {
+  struct Destination {
     std::string path;        ///< path of the file while it is written
     std::string final_path;  ///< path in messages
     bool is_owner = true;
@@ -24,7 +24,7 @@ class NewNetcdfFile {
   /// Creates the file with its full size, so that a full disk is noticed now, or opens it.
   /// @param contents  equal in all processes
   /// @throws ConfigError  it exists already; for others than the owner, it does not exist
-  NewNetcdfFile(const NetcdfContents& contents, Options options);
+  NewNetcdfFile(const NetcdfContents& contents, Destination destination);
   /// Deletes the file of the owner, unless it is published.
   ~NewNetcdfFile();
   NewNetcdfFile(const NewNetcdfFile&) = delete;
@@ -44,7 +44,7 @@ class NewNetcdfFile {
  private:
   void write_bytes(std::uint64_t offset, std::span<const std::byte> bytes);
 
-  Options options_;
+  Destination destination_;
   NetcdfLayout layout_;
   int file_ = -1;
   bool is_created_ = false;

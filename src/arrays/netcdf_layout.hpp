@@ -25,8 +25,8 @@ struct NetcdfVariable {
   std::string name;
   std::vector<std::string> dimensions;  ///< empty = one number
   NumberType type = {};                 ///< little-endian
-  Attributes attributes = {};           ///< without _FillValue
-  bool has_gaps = false;                ///< for real numbers: the attribute _FillValue is NaN
+  Attributes attributes = {};           ///< those but _FillValue
+  bool has_gaps = false;                ///< the attribute _FillValue is NaN; real numbers only
   /// The elements, row-major. Empty = they are written later, see NetcdfLayout::offset_of.
   std::vector<double> values = {};
 };

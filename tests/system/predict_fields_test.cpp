@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <span>
@@ -53,7 +54,7 @@ class PredictFieldsTest : public ::testing::Test {
   std::string run() const { return folder_.path("run"); }
   void train(const std::string& arguments) const {
     const ProgramResult outcome = run_ranks(
-        1, "--data.name=fields --train.max_steps=2 --train.global_batch_size=4 --eval.every=never --run.dir=" + run() +
+        1, "--data.name=fields --train.max_steps=2 --train.global_batch_size=2 --eval.every=never --run.dir=" + run() +
                " " + arguments);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   }
@@ -169,17 +170,18 @@ TEST_F(PredictFieldsTest, TrajectoriesAndStepsAreAxes) {
   EXPECT_EQ(velocity.axes, (std::vector<std::string>{"sample", "step", "x", "y"}));
   EXPECT_EQ(texts_of(velocity.attributes, "coordinates"), text("file trajectory first_step"));
   EXPECT_EQ(read_all<std::int32_t>(*out, "step"), (std::vector<std::int32_t>{1, 2, 3}));
-  const std::int64_t samples = velocity.shape[0];
-  const auto firsts = read_all<std::int32_t>(*out, "first_step");
-  const auto trajectories = read_all<std::int32_t>(*out, "trajectory");
-  const auto files = read_all<std::int32_t>(*out, "file");
-  const auto windows = static_cast<std::int32_t>(samples / 4);  // 2 files with 2 trajectories
-  ASSERT_EQ(windows * 4, samples);
-  for (std::int32_t i = 0; i < samples; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    EXPECT_EQ((std::vector<std::int32_t>{files[at], trajectories[at], firsts[at]}),
-              (std::vector<std::int32_t>{i / windows / 2, i / windows % 2, i % windows}));
+  std::vector<std::int32_t> files, trajectories, firsts;
+  // 2 trajectories of 9 steps, and one of 12. A window has 5 steps.
+  for (const auto& [number, trajectory, windows] : {std::array{0, 0, 5}, std::array{0, 1, 5}, std::array{1, 0, 8}}) {
+    for (std::int32_t i = 0; i < windows; ++i) {
+      files.push_back(number);
+      trajectories.push_back(trajectory);
+      firsts.push_back(i);
+    }
   }
+  EXPECT_EQ(read_all<std::int32_t>(*out, "file"), files);
+  EXPECT_EQ(read_all<std::int32_t>(*out, "trajectory"), trajectories);
+  EXPECT_EQ(read_all<std::int32_t>(*out, "first_step"), firsts);
   EXPECT_EQ(texts_of(out->find("file").attributes, "files"), text("shear_Re_100.hdf5 shear_Re_200.hdf5"));
   const auto x = arrays::open_arrays(file("well/shear/data/train/shear_Re_100.hdf5"));
   EXPECT_EQ(read_all<float>(*out, "x"), read_all<float>(*x, "dimensions/x"));

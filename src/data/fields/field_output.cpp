@@ -157,7 +157,7 @@ OutputTimes::OutputTimes(const FieldDescription& description, const FieldOutput&
     : starts_(description.pairs.size()), rule_(description.rule), unit_(output.time_unit) {
   rule_.steps_out = output.steps;
   for (const FieldSeries& series : description.series) {
-    Series times;
+    TimeSeries times;
     for (std::size_t i = 0; i < series.files.size(); ++i) {
       const std::vector<double>& more = timed_file(description.pairs[series.files[i]]).times;
       starts_[series.files[i]] = {.series = series_.size(), .begin = series.begins[i]};
@@ -169,7 +169,7 @@ OutputTimes::OutputTimes(const FieldDescription& description, const FieldOutput&
 }
 
 double OutputTimes::at(const FieldPlace& place, std::int64_t step) const {
-  const Series& series = series_[starts_[place.file].series];
+  const TimeSeries& series = series_[starts_[place.file].series];
   const std::int64_t last = std::ssize(series.times) - 1;
   const double seconds = step <= last ? series.times[static_cast<std::size_t>(step)]
                                       : series.times.back() + static_cast<double>(step - last) * series.step;

@@ -19,7 +19,7 @@ struct OutputVariable {
   std::string name;
   std::int64_t channels = 1;
   bool has_channel_axis = false;
-  arrays::Attributes attributes;  ///< of the stored array, without those of packing and of dimension scales
+  arrays::Attributes attributes;  ///< those of the stored array that do not describe its storage
 };
 
 struct OutputAxis {
@@ -58,7 +58,7 @@ class OutputTimes {
   std::vector<double> valid(const FieldPlace& place) const;
 
  private:
-  struct Series {
+  struct TimeSeries {
     std::vector<double> times;  ///< seconds
     double step = 0;            ///< seconds between two steps; NaN = they differ
   };
@@ -69,8 +69,8 @@ class OutputTimes {
   };
   double at(const FieldPlace& place, std::int64_t step) const;
 
-  std::vector<Series> series_;
-  std::vector<PairStart> starts_;  ///< by number of the pair
+  std::vector<TimeSeries> series_;
+  std::vector<PairStart> starts_;  ///< one for each pair
   WindowRule rule_;
   arrays::TimeUnit unit_;
 };

@@ -102,7 +102,7 @@ class FieldsFile::Impl {
   }
 
   void open(bool is_owner) {
-    file_.emplace(contents_, arrays::NewNetcdfFile::Options{
+    file_.emplace(contents_, arrays::NewNetcdfFile::Destination{
                                  .path = options_.part, .final_path = options_.path, .is_owner = is_owner});
   }
   arrays::NewNetcdfFile& file() { return *file_; }
@@ -129,7 +129,7 @@ class FieldsFile::Impl {
   std::vector<std::string> space_;        ///< names of the axes of space
   std::vector<std::string> coordinates_;  ///< names of the variables that are further coordinates of the fields
   std::vector<SampleNumbers> numbers_;
-  std::vector<NetcdfVariable> fields_;  ///< as in output_.variables
+  std::vector<NetcdfVariable> fields_;  ///< one for each of output_.variables
   std::optional<arrays::NewNetcdfFile> file_;
 };
 

@@ -281,9 +281,9 @@ class Writer {
     sizes_.resize(static_cast<std::size_t>(world.size()));
     world.all_gather(std::span<const std::int64_t>(&size, 1), std::span(sizes_));
   }
-  /// Completes the file, which other programs cannot see yet. On the root.
+  /// Completes the file, which other programs cannot see yet. The root calls it.
   void join() { fields_ ? fields_->finish() : join_parts(settings_->out.value, sizes_); }
-  /// On the root.
+  /// Gives the file its name. The root calls it.
   void publish() { fields_ ? fields_->publish() : publish_parts(settings_->out.value); }
   const std::optional<PageSamples>& page() const { return page_; }
 
