@@ -343,7 +343,7 @@ TEST_F(PredictTest, BadInputHasOneSentence) {
   const std::vector<Case> cases = {
       {out, 2, "predict needs --from PATH"},
       {from, 2, "predict.out is not set"},
-      {from + " --predict.out=a.txt", 2, "'a.txt' must end in .jsonl, .csv or .npy"},
+      {from + " --predict.out=a.txt", 2, "'a.txt' must end in .jsonl, .csv, .npy, .nc or .h5"},
       {from + " --predict.out=" + folder_.path("none/a.csv"), 2, "does not exist; create it"},
       {from + out + " --predict.html=a.htm", 2, "'a.htm' must end in .html"},
       {from + out + " --predict.masks=" + folder_.path("taken"), 2, "exists; delete it or name a new folder"},

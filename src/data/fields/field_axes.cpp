@@ -191,24 +191,34 @@ FieldAxes axes_of(const arrays::ArrayFile& file, const arrays::ArrayInfo& array,
   return axes;
 }
 
-std::vector<double> coordinate_of(const arrays::ArrayFile& file, const std::string& array, const std::string& axis) {
-  if (axis.empty()) return {};
+std::optional<arrays::ArrayInfo> coordinate_array(const arrays::ArrayFile& file, const std::string& array,
+                                                  const std::string& axis) {
+  if (axis.empty()) return std::nullopt;
   const std::vector<std::string> names = file.names();
   std::string group = parent_of(array);
   while (true) {
     const std::string name = group.empty() ? axis : group + "/" + axis;
     if (std::ranges::find(names, name) != names.end()) {
-      const arrays::ArrayInfo info = file.find(name);
-      if (info.shape.size() != 1) return {};
-      std::vector<std::byte> stored(static_cast<std::size_t>(info.shape[0]) * info.type.bytes);
-      file.read(info, arrays::whole(info), stored);
-      std::vector<double> values(static_cast<std::size_t>(info.shape[0]));
-      arrays::decode(arrays::packing_of(file.path(), info), stored, std::span(values));
-      return values;
+      arrays::ArrayInfo info = file.find(name);
+      if (info.shape.size() != 1) return std::nullopt;
+      return info;
     }
-    if (group.empty()) return {};
+    if (group.empty()) return std::nullopt;
     group = parent_of(group);
   }
+}
+
+std::vector<double> coordinates_in(const arrays::ArrayFile& file, const arrays::ArrayInfo& array) {
+  std::vector<std::byte> stored(static_cast<std::size_t>(array.shape.front()) * array.type.bytes);
+  file.read(array, arrays::whole(array), stored);
+  std::vector<double> values(static_cast<std::size_t>(array.shape.front()));
+  arrays::decode(arrays::packing_of(file.path(), array), stored, std::span(values));
+  return values;
+}
+
+std::vector<double> coordinate_of(const arrays::ArrayFile& file, const std::string& array, const std::string& axis) {
+  const std::optional<arrays::ArrayInfo> found = coordinate_array(file, array, axis);
+  return found ? coordinates_in(file, *found) : std::vector<double>();
 }
 
 std::string axis_name(const arrays::ArrayInfo& array, const FieldAxes& axes, std::size_t axis) {

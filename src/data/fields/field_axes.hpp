@@ -38,8 +38,12 @@ std::string guessed_letters(const arrays::ArrayInfo& array, bool is_in_group);
 FieldAxes axes_of(const arrays::ArrayFile& file, const arrays::ArrayInfo& array, const std::string& letters,
                   const VariableChoice& choice, const std::string& layout_cited);
 
-/// The numbers of a coordinate: an array of one axis named `axis`, in the group of `array` or above, decoded. Empty if
-/// there is none.
+/// The coordinate of an axis: an array of one axis named `axis`, in the group of `array` or above.
+std::optional<arrays::ArrayInfo> coordinate_array(const arrays::ArrayFile& file, const std::string& array,
+                                                  const std::string& axis);
+/// The numbers of an array of one axis, decoded.
+std::vector<double> coordinates_in(const arrays::ArrayFile& file, const arrays::ArrayInfo& array);
+/// Those of coordinate_array; empty if there is none.
 std::vector<double> coordinate_of(const arrays::ArrayFile& file, const std::string& array, const std::string& axis);
 
 /// The name of a stored axis in messages and choices: its name in the file, else its letter.

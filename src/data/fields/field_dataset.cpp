@@ -4,9 +4,11 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <numbers>
 #include <utility>
 
@@ -173,6 +175,38 @@ std::string FieldDataset::sample_name(std::int64_t index) const {
   std::string name = std::filesystem::path(file.path).filename().string();
   if (file.trajectories > 1) name += ":" + std::to_string(where.trajectory);
   return file.has_time ? name + "@" + std::to_string(where.start) : name;
+}
+
+ChunkSize chunk_size_of(const FieldVariable& variable) {
+  const std::vector<std::int64_t>& chunk = variable.info.storage.chunk;
+  ChunkSize size;
+  if (chunk.empty()) return size;
+  if (variable.axes.trajectory) size.trajectories = chunk[*variable.axes.trajectory];
+  if (variable.axes.time) size.steps = chunk[*variable.axes.time];
+  return size;
+}
+
+std::vector<std::int64_t> FieldDataset::chunks() const {
+  using ChunkPlace = std::array<std::int64_t, 3>;  // file, and position along both axes
+  std::map<ChunkPlace, std::int64_t> numbers;
+  std::vector<std::int64_t> chunks;
+  for (const FieldSeries& series : description_.series) {
+    for (const std::int64_t trajectory : series.trajectories) {
+      for (const std::int64_t start : series.starts) {
+        const std::size_t file = file_of(series, start);
+        const ChunkSize size = chunk_size_of(description_.pairs[series.files[file]].inputs.variables.front());
+        const ChunkPlace place = {static_cast<std::int64_t>(series.files[file]), trajectory / size.trajectories,
+                                  (start - series.begins[file]) / size.steps};
+        chunks.push_back(numbers.try_emplace(place, std::ssize(numbers)).first->second);
+      }
+    }
+  }
+  return chunks;
+}
+
+ChunkBytes FieldDataset::chunk_bytes() const {
+  const arrays::ChunkUse use = arrays::chunk_use();
+  return {.unpacked = static_cast<double>(use.unpacked), .used = static_cast<double>(use.used)};
 }
 
 /// A difference exists only where the newest input has a value.

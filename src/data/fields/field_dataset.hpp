@@ -26,10 +26,21 @@ struct FieldPlace {
   bool operator==(const FieldPlace&) const = default;
 };
 
+/// The part of an array that a chunk holds.
+struct ChunkSize {
+  std::int64_t trajectories = 1;
+  std::int64_t steps = 1;
+};
+ChunkSize chunk_size_of(const FieldVariable& variable);
+
 /// The windows of arrays. Values of a sample: "data" [T_in * C + S, space...] float32, all channels of the oldest step
 /// first, then fields without time, masks, positions and cycles of time; "label" [T_out * C, space...] float32, or
 /// [space...] int64 for class maps; "mask", like "label", is false in gaps.
-class FieldDataset : public SampleDataset, public SampleNames, public MeasuredDataset, public RolloutDataset {
+class FieldDataset : public SampleDataset,
+                     public SampleNames,
+                     public SampleChunks,
+                     public MeasuredDataset,
+                     public RolloutDataset {
  public:
   /// @param files  open files, shared by the splits
   /// @throws DataError, ConfigError  given statistics do not fit the channels
@@ -42,6 +53,9 @@ class FieldDataset : public SampleDataset, public SampleNames, public MeasuredDa
   void fill(const batch::Draw& draw, batch::ValueMap& row) const override;
   std::uint64_t digest() const override { return digest_; }
   std::string sample_name(std::int64_t index) const override;
+  /// By the first variable of the inputs, and the first step of the window. Without chunks, each sample is one.
+  std::vector<std::int64_t> chunks() const override;
+  ChunkBytes chunk_bytes() const override;
 
   std::int64_t parts() const override;
   std::int64_t numbers_per_part() const override;

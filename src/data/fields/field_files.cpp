@@ -205,16 +205,21 @@ class CommonSize {
   std::optional<std::int64_t> size_;
 };
 
-/// The array with the times of a file's steps, and its times in seconds; empty if there are none with a unit.
-std::vector<double> times_of(const arrays::ArrayFile& file, const FieldVariable& variable) {
+/// The name of the array with the times of a file's steps.
+std::string time_name(const FieldVariable& variable) {
   const std::string name = axis_name(variable.info, variable.axes, *variable.axes.time);
-  const std::string axis = name == "t" ? "time" : name;
+  return name == "t" ? "time" : name;
+}
+
+/// The times in seconds; empty if there are none with a unit.
+std::vector<double> times_of(const arrays::ArrayFile& file, const FieldVariable& variable) {
+  const std::string axis = time_name(variable);
   const std::vector<double> values = coordinate_of(file, variable.info.path, axis);
   if (values.empty()) return {};
-  const arrays::ArrayInfo info = file.find(axis);
-  const std::vector<std::string> units = arrays::texts_of(info.attributes, "units");
+  const arrays::Attributes attributes = time_array(file, variable)->attributes;
+  const std::vector<std::string> units = arrays::texts_of(attributes, "units");
   if (units.empty()) return {};
-  const std::vector<std::string> calendar = arrays::texts_of(info.attributes, "calendar");
+  const std::vector<std::string> calendar = arrays::texts_of(attributes, "calendar");
   std::vector<double> times;
   try {
     const arrays::TimeUnit unit = arrays::parse_time_unit(units.front(), calendar.empty() ? "" : calendar.front());
@@ -238,6 +243,10 @@ std::vector<double> times_of(const arrays::ArrayFile& file, const FieldVariable&
 std::string FieldVariable::path_of(std::int64_t trajectory) const {
   if (groups.empty()) return info.path;
   return groups[static_cast<std::size_t>(trajectory)] + info.path.substr(groups.front().size());
+}
+
+std::optional<arrays::ArrayInfo> time_array(const arrays::ArrayFile& file, const FieldVariable& variable) {
+  return coordinate_array(file, variable.info.path, time_name(variable));
 }
 
 std::int64_t FieldFile::channels() const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,9 @@ struct SpaceAxis {
 using SampleSpace = std::vector<SpaceAxis>;
 
 std::int64_t points_of(const SampleSpace& space);
+
+/// The array with the times of the steps of a variable that has a time axis.
+std::optional<arrays::ArrayInfo> time_array(const arrays::ArrayFile& file, const FieldVariable& variable);
 
 /// The keys that say how files are read.
 struct FieldFileOptions {

@@ -188,7 +188,7 @@ std::vector<double> FieldDataset::measure(std::int64_t part) const { return stat
 Measured FieldDataset::result(const std::vector<std::vector<double>>& parts) const {
   std::vector<FieldNumbers> numbers = statistics_->joined(parts);
   share_deviations(numbers, description_.normalization);
-  Measured measured{.task = task_with(numbers)};
+  Measured measured{.task = task_with(numbers), .notes = statistics_->range_warnings(parts)};
   Json channels = Json::array();
   for (const FieldNumbers& each : numbers) {
     Json channel = {{"channel", each.channel}, {"values", json_of(each.values)}};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -59,6 +60,14 @@ struct FieldDescription {
 
 /// The number of the file in a series that has a step.
 std::size_t file_of(const FieldSeries& series, std::int64_t step);
+
+/// Looks for gaps, where these are errors, and for infinite and other numbers that mean "no value".
+/// @param values  [row][channel][point] of the channels of a file
+/// @param place   of a row for the message: "step 3 of trajectory 0"
+/// @throws DataError  there is one; names file, channel and place
+template <class Value>
+void require_values(const FieldDescription& description, const FieldFile& file, bool are_targets,
+                    std::span<const Value> values, const std::function<std::string(std::int64_t row)>& place);
 
 /// Reads steps of a trajectory of a series into out[step][channel][point]; gaps are NaN.
 /// @param stride  distance of the steps, which ascend

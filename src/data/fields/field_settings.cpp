@@ -269,6 +269,9 @@ KeySpecs FieldSettings::keys() {
       cache_key(),
       expert(real_above("data.max_sample_mb", 0, 1e9, "4096",
                         "Largest sample in MiB (1048576 bytes); larger ones are an error")),
+      expert(real_above("data.chunk_cache_mb", 0, 1e9, "64",
+                        "Memory in MiB (1048576 bytes) on each host for unpacked chunks of HDF5 files. The ranks of a "
+                        "host divide it, and the loader threads of a rank share their part")),
       expert(integer("data.open_files", "64", "Files that a rank keeps open", 1, 1 << 16)),
   };
 }
@@ -296,6 +299,7 @@ FieldSettings FieldSettings::from(const Section& data) {
       .position = data.text("position"),
       .cycles = cycles_of(data),
       .max_sample_bytes = static_cast<std::int64_t>(data.real("max_sample_mb") * kMiB),
+      .chunk_cache_bytes = static_cast<std::size_t>(data.real("chunk_cache_mb") * kMiB),
       .open_files = static_cast<std::size_t>(data.integer("open_files")),
       .layout_cited = data.cite("layout"),
       .crop_cited = data.cite("crop"),

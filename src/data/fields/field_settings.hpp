@@ -44,6 +44,7 @@ struct FieldSettings {
   std::vector<std::string> cycles;  ///< year, day
   std::int64_t classes = 0;         ///< number of classes of class maps; 0 = the targets are numbers
   std::int64_t max_sample_bytes = 0;
+  std::size_t chunk_cache_bytes = 0;
   std::size_t open_files = 64;
   std::string layout_cited, crop_cited, steps_in_cited;  ///< starts of messages
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/numbers/latitudes.hpp"
+#include "core/text/text.hpp"
 
 namespace lockstep::data {
 
@@ -17,6 +18,7 @@ namespace {
 constexpr std::int64_t kMaxParts = 256;
 constexpr std::int64_t kNumbersAtOnce = 1 << 20;
 constexpr std::int64_t kNumbersOfMoments = 6;
+constexpr std::int64_t kNumbersOfChannel = 2 * kNumbersOfMoments + 1;
 
 void append(std::vector<double>& numbers, const RunningMoments& moments) {
   numbers.insert(numbers.end(),
@@ -180,7 +182,7 @@ void FieldStatistics::add_blocks(std::size_t number) {
 std::int64_t FieldStatistics::numbers_per_part() const {
   const FieldPair& pair = description_.pairs.front();
   const std::int64_t channels = pair.inputs.channels() + (measures_targets_ ? pair.targets.channels() : 0);
-  return channels * 2 * kNumbersOfMoments;
+  return channels * kNumbersOfChannel;
 }
 
 /// The steps or rows [first, block.end).
@@ -203,7 +205,29 @@ std::vector<double> FieldStatistics::read_block(const Block& block, std::int64_t
     read_steps(*open, variable, 0, first, block.end - first, 1, description_.space, out, pitch);
     out += std::ssize(variable.channels) * points_of(description_.space);
   }
+  require_values<double>(description_, file, are_targets, values,
+                         [first](std::int64_t row) { return "row " + std::to_string(first + row); });
   return values;
+}
+
+void FieldStatistics::count_outside(const double* values, std::int64_t steps, const FieldFile& file,
+                                    std::span<Channel> channels) const {
+  const std::int64_t points = points_of(description_.space);
+  const std::int64_t pitch = std::ssize(channels) * points;
+  std::size_t number = 0;
+  for (const FieldVariable& variable : file.variables) {
+    const arrays::Packing& packing = variable.packing;
+    const auto [lowest, highest] =
+        std::minmax(packing.lowest * packing.scale + packing.offset, packing.highest * packing.scale + packing.offset);
+    for (std::size_t c = 0; c < variable.channels.size(); ++c, ++number) {
+      if (!packing.has_range) continue;
+      for (std::int64_t step = 0; step < steps; ++step) {
+        const double* const of_step = values + step * pitch + static_cast<std::int64_t>(number) * points;
+        channels[number].outside += static_cast<double>(
+            std::count_if(of_step, of_step + points, [&](double value) { return value < lowest || value > highest; }));
+      }
+    }
+  }
 }
 
 void FieldStatistics::measure_block(const Block& block, bool are_targets, std::span<Channel> channels) const {
@@ -215,16 +239,7 @@ void FieldStatistics::measure_block(const Block& block, bool are_targets, std::s
   const std::int64_t lead = file.has_time ? description_.rule.lead : 0;
   const std::int64_t first = lead > 0 ? std::max(block.begin - lead, series.begin) : block.begin;
   const std::vector<double> values = read_block(block, first, are_targets);
-  const auto wrong = std::ranges::find_if(values, [](double value) { return std::isinf(value); });
-  if (wrong != values.end()) {
-    const std::int64_t step = first + (wrong - values.begin()) / pitch;
-    const std::size_t number = are_rows(series) ? 0 : file_of(series, step);
-    const FieldPair& where = description_.pairs[series.files[number]];
-    throw DataError((are_targets ? where.targets : where.inputs).path,
-                    "has an infinite value at step or row " +
-                        std::to_string(step - (are_rows(series) ? 0 : series.begins[number])) +
-                        ", so that there are no statistics; correct it, or declare it as a gap (_FillValue)");
-  }
+  count_outside(values.data() + (block.begin - first) * pitch, block.end - block.begin, file, channels);
   const double* const own = values.data() + (block.begin - first) * pitch;
   std::vector<double> differences(static_cast<std::size_t>(points));
   for (std::int64_t c = 0; c < std::ssize(channels); ++c) {
@@ -246,7 +261,7 @@ void FieldStatistics::measure_block(const Block& block, bool are_targets, std::s
 std::vector<double> FieldStatistics::measure(std::int64_t part) const {
   const FieldPair& pair = description_.pairs.front();
   const auto inputs = static_cast<std::size_t>(pair.inputs.channels());
-  std::vector<Channel> channels(static_cast<std::size_t>(numbers_per_part() / (2 * kNumbersOfMoments)));
+  std::vector<Channel> channels(static_cast<std::size_t>(numbers_per_part() / kNumbersOfChannel));
   const auto blocks = static_cast<std::int64_t>(blocks_.size());
   for (std::int64_t i = blocks * part / parts_; i < blocks * (part + 1) / parts_; ++i) {
     const Block& block = blocks_[static_cast<std::size_t>(i)];
@@ -257,23 +272,44 @@ std::vector<double> FieldStatistics::measure(std::int64_t part) const {
   for (const Channel& channel : channels) {
     append(numbers, channel.values);
     append(numbers, channel.differences);
+    numbers.push_back(channel.outside);
   }
   return numbers;
 }
 
-std::vector<FieldNumbers> FieldStatistics::joined(const std::vector<std::vector<double>>& parts) const {
-  std::vector<FieldNumbers> result;
-  const auto add_names = [&](const FieldFile& file) {
+std::vector<std::string> FieldStatistics::channel_names() const {
+  std::vector<std::string> names;
+  const auto add = [&names](const FieldFile& file) {
     for (const FieldVariable& variable : file.variables) {
-      for (const std::string& name : variable.names) result.push_back({.channel = name});
+      names.insert(names.end(), variable.names.begin(), variable.names.end());
     }
   };
-  add_names(description_.pairs.front().inputs);
-  if (measures_targets_) add_names(description_.pairs.front().targets);
+  add(description_.pairs.front().inputs);
+  if (measures_targets_) add(description_.pairs.front().targets);
+  return names;
+}
+
+std::vector<std::string> FieldStatistics::range_warnings(const std::vector<std::vector<double>>& parts) const {
+  std::vector<std::string> warnings;
+  const std::vector<std::string> names = channel_names();
+  for (std::size_t c = 0; c < names.size(); ++c) {
+    double outside = 0;
+    for (const std::vector<double>& part : parts) outside += part[(c + 1) * kNumbersOfChannel - 1];
+    if (outside == 0) continue;
+    warnings.push_back("the channel '" + names[c] + "' has " + number_text(outside) +
+                       " values outside of the valid_range of its array in the training data; they are used as they "
+                       "are");
+  }
+  return warnings;
+}
+
+std::vector<FieldNumbers> FieldStatistics::joined(const std::vector<std::vector<double>>& parts) const {
+  std::vector<FieldNumbers> result;
+  for (const std::string& name : channel_names()) result.push_back({.channel = name});
   for (std::size_t c = 0; c < result.size(); ++c) {
     Channel channel;
     for (const std::vector<double>& part : parts) {
-      const double* const numbers = part.data() + c * 2 * kNumbersOfMoments;
+      const double* const numbers = part.data() + c * kNumbersOfChannel;
       channel.values.add(moments_from(numbers));
       channel.differences.add(moments_from(numbers + kNumbersOfMoments));
     }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "data/fields/field_series.hpp"
@@ -41,6 +42,8 @@ class FieldStatistics {
   /// those of the targets.
   std::vector<double> measure(std::int64_t part) const;
   std::vector<FieldNumbers> joined(const std::vector<std::vector<double>>& parts) const;
+  /// A warning for each channel with values outside of the valid_range of their array, which count nevertheless.
+  std::vector<std::string> range_warnings(const std::vector<std::vector<double>>& parts) const;
 
  private:
   /// Steps of a trajectory, or, for arrays without time, rows.
@@ -53,11 +56,15 @@ class FieldStatistics {
   struct Channel {
     RunningMoments values;
     RunningMoments differences;
+    double outside = 0;  ///< values outside of the valid_range of their array
   };
 
   bool are_rows(const FieldSeries& series) const;
   void add_blocks(std::size_t number);
   void measure_block(const Block& block, bool are_targets, std::span<Channel> channels) const;
+  std::vector<std::string> channel_names() const;
+  void count_outside(const double* values, std::int64_t steps, const FieldFile& file,
+                     std::span<Channel> channels) const;
   std::vector<double> read_block(const Block& block, std::int64_t first, bool are_targets) const;
 
   const FieldDescription& description_;

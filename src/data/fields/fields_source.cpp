@@ -330,8 +330,29 @@ bool has_samples(const FieldDescription& part) {
   return std::ranges::any_of(part.series, [](const FieldSeries& series) { return series.samples() > 0; });
 }
 
+/// A remark about chunks that hold several samples, unless they are read one after the other, or all stay in memory.
+std::string chunk_note(const FieldDescription& description, const FieldSettings& settings, const Section& data) {
+  const FieldVariable& variable = description.pairs.front().inputs.variables.front();
+  const ChunkSize size = chunk_size_of(variable);
+  double bytes = 0;
+  for (const FieldPair& pair : description.pairs) {
+    for (const FieldVariable& each : pair.inputs.variables) {
+      bytes += static_cast<double>(arrays::size_of(arrays::whole(each.info)) *
+                                   static_cast<std::int64_t>(each.info.type.bytes));
+    }
+  }
+  const bool is_random = data.text("sampler") != "chunks" && data.boolean("shuffle");
+  if (size.trajectories * size.steps == 1 || !is_random || bytes <= static_cast<double>(settings.chunk_cache_bytes)) {
+    return "";
+  }
+  return description.pairs.front().inputs.path + ": a chunk of the array '" + variable.info.path + "' holds " +
+         std::to_string(size.steps) + " steps of " + std::to_string(size.trajectories) +
+         " trajectories or rows, which are all unpacked for each sample; see data.sampler = chunks";
+}
+
 Splits open_fields(const Section& data, const UsedSplits& used) {
   FieldOpener opener(data, FieldSettings::from(data));
+  arrays::set_chunk_cache(opener.settings().chunk_cache_bytes);
   FieldPaths paths = field_splits(required_path(data, "files of HDF5, netCDF-4, npy or npz, or a folder of them"));
   if (!data.text("val_path").empty()) paths.val = data.text("val_path");
   if (!data.text("test_path").empty()) paths.test = data.text("test_path");
@@ -352,6 +373,8 @@ Splits open_fields(const Section& data, const UsedSplits& used) {
     return std::make_shared<const FieldDataset>(std::move(description), opener.files());
   };
   FieldDescription train = open_part(paths.train, "path", "target_path", nullptr);
+  const std::string note = chunk_note(train, opener.settings(), data);
+  if (!note.empty()) splits.notes.push_back(note);
   const bool is_one_part = paths.val.empty() && paths.test.empty();
   if (is_one_part && (opener.settings().val_fraction > 0 || !opener.settings().trajectories.empty())) {
     DividedFields parts = divided(train, opener.settings(), data);

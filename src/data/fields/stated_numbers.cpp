@@ -170,9 +170,14 @@ std::map<std::string, FieldNumbers> well_numbers(const std::string& path) {
 /// Reads two npy files: means, then deviations. @param is_delta  those of differences
 void add_pair(std::vector<FieldNumbers>& channels, const std::string& means, const std::string& deviations,
               bool is_delta) {
-  put(channels, means, *row_named(is_delta ? "mean_delta" : "mean"), array_numbers(means, ""));
+  const std::vector<double> means_of_channels = array_numbers(means, "");
   const std::vector<double> numbers = array_numbers(deviations, "");
   require_positive(deviations, numbers);
+  if (means_of_channels.size() != numbers.size()) {
+    throw DataError(means, "has " + std::to_string(means_of_channels.size()) + " numbers, but " + deviations + " has " +
+                               std::to_string(numbers.size()) + "; give one for each channel");
+  }
+  put(channels, means, *row_named(is_delta ? "mean_delta" : "mean"), means_of_channels);
   put(channels, deviations, *row_named(is_delta ? "std_delta" : "std"), numbers);
 }
 

@@ -210,7 +210,10 @@ EvaluationCounts::EvaluationCounts(const EvalSettings& settings, const data::Dat
                         settings.rollout.cite);
   MeterNames names = settings.metrics;
   if (names.value.empty()) names.value.emplace_back("field");
-  names.value.emplace_back("persistence");
+  // With the weights of the errors that it stands beside.
+  const auto field =
+      std::ranges::find_if(names.value, [](const std::string& name) { return name.starts_with("field"); });
+  names.value.push_back("persistence" + (field == names.value.end() ? "" : field->substr(std::string("field").size())));
   rollout_meters_ = make_meters(names, rollout_->task(), rows);
 }
 

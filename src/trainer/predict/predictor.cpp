@@ -18,10 +18,12 @@
 #include <unistd.h>
 #include <vector>
 
+#include "core/system/process.hpp"
 #include "engine/evaluation/batch_loop.hpp"
 #include "engine/evaluation/predictions.hpp"
 #include "report/files/image.hpp"
 #include "report/files/run_files.hpp"
+#include "trainer/predict/fields_file.hpp"
 #include "trainer/predict/page.hpp"
 #include "trainer/predict/sample_text.hpp"
 
@@ -221,9 +223,20 @@ void require_masks(const engine::BatchPredictions& predictions, const PredictSet
   }
 }
 
-/// The file that the batches of this rank are written to.
+FieldsFileOptions fields_options(const PredictSettings& settings, const engine::LoadedModel& loaded,
+                                 std::int64_t count) {
+  return {.path = settings.out.value,
+          .part = part_of(settings.out.value, 0),
+          .cite = settings.out.cite,
+          .source = "Lockstep " + version() + ", " + weights_text(loaded),
+          .count = count};
+}
+
+/// The file that the batches of this rank are written to: a part of its own, or the file of fields that all ranks
+/// share.
 class Writer {
  public:
+  /// Collective.
   Writer(const PredictSettings& settings, const engine::LoadedModel& loaded, const data::Dataset& dataset,
          std::int64_t count)
       : settings_(&settings),
@@ -231,8 +244,13 @@ class Writer {
         loaded_(&loaded),
         dataset_(&dataset),
         count_(count),
-        part_(settings.out.value, loaded.resources.world.rank()),
         text_(settings, form_, loaded.task, dataset) {
+    const mpi::Communicator& world = loaded.resources.world;
+    if (form_ == PredictionForm::netcdf) {
+      fields_.emplace(world, dataset, loaded.task, fields_options(settings, loaded, count));
+    } else {
+      world.all_or_throw([&] { part_.emplace(settings.out.value, world.rank()); });
+    }
     if (!settings.page.value.empty()) page_.emplace(settings, loaded.task, dataset);
   }
 
@@ -241,25 +259,39 @@ class Writer {
     const Task& task = loaded_->task;
     const engine::BatchPredictions predictions = engine::predict_batch(*loaded_->model.wrapper, given, task, *dataset_);
     require_masks(predictions, *settings_, task.classes);
-    if (form_ == PredictionForm::npy) {
+    if (fields_) {
+      fields_->write(predictions, given);
+    } else if (form_ == PredictionForm::npy) {
       write_rows(array_rows(predictions, task.classes));
     } else {
-      if (begins_file()) part_.write(text_.header(predictions, given));
-      part_.write(text_.lines(predictions, given));
+      if (begins_file()) part_->write(text_.header(predictions, given));
+      part_->write(text_.lines(predictions, given));
       has_begun_ = true;
     }
     if (!settings_->masks.value.empty()) write_masks(predictions);
     if (page_) page_->add(predictions, given);
   }
 
-  std::int64_t close() { return part_.close(); }
+  /// Writes everything that other ranks read. Collective.
+  void close() {
+    const mpi::Communicator& world = loaded_->resources.world;
+    if (fields_) return world.all_or_throw([&] { fields_->close(); });
+    std::int64_t size = 0;
+    world.all_or_throw([&] { size = part_->close(); });
+    sizes_.resize(static_cast<std::size_t>(world.size()));
+    world.all_gather(std::span<const std::int64_t>(&size, 1), std::span(sizes_));
+  }
+  /// Completes the file, which other programs cannot see yet. The root calls it.
+  void join() { fields_ ? fields_->finish() : join_parts(settings_->out.value, sizes_); }
+  /// Gives the file its name. The root calls it.
+  void publish() { fields_ ? fields_->publish() : publish_parts(settings_->out.value); }
   const std::optional<PageSamples>& page() const { return page_; }
 
  private:
   bool begins_file() const { return !has_begun_ && loaded_->resources.world.is_root(); }
 
   void write_rows(const at::Tensor& rows) {
-    if (begins_file()) part_.write(npy_header(rows, count_));
+    if (begins_file()) part_->write(npy_header(rows, count_));
     const std::vector<std::int64_t> shape = rows.sizes().slice(1).vec();
     if (has_begun_ && shape != shape_) {
       throw DataError(
@@ -268,7 +300,7 @@ class Writer {
     }
     shape_ = shape;
     has_begun_ = true;
-    part_.write(bytes_of_rows(rows));
+    part_->write(bytes_of_rows(rows));
   }
 
   void write_masks(const engine::BatchPredictions& predictions) const {
@@ -283,11 +315,13 @@ class Writer {
   const engine::LoadedModel* loaded_;
   const data::Dataset* dataset_;
   std::int64_t count_;
-  PartFile part_;
+  std::optional<PartFile> part_;
+  std::optional<FieldsFile> fields_;
   SampleText text_;
   std::optional<PageSamples> page_;
   bool has_begun_ = false;
   std::vector<std::int64_t> shape_;
+  std::vector<std::int64_t> sizes_;  ///< those of the parts in bytes, in rank order
 };
 
 /// Deletes the unfinished folder of masks of a run that fails.
@@ -371,27 +405,22 @@ std::int64_t write_predictions(const mpi::Communicator& world, engine::LoadedMod
                                const data::Dataset& dataset, const engine::EvaluationLimits& limits,
                                const PredictSettings& settings) {
   const std::int64_t count = std::min(dataset.size(), engine::batches_of(dataset, limits) * limits.batch_size);
-  const std::string& out = settings.out.value;
   MaskFolder masks(world, settings.masks);
-  std::optional<Writer> writer;
   world.all_or_throw([&] {
-    if (world.is_root()) remove_parts(out);
+    if (world.is_root()) remove_parts(settings.out.value);
   });
-  world.all_or_throw([&] { writer.emplace(settings, loaded, dataset, count); });
+  Writer writer(settings, loaded, dataset, count);
   engine::for_each_batch(world, *loaded.model.wrapper, dataset, limits, "predictions",
-                         [&](std::int64_t, const batch::Batch& given) { writer->write(given); });
-  std::int64_t size = 0;
-  world.all_or_throw([&] { size = writer->close(); });
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(world.size()));
-  world.all_gather(std::span<const std::int64_t>(&size, 1), std::span(sizes));
+                         [&](std::int64_t, const batch::Batch& given) { writer.write(given); });
+  writer.close();
   std::string page;
-  if (writer->page()) page = writer->page()->page(world, facts_of(loaded, count));
+  if (writer.page()) page = writer.page()->page(world, facts_of(loaded, count));
   world.all_or_throw([&] {
     if (!world.is_root()) return;
-    join_parts(out, sizes);
+    writer.join();
     masks.publish();
     if (!page.empty()) report::write_text(settings.page.value, page);
-    publish_parts(out);
+    writer.publish();
   });
   return count;
 }

@@ -12,7 +12,8 @@ KeySpecs PredictSettings::keys() {
           keys::text(
               "predict.out", "",
               "Output file of `trainer predict`: .jsonl = one line of JSON per sample, .csv = a table, .npy = one "
-              "array of probabilities, values or masks"),
+              "array of probabilities, values or masks, .nc and .h5 = the variables of data.name=fields as netCDF-4, "
+              "which is also HDF5"),
           keys::choice(
               "predict.split", "auto",
               "Split of the data that is predicted. auto = that of eval.split; all images if data.path is set for "
@@ -64,7 +65,8 @@ PredictionForm form_of(const Cited<std::string>& out) {
   if (out.value.ends_with(".jsonl")) return PredictionForm::json_lines;
   if (out.value.ends_with(".csv")) return PredictionForm::csv;
   if (out.value.ends_with(".npy")) return PredictionForm::npy;
-  throw ConfigError(out.cite + ": '" + out.value + "' must end in .jsonl, .csv or .npy");
+  if (out.value.ends_with(".nc") || out.value.ends_with(".h5")) return PredictionForm::netcdf;
+  throw ConfigError(out.cite + ": '" + out.value + "' must end in .jsonl, .csv, .npy, .nc or .h5");
 }
 
 }  // namespace lockstep::trainer

@@ -12,7 +12,12 @@
 namespace lockstep::trainer {
 
 /// The form of the output file, by its suffix.
-enum class PredictionForm { json_lines, csv, npy };
+enum class PredictionForm {
+  json_lines,
+  csv,
+  npy,
+  netcdf  ///< netCDF-4, which is also HDF5
+};
 
 /// The order of the samples on the page.
 enum class PageOrder { errors, uncertain, first };
@@ -33,7 +38,7 @@ struct PredictSettings {
   static PredictSettings from(const Section& predict);
 };
 
-/// @throws ConfigError  the file has another suffix than .jsonl, .csv and .npy
+/// @throws ConfigError  the file has another suffix than .jsonl, .csv, .npy, .nc and .h5
 PredictionForm form_of(const Cited<std::string>& out);
 
 }  // namespace lockstep::trainer

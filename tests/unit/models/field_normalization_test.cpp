@@ -124,5 +124,46 @@ TEST(FieldNormalizationTest, ModelsRunAroundIt) {
   EXPECT_TRUE(buffers["normalization.target_scale"].equal(fields({100, 0.01}, {2})));
 }
 
+/// A factor for each input channel, summed over them: [N, 2, X] -> [N, 1, X].
+class Sum : public Model {
+ public:
+  Sum() : factors_(register_parameter("factors", fields({0.5, -0.25}, {1, 2, 1}))) {}
+  at::Tensor forward(const at::Tensor& input) override { return (input * factors_).sum(1, /*keepdim=*/true).tanh(); }
+  at::Tensor factors_;
+};
+
+// Two passes over a predicted and a forced channel against a plain loop, with both kinds of gradient.
+TEST(FieldNormalizationTest, RolloutsAreALoop) {
+  const FieldScaling scaling{.input_shift = {1, 2},
+                             .input_scale = {2, 4},
+                             .target_shift = {0.5},
+                             .target_scale = {3},
+                             .input_channels = 2,
+                             .fed_back = {0},
+                             .adds_newest = true};
+  const at::Tensor first = fields({1, 2, 3, 4, 5, 6}, {1, 2, 3});
+  const at::Tensor second = fields({7, 8, 9, 10, 11, 12}, {1, 2, 3});
+  for (const bool is_last_only : {false, true}) {
+    Sum model;
+    model.set_normalization(scaling, at::kDouble);
+    batch::Batch batch(first, at::Tensor());
+    batch.set(is_last_only ? kSkippedInputs : kLaterInputs, second.unsqueeze(1));
+    const at::Tensor output = run(model, batch).main();
+    output.square().sum().backward();
+
+    Sum plain;
+    const auto pass = [&](const at::Tensor& predicted, const at::Tensor& forced) {
+      const at::Tensor input = at::cat({(predicted - 1) / 2, (forced - 2) / 4}, 1);
+      return plain.forward(input) * 3 + 0.5 + predicted;
+    };
+    at::Tensor one = pass(first.narrow(1, 0, 1), first.narrow(1, 1, 1));
+    const at::Tensor two = pass(is_last_only ? one.detach() : one, second.narrow(1, 1, 1));
+    const at::Tensor expected = is_last_only ? two : at::cat({one, two}, 1);
+    expected.square().sum().backward();
+    EXPECT_TRUE(output.allclose(expected, 1e-14, 1e-14));
+    EXPECT_TRUE(model.factors_.grad().allclose(plain.factors_.grad(), 1e-13, 1e-13));
+  }
+}
+
 }  // namespace field_normalization_test
 }  // namespace lockstep::models
