@@ -300,7 +300,7 @@ TEST_F(RowsTest, StatedSizesAreNotAllocated) {
                 .find("DIR/a.h5: variable 'y': states the shape [1125899906842624], more than a file of"),
             std::string::npos);
   write_sparse(folder_ / "b.h5", 4);
-  EXPECT_EQ(open({{"name", "hdf5"}, {"path", folder_ / "b.h5"}}).train->size(), 4);
+  EXPECT_EQ(open({{"name", "hdf5"}, {"path", folder_ / "b.h5"}, {"classes", "2"}}).train->size(), 4);
   EXPECT_EQ(fault_here<DataError>({{"name", "hdf5"}, {"path", folder_ / "b.h5"}, {"max_sample_mb", "0.000001"}}),
             "DIR/b.h5: variable 'x': a sample needs 9.537e-06 MiB of memory while it is read, more than "
             "data.max_sample_mb");
