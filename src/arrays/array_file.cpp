@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "arrays/chunks.hpp"
 #include "arrays/hdf5_file.hpp"
 #include "arrays/input_file.hpp"
 #include "arrays/npy_file.hpp"
@@ -140,6 +141,12 @@ std::shared_ptr<const ArrayFile> open_arrays(const std::string& path) {
   if (head.size() < kHdf5.size() && kHdf5.starts_with(head)) throw DataError(path, "it is a truncated HDF5 file");
   throw DataError(path, "it is neither HDF5 nor netCDF-4, npy or npz; check its name, or convert it");
 }
+
+void set_chunk_cache(std::size_t bytes) { chunk_cache().set_limit(bytes); }
+
+void divide_chunk_cache(int processes) { chunk_cache().set_sharers(processes); }
+
+ChunkUse chunk_use() { return chunk_cache().use(); }
 
 /// The last file in the list is the one that was used most recently.
 class OpenFiles::Impl {

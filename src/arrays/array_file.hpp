@@ -93,6 +93,19 @@ class ArrayFile {
 /// @throws DataError  it is missing, empty, damaged or of another format
 std::shared_ptr<const ArrayFile> open_arrays(const std::string& path);
 
+/// Limits the memory for unpacked chunks, which this process keeps so that a chunk is not unpacked for each of its
+/// samples. 64 MiB unless set.
+void set_chunk_cache(std::size_t bytes);
+/// The processes of this host that divide the memory set with set_chunk_cache. 1 unless set.
+void divide_chunk_cache(int processes);
+
+/// Bytes of elements since the start of this process.
+struct ChunkUse {
+  std::uint64_t unpacked = 0;  ///< of the chunks that were read and unpacked, without those from the cache
+  std::uint64_t used = 0;      ///< those that `read` took from chunks
+};
+ChunkUse chunk_use();
+
 /// The most recently used files of a process, which stay open.
 class OpenFiles {
  public:

@@ -5,14 +5,15 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <limits>
 #include <set>
 #include <utility>
 
+#include "arrays/chunk_filters.hpp"
 #include "arrays/hdf5_types.hpp"
-#include "arrays/lzf.hpp"
 #include "core/text/text.hpp"
 
 namespace lockstep::arrays {
@@ -25,6 +26,7 @@ using checkpoints::Handle;
 
 constexpr int kMaxVirtualDepth = 8;
 constexpr std::size_t kNameBytes = 4096;
+constexpr std::size_t kMaxChunkBytes = std::size_t{1} << 32;  // a limit of HDF5
 
 // --- filters ---
 
@@ -41,34 +43,49 @@ constexpr std::array<FilterRow, 14> kFilters = {{
     {H5Z_FILTER_SZIP, "szip", true},
     {H5Z_FILTER_NBIT, "nbit", true},
     {H5Z_FILTER_SCALEOFFSET, "scaleoffset", true},
-    {kLzfFilter, "lzf", true},
+    {kLzf, "lzf", true},
+    {kZstd, "zstd", true},
+    {kBitshuffle, "bitshuffle", true},
     {307, "bzip2", false},
     {32001, "blosc", false},
     {32004, "lz4", false},
-    {32008, "bitshuffle", false},
     {32013, "zfp", false},
-    {32015, "zstd", false},
     {32026, "blosc2", false},
 }};
 
-/// HDF5 calls it for each chunk.
-std::size_t run_lzf(unsigned flags, std::size_t count, const unsigned values[], std::size_t bytes,
-                    std::size_t* buffer_bytes, void** buffer) noexcept {
+/// HDF5 calls it for each chunk that it reads itself: of virtual data sets, and of elements that it converts.
+template <H5Z_filter_t kNumber>
+std::size_t run_filter(unsigned flags, std::size_t count, const unsigned values[], std::size_t bytes,
+                       std::size_t* buffer_bytes, void** buffer) noexcept {
   if ((flags & H5Z_FLAG_REVERSE) == 0) return 0;  // Lockstep writes no such files
   const std::span<const std::byte> from(static_cast<const std::byte*>(*buffer), bytes);
-  const auto size = decoded_lzf_size(from);
-  constexpr std::size_t kChunkBytes = 2;  // index among the parameters
-  if (!size || *size == 0 || count <= kChunkBytes || *size != values[kChunkBytes]) return 0;
-  void* const memory = H5allocate_memory(*size, false);
-  if (memory == nullptr) return 0;
-  if (!decode_lzf(from, {static_cast<std::byte*>(memory), *size})) {
-    H5free_memory(memory);
-    return 0;
+  void* memory = nullptr;
+  try {
+    const SetFilter filter = {.number = kNumber, .values = {values, values + count}};
+    const auto size = decoded_size(filter, from);
+    if (!size || *size == 0 || *size > kMaxChunkBytes) return 0;
+    if (kNumber == kLzf && (count <= 2 || *size != values[2])) return 0;
+    memory = H5allocate_memory(*size, false);
+    if (memory != nullptr && decode_filter(filter, from, {static_cast<std::byte*>(memory), *size})) {
+      H5free_memory(*buffer);
+      *buffer = memory;
+      *buffer_bytes = *size;
+      return *size;
+    }
+  } catch (const std::exception&) {  // no memory
   }
-  H5free_memory(*buffer);
-  *buffer = memory;
-  *buffer_bytes = *size;
-  return *size;
+  if (memory != nullptr) H5free_memory(memory);
+  return 0;
+}
+
+void register_filter(H5Z_filter_t number, const char* name, H5Z_func_t run) {
+  H5Z_class2_t filter{};
+  filter.version = H5Z_CLASS_T_VERS;
+  filter.id = number;
+  filter.decoder_present = 1;
+  filter.name = name;
+  filter.filter = run;
+  if (H5Zregister(&filter) < 0) throw DataError(std::string("HDF5 does not accept the filter ") + name);
 }
 
 SetFilter filter_of(hid_t list, unsigned position, std::string& name_in_file) {
@@ -102,8 +119,10 @@ void set_filters(hid_t list, std::uint64_t chunk_bytes, SetStorage& storage) {
     SetFilter filter = filter_of(list, static_cast<unsigned>(i), name);
     const auto* const row = std::ranges::find(kFilters, filter.number, &FilterRow::number);
     if (row == kFilters.end()) refuse_filter(filter.number, name);
-    if (!row->is_available || H5Zfilter_avail(filter.number) <= 0) refuse_filter(filter.number, row->name);
-    if (filter.number == kLzfFilter) check_lzf(filter, chunk_bytes);
+    const bool is_own = filter.number == kLzf || filter.number == kZstd || filter.number == kBitshuffle;
+    const bool is_available = row->is_available && (is_own ? can_decode(filter) : H5Zfilter_avail(filter.number) > 0);
+    if (!is_available) refuse_filter(filter.number, row->name);
+    if (filter.number == kLzf) check_lzf(filter, chunk_bytes);
     storage.info.filters.emplace_back(row->name);
     storage.filters.push_back(std::move(filter));
   }
@@ -225,18 +244,6 @@ void check_source(hid_t set, const std::string& owner, const VirtualSource& sour
 
 // --- layouts ---
 
-void set_chunk(hid_t list, const NumberType& type, SetStorage& storage) {
-  std::array<hsize_t, H5S_MAX_RANK> chunk{};
-  const int rank = checked(H5Pget_chunk(list, H5S_MAX_RANK, chunk.data()), "H5Pget_chunk");
-  std::uint64_t bytes = type.bytes;
-  for (int axis = 0; axis < rank; ++axis) {
-    storage.info.chunk.push_back(static_cast<std::int64_t>(chunk[static_cast<std::size_t>(axis)]));
-    bytes *= chunk[static_cast<std::size_t>(axis)];  // HDF5 allows at most 4 GiB
-  }
-  storage.info.layout = "chunked";
-  set_filters(list, bytes, storage);
-}
-
 /// Whether the elements in the file are those in memory, but for the order of their bytes.
 bool has_plain_elements(hid_t set, const NumberType& type) {
   const Handle stored(H5Dget_type(set), H5Tclose, "H5Dget_type");
@@ -247,6 +254,26 @@ bool has_plain_elements(hid_t set, const NumberType& type) {
   if (H5Tget_class(stored.id()) != H5T_ENUM) return H5Tequal(stored.id(), plain.id()) > 0;
   const Handle base(H5Tget_super(stored.id()), H5Tclose, "H5Tget_super");
   return H5Tequal(base.id(), plain.id()) > 0;
+}
+
+/// The fill value of a data set, as it is stored.
+std::vector<std::byte> fill_of(hid_t set, hid_t list, const NumberType& type) {
+  std::vector<std::byte> fill(type.bytes);
+  H5D_fill_value_t state = H5D_FILL_VALUE_UNDEFINED;
+  checked(H5Pfill_value_defined(list, &state), "H5Pfill_value_defined");
+  if (state == H5D_FILL_VALUE_UNDEFINED) return fill;
+  const Handle stored(H5Dget_type(set), H5Tclose, "H5Dget_type");
+  checked(H5Pget_fill_value(list, stored.id(), fill.data()), "H5Pget_fill_value");
+  return fill;
+}
+
+void set_chunk(hid_t set, hid_t list, const NumberType& type, SetStorage& storage) {
+  std::array<hsize_t, H5S_MAX_RANK> chunk{};
+  const int rank = checked(H5Pget_chunk(list, H5S_MAX_RANK, chunk.data()), "H5Pget_chunk");
+  storage.info.layout = "chunked";
+  storage.info.chunk = {chunk.begin(), chunk.begin() + rank};
+  set_filters(list, chunk_bytes_of(storage.info.chunk, type), storage);
+  if (has_plain_elements(set, type) && can_undo(storage.filters)) storage.fill = fill_of(set, list, type);
 }
 
 void set_contiguous(hid_t set, hid_t list, const NumberType& type, SetStorage& storage) {
@@ -271,7 +298,7 @@ SetStorage storage_at_depth(hid_t set, const NumberType& type, int depth) {
       set_contiguous(set, list.id(), type, storage);
       return storage;
     case H5D_CHUNKED:
-      set_chunk(list.id(), type, storage);
+      set_chunk(set, list.id(), type, storage);
       return storage;
     case H5D_VIRTUAL:
       storage.info.layout = "virtual";
@@ -284,17 +311,20 @@ SetStorage storage_at_depth(hid_t set, const NumberType& type, int depth) {
 
 }  // namespace
 
+std::uint64_t chunk_bytes_of(const std::vector<std::int64_t>& chunk, const NumberType& type) {
+  std::uint64_t bytes = type.bytes;
+  for (const std::int64_t length : chunk) bytes *= static_cast<std::uint64_t>(length);  // HDF5 allows at most 4 GiB
+  return bytes;
+}
+
 void register_filters() {
   static const bool is_done = [] {
-    H5Z_class2_t filter{};
-    filter.version = H5Z_CLASS_T_VERS;
-    filter.id = kLzfFilter;
-    filter.decoder_present = 1;
-    filter.name = "lzf";
-    filter.filter = run_lzf;
-    return H5Zregister(&filter) >= 0;
+    register_filter(kLzf, "lzf", run_filter<kLzf>);
+    register_filter(kZstd, "zstd", run_filter<kZstd>);
+    register_filter(kBitshuffle, "bitshuffle", run_filter<kBitshuffle>);
+    return true;
   }();
-  if (!is_done) throw DataError("HDF5 does not accept the filter lzf");
+  static_cast<void>(is_done);
 }
 
 Handle open_to_read(const std::string& path) {

@@ -26,7 +26,12 @@ struct SetStorage {
   /// Position of the elements in the file in which the data set lies, if they are there one after the other and as they
   /// are in memory, but for the order of bytes.
   std::optional<std::uint64_t> offset;
+  /// An element of chunks that were never written, as it is stored. Empty if chunks cannot be read without HDF5.
+  std::vector<std::byte> fill;
 };
+
+/// The size of a chunk without filters.
+std::uint64_t chunk_bytes_of(const std::vector<std::int64_t>& chunk, const NumberType& type);
 
 /// Starts the filters that HDF5 itself does not have.
 void register_filters();

@@ -8,8 +8,6 @@
 /// LZF, the fast compression of h5py: a sequence of copies, either of the bytes that follow, or of earlier output.
 namespace lockstep::arrays {
 
-inline constexpr unsigned kLzfFilter = 32000;  ///< its number among the filters of HDF5
-
 /// The number of bytes that decode_lzf writes; none if the input is damaged.
 std::optional<std::size_t> decoded_lzf_size(std::span<const std::byte> from);
 

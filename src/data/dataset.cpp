@@ -48,6 +48,17 @@ std::string sample_name_of(const Dataset& dataset, std::int64_t index) {
   return names == nullptr ? "" : names->sample_name(index);
 }
 
+std::vector<std::int64_t> chunks_of(const Dataset& dataset) {
+  if (const auto* const chunks = ability_of<SampleChunks>(dataset)) return chunks->chunks();
+  throw ConfigError(
+      "the samples are not in chunks of files, as those of data.name = fields are; choose another data.sampler");
+}
+
+ChunkBytes chunk_bytes_of(const Dataset& dataset) {
+  const auto* const chunks = ability_of<SampleChunks>(dataset);
+  return chunks == nullptr ? ChunkBytes{} : chunks->chunk_bytes();
+}
+
 LoadTimes load_times_of(const Dataset& dataset) {
   const auto* const timed = ability_of<TimedLoading>(dataset);
   return timed == nullptr ? LoadTimes{} : timed->load_times();

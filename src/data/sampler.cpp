@@ -103,6 +103,11 @@ Sampler make_blocks(const Section& data, const SamplerRequest& request) {
                  request.global_batch_size, Remainder::drop, "blocks");
 }
 
+Sampler make_chunks(const Section& data, const SamplerRequest& request) {
+  return Sampler(chunk_order(chunks_of(*request.dataset), data.integer("shuffle_chunks"), request.seed),
+                 request.global_batch_size, remainder_of(data), "chunks");
+}
+
 Sampler make_torch(const Section& data, const SamplerRequest& request) {
   const std::int64_t size = request.dataset->size();
   return Sampler(data.boolean("shuffle") ? torch_order(size, request.seed) : sequential_order(size),
@@ -230,6 +235,14 @@ const std::vector<SamplerRow>& builtin_samplers() {
                 keys::integer("data.blocks", "1",
                               "blocks: number of blocks of the data set; must equal the number of ranks", 1)},
        .make = make_blocks},
+      {.name = "chunks",
+       .help = "The chunks of files in random order; the samples of data.shuffle_chunks chunks are shuffled together",
+       .keys = {drop_last_key(),
+                keys::integer("data.shuffle_chunks", "8",
+                              "chunks: number of chunks whose samples are shuffled together. data.chunk_cache_mb must "
+                              "hold them all, or they are unpacked repeatedly",
+                              1)},
+       .make = make_chunks},
       {.name = "torch",
        .help = "The same global batches as PyTorch's DistributedSampler with the seed run.seed",
        .keys = {shuffle_key(), drop_last_key(), repeats_key()},

@@ -18,6 +18,7 @@
 #include "engine/setup/init_from.hpp"
 #include "engine/setup/optimizer.hpp"
 #include "engine/setup/precision.hpp"
+#include "engine/setup/rollout.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/setup/teacher.hpp"
 #include "engine/state/resume_settings.hpp"
@@ -52,7 +53,7 @@ KeySpecs train_keys(const Registry& registry) {
       step_key(registry.steps), hooks_key(registry.hooks),
       metrics_key("train.metrics", "NAME,option=value: a metric of the training samples, computed over each epoch",
                   registry.meters)};
-  return together({BatchSettings::keys(), RunBounds::keys(), KeySpecs{time_limit}, ClipSettings::keys(),
+  return together({BatchSettings::keys(), RunBounds::keys(), KeySpecs{time_limit}, rollout_keys(), ClipSettings::keys(),
                    Precision::keys(), ParamDtypeSettings::keys(), data::MixSettings::keys(), tables_of_rows,
                    NonfiniteSettings::keys()});
 }

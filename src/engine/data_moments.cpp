@@ -5,7 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <span>
+#include <string_view>
+
+#include "data/source/measured.hpp"
+#include "data/source/roles.hpp"
+#include "data/stores/cache_files.hpp"
+#include "log/progress.hpp"
 
 // F elements of a sample: those of the input, then those of the target.
 namespace lockstep::engine {
@@ -92,9 +101,83 @@ Moments moments_of(const RunningMoments& all, std::int64_t begin, std::int64_t e
   return moments;
 }
 
+// ---- Numbers that a data set measures itself.
+
+/// Reads the parts that a file keeps, or throws nothing and returns none.
+std::vector<double> kept_numbers(const std::string& path, std::size_t size) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<double> numbers(size);
+  const auto bytes = static_cast<std::streamsize>(size * sizeof(double));
+  const bool is_whole = file.read(reinterpret_cast<char*>(numbers.data()), bytes) && file.peek() == EOF;
+  return is_whole ? numbers : std::vector<double>();
+}
+
+void keep_numbers(const std::string& path, std::span<const double> numbers) {
+  data::write_whole(path, {std::string_view(reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes())});
+}
+
+/// The numbers of all parts, each measured by one rank. Parts that an interrupted run has kept are not measured again.
+std::vector<double> measured_numbers(const mpi::Communicator& world, const data::MeasuredDataset& train,
+                                     const std::string& cache) {
+  const auto size = static_cast<std::size_t>(train.numbers_per_part());
+  const std::int64_t parts = train.parts();
+  std::vector<double> all(size * static_cast<std::size_t>(parts), 0);
+  const auto part_path = [&](std::int64_t part) { return cache + "." + std::to_string(part); };
+  world.all_or_throw([&] {
+    log::ProgressLine progress;
+    for (std::int64_t part = world.rank(); part < parts; part += world.size()) {
+      std::vector<double> numbers = cache.empty() ? std::vector<double>() : kept_numbers(part_path(part), size);
+      if (numbers.empty()) {
+        numbers = train.measure(part);
+        if (!cache.empty()) keep_numbers(part_path(part), numbers);
+      }
+      std::ranges::copy(numbers, all.begin() + part * static_cast<std::int64_t>(size));
+      if (world.is_root()) {
+        progress.show("statistics of the training data: " + std::to_string(100 * (part + 1) / parts) + " %");
+      }
+    }
+  });
+  world.all_reduce(std::span(all));  // each number is zero on all ranks but one, so that its sum is exact
+  if (world.is_root() && !cache.empty()) {
+    keep_numbers(cache, all);
+    for (std::int64_t part = 0; part < parts; ++part) std::filesystem::remove(part_path(part));
+  }
+  return all;
+}
+
+Task measured_task(const mpi::Communicator& world, const data::MeasuredDataset& train, std::string* json) {
+  const auto size = static_cast<std::size_t>(train.numbers_per_part());
+  const auto parts = static_cast<std::size_t>(train.parts());
+  const std::string cache = world.broadcast(train.cache_path());
+  std::string kept;  // as bytes
+  if (world.is_root() && !cache.empty()) {
+    const std::vector<double> numbers = kept_numbers(cache, size * parts);
+    kept.assign(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double));
+  }
+  kept = world.broadcast(kept);
+  std::vector<double> all(kept.size() / sizeof(double));
+  std::memcpy(all.data(), kept.data(), kept.size());
+  if (all.empty()) all = measured_numbers(world, train, cache);
+  std::vector<std::vector<double>> of_parts;
+  for (std::size_t part = 0; part < parts; ++part) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(part * size);
+    of_parts.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(size));
+  }
+  data::Measured measured;
+  world.all_or_throw([&] { measured = train.result(of_parts); });
+  for (const std::string& note : measured.notes) {
+    if (world.is_root()) log::warning(note);
+  }
+  if (json != nullptr) *json = measured.json;
+  return measured.task;
+}
+
 }  // namespace
 
-Task training_task(const mpi::Communicator& world, const Section& model, const data::Dataset& train) {
+Task training_task(const mpi::Communicator& world, const Section& model, const data::Dataset& train,
+                   std::string* statistics_json) {
+  const auto* const measured = data::ability_of<data::MeasuredDataset>(train);
+  if (measured != nullptr && measured->parts() > 0) return measured_task(world, *measured, statistics_json);
   Task task;
   std::int64_t inputs = 0;
   std::int64_t targets = 0;

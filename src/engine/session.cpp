@@ -14,6 +14,7 @@
 #include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/store.hpp"
 #include "core/text/text.hpp"
+#include "data/stores/cache_files.hpp"
 #include "engine/data_moments.hpp"
 #include "engine/evaluation/evaluation_counts.hpp"
 #include "engine/hooks/hooks.hpp"
@@ -26,6 +27,7 @@
 #include "engine/settings/train_settings.hpp"
 #include "engine/setup/finetune.hpp"
 #include "engine/setup/init_from.hpp"
+#include "engine/setup/rollout.hpp"
 #include "engine/setup/run_splits.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/setup/teacher.hpp"
@@ -248,6 +250,12 @@ std::string end_at(const checkpoints::Archive& groups, const Sections& sections,
   return stopped + "; nothing was changed. To train longer, change the options of this hook";
 }
 
+/// Writes statistics.json into the folder of the run.
+void keep_statistics(const std::string& checkpoint_directory, const std::string& json) {
+  const std::string path = (std::filesystem::path(checkpoint_directory).parent_path() / "statistics.json").string();
+  if (!data::write_whole(path, {json, "\n"})) log::warning(path + " cannot be written; training goes on without it");
+}
+
 }  // namespace
 
 Outcome train(const mpi::Communicator& world, TrainRequest request) {
@@ -256,8 +264,11 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   data::Splits splits = open_training_data(world, request, resume);
   Resources resources = make_resources(sections, world);
   const bool is_loaded = replaces_all_parameters(sections.at("init")) && !resume.restore.is_partial;
-  Composition made(std::move(resources), sections, request.registry,
-                   training_task(world, sections.at("model"), *splits.train), {.is_loaded = is_loaded});
+  std::string statistics;
+  const Task task = training_task(world, sections.at("model"), *splits.train, &statistics);
+  if (world.is_root() && !statistics.empty()) keep_statistics(request.checkpoint_directory, statistics);
+  world.all_or_throw([&] { splits.train = trained_dataset(splits.train, sections.at("train")); });
+  Composition made(std::move(resources), sections, request.registry, task, {.is_loaded = is_loaded});
   Trainer trainer(sections, made, std::move(splits), request.registry);
   RunView& view = trainer.view();
   view.origin.environment_json = request.environment_json;

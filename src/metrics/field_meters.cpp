@@ -159,12 +159,20 @@ Meter meter_of_totals(std::vector<Result> results, std::size_t sums, std::size_t
                       std::span<const std::int64_t> words) { return Reading{.numbers = read(loaded(words))}; }};
 }
 
+/// "rmse/z500", or "rmse@3/z500" for the channel z500@3 of a later step.
+std::string result_name(const std::string& number, const std::string& channel) {
+  const std::size_t at = channel.rfind('@');
+  const bool has_step = at != std::string::npos && at + 1 < channel.size() &&
+                        channel.find_first_not_of("0123456789", at + 1) == std::string::npos;
+  return has_step ? number + channel.substr(at) + "/" + channel.substr(0, at) : number + "/" + channel;
+}
+
 /// Results named NUMBER/CHANNEL, one number after the other.
 std::vector<Result> results_of_channels(const std::vector<std::string>& numbers, const FieldChannels& channels,
                                         bool is_higher_better = false) {
   std::vector<Result> results;
   for (const std::string& number : numbers) {
-    for (const std::string& name : channels.names) results.push_back({number + "/" + name, is_higher_better});
+    for (const std::string& name : channels.names) results.push_back({result_name(number, name), is_higher_better});
   }
   return results;
 }
@@ -356,6 +364,36 @@ Meter field_meter(const Section& options, const Task& task) {
         return numbers;
       });
   meter.reads = reads_mask();
+  return meter;
+}
+
+Meter persistence_meter(const Section& options, const Task& task) {
+  const std::string values = "persistence";
+  const FieldSamples fields(values, task, row_weights(options.text("area"), task.fields, "area"));
+  const std::size_t names = fields.channels().names.size();
+  Meter meter = meter_of_totals(
+      results_of_channels({"persistence_rmse"}, fields.channels()), names * 2, 0,
+      [fields, values](const Samples& samples, FieldTotals& totals) {
+        fields.for_each(
+            samples,
+            [&](const ChannelOfSample& one) {
+              ChannelPair pair = one.pair;
+              pair.prediction = one.climatology;
+              const FieldSums sums = field_sums(pair);
+              ExactSum* const totals_of_name = &totals.sums[fields.name_of(one.channel) * 2];
+              totals_of_name[0].add(sums.weight);
+              totals_of_name[1].add(sums.squared);
+            },
+            values);
+      },
+      [names](const FieldTotals& totals) {
+        std::vector<double> numbers;
+        for (std::size_t i = 0; i < names; ++i) {
+          numbers.push_back(std::sqrt(totals.sums[2 * i + 1].value() / totals.sums[2 * i].value()));
+        }
+        return numbers;
+      });
+  meter.reads = {.fields = {values}, .optional_fields = {kMask}};
   return meter;
 }
 

@@ -21,6 +21,7 @@ Meter auroc_meter(const Section& options, std::int64_t classes);
 Meter average_precision_meter(const Section& options, std::int64_t classes);
 Meter reidentification_meter(const Section& options, std::int64_t classes);
 Meter field_meter(const Section& options, const Task& task);
+Meter persistence_meter(const Section& options, const Task& task);
 Meter well_meter(const Section& options, const Task& task);
 Meter spectral_meter(const Section& options, const Task& task);
 Meter pdebench_meter(const Section& options, const Task& task);

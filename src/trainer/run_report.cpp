@@ -42,10 +42,14 @@ std::vector<std::string> shown_metrics(const Record& record) {
     }
   };
   for (const std::string& name : engine::reported_metrics()) show("val/" + name);
-  for (const auto& [name, value] : record.values) {
-    const bool is_single = std::ranges::count(name, '/') == 1;  // not that of one class
-    if (name.starts_with("val/") && is_single && name != "val/loss" && name != "val/count") show(name);
-  }
+  const auto show_with = [&](std::int64_t parts) {
+    for (const auto& [name, value] : record.values) {
+      const bool is_metric = name.starts_with("val/") && name != "val/loss" && name != "val/count";
+      if (is_metric && std::ranges::count(name, '/') == parts) show(name);
+    }
+  };
+  show_with(1);
+  if (shown.empty()) show_with(2);  // those of channels, such as val/rmse/t2m
   return shown;
 }
 

@@ -41,7 +41,58 @@ at::Tensor relative_distance(const at::Tensor& output, const at::Tensor& target)
   return (distance / (target.flatten(2).norm(2, {2}) + 1e-8)).mean();
 }
 
-/// The matrices of frequencies are complex there, and pairs here.
+std::string fno_norm(const Json& norm) {
+  if (norm.is_null()) return "none";
+  if (norm == "group_norm") return "one_group";
+  if (norm == "instance_norm") return "instance";
+  throw std::runtime_error("no norm for " + norm.dump());
+}
+
+std::map<std::string, std::string> fno_keys(const Json& arguments) {
+  // Options without a key of the model must be as they are in all cases.
+  EXPECT_EQ(arguments.at("separable"), false);
+  EXPECT_TRUE(arguments.at("stabilizer").is_null());
+  EXPECT_EQ(arguments.value("activation", "gelu (exact)"), "gelu (exact)");
+  EXPECT_EQ(arguments.value("complex_weights", "dense"), "dense");
+  std::map<std::string, std::string> keys = {
+      {"name", "fno"},
+      {"modes", list_of(arguments.at("n_modes"))},
+      {"width", text_of(arguments.at("hidden_channels"))},
+      {"depth", text_of(arguments.at("n_layers"))},
+      {"lifting_ratio", text_of(arguments.at("lifting_channel_ratio"))},
+      {"projection_ratio", text_of(arguments.at("projection_channel_ratio"))},
+      {"grid", arguments.at("positional_embedding") == "grid" ? "true" : "false"},
+      {"norm", fno_norm(arguments.at("norm"))},
+      {"channel_mlp", text_of(arguments.at("use_channel_mlp"))},
+      {"mlp_ratio", text_of(arguments.at("channel_mlp_expansion"))},
+      {"mlp_skip", text_of(arguments.at("channel_mlp_skip"))},
+      {"skip", text_of(arguments.at("fno_skip"))},
+      {"preactivation", text_of(arguments.at("preactivation"))}};
+  if (!arguments.at("domain_padding").is_null()) keys["domain_padding"] = list_of(arguments.at("domain_padding"));
+  return keys;
+}
+
+std::map<std::string, std::string> unet_keys(const Json& arguments) {
+  return {{"name", "unet"},
+          {"width", text_of(arguments.at("width"))},
+          {"depth", text_of(arguments.at("depth"))},
+          {"padding", list_of(arguments.at("padding"))},
+          {"norm", text_of(arguments.at("norm"))},
+          {"up", text_of(arguments.at("up"))}};
+}
+
+GoldenModel field_model(const Json& one_case) {
+  GoldenModel golden{.keys = field_model_keys(one_case), .task = field_task(one_case)};
+  if (golden.keys.at("name") == "fno") golden.public_state = complex_state;
+  const std::string loss = one_case.at("loss");
+  if (loss == "relative_l2") golden.loss = relative_distance;
+  if (loss != "relative_l2" && loss != "mse") throw std::runtime_error("no loss for " + loss);
+  EXPECT_EQ(one_case.at("dimensions"), std::ssize(golden.task.sample_shape) - 1);
+  return golden;
+}
+
+}  // namespace fields_models_test
+
 std::vector<StateEntry> complex_state(std::vector<StateEntry> entries) {
   for (StateEntry& entry : entries) {
     if (!entry.name.ends_with(".weight.tensor")) continue;
@@ -51,77 +102,16 @@ std::vector<StateEntry> complex_state(std::vector<StateEntry> entries) {
   return entries;
 }
 
-std::string fno_norm(const Json& norm) {
-  if (norm.is_null()) return "none";
-  if (norm == "group_norm") return "one_group";
-  if (norm == "instance_norm") return "instance";
-  throw std::runtime_error("no norm for " + norm.dump());
-}
-
-GoldenModel fno_model(const Json& one_case) {
-  const Json& arguments = one_case.at("arguments");
-  // Options without a key of the model must be as they are in all cases.
-  EXPECT_EQ(arguments.at("separable"), false);
-  EXPECT_TRUE(arguments.at("stabilizer").is_null());
-  EXPECT_EQ(arguments.at("activation"), "gelu (exact)");
-  EXPECT_EQ(arguments.at("complex_weights"), "dense");
-  GoldenModel golden{.keys = {{"name", "fno"},
-                              {"modes", list_of(arguments.at("n_modes"))},
-                              {"width", text_of(arguments.at("hidden_channels"))},
-                              {"depth", text_of(arguments.at("n_layers"))},
-                              {"lifting_ratio", text_of(arguments.at("lifting_channel_ratio"))},
-                              {"projection_ratio", text_of(arguments.at("projection_channel_ratio"))},
-                              {"grid", arguments.at("positional_embedding") == "grid" ? "true" : "false"},
-                              {"norm", fno_norm(arguments.at("norm"))},
-                              {"channel_mlp", text_of(arguments.at("use_channel_mlp"))},
-                              {"mlp_ratio", text_of(arguments.at("channel_mlp_expansion"))},
-                              {"mlp_skip", text_of(arguments.at("channel_mlp_skip"))},
-                              {"skip", text_of(arguments.at("fno_skip"))},
-                              {"preactivation", text_of(arguments.at("preactivation"))}},
-                     .task = field_task(one_case),
-                     .public_state = complex_state};
-  if (!arguments.at("domain_padding").is_null()) {
-    golden.keys["domain_padding"] = list_of(arguments.at("domain_padding"));
+std::map<std::string, std::string> field_model_keys(const Json& model) {
+  const std::string family = model.at("family");
+  const Json& arguments = model.at("arguments");
+  if (family == "neuralop.models.FNO") return fields_models_test::fno_keys(arguments);
+  if (family == "the_well.benchmark.models.UNetClassic") {
+    return {{"name", "unet_classic"}, {"width", fields_models_test::text_of(arguments.at("init_features"))}};
   }
-  return golden;
+  if (family == "unet") return fields_models_test::unet_keys(arguments);
+  throw std::runtime_error("no model for " + family);
 }
-
-GoldenModel classic_model(const Json& one_case) {
-  return {.keys = {{"name", "unet_classic"}, {"width", text_of(one_case.at("arguments").at("init_features"))}},
-          .task = field_task(one_case)};
-}
-
-GoldenModel plain_model(const Json& one_case) {
-  const Json& arguments = one_case.at("arguments");
-  return {.keys = {{"name", "unet"},
-                   {"width", text_of(arguments.at("width"))},
-                   {"depth", text_of(arguments.at("depth"))},
-                   {"padding", list_of(arguments.at("padding"))},
-                   {"norm", text_of(arguments.at("norm"))},
-                   {"up", text_of(arguments.at("up"))}},
-          .task = field_task(one_case)};
-}
-
-GoldenModel field_model(const Json& one_case) {
-  const std::string family = one_case.at("family");
-  GoldenModel golden;
-  if (family == "neuralop.models.FNO") {
-    golden = fno_model(one_case);
-  } else if (family == "the_well.benchmark.models.UNetClassic") {
-    golden = classic_model(one_case);
-  } else if (family == "unet") {
-    golden = plain_model(one_case);
-  } else {
-    throw std::runtime_error("no model for " + family);
-  }
-  const std::string loss = one_case.at("loss");
-  if (loss == "relative_l2") golden.loss = relative_distance;
-  if (loss != "relative_l2" && loss != "mse") throw std::runtime_error("no loss for " + loss);
-  EXPECT_EQ(one_case.at("dimensions"), std::ssize(golden.task.sample_shape) - 1);
-  return golden;
-}
-
-}  // namespace fields_models_test
 
 Handler field_models() { return golden_models("models.json", fields_models_test::field_model, {}, "fields"); }
 

@@ -20,6 +20,11 @@ TEST(ReferenceFields, EveryFile) {
                 {.file = "losses.json",
                  .extra_fields = {"losses", "well_metrics", "weatherbench", "masked", "weighted", "pdebench"}},
                 {.file = "malformed.json", .run = run_malformed_case},
+                {.file = "rollout.json", .extra_fields = {"formula", "salt"}, .run = run_rollout_case},
+                {.file = "statistics.json",
+                 .extra_fields = {"the_well_items", "the_well_stats", "std_floor", "climsim", "deepcam", "makani",
+                                  "netcdf_time"},
+                 .run = run_statistics_case},
                 {.file = "windows.json", .extra_fields = {"counts", "pdebench_split"}, .run = run_windows_case},
                 field_models(),
                 input("files/makani/data.json", {"dataset_name", "h5_path", "dhours", "attrs", "dims", "coords"}),
@@ -27,6 +32,10 @@ TEST(ReferenceFields, EveryFile) {
 }
 
 TEST(ReferenceFields, Times) { check_times(); }
+
+TEST(ReferenceFields, ItemsOfTheWell) { check_well_items(); }
+
+TEST(ReferenceFields, GivenStatistics) { check_given_statistics(); }
 
 TEST(ReferenceFields, WindowCounts) { check_window_counts(); }
 

@@ -56,10 +56,6 @@ bool is_set(const Json& object, const std::string& field) {
   return object.contains(field) && !object.at(field).is_null();
 }
 
-const data::FieldDataset& fields_of(const data::Splits& splits) {
-  return dynamic_cast<const data::FieldDataset&>(*splits.train);
-}
-
 Json json_of(const data::FieldPlace& place) { return {place.file, place.trajectory, place.start}; }
 
 /// Compares a value of a sample with its array; gaps are zero, and false in `mask`.
@@ -80,11 +76,26 @@ void expect_array(const at::Tensor& actual, const Json& array, const bool* mask,
 
 }  // namespace
 
+const data::FieldDataset& fields_of(const data::Splits& splits) {
+  return dynamic_cast<const data::FieldDataset&>(*splits.train);
+}
+
+std::vector<double> npy_numbers(const std::string& path) {
+  const auto file = arrays::open_arrays(field_file(path).string());
+  const arrays::ArrayInfo info = file->find("");
+  std::vector<std::byte> stored(static_cast<std::size_t>(arrays::size_of(arrays::whole(info))) * info.type.bytes);
+  file->read(info, arrays::whole(info), stored);
+  std::vector<double> numbers(stored.size() / info.type.bytes);
+  arrays::decode(arrays::packing_of(path, info), stored, std::span(numbers));
+  return numbers;
+}
+
 Section fields_section(const Json& one_case) {
   Section section = Section::with_defaults("data", data::data_keys());
   const auto set = [&section](const std::string& key, const std::string& value) { section.set(key, value, "test"); };
   set("name", "fields");
   set("val_fraction", "0");
+  set("cache", "off");
   std::vector<std::string> paths, target_paths;
   for (const Json& file : one_case.at("files")) {
     paths.push_back(field_file(file.is_array() ? file[0] : file).string());
@@ -268,10 +279,22 @@ void run_malformed_case(const Json& one_case) {
   try {
     Section section = fields_section(settings);
     if (settings.contains("makani_file")) section.set("layout", "fields:tcyx", "test");
+    if (settings.contains("means")) {
+      section.set("statistics",
+                  field_file(settings.at("means")).string() + "," + field_file(settings.at("stds")).string(), "test");
+    }
+    // A channel without any value is found where gaps are no errors.
+    if (one_case.at("when") == "statistics") section.set("gaps", "mean", "test");
     const data::Splits splits = data::open(section);
     EXPECT_FALSE(is_refused_at_start) << "it was opened";
     const data::FieldDataset& fields = fields_of(splits);
     if (one_case.at("when") == "read") check_reading(fields, one_case);
+    if (one_case.at("when") == "statistics") {
+      std::vector<std::vector<double>> parts;
+      for (std::int64_t i = 0; i < fields.parts(); ++i) parts.push_back(fields.measure(i));
+      fields.result(parts);
+      EXPECT_NE(one_case.at("verdict"), "refuse") << "there are statistics";
+    }
     if (one_case.contains("windows_if_passed_over")) {
       EXPECT_EQ(fields.size(), one_case.at("windows_if_passed_over").get<std::int64_t>());
     }

@@ -118,8 +118,10 @@ void expect_relative(double actual, double expected, double scale, const std::st
   EXPECT_LE(std::abs(actual - expected), scale) << what << ": " << actual << " instead of " << expected;
 }
 
-/// Compares with all numbers of a tensor, or with norm, mean, first and last ones.
+}  // namespace models_golden
+
 void expect_tensor(const at::Tensor& tensor, const Json& stored, double relative, const std::string& what) {
+  using namespace models_golden;
   ASSERT_EQ(tensor.sizes().vec(), stored.at("shape").get<Shape>()) << what;
   const at::Tensor values = flat(tensor);
   if (stored.contains("data")) {
@@ -140,6 +142,8 @@ void expect_tensor(const at::Tensor& tensor, const Json& stored, double relative
   expect_part(values, stored.at("first"), "first");
   expect_part(values.slice(0, values.numel() - std::ssize(stored.at("last"))), stored.at("last"), "last");
 }
+
+namespace models_golden {
 
 /// Compares with [norm, first, middle, last], or with the value of a scalar.
 /// @param noise  a norm below it is zero
@@ -226,6 +230,14 @@ Built build(const GoldenModel& golden, const std::string& salt, at::ScalarType d
   }
   return built;
 }
+
+}  // namespace models_golden
+
+std::shared_ptr<models::Model> model_by_formula(const GoldenModel& golden, const std::string& salt) {
+  return models_golden::build(golden, salt, at::kDouble).model;
+}
+
+namespace models_golden {
 
 /// Sets the pixels that the case leaves out of the loss: "rows 0-1, columns 0-2 of every picture set to 255".
 void ignore_pixels(at::Tensor target, const std::string& text) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,12 @@ std::string line_of(const StateEntry& entry, bool is_integer);
 std::vector<std::string> state_lines(const models::Model& model, const PublicState& public_state);
 /// Compares such lines with a list, or with {"entries": count, "sha256": digest}.
 void expect_listing(const std::vector<std::string>& lines, const Json& stored);
+
+/// The model of a case in float64 with the parameters of the formula.
+std::shared_ptr<models::Model> model_by_formula(const GoldenModel& golden, const std::string& salt);
+/// Compares with all numbers of a tensor, or with norm, mean, first and last ones.
+/// @param relative  to the norm
+void expect_tensor(const at::Tensor& tensor, const Json& stored, double relative, const std::string& what);
 
 /// The tensor of a name: v of the formula times `scale` plus `shift`, float64.
 at::Tensor by_formula(const std::string& name, const std::vector<std::int64_t>& shape, double scale = 1,

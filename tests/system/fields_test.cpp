@@ -53,7 +53,7 @@ TEST_F(FieldsProgramTest, ColumnsTrainTheSameOnAnyNumberOfRanks) {
       "--data.path=" + file("files/climsim") +
       "/*/train_input.h5 --data.target_path=" + file("files/climsim/0001-02-01/train_target.h5") + "," +
       file("files/climsim/0001-02-02/train_target.h5") +
-      " --data.layout=nc --data.val_fraction=0.2 --model.name=mlp --model.standardize=true --train.lanes=2"
+      " --data.layout=nc --data.val_fraction=0.2 --model.name=mlp --data.cache=off --train.lanes=2"
       " --train.global_batch_size=4 --train.max_epochs=5 --optim.lr=0.01";
   const std::vector<double> losses = train(1, arguments);
   ASSERT_GE(losses.size(), 15U);
@@ -80,6 +80,50 @@ TEST_F(FieldsProgramTest, WindowsTrainAModelOfFields) {
                    " --optim.lr=0.01");
   ASSERT_FALSE(losses.empty());
   EXPECT_LT(losses.back(), 0.5 * losses.front());
+}
+
+/// A network on two steps of two channels, which computes differences and is rolled out.
+std::string rollout_arguments() {
+  return "--data.path=" + file("files/makani/train") + " --data.val_path=" + file("files/makani/test") +
+         " --data.variables=fields[u10m,t2m] --data.layout=tcyx --data.steps_in=2 --data.predict=differences"
+         " --model.name=unet --model.width=4 --model.depth=1 --model.norm=none --train.global_batch_size=4"
+         " --train.max_steps=6 --optim.lr=0.003 --train.lanes=2 --eval.rollout=3 --ckpt.every=3";
+}
+
+TEST_F(FieldsProgramTest, RolloutsAndStatisticsAreTheSameOnAnyNumberOfRanks) {
+  const std::string cache = " --data.cache=" + folder_.path("cache");
+  const std::vector<double> losses = train(1, rollout_arguments() + cache);
+  ASSERT_EQ(losses.size(), 6U);
+  EXPECT_LT(losses.back(), losses.front());
+  const std::string one = folder_.path("run1");
+  for (const char* name : {"val/rmse/u10m", "val/rmse@1/t2m", "val/rmse@3/u10m", "val/persistence_rmse@3/t2m"}) {
+    EXPECT_FALSE(recorded(one, name).empty()) << name;
+  }
+  // The second run computes its own statistics, the third one takes those of the first.
+  EXPECT_EQ(train(2, rollout_arguments() + " --data.cache=off"), losses);
+  EXPECT_EQ(train(2, rollout_arguments() + cache), losses);
+  const std::string statistics = testing::read_file(one + "/statistics.json");
+  EXPECT_NE(statistics, "");
+  EXPECT_EQ(testing::read_file(folder_.path("run2") + "/statistics.json"), statistics);
+  EXPECT_EQ(testing::read_file(folder_.path("run3") + "/statistics.json"), statistics);
+
+  // The numbers are part of the checkpoint: an evaluation measures nothing.
+  const ProgramResult evaluated = run_ranks(1, "eval --from=" + one + " --data.cache=off --json");
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
+  const Json metrics = Json::parse(evaluated.output).at("metrics");
+  EXPECT_EQ(metrics.at("loss").get<double>(), recorded(one, "val/loss").back());
+  EXPECT_EQ(metrics.at("rmse@3/t2m").get<double>(), recorded(one, "val/rmse@3/t2m").back());
+}
+
+TEST_F(FieldsProgramTest, TrainingThroughARolloutResumes) {
+  const std::string arguments = rollout_arguments() + " --train.rollout=2 --data.cache=off";
+  const std::vector<double> whole = train(2, arguments);
+  const std::string run = folder_.path("run2");
+  const std::string words = "--data.name=fields --log.every=1 --run.dir=" + run + " " + arguments;
+  ASSERT_EQ(run_ranks(2, words + " --train.max_steps=3").exit_code, 0);
+  ASSERT_EQ(run_ranks(1, words + " --resume=must").exit_code, 0);
+  EXPECT_EQ(recorded(run, "loss"), whole);
+  EXPECT_NE(train(2, arguments + " --train.rollout_gradient=last"), whole);
 }
 
 /// The arguments of a case of malformed.json in which the array `fields` is read; empty = another array.

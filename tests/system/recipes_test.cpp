@@ -49,5 +49,48 @@ TEST(RecipesTest, TakeTwoStepsOnPhotographs) {
   }
 }
 
+/// The last value of a field of a run with a recipe for maps.
+/// @param more  further arguments; without train.max_epochs, the recipe as it is
+double trained_maps(const std::string& recipe, const std::string& fixed, const std::string& metric,
+                    const std::string& more) {
+  const testing::TemporaryFolder folder;
+  const std::string maps = testing::sample_data("fields/" + recipe).string();
+  const std::string run = folder.path("run");
+  const testing::ProgramResult outcome = testing::run_ranks(
+      1,
+      "--config=" + testing::source_root().string() + "/tools/configs/" + recipe + ".ini --data.path=" + maps +
+          " --data.static=" + maps + "/static.nc:" + fixed + " --data.cache=off --run.dir=" + run + " " + more,
+      600);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  const auto values = report::read_series(run + "/metrics.jsonl", metric);
+  return values.empty() ? std::nan("") : values.back().second;
+}
+
+constexpr const char* kSst = "val/rmse/sst";
+constexpr const char* kTemperature = "val/rmse/surface_temperature";
+
+// Persistence has 0.736 K and 3.72 K: see tests/data/fields/README.md.
+TEST(RecipesTest, MapsTrainForTwoEpochs) {
+  EXPECT_LT(trained_maps("sst", "land", kSst, "--train.max_epochs=2"), 0.736);
+  EXPECT_LT(trained_maps("seasonal", "orography", kTemperature, "--train.max_epochs=2"), 3.72);
+}
+
+TEST(RecipesTest, MapsReachTheErrorsOfTheirBaselines) {
+  if (!testing::is_long_run()) GTEST_SKIP() << "minutes; part of tools/test --long";
+  double sst = 0, temperature = 0, rolled_out = 0;
+  constexpr int kSeeds = 3;
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    const std::string more = "--run.seed=" + std::to_string(seed);
+    const double error = trained_maps("sst", "land", kSst, more);
+    EXPECT_LE(error, 0.51) << "sst, seed " << seed;
+    sst += error / kSeeds;
+    temperature += trained_maps("seasonal", "orography", kTemperature, more) / kSeeds;
+    rolled_out += trained_maps("seasonal", "orography", "val/rmse@5/surface_temperature", more) / kSeeds;
+  }
+  EXPECT_LE(sst, 0.49);
+  EXPECT_LE(temperature, 1.50);
+  EXPECT_LE(rolled_out, 2.60);
+}
+
 }  // namespace recipes_test
 }  // namespace lockstep

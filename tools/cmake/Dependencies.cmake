@@ -14,6 +14,7 @@ find_package(spdlog REQUIRED)
 find_package(Boost REQUIRED COMPONENTS program_options)
 find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
+include(${CMAKE_CURRENT_LIST_DIR}/Compression.cmake) # lockstep_compression
 include(${CMAKE_CURRENT_LIST_DIR}/Png.cmake) # lockstep_png
 include(${CMAKE_CURRENT_LIST_DIR}/Jpeg.cmake) # lockstep_jpeg, lockstep_webp
 include(${CMAKE_CURRENT_LIST_DIR}/Torch.cmake) # torch::cpu, from LOCKSTEP_TORCH_DIR or the shared cache

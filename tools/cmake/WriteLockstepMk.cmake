@@ -12,8 +12,8 @@ endforeach()
 list(APPEND built -Wl,-rpath,${PROJECT_BINARY_DIR}) # where the program finds lockstep_gpu.so
 list(APPEND installed -Wl,-rpath,$(LOCKSTEP_PREFIX)/lib)
 set(others -L${TORCH_ROOT}/lib -Wl,-rpath,${TORCH_ROOT}/lib -ltorch_cpu -lc10 ${MPI_C_LIBRARIES}
-           ${LOCKSTEP_HDF5_LIBRARIES} ${LOCKSTEP_JPEG_LIBRARIES} ${LOCKSTEP_PNG_LIBRARIES} ${LOCKSTEP_WEBP_LIBRARIES}
-           -lboost_program_options -lspdlog -lfmt -lz)
+           ${LOCKSTEP_HDF5_LIBRARIES} ${LOCKSTEP_COMPRESSION_LIBRARIES} ${LOCKSTEP_JPEG_LIBRARIES}
+           ${LOCKSTEP_PNG_LIBRARIES} ${LOCKSTEP_WEBP_LIBRARIES} -lboost_program_options -lspdlog -lfmt -lz)
 set(includes "")
 foreach(folder IN LISTS MPI_C_INCLUDE_DIRS HDF5_C_INCLUDE_DIRS)
   if(NOT folder STREQUAL /usr/include)

@@ -24,12 +24,39 @@ struct Moments {
   std::vector<double> deviation = {};  ///< 1 for elements that are equal in all samples
 };
 
+/// How the fields of a task are normalized around a model, (value - shift) / scale for each channel, and how its outputs
+/// become its next inputs. The values of a batch stay in their units.
+struct FieldScaling {
+  /// Rates r of channels that become 1 - exp(-r * value) before everything else; 0 for all others. Empty = none.
+  std::vector<double> input_rates = {};
+  std::vector<double> input_shift = {};  ///< one for each input channel; empty = inputs are not normalized
+  std::vector<double> input_scale = {};
+  std::vector<double> target_shift = {};  ///< one for each target channel; empty = targets are not normalized
+  std::vector<double> target_scale = {};
+  bool fills_gaps = false;  ///< gaps (NaN) of inputs become 0 after normalization
+
+  std::int64_t input_steps = 1;     ///< number of time steps of an input, which come first among its channels
+  std::int64_t input_channels = 0;  ///< of each of these steps
+  std::int64_t target_steps = 1;    ///< number of time steps of a target
+  /// For each channel of a step of the target, the channel of a step of the input that has the same values. Empty =
+  /// targets are no inputs.
+  std::vector<std::int64_t> fed_back = {};
+  bool adds_newest = false;  ///< the model computes differences to the newest step; shift and scale are those of them
+  bool adds_steps = false;   ///< those of later steps of a target are to the step before
+
+  bool is_used() const {
+    return fills_gaps || !input_rates.empty() || !input_shift.empty() || !target_shift.empty() || !fed_back.empty();
+  }
+};
+
 /// The fields of a task: arrays [channels, space...] with 1 to 3 axes of space.
 struct FieldTask {
   std::vector<std::string> channels = {};             ///< names of the target channels; empty = the task has no fields
   std::vector<std::string> units = {};                ///< units of the target channels; "" = unknown
   std::vector<std::string> axes = {};                 ///< names of the axes of space
   std::vector<std::vector<double>> coordinates = {};  ///< the points along each axis; empty = unknown
+  std::vector<std::string> inputs = {};               ///< names of the input channels
+  FieldScaling scaling = {};
 };
 
 /// The task that a data set defines for a model: the shape of a sample and the number of classes.

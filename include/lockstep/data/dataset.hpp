@@ -21,7 +21,7 @@ namespace lockstep::data {
 inline constexpr std::int64_t kIgnored = -100;
 
 /// A finite, indexed set of samples. All members must be thread-safe. A class that knows more can also derive from
-/// SampleClasses, AspectRatios, SampleNames, TimedLoading or SampleFiles.
+/// SampleClasses, AspectRatios, SampleNames, SampleChunks, TimedLoading or SampleFiles.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -80,6 +80,24 @@ class SampleFiles {
   virtual std::string place(const batch::Draw& draw) const = 0;
 };
 
+/// Bytes of chunks that were read.
+struct ChunkBytes {
+  double unpacked = 0;  ///< bytes of whole chunks, once for each time that a chunk was read and unpacked
+  double used = 0;      ///< bytes of them that became samples
+
+  ChunkBytes since(const ChunkBytes& before) const { return {unpacked - before.unpacked, used - before.used}; }
+};
+
+/// Samples in chunks of files. A chunk is read as a whole.
+class SampleChunks {
+ public:
+  virtual ~SampleChunks() = default;
+  /// The number of the chunk of each sample.
+  virtual std::vector<std::int64_t> chunks() const = 0;
+  /// The bytes that this process has read until now.
+  virtual ChunkBytes chunk_bytes() const = 0;
+};
+
 /// SampleClasses::labels, or else the classes in the targets of all samples, for samplers that use classes.
 /// @throws DataError  a sample does not have exactly one class
 std::vector<std::int64_t> labels_of(const Dataset& dataset);
@@ -88,6 +106,11 @@ std::vector<std::int64_t> labels_of(const Dataset& dataset);
 std::vector<double> aspect_ratios_of(const Dataset& dataset);
 /// SampleNames::sample_name; empty if samples have no names.
 std::string sample_name_of(const Dataset& dataset, std::int64_t index);
+/// SampleChunks::chunks, for samplers that use chunks.
+/// @throws ConfigError  the data set has no chunks
+std::vector<std::int64_t> chunks_of(const Dataset& dataset);
+/// SampleChunks::chunk_bytes; zeros if the data set has no chunks.
+ChunkBytes chunk_bytes_of(const Dataset& dataset);
 /// TimedLoading::load_times; zeros if no sample is measured.
 LoadTimes load_times_of(const Dataset& dataset);
 

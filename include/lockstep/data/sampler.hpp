@@ -90,6 +90,12 @@ OrderPtr class_balanced_order(std::span<const std::int64_t> labels, std::uint64_
 OrderPtr grouped_order(std::vector<std::int64_t> groups, std::int64_t batch_size, std::uint64_t seed,
                        bool shuffle = true);
 
+/// The chunks of a data set in random order. The samples of `chunks_per_window` chunks that follow one another are
+/// shuffled together, so that few chunks are in use at the same time.
+/// @param chunks  chunk of each sample
+/// @throws DataError  there are no samples
+OrderPtr chunk_order(std::span<const std::int64_t> chunks, std::int64_t chunks_per_window, std::uint64_t seed);
+
 /// Factors of a repeat_factor_order that repeat rare categories: a category that occurs in the fraction f of the
 /// samples has the factor max(1, sqrt(threshold / f)) or, without takes_root, max(1, threshold / f). The factor of a
 /// sample is the maximum over its categories, or 1 without categories.
@@ -186,7 +192,8 @@ struct SamplerRow {
   std::function<Sampler(const Section& data, const SamplerRequest& request)> make;
 };
 
-/// The built-in samplers: default, infinite, repeat_factor, identity, class_balanced, aspect_ratio, blocks, torch.
+/// The built-in samplers: default, infinite, repeat_factor, identity, class_balanced, aspect_ratio, blocks, chunks,
+/// torch.
 const std::vector<SamplerRow>& builtin_samplers();
 
 /// Creates the sampler that `data.sampler` selects.

@@ -101,6 +101,8 @@ struct Anatomy {
 /// others of your own model.
 using Predictions = batch::Outputs;
 
+class FieldNormalization;
+
 /// The base class of models. Derive from it, register layers as in LibTorch, and call blocks through models::run.
 ///
 /// A model with one input and one output tensor overrides forward and, if the defaults for the kind of the task do not
@@ -155,6 +157,11 @@ class Model : public Block {
   /// The preprocessing of the first input by default; empty = none.
   using InputChange = std::function<at::Tensor(const batch::Value& input)>;
   void set_input_change(InputChange change) { input_change_ = std::move(change); }
+  /// Normalizes fields around forward_batch, so that the inputs, outputs and targets of a batch are in their units. Its
+  /// buffers are part of the state. Null = the task has nothing to normalize; set by build().
+  const FieldNormalization* normalization() const noexcept { return normalization_.get(); }
+  /// @param dtype  type of the buffers
+  void set_normalization(const FieldScaling& scaling, at::ScalarType dtype);
   /// The loss that replaces losses_of; empty = none does.
   void set_loss(Loss loss) { loss_ = std::move(loss); }
   const Loss& loss() const noexcept { return loss_; }
@@ -162,16 +169,19 @@ class Model : public Block {
  private:
   Loss loss_;
   InputChange input_change_;
+  std::shared_ptr<FieldNormalization> normalization_;
   TaskKind task_kind_ = TaskKind::classification;
   families::FamilyRow family_;
   Anatomy anatomy_;
 };
 
-/// Runs a model on a preprocessed batch. Taps observe the blocks inside it, not the model.
+/// Runs a model on a preprocessed batch; fields are normalized before and get their units back afterwards. Taps observe
+/// the blocks inside it, not the model.
 /// @throws ConfigError  like `run` of a block
 batch::Outputs run(Model& model, const batch::Batch& batch);
 
-/// The losses for the outputs of the model: that of Model::set_loss as "loss", or those of the model.
+/// The losses for the outputs of the model: that of Model::set_loss as "loss", or those of the model. They compare fields
+/// divided by the scales of their channels.
 /// @throws DataError  the model threw an exception other than an error of Lockstep; the message states the samples of
 ///                    the batch
 LossMap losses_of(const Model& model, const batch::Outputs& outputs, const batch::Batch& batch);

@@ -4,9 +4,12 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <numbers>
 #include <utility>
 
 #include "core/text/text.hpp"
@@ -55,10 +58,7 @@ std::uint64_t digest_of(const FieldDescription& description) {
   return digest;
 }
 
-/// The number of the file in a series that has a step.
-std::size_t file_of(const FieldSeries& series, std::int64_t step) {
-  return static_cast<std::size_t>(std::ranges::upper_bound(series.begins, step) - series.begins.begin()) - 1;
-}
+constexpr const char* kPersistence = "persistence";
 
 /// Sets gaps to zero and clears their marks.
 /// @param marks  null = they are not wanted
@@ -72,16 +72,32 @@ void fill_gaps(float* values, std::int64_t count, bool* marks) {
 
 }  // namespace
 
-FieldDataset::FieldDataset(FieldDescription description, std::shared_ptr<arrays::OpenFiles> files)
-    : description_(std::move(description)), files_(std::move(files)), digest_(digest_of(description_)) {
+FieldDataset::FieldDataset(FieldDescription description, std::shared_ptr<arrays::OpenFiles> files,
+                           const RolloutRule& rollout)
+    : description_(std::move(description)),
+      files_(std::move(files)),
+      rollout_(rollout),
+      inputs_of_targets_(inputs_of_targets(description_)),
+      digest_(digest_of(description_)) {
   for (const FieldSeries& series : description_.series) {
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + series.samples());
   }
+  const NormalizationRule& rule = description_.normalization;
+  if (rule.prediction != FieldPrediction::values && inputs_of_targets_.empty() && has_targets()) {
+    throw ConfigError("data.predict: differences need targets that are inputs, too; use data.predict=values");
+  }
+  if (rule.kind == Normalization::none) return;
+  if (rule.statistics == "compute") {
+    statistics_ = std::make_unique<FieldStatistics>(description_, files_);
+  } else {
+    given_ = StatedNumbers::from(rule.statistics, description_.rule.lead, rule.statistics_cited);
+    given();
+  }
 }
 
-std::int64_t FieldDataset::input_channels() const {
-  const std::int64_t fields = description_.rule.steps_in * description_.pairs.front().inputs.channels();
-  return (fields + std::ssize(description_.static_names)) * (description_.has_gap_channel ? 2 : 1);
+std::int64_t FieldDataset::stored_channels() const {
+  return description_.rule.steps_in * description_.pairs.front().inputs.channels() +
+         std::ssize(description_.static_names);
 }
 
 std::int64_t FieldDataset::target_channels() const {
@@ -94,42 +110,52 @@ std::vector<std::int64_t> FieldDataset::shape_with(std::int64_t channels) const 
   return shape;
 }
 
-Task FieldDataset::task() const {
-  Task task{.sample_shape = shape_with(input_channels()), .classes = target_channels(), .kind = TaskKind::regression};
-  if (description_.classes > 0) {
-    task.kind = TaskKind::segmentation;
-    task.classes = description_.classes;
-    task.predictions_per_sample = points_of(description_.space);
-  }
-  for (std::int64_t step = 1; step <= description_.rule.steps_out; ++step) {
-    const std::string suffix = step == 1 ? "" : "@" + std::to_string(step);
-    for (const FieldVariable& variable : description_.pairs.front().targets.variables) {
-      for (const std::string& name : variable.names) {
-        task.fields.channels.push_back(name + suffix);
-        task.fields.units.push_back(variable.units);
-      }
-    }
-  }
-  for (const SpaceAxis& axis : description_.space) {
-    task.fields.axes.push_back(axis.name);
-    task.fields.coordinates.push_back(axis.coordinates);
-  }
-  return task;
-}
-
 SampleLayout FieldDataset::layout() const {
-  std::vector<Field> fields = {{.name = "data", .shape = shape_with(input_channels())}};
+  std::vector<Field> fields = {{.name = "data", .shape = shape_with(std::ssize(input_names()))}};
   if (description_.classes > 0) {
     std::vector<std::int64_t> shape = shape_with(1);
     shape.erase(shape.begin());
     fields.push_back({.name = "label", .shape = shape, .dtype = at::kLong});
   } else if (has_targets()) {
-    fields.push_back({.name = "label", .shape = shape_with(target_channels())});
-    if (description_.fills_gaps) {
-      fields.push_back({.name = "mask", .shape = shape_with(target_channels()), .dtype = at::kBool});
-    }
+    const std::vector<std::int64_t> shape = shape_with(target_channels() * target_passes());
+    fields.push_back({.name = "label", .shape = shape});
+    if (description_.gaps != GapRule::error) fields.push_back({.name = "mask", .shape = shape, .dtype = at::kBool});
+    if (rollout_.is_measured) fields.push_back({.name = kPersistence, .shape = shape});
+  }
+  if (rollout_.passes > 1) {
+    std::vector<std::int64_t> shape = shape_with(std::ssize(input_names()));
+    shape.insert(shape.begin(), rollout_.passes - 1);
+    fields.push_back({.name = later_name(), .shape = shape});
   }
   return {.fields = std::move(fields)};
+}
+
+WindowRule FieldDataset::whole_rule() const {
+  WindowRule rule = description_.rule;
+  rule.steps_out *= rollout_.passes;
+  return rule;
+}
+
+std::shared_ptr<const Dataset> FieldDataset::rolled_out(const RolloutRule& rule) const {
+  if (inputs_of_targets_.empty() || description_.rule.lead != description_.rule.stride) {
+    throw ConfigError(
+        "a rollout needs targets that are inputs, too, and that follow them: set data.target_variables like "
+        "data.variables, and data.lead like data.stride");
+  }
+  FieldDescription longer = description_;
+  WindowRule windows = description_.rule;
+  windows.steps_out *= rule.passes;
+  windows.is_first_only = windows.is_first_only || rule.first_only;
+  for (FieldSeries& series : longer.series) {
+    series.starts = starts_in(series.begin, series.end, windows, series.gaps);
+  }
+  std::erase_if(longer.series, [](const FieldSeries& series) { return series.starts.empty(); });
+  if (longer.series.empty()) {
+    throw ConfigError("a rollout of " + std::to_string(rule.passes) + " passes needs " +
+                      std::to_string(windows.span() + 1) + " steps without a gap, but no trajectory of " +
+                      description_.pairs.front().inputs.path + " has so many");
+  }
+  return std::make_shared<const FieldDataset>(std::move(longer), files_, rule);
 }
 
 FieldPlace FieldDataset::place(std::int64_t index) const {
@@ -151,34 +177,89 @@ std::string FieldDataset::sample_name(std::int64_t index) const {
   return file.has_time ? name + "@" + std::to_string(where.start) : name;
 }
 
-void FieldDataset::read_window(const FieldSeries& series, std::int64_t trajectory,
-                               const std::vector<std::int64_t>& steps, bool are_targets, float* out) const {
-  const std::int64_t points = points_of(description_.space);
-  const std::int64_t stride = description_.rule.stride;
-  for (std::size_t k = 0; k < steps.size();) {
-    const std::size_t number = file_of(series, steps[k]);
-    const std::size_t begin = k;
-    while (k < steps.size() && file_of(series, steps[k]) == number) ++k;
-    const FieldPair& pair = description_.pairs[series.files[number]];
-    const FieldFile& file = are_targets ? pair.targets : pair.inputs;
-    const auto open = files_->get(file.path);
-    const std::int64_t pitch = file.channels() * points;
-    float* target = out + static_cast<std::int64_t>(begin) * pitch;
-    for (const FieldVariable& variable : file.variables) {
-      read_steps(*open, variable, trajectory, steps[begin] - series.begins[number],
-                 static_cast<std::int64_t>(k - begin), stride, description_.space, target, pitch);
-      target += std::ssize(variable.channels) * points;
+ChunkSize chunk_size_of(const FieldVariable& variable) {
+  const std::vector<std::int64_t>& chunk = variable.info.storage.chunk;
+  ChunkSize size;
+  if (chunk.empty()) return size;
+  if (variable.axes.trajectory) size.trajectories = chunk[*variable.axes.trajectory];
+  if (variable.axes.time) size.steps = chunk[*variable.axes.time];
+  return size;
+}
+
+std::vector<std::int64_t> FieldDataset::chunks() const {
+  using ChunkPlace = std::array<std::int64_t, 3>;  // file, and position along both axes
+  std::map<ChunkPlace, std::int64_t> numbers;
+  std::vector<std::int64_t> chunks;
+  for (const FieldSeries& series : description_.series) {
+    for (const std::int64_t trajectory : series.trajectories) {
+      for (const std::int64_t start : series.starts) {
+        const std::size_t file = file_of(series, start);
+        const ChunkSize size = chunk_size_of(description_.pairs[series.files[file]].inputs.variables.front());
+        const ChunkPlace place = {static_cast<std::int64_t>(series.files[file]), trajectory / size.trajectories,
+                                  (start - series.begins[file]) / size.steps};
+        chunks.push_back(numbers.try_emplace(place, std::ssize(numbers)).first->second);
+      }
     }
-    if (description_.fills_gaps || (are_targets && description_.classes > 0)) continue;
-    const float* first = out + static_cast<std::int64_t>(begin) * pitch;
-    const auto count = static_cast<std::int64_t>(k - begin) * pitch;
-    const float* gap = std::find_if(first, first + count, [](float value) { return std::isnan(value); });
-    if (gap == first + count) continue;
-    const std::int64_t step = steps[begin + static_cast<std::size_t>((gap - first) / pitch)] - series.begins[number];
-    throw DataError(file.path, "there is no value (NaN or a fill value) at step " + std::to_string(step) +
-                                   " of trajectory " + std::to_string(trajectory) +
-                                   "; set data.gaps = zero to train without these points");
   }
+  return chunks;
+}
+
+ChunkBytes FieldDataset::chunk_bytes() const {
+  const arrays::ChunkUse use = arrays::chunk_use();
+  return {.unpacked = static_cast<double>(use.unpacked), .used = static_cast<double>(use.used)};
+}
+
+/// A difference exists only where the newest input has a value.
+void FieldDataset::clear_where_newest_is_missing(const float* input, bool* mask) const {
+  const FieldFile& file = description_.pairs.front().inputs;
+  const std::int64_t points = points_of(description_.space);
+  const float* const newest = input + (description_.rule.steps_in - 1) * file.channels() * points;
+  for (std::int64_t step = 0; step < description_.rule.steps_out * target_passes(); ++step) {
+    for (const std::int64_t channel : inputs_of_targets_) {
+      for (std::int64_t i = 0; i < points; ++i, ++mask) *mask = *mask && !std::isnan(newest[channel * points + i]);
+    }
+  }
+}
+
+void FieldDataset::add_cycles(const FieldSeries& series, std::int64_t start, float* out) const {
+  constexpr double kDay = 86400;
+  constexpr double kYear = 365.25 * kDay;
+  const std::int64_t points = points_of(description_.space);
+  const auto time_of = [&](std::int64_t step) {
+    const std::size_t file = file_of(series, step);
+    return description_.pairs[series.files[file]].inputs.times[static_cast<std::size_t>(step - series.begins[file])];
+  };
+  const WindowRule& rule = description_.rule;
+  const std::int64_t newest = start + (rule.steps_in - 1) * rule.stride;
+  const std::int64_t target = newest + rule.lead;
+  double time = 0;
+  if (target < series.end) {
+    time = time_of(target);
+  } else {  // a window without targets at the end of the series
+    const double step = newest > series.begin ? time_of(newest) - time_of(newest - 1) : 0;
+    time = time_of(newest) + static_cast<double>(rule.lead) * step;
+  }
+  for (const std::string& cycle : description_.cycles) {
+    const double period = cycle == "day" ? kDay : kYear;
+    const double phase = 2 * std::numbers::pi * (time / period - std::floor(time / period));
+    out = std::fill_n(out, points, static_cast<float>(std::sin(phase)));
+    out = std::fill_n(out, points, static_cast<float>(std::cos(phase)));
+  }
+}
+
+/// The input of a forward pass: the stored channels, with gaps as NaN, and those that are computed.
+void FieldDataset::fill_input(const FieldSeries& series, std::int64_t trajectory, std::int64_t start,
+                              float* input) const {
+  const std::int64_t stored_count = stored_channels() * points_of(description_.space);
+  read_series(description_, *files_, series, trajectory, description_.rule.input_steps(start), description_.rule.stride,
+              false, input);
+  std::ranges::copy(description_.statics, input + stored_count - std::ssize(description_.statics));
+  float* next = input + stored_count;
+  if (description_.has_gap_channel) {
+    next = std::transform(input, input + stored_count, next, [](float x) { return std::isnan(x) ? 0.F : 1.F; });
+  }
+  next = std::ranges::copy(description_.positions, next).out;
+  if (!description_.cycles.empty()) add_cycles(series, start, next);
 }
 
 void FieldDataset::fill(const batch::Draw& draw, batch::ValueMap& row) const {
@@ -188,32 +269,53 @@ void FieldDataset::fill(const batch::Draw& draw, batch::ValueMap& row) const {
   const std::int64_t number = draw.index - (*end - series.samples());
   const std::int64_t start = series.starts[static_cast<std::size_t>(number % std::ssize(series.starts))];
   const std::int64_t trajectory = series.trajectories[static_cast<std::size_t>(number / std::ssize(series.starts))];
-  const auto tensor = [&row](const char* name) { return row.at(name).as<at::Tensor>(); };
-
-  auto* const input = tensor("data").mutable_data_ptr<float>();
+  const auto numbers = [&row](const char* name) { return row.at(name).as<at::Tensor>().mutable_data_ptr<float>(); };
   const std::int64_t points = points_of(description_.space);
-  const std::int64_t input_count = (description_.rule.steps_in * description_.pairs.front().inputs.channels() +
-                                    std::ssize(description_.static_names)) *
-                                   points;
-  read_window(series, trajectory, description_.rule.input_steps(start), false, input);
-  std::ranges::copy(description_.statics, input + input_count - std::ssize(description_.statics));
-  if (description_.has_gap_channel) {
-    for (std::int64_t i = 0; i < input_count; ++i) input[input_count + i] = std::isnan(input[i]) ? 0.F : 1.F;
+  const std::int64_t stored_count = stored_channels() * points;
+  float* const input = numbers("data");
+  fill_input(series, trajectory, start, input);
+  if (has_targets()) fill_target(series, trajectory, start, input, row);
+  if (description_.gaps == GapRule::zero) fill_gaps(input, stored_count, nullptr);
+  const std::int64_t pass_steps = description_.rule.steps_out * description_.rule.stride;
+  for (std::int64_t pass = 1; pass < rollout_.passes; ++pass) {
+    float* const later = numbers(later_name()) + (pass - 1) * std::ssize(input_names()) * points;
+    fill_input(series, trajectory, start + pass * pass_steps, later);
+    if (description_.gaps == GapRule::zero) fill_gaps(later, stored_count, nullptr);
   }
-  if (description_.fills_gaps) fill_gaps(input, input_count, nullptr);
-  if (!has_targets()) return;
+}
 
-  const std::vector<std::int64_t> steps = description_.rule.target_steps(start);
+/// @param input  the first one, with gaps as NaN
+void FieldDataset::fill_target(const FieldSeries& series, std::int64_t trajectory, std::int64_t start,
+                               const float* input, batch::ValueMap& row) const {
+  const auto tensor = [&row](const char* name) { return row.at(name).as<at::Tensor>(); };
+  const std::int64_t points = points_of(description_.space);
+  std::vector<std::int64_t> steps = whole_rule().target_steps(start);
+  if (rollout_.last_target) steps.erase(steps.begin(), steps.end() - description_.rule.steps_out);
+  const auto read = [&](float* out) {
+    read_series(description_, *files_, series, trajectory, steps, description_.rule.stride, true, out);
+  };
   if (description_.classes == 0) {
     auto* const target = tensor("label").mutable_data_ptr<float>();
-    read_window(series, trajectory, steps, true, target);
-    if (description_.fills_gaps) {
-      fill_gaps(target, target_channels() * points, tensor("mask").mutable_data_ptr<bool>());
+    read(target);
+    if (description_.gaps != GapRule::error) {
+      auto* const mask = tensor("mask").mutable_data_ptr<bool>();
+      fill_gaps(target, target_channels() * target_passes() * points, mask);
+      if (description_.normalization.prediction != FieldPrediction::values) {
+        clear_where_newest_is_missing(input, mask);
+      }
+    }
+    if (rollout_.is_measured) {
+      auto* out = tensor(kPersistence).mutable_data_ptr<float>();
+      const std::int64_t channels = description_.pairs.front().inputs.channels();
+      const float* const newest = input + (description_.rule.steps_in - 1) * channels * points;
+      for (std::size_t step = 0; step < steps.size(); ++step) {
+        for (const std::int64_t channel : inputs_of_targets_) out = std::copy_n(newest + channel * points, points, out);
+      }
     }
     return;
   }
   std::vector<float> stored(static_cast<std::size_t>(points));
-  read_window(series, trajectory, steps, true, stored.data());
+  read(stored.data());
   auto* const target = tensor("label").mutable_data_ptr<std::int64_t>();
   for (std::size_t i = 0; i < stored.size(); ++i) {
     const float value = stored[i];

@@ -5,30 +5,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "arrays/array_file.hpp"
-#include "data/fields/field_files.hpp"
-#include "data/fields/field_windows.hpp"
+#include "data/fields/field_series.hpp"
+#include "data/fields/field_statistics.hpp"
+#include "data/source/measured.hpp"
+#include "data/source/rollout.hpp"
 
 namespace lockstep::data {
-
-/// A file of inputs and that of its targets, which are often the same.
-struct FieldPair {
-  FieldFile inputs;
-  FieldFile targets;
-};
-
-/// Files whose steps follow one another, and the windows in them.
-struct FieldSeries {
-  std::vector<std::size_t> files;          ///< numbers of pairs, in the order of time
-  std::vector<std::int64_t> begins;        ///< the first step of each file, counted from that of the first file
-  std::vector<std::int64_t> trajectories;  ///< those of the files that belong to the data set
-  std::vector<std::int64_t> starts;        ///< the first step of each window
-
-  std::int64_t samples() const { return std::ssize(trajectories) * std::ssize(starts); }
-};
 
 /// The position of a sample in the files.
 struct FieldPlace {
@@ -39,26 +26,26 @@ struct FieldPlace {
   bool operator==(const FieldPlace&) const = default;
 };
 
-/// Everything that the samples of a split have in common.
-struct FieldDescription {
-  std::vector<FieldPair> pairs;
-  std::vector<FieldSeries> series;
-  SampleSpace space;
-  WindowRule rule;
-  std::vector<float> statics = {};  ///< fields without time, [S, space...]; gaps are NaN
-  std::vector<std::string> static_names = {};
-  bool fills_gaps = false;  ///< data.gaps = zero; otherwise a gap is an error
-  bool has_gap_channel = false;
-  std::int64_t classes = 0;  ///< number of classes of a class map; 0 = the targets are numbers
+/// The part of an array that a chunk holds.
+struct ChunkSize {
+  std::int64_t trajectories = 1;
+  std::int64_t steps = 1;
 };
+ChunkSize chunk_size_of(const FieldVariable& variable);
 
 /// The windows of arrays. Values of a sample: "data" [T_in * C + S, space...] float32, all channels of the oldest step
-/// first; "label" [T_out * C, space...] float32, or [space...] int64 for class maps; "mask", like "label", is false in
-/// gaps.
-class FieldDataset : public SampleDataset, public SampleNames {
+/// first, then fields without time, masks, positions and cycles of time; "label" [T_out * C, space...] float32, or
+/// [space...] int64 for class maps; "mask", like "label", is false in gaps.
+class FieldDataset : public SampleDataset,
+                     public SampleNames,
+                     public SampleChunks,
+                     public MeasuredDataset,
+                     public RolloutDataset {
  public:
   /// @param files  open files, shared by the splits
-  FieldDataset(FieldDescription description, std::shared_ptr<arrays::OpenFiles> files);
+  /// @throws DataError, ConfigError  given statistics do not fit the channels
+  /// @param rollout  see RolloutDataset
+  FieldDataset(FieldDescription description, std::shared_ptr<arrays::OpenFiles> files, const RolloutRule& rollout = {});
 
   std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   Task task() const override;
@@ -66,22 +53,50 @@ class FieldDataset : public SampleDataset, public SampleNames {
   void fill(const batch::Draw& draw, batch::ValueMap& row) const override;
   std::uint64_t digest() const override { return digest_; }
   std::string sample_name(std::int64_t index) const override;
+  /// By the first variable of the inputs, and the first step of the window. Without chunks, each sample is one.
+  std::vector<std::int64_t> chunks() const override;
+  ChunkBytes chunk_bytes() const override;
+
+  std::int64_t parts() const override;
+  std::int64_t numbers_per_part() const override;
+  std::vector<double> measure(std::int64_t part) const override;
+  Measured result(const std::vector<std::vector<double>>& parts) const override;
+  std::string cache_path() const override;
+
+  std::shared_ptr<const Dataset> rolled_out(const RolloutRule& rule) const override;
 
   FieldPlace place(std::int64_t index) const;
   const FieldDescription& description() const noexcept { return description_; }
 
  private:
   bool has_targets() const { return description_.rule.steps_out > 0; }
-  std::int64_t input_channels() const;
+  std::int64_t stored_channels() const;  ///< input channels that are read from files
+  std::vector<std::string> input_names() const;
+  /// How values are normalized.
+  /// @param numbers  of each channel of a step of the inputs, then of the targets if these are others; empty = they are
+  ///                 not known yet, and the map changes nothing
+  FieldScaling scaling(const std::vector<FieldNumbers>& numbers) const;
+  std::vector<FieldNumbers> given() const;
+  Task task_with(const std::vector<FieldNumbers>& numbers) const;
+  void clear_where_newest_is_missing(const float* input, bool* mask) const;
+  /// The value with the inputs of later passes.
+  const char* later_name() const { return rollout_.last_target ? "skipped_inputs" : "later_inputs"; }
+  std::int64_t target_passes() const { return rollout_.last_target ? 1 : rollout_.passes; }
+  /// The windows of all passes as one.
+  WindowRule whole_rule() const;
+  void fill_input(const FieldSeries& series, std::int64_t trajectory, std::int64_t start, float* input) const;
+  void fill_target(const FieldSeries& series, std::int64_t trajectory, std::int64_t start, const float* input,
+                   batch::ValueMap& row) const;
+  void add_cycles(const FieldSeries& series, std::int64_t start, float* out) const;
   std::int64_t target_channels() const;
   std::vector<std::int64_t> shape_with(std::int64_t channels) const;
-  /// Reads steps of a window into out[step][channel][point].
-  void read_window(const FieldSeries& series, std::int64_t trajectory, const std::vector<std::int64_t>& steps,
-                   bool are_targets, float* out) const;
-
   FieldDescription description_;
   std::shared_ptr<arrays::OpenFiles> files_;
-  std::vector<std::int64_t> ends_;  ///< number of samples up to the end of each series
+  RolloutRule rollout_;
+  std::vector<std::int64_t> ends_;               ///< number of samples up to the end of each series
+  std::vector<std::int64_t> inputs_of_targets_;  // see inputs_of_targets
+  std::optional<StatedNumbers> given_;
+  std::unique_ptr<FieldStatistics> statistics_;  // null = nothing is measured
   std::uint64_t digest_ = 0;
 };
 

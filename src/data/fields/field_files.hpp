@@ -87,9 +87,11 @@ SampleSpace space_of(const arrays::ArrayFile& file, const FieldFile& described,
 void require_same_fields(const FieldFile& first, const FieldFile& other, const SampleSpace& space);
 
 /// Reads steps of a trajectory of a variable into out[step][channel][point]; gaps are NaN.
-/// @param pitch  distance between two steps in `out`
+/// @tparam Value  float or double
+/// @param pitch   distance between two steps in `out`
+template <class Value>
 void read_steps(const arrays::ArrayFile& file, const FieldVariable& variable, std::int64_t trajectory,
-                std::int64_t first, std::int64_t steps, std::int64_t stride, const SampleSpace& space, float* out,
+                std::int64_t first, std::int64_t steps, std::int64_t stride, const SampleSpace& space, Value* out,
                 std::int64_t pitch);
 
 }  // namespace lockstep::data

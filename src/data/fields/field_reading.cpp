@@ -103,11 +103,12 @@ std::int64_t channel_offset(const FieldVariable& variable, const ChannelRun& run
 }
 
 /// Copies the points of one channel of one step in the order of the samples.
-void copy_points(const float* in, const Block& block, float* out) {
+template <class Value>
+void copy_points(const Value* in, const Block& block, Value* out) {
   const auto& [planes, rows, columns] = block.counts;
   for (std::int64_t i = 0; i < planes; ++i) {
     for (std::int64_t j = 0; j < rows; ++j) {
-      const float* from = in + i * block.space[0] + j * block.space[1];
+      const Value* from = in + i * block.space[0] + j * block.space[1];
       if (block.space[2] == 1) {
         std::copy_n(from, columns, out);
       } else {
@@ -120,11 +121,12 @@ void copy_points(const float* in, const Block& block, float* out) {
 
 }  // namespace
 
+template <class Value>
 void read_steps(const arrays::ArrayFile& file, const FieldVariable& variable, std::int64_t trajectory,
-                std::int64_t first, std::int64_t steps, std::int64_t stride, const SampleSpace& space, float* out,
+                std::int64_t first, std::int64_t steps, std::int64_t stride, const SampleSpace& space, Value* out,
                 std::int64_t pitch) {
   thread_local std::vector<std::byte> stored;
-  thread_local std::vector<float> values;
+  thread_local std::vector<Value> values;
   const std::int64_t points = points_of(space);
   arrays::ArrayInfo info = variable.info;
   info.path = variable.path_of(trajectory);
@@ -145,5 +147,10 @@ void read_steps(const arrays::ArrayFile& file, const FieldVariable& variable, st
     }
   }
 }
+
+template void read_steps(const arrays::ArrayFile&, const FieldVariable&, std::int64_t, std::int64_t, std::int64_t,
+                         std::int64_t, const SampleSpace&, float*, std::int64_t);
+template void read_steps(const arrays::ArrayFile&, const FieldVariable&, std::int64_t, std::int64_t, std::int64_t,
+                         std::int64_t, const SampleSpace&, double*, std::int64_t);
 
 }  // namespace lockstep::data

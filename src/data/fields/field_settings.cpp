@@ -11,6 +11,7 @@
 #include "core/text/parse_value.hpp"
 #include "core/text/text.hpp"
 #include "data/source/sources.hpp"
+#include "data/stores/cache_files.hpp"
 
 namespace lockstep::data {
 
@@ -112,6 +113,78 @@ std::vector<StaticChoice> statics_of(const Section& data) {
   return statics;
 }
 
+/// "u10+v10,u100+v100".
+std::vector<std::vector<std::string>> vectors_of(const Section& data) {
+  std::vector<std::vector<std::string>> vectors;
+  for (const std::string& text : words_in(data.text("vector"))) {
+    vectors.push_back(split(text, '+'));
+    if (vectors.back().size() < 2) {
+      throw ConfigError(data.cite("vector") + ": '" + text + "' names no two channels; write u10+v10");
+    }
+  }
+  return vectors;
+}
+
+/// "4:1500,5:800".
+std::map<std::int64_t, double> rates_of(const Section& data) {
+  std::map<std::int64_t, double> rates;
+  for (const std::string& text : words_in(data.text("exponential"))) {
+    const std::size_t colon = text.find(':');
+    const auto channel = parse_integer(text.substr(0, colon));
+    const auto rate = colon == std::string::npos ? std::nullopt : parse_real(text.substr(colon + 1));
+    if (!channel || !rate || *channel < 0 || !(*rate > 0)) {
+      throw ConfigError(data.cite("exponential") + ": '" + text + "' has not the form CHANNEL:RATE, as in 4:1500");
+    }
+    rates[*channel] = *rate;
+  }
+  return rates;
+}
+
+double floor_of(const Section& data) {
+  const std::string& text = data.text("std_floor");
+  if (text == "auto") return -1;
+  const auto number = parse_real(text);
+  if (number && *number >= 0) return *number;
+  throw ConfigError(data.cite("std_floor") + ": '" + text + "' is neither auto nor a number of at least 0");
+}
+
+NormalizationRule normalization_of(const Section& data) {
+  static const std::map<std::string, Normalization> kKinds = {{"none", Normalization::none},
+                                                              {"zscore", Normalization::zscore},
+                                                              {"rms", Normalization::rms},
+                                                              {"minmax", Normalization::minmax}};
+  static const std::map<std::string, FieldPrediction> kPredictions = {{"values", FieldPrediction::values},
+                                                                      {"differences", FieldPrediction::differences},
+                                                                      {"steps", FieldPrediction::steps}};
+  return {.kind = kKinds.at(data.text("normalize")),
+          .prediction = kPredictions.at(data.text("predict")),
+          .floor = floor_of(data),
+          .weighs_area = data.boolean("statistics_area"),
+          .vectors = vectors_of(data),
+          .rates = rates_of(data),
+          .statistics = data.text("statistics"),
+          .cache = cache_folder(data.text("cache")),
+          .statistics_cited = data.cite("statistics"),
+          .vector_cited = data.cite("vector"),
+          .area_cited = data.cite("statistics_area"),
+          .exponential_cited = data.cite("exponential")};
+}
+
+std::vector<std::string> cycles_of(const Section& data) {
+  std::vector<std::string> cycles = words_in(data.text("cycle"));
+  for (const std::string& cycle : cycles) {
+    if (cycle != "year" && cycle != "day") {
+      throw ConfigError(data.cite("cycle") + ": '" + cycle + "' is neither year nor day");
+    }
+  }
+  return cycles;
+}
+
+GapRule gaps_of(const std::string& name) {
+  if (name == "zero") return GapRule::zero;
+  return name == "mean" ? GapRule::mean : GapRule::error;
+}
+
 }  // namespace
 
 KeySpecs FieldSettings::keys() {
@@ -164,12 +237,41 @@ KeySpecs FieldSettings::keys() {
            "Trajectories of the training part, 0-89,95, counted over all files; the others are for validation"),
       val_fraction_key(),
       choice("data.gaps", "error",
-             "Points without a value (NaN, _FillValue): an error, or 0 in inputs and targets. The value mask of the "
-             "batch is then false there, for a loss of your own: the built-in ones count these points as 0",
-             {"error", "zero"}),
+             "Points without a value (NaN, _FillValue): an error, or, in inputs, 0 or the mean of the channel. Targets "
+             "without a value count neither in losses nor in metrics",
+             {"error", "zero", "mean"}),
       boolean("data.gap_channel", "false", "Append channels to the inputs that are 1 where there is a value, else 0"),
+      choice("data.normalize", "zscore",
+             "Normalization of each channel inside the model: (x - mean) / std, x / rms, or (x - min) / (max - min). "
+             "Losses compare values divided by the same number; metrics and predictions keep the units",
+             {"none", "zscore", "rms", "minmax"}),
+      text("data.statistics", "compute",
+           "Statistics of the channels: computed from the training part, or read from a folder with global_means.npy "
+           "and global_stds.npy, from MEANS.npy,STDS.npy, a stats.yaml of The Well, or FILE:mean=PATH,std=PATH of HDF5 "
+           "or netCDF-4"),
+      choice("data.predict", "values",
+             "What the model computes: values, differences to the newest step of the input, or steps, each the "
+             "difference to the step before. They are added before losses, metrics and predictions",
+             {"values", "differences", "steps"}),
+      expert(text("data.std_floor", "auto",
+                  "Smallest number to divide by. auto: a channel with a deviation of at most 1e-6 of its root mean "
+                  "square counts as constant; 1e-4 with a stats.yaml")),
+      expert(boolean("data.statistics_area", "false", "Statistics weigh each row of latitudes by its area")),
+      expert(text("data.vector", "", "Channels that share a deviation, as in u10+v10,u100+v100")),
+      expert(text("data.exponential", "",
+                  "Rates of input channels that become 1 - exp(-rate * x) before the normalization: 4:1500,5:800")),
+      text("data.cycle", "",
+           "year, day: the sine and cosine of the time of the first target as input channels, for files with times"),
+      choice("data.position", "none",
+             "The place of each point as input channels: i / n along each axis, the sine of the latitude, or the "
+             "coordinates of the file",
+             {"none", "grid", "latitude", "coordinates"}),
+      cache_key(),
       expert(real_above("data.max_sample_mb", 0, 1e9, "4096",
                         "Largest sample in MiB (1048576 bytes); larger ones are an error")),
+      expert(real_above("data.chunk_cache_mb", 0, 1e9, "64",
+                        "Memory in MiB (1048576 bytes) on each host for unpacked chunks of HDF5 files. The ranks of a "
+                        "host divide it, and the loader threads of a rank share their part")),
       expert(integer("data.open_files", "64", "Files that a rank keeps open", 1, 1 << 16)),
   };
 }
@@ -191,9 +293,13 @@ FieldSettings FieldSettings::from(const Section& data) {
       .parts = parse_space(data.text("crop"), data.cite("crop"), data.text("subsample"), data.cite("subsample")),
       .trajectories = parse_ranges(data.text("trajectories"), data.cite("trajectories")),
       .val_fraction = data.real("val_fraction"),
-      .fills_gaps = data.text("gaps") == "zero",
+      .gaps = gaps_of(data.text("gaps")),
       .has_gap_channel = data.boolean("gap_channel"),
+      .normalization = normalization_of(data),
+      .position = data.text("position"),
+      .cycles = cycles_of(data),
       .max_sample_bytes = static_cast<std::int64_t>(data.real("max_sample_mb") * kMiB),
+      .chunk_cache_bytes = static_cast<std::size_t>(data.real("chunk_cache_mb") * kMiB),
       .open_files = static_cast<std::size_t>(data.integer("open_files")),
       .layout_cited = data.cite("layout"),
       .crop_cited = data.cite("crop"),
@@ -205,13 +311,16 @@ FieldSettings FieldSettings::from(const Section& data) {
   if (settings.inputs.size() == forcings.size() && !forcings.empty()) {
     throw ConfigError(data.cite("forcing") + " is set, but data.variables is not; name the variables, too");
   }
-  if (settings.has_gap_channel && !settings.fills_gaps) {
-    throw ConfigError(data.cite("gap_channel") + " needs data.gaps = zero");
+  if (settings.has_gap_channel && settings.gaps == GapRule::error) {
+    throw ConfigError(data.cite("gap_channel") + " needs data.gaps = zero or mean");
   }
   if (data.text("target_kind") == "class") {
     settings.classes = data.integer("classes");
     if (settings.classes < 2) {
       throw ConfigError(data.cite("target_kind") + " = class needs data.classes, the number of classes");
+    }
+    if (settings.normalization.prediction != FieldPrediction::values) {
+      throw ConfigError(data.cite("predict") + " needs targets that are numbers; use data.predict = values");
     }
     if (settings.window.steps_out != 1) {
       throw ConfigError(data.cite("steps_out") + ": a target of classes has 1 step; set data.steps_out = 1");

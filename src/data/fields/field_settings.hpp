@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "arrays/time_axis.hpp"
-#include "data/fields/field_files.hpp"
+#include "data/fields/field_series.hpp"
 #include "data/fields/field_windows.hpp"
 
 namespace lockstep::data {
@@ -37,10 +37,14 @@ struct FieldSettings {
   std::map<std::string, SpacePart> parts;
   std::vector<std::int64_t> trajectories;  ///< those of the training part; empty = all
   double val_fraction = 0;
-  bool fills_gaps = false;
+  GapRule gaps = GapRule::error;
   bool has_gap_channel = false;
-  std::int64_t classes = 0;  ///< number of classes of class maps; 0 = the targets are numbers
+  NormalizationRule normalization;
+  std::string position;             ///< none, grid, latitude or coordinates
+  std::vector<std::string> cycles;  ///< year, day
+  std::int64_t classes = 0;         ///< number of classes of class maps; 0 = the targets are numbers
   std::int64_t max_sample_bytes = 0;
+  std::size_t chunk_cache_bytes = 0;
   std::size_t open_files = 64;
   std::string layout_cited, crop_cited, steps_in_cited;  ///< starts of messages
 

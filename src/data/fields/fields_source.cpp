@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numbers>
 #include <optional>
 #include <set>
 #include <utility>
@@ -53,6 +54,8 @@ class FieldOpener {
   void complete_rule(FieldDescription& description) const;
   void add_series(FieldDescription& description, std::vector<std::string>& notes) const;
   void add_statics(FieldDescription& description);
+  void add_positions(FieldDescription& description) const;
+  void add_cycles(FieldDescription& description) const;
   void require_size(const FieldDescription& description) const;
 
   const Section& data_;
@@ -164,6 +167,8 @@ void FieldOpener::add_series(FieldDescription& description, std::vector<std::str
                       " gaps, which no window crosses; see data.cadence");
     }
     all[i].starts = starts_in(0, steps, description.rule, gaps);
+    all[i].end = steps;
+    all[i].gaps = std::move(gaps);
     if (steps > most) {
       most = steps;
       longest = path;
@@ -203,6 +208,42 @@ void FieldOpener::add_statics(FieldDescription& description) {
   }
 }
 
+void FieldOpener::add_positions(FieldDescription& description) const {
+  const SampleSpace& space = description.space;
+  const auto points = static_cast<std::size_t>(points_of(space));
+  std::size_t inner = points;  // points of one position of the axis
+  for (const SpaceAxis& axis : space) {
+    const auto count = static_cast<std::size_t>(axis.count());
+    inner /= count;
+    const bool is_latitude = axis.name == "lat" || axis.name == "latitude";
+    if (settings_.position == "none" || (settings_.position == "latitude" && !is_latitude)) continue;
+    if (settings_.position != "grid" && axis.coordinates.empty()) {
+      throw ConfigError(data_.cite("position") + ": the files have no coordinates of the axis " + axis.name +
+                        "; use grid");
+    }
+    for (std::size_t i = 0; i < points; ++i) {
+      const std::size_t position = i / inner % count;
+      double value = static_cast<double>(position) / static_cast<double>(count);
+      if (settings_.position != "grid") value = axis.coordinates[position];
+      if (settings_.position == "latitude") value = std::sin(value * std::numbers::pi / 180);
+      description.positions.push_back(static_cast<float>(value));
+    }
+    description.position_names.push_back(axis.name);
+  }
+  if (settings_.position == "latitude" && description.position_names.empty()) {
+    throw ConfigError(data_.cite("position") + ": no axis of the fields is called lat or latitude; use grid");
+  }
+}
+
+void FieldOpener::add_cycles(FieldDescription& description) const {
+  if (settings_.cycles.empty()) return;
+  for (const FieldPair& pair : description.pairs) {
+    if (!pair.inputs.times.empty()) continue;
+    throw ConfigError(data_.cite("cycle") + ": " + pair.inputs.path + " has no times with a unit; remove the key");
+  }
+  description.cycles = settings_.cycles;
+}
+
 OpenedFields FieldOpener::open(const std::vector<std::string>& inputs, const std::vector<std::string>& targets,
                                const FieldDescription* first) {
   OpenedFields opened;
@@ -218,13 +259,16 @@ OpenedFields FieldOpener::open(const std::vector<std::string>& inputs, const std
     require_same_fields(model.inputs, description.pairs.back().inputs, description.space);
     require_same_fields(model.targets, description.pairs.back().targets, description.space);
   }
-  description.fills_gaps = settings_.fills_gaps;
+  description.gaps = settings_.gaps;
+  description.normalization = settings_.normalization;
   description.has_gap_channel = settings_.has_gap_channel;
   description.classes = settings_.classes;
   complete_rule(description);
   require_size(description);
   add_series(description, opened.notes);
   add_statics(description);
+  add_positions(description);
+  add_cycles(description);
   return opened;
 }
 
@@ -244,8 +288,9 @@ FieldDescription with_trajectories(const FieldDescription& all, const IsWanted& 
 FieldDescription with_steps(const FieldDescription& all, std::int64_t cut, bool is_after) {
   FieldDescription part = all;
   const std::int64_t span = all.rule.span();
-  std::erase_if(part.series.front().starts,
-                [&](std::int64_t start) { return is_after ? start < cut : start + span >= cut; });
+  FieldSeries& series = part.series.front();
+  std::erase_if(series.starts, [&](std::int64_t start) { return is_after ? start < cut : start + span >= cut; });
+  (is_after ? series.begin : series.end) = cut;
   return part;
 }
 
@@ -285,8 +330,29 @@ bool has_samples(const FieldDescription& part) {
   return std::ranges::any_of(part.series, [](const FieldSeries& series) { return series.samples() > 0; });
 }
 
+/// A remark about chunks that hold several samples, unless they are read one after the other, or all stay in memory.
+std::string chunk_note(const FieldDescription& description, const FieldSettings& settings, const Section& data) {
+  const FieldVariable& variable = description.pairs.front().inputs.variables.front();
+  const ChunkSize size = chunk_size_of(variable);
+  double bytes = 0;
+  for (const FieldPair& pair : description.pairs) {
+    for (const FieldVariable& each : pair.inputs.variables) {
+      bytes += static_cast<double>(arrays::size_of(arrays::whole(each.info)) *
+                                   static_cast<std::int64_t>(each.info.type.bytes));
+    }
+  }
+  const bool is_random = data.text("sampler") != "chunks" && data.boolean("shuffle");
+  if (size.trajectories * size.steps == 1 || !is_random || bytes <= static_cast<double>(settings.chunk_cache_bytes)) {
+    return "";
+  }
+  return description.pairs.front().inputs.path + ": a chunk of the array '" + variable.info.path + "' holds " +
+         std::to_string(size.steps) + " steps of " + std::to_string(size.trajectories) +
+         " trajectories or rows, which are all unpacked for each sample; see data.sampler = chunks";
+}
+
 Splits open_fields(const Section& data, const UsedSplits& used) {
   FieldOpener opener(data, FieldSettings::from(data));
+  arrays::set_chunk_cache(opener.settings().chunk_cache_bytes);
   FieldPaths paths = field_splits(required_path(data, "files of HDF5, netCDF-4, npy or npz, or a folder of them"));
   if (!data.text("val_path").empty()) paths.val = data.text("val_path");
   if (!data.text("test_path").empty()) paths.test = data.text("test_path");
@@ -307,6 +373,8 @@ Splits open_fields(const Section& data, const UsedSplits& used) {
     return std::make_shared<const FieldDataset>(std::move(description), opener.files());
   };
   FieldDescription train = open_part(paths.train, "path", "target_path", nullptr);
+  const std::string note = chunk_note(train, opener.settings(), data);
+  if (!note.empty()) splits.notes.push_back(note);
   const bool is_one_part = paths.val.empty() && paths.test.empty();
   if (is_one_part && (opener.settings().val_fraction > 0 || !opener.settings().trajectories.empty())) {
     DividedFields parts = divided(train, opener.settings(), data);

@@ -188,9 +188,9 @@ KeySpec unlabeled_key() {
 
 KeySpec cache_key() {
   return keys::text("data.cache", "auto",
-                    "folder, list: folder that keeps lists of files and the positions of their lines, so that folders "
-                    "are not listed and lists are not read again. auto = $XDG_CACHE_HOME/lockstep or "
-                    "~/.cache/lockstep; off = none");
+                    "Folder that keeps lists of files, the positions of their lines, and the statistics of fields, so that "
+                    "folders and arrays are not read again. auto = $XDG_CACHE_HOME/lockstep or ~/.cache/lockstep; off = "
+                    "none");
 }
 
 Source folder_source() {

@@ -256,6 +256,13 @@ KeySpecs EvalSettings::keys(const std::vector<metrics::MeterRow>& meters) {
               "eval.per_class", "false",
               "Also report numbers of each class by its name, such as val/accuracy/cat; with the metric overlap "
               "val/iou/cat"),
+          keys::integer("eval.rollout", "0",
+                        "Forward passes of a rollout of fields, in which predictions become inputs. Its metrics are "
+                        "named by step, such as val/rmse@3/t2m, beside those of persistence. 0 = none",
+                        0, 1 << 20),
+          keys::expert(keys::choice("eval.rollout_starts", "all",
+                                    "Windows that rollouts begin with: all, or the first of each trajectory",
+                                    {"all", "first"})),
           weights_key("eval.weights", "Weights that are evaluated, during training and by `trainer eval`"),
       });
 }
@@ -267,6 +274,8 @@ EvalSettings EvalSettings::from(const Section& eval) {
           .limits = {eval.integer("batch_size"), eval.integer("max_batches")},
           .metrics = cited_texts(eval, "metrics"),
           .is_per_class = eval.boolean("per_class"),
+          .rollout = {eval.integer("rollout"), eval.cite("rollout")},
+          .rolls_out_first = eval.text("rollout_starts") == "first",
           .weights = cited_text(eval, "weights")};
 }
 

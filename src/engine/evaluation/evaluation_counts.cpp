@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/text/text.hpp"
+#include "engine/setup/rollout.hpp"
 #include "models/losses/task_table.hpp"
 
 namespace lockstep::engine {
@@ -41,6 +42,7 @@ const std::map<std::string, std::vector<TaskKind>>& kinds_of_meters() {
       {"auroc", of_scores},
       {"average_precision", of_scores},
       {"field", {regression}},
+      {"persistence", {regression}},
       {"well", {regression}},
       {"spectral", {regression}},
       {"pdebench", {regression}},
@@ -202,6 +204,17 @@ EvaluationCounts::EvaluationCounts(const EvalSettings& settings, const data::Dat
   class_names_ = task.class_names;
   if (has_tables || is_per_class_) confusion_ = ConfusionCount(ConfusionCount::classes_of(task, is_per_class_));
   if (has_tables && task.kind == TaskKind::regression) predicted_ = PredictedValues(dataset.size());
+  if (settings.rollout.value == 0) return;
+  rollout_ = rolled_out(dataset,
+                        {.passes = settings.rollout.value, .first_only = settings.rolls_out_first, .is_measured = true},
+                        settings.rollout.cite);
+  MeterNames names = settings.metrics;
+  if (names.value.empty()) names.value.emplace_back("field");
+  // With the weights of the errors that it stands beside.
+  const auto field =
+      std::ranges::find_if(names.value, [](const std::string& name) { return name.starts_with("field"); });
+  names.value.push_back("persistence" + (field == names.value.end() ? "" : field->substr(std::string("field").size())));
+  rollout_meters_ = make_meters(names, rollout_->task(), rows);
 }
 
 EvaluationResult EvaluationCounts::evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
@@ -214,6 +227,7 @@ EvaluationResult EvaluationCounts::evaluate(const mpi::Communicator& world, para
     predicted_.add(last);
   };
   const EvaluationResult result = engine::evaluate(world, wrapper, dataset, limits, meters_, count);
+  if (rollout_) engine::evaluate(world, wrapper, *rollout_, limits, rollout_meters_);
   confusion_.sum_over_ranks(wrapper.collectives());
   predicted_.gather(wrapper.collectives());
   return result;
@@ -221,6 +235,11 @@ EvaluationResult EvaluationCounts::evaluate(const mpi::Communicator& world, para
 
 metrics::Meters::Readings EvaluationCounts::read() const {
   metrics::Meters::Readings readings = meters_.read();
+  if (rollout_) {
+    metrics::Meters::Readings of_rollout = rollout_meters_.read();
+    std::ranges::move(of_rollout.numbers, std::back_inserter(readings.numbers));
+    std::ranges::move(of_rollout.tables, std::back_inserter(readings.tables));
+  }
   std::vector<Table> tables;
   const bool has_confusion = std::ranges::find(readings.tables, "confusion", &Table::name) != readings.tables.end();
   if (auto table = confusion_.table(); table && !has_confusion) tables.push_back(std::move(*table));

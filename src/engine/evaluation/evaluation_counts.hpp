@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -81,8 +82,8 @@ class PredictedValues {
 std::vector<std::pair<std::string, double>> class_numbers(const Table& table, const std::vector<std::string>& names,
                                                           std::size_t classes);
 
-/// Everything that an evaluation counts in addition to the losses: the meters of eval.metrics, the confusion matrix and
-/// the values of a regression. A copy that has counted nothing serves one evaluation.
+/// Everything that an evaluation counts in addition to the losses: the meters of eval.metrics, the confusion matrix, the
+/// values of a regression, and the meters of eval.rollout. A copy that has counted nothing serves one evaluation.
 class EvaluationCounts {
  public:
   EvaluationCounts() = default;
@@ -103,6 +104,8 @@ class EvaluationCounts {
 
  private:
   metrics::Meters meters_;
+  std::shared_ptr<const data::Dataset> rollout_;  // null = none is evaluated
+  metrics::Meters rollout_meters_;
   ConfusionCount confusion_ = ConfusionCount(0);
   PredictedValues predicted_ = PredictedValues(0);
   bool is_per_class_ = false;

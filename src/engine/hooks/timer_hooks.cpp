@@ -26,6 +26,7 @@ class TimerHook : public Hook {
 
   void before_train(RunView& run) override {
     interval_loads_ = run_loads_ = data::load_times_of(*run.data.splits().train);
+    run_chunks_ = data::chunk_bytes_of(*run.data.splits().train);
   }
 
   void after_step(RunView& run, const StepReport& report) override {
@@ -94,6 +95,8 @@ class TimerHook : public Hook {
                                                 static_cast<int>(run.world.size())) +
                              load_times_text(data::load_times_of(*run.data.splits().train).since(run_loads_));
     run_times_.wait_share() >= kWorthSaying ? log::info(text) : log::debug(text);
+    const std::string chunks = chunk_bytes_text(data::chunk_bytes_of(*run.data.splits().train).since(run_chunks_));
+    if (!chunks.empty()) log::info(chunks);
   }
 
   Every every_;
@@ -102,6 +105,7 @@ class TimerHook : public Hook {
   LoadingTimes run_times_;          ///< since the start of this process
   data::LoadTimes interval_loads_;  ///< counters at the start of the interval
   data::LoadTimes run_loads_;       ///< counters at the start of this process
+  data::ChunkBytes run_chunks_;     ///< counters at the start of this process
   std::int64_t run_steps_ = 0;
   bool is_judged_ = false;
 };

@@ -77,4 +77,12 @@ std::string load_times_text(const data::LoadTimes& times) {
                      percent(times.decode_seconds), percent(times.transform_seconds));
 }
 
+std::string chunk_bytes_text(const data::ChunkBytes& bytes) {
+  if (bytes.unpacked <= 0 || bytes.used <= 0) return "";
+  return fmt::format(
+      "chunks of this rank: {:.2f} bytes were unpacked for each byte that samples used (data.sampler, "
+      "data.shuffle_chunks, data.chunk_cache_mb)",
+      bytes.unpacked / bytes.used);
+}
+
 }  // namespace lockstep::engine

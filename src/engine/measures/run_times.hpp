@@ -58,4 +58,7 @@ std::string data_wait_sentence(const LoadingTimes& times, int threads, int proce
 /// "; a sample takes 1.92 ms: 4% reading, 71% decoding, 25% transforms"; empty if no sample was measured.
 std::string load_times_text(const data::LoadTimes& times);
 
+/// "chunks of this rank: 1.27 bytes were unpacked for each byte that samples used"; empty if no chunk was read.
+std::string chunk_bytes_text(const data::ChunkBytes& bytes);
+
 }  // namespace lockstep::engine

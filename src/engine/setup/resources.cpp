@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <utility>
 
+#include "arrays/array_file.hpp"
 #include "batch/nvtx_range.hpp"
 #include "core/numbers/processor_level.hpp"
 #include "core/text/text.hpp"
@@ -103,6 +104,7 @@ void choose_processor(const RunSettings& run, bool has_lanes, std::optional<int>
   resources.threads = threads;
   resources.loader_threads = loading;
   resources.processors = processors;
+  arrays::divide_chunk_cache(topology.local_size);
 }
 
 /// Open files (run.nofile_limit), and whether LibTorch may choose kernels that differ from run to run

@@ -35,6 +35,31 @@ std::vector<std::string> utf8_texts(std::vector<std::string> texts) {
   return texts;
 }
 
+/// What a model needs to know of the targets of its training.
+Json fields_json(const FieldTask& fields) {
+  return {{"channels", utf8_texts(fields.channels)},
+          {"units", utf8_texts(fields.units)},
+          {"is_normalized", !fields.scaling.target_shift.empty()},
+          {"steps", fields.scaling.target_steps},
+          {"fed_back", fields.scaling.fed_back},
+          {"adds_newest", fields.scaling.adds_newest},
+          {"adds_steps", fields.scaling.adds_steps}};
+}
+
+FieldTask fields_from(const Json& json) {
+  FieldTask fields{.channels = json.at("channels").get<std::vector<std::string>>(),
+                   .units = json.at("units").get<std::vector<std::string>>()};
+  fields.scaling = {.target_steps = json.at("steps").get<std::int64_t>(),
+                    .fed_back = json.at("fed_back").get<std::vector<std::int64_t>>(),
+                    .adds_newest = json.at("adds_newest").get<bool>(),
+                    .adds_steps = json.at("adds_steps").get<bool>()};
+  if (json.at("is_normalized").get<bool>()) {  // the numbers are buffers of the model
+    fields.scaling.target_shift.assign(fields.channels.size(), 0);
+    fields.scaling.target_scale.assign(fields.channels.size(), 1);
+  }
+  return fields;
+}
+
 checkpoints::Array in_type(const checkpoints::Array& array, DType dtype) {
   if (array.dtype == dtype) return array;
   return array_of(tensor_over(array).to(parallel::scalar_type_of(dtype)), "an average");
@@ -48,6 +73,7 @@ std::string task_json(const Task& task) {
                {"class_names", utf8_texts(task.class_names)},
                {"sample_shape", task.sample_shape}};
   if (!task.class_ids.empty()) json["class_ids"] = utf8_texts(task.class_ids);
+  if (!task.fields.channels.empty()) json["fields"] = fields_json(task.fields);
   return json.dump();
 }
 
@@ -68,6 +94,7 @@ std::optional<Task> stored_task(const checkpoints::Archive& archive) {
     const auto fits = [&task](const std::vector<std::string>& names) {
       return names.empty() || std::ssize(names) == task.classes;
     };
+    if (json.contains("fields")) task.fields = fields_from(json.at("fields"));
     if (task.classes < 0 || !fits(task.class_names) || !fits(task.class_ids)) throw refuse();
     return task;
   } catch (const nlohmann::json::exception&) {
@@ -82,6 +109,16 @@ Task model_task(const Task& of_data, const std::optional<Task>& stored) {
   task.classes = stored->classes;
   task.class_names = stored->class_names;
   task.class_ids = stored->class_ids;
+  if (of_data.fields.channels.empty() && !stored->fields.channels.empty()) {  // data without targets
+    task.fields.channels = stored->fields.channels;
+    task.fields.units = stored->fields.units;
+    task.fields.scaling.target_shift = stored->fields.scaling.target_shift;
+    task.fields.scaling.target_scale = stored->fields.scaling.target_scale;
+    task.fields.scaling.target_steps = stored->fields.scaling.target_steps;
+    task.fields.scaling.fed_back = stored->fields.scaling.fed_back;
+    task.fields.scaling.adds_newest = stored->fields.scaling.adds_newest;
+    task.fields.scaling.adds_steps = stored->fields.scaling.adds_steps;
+  }
   return task;
 }
 

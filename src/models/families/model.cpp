@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "models/layers/field_normalization.hpp"
 #include "models/losses/task_table.hpp"
 
 namespace lockstep::models {
@@ -24,6 +25,10 @@ void Model::set_family(families::FamilyRow family, const Task& task) {
   anatomy_.grid_height = task.sample_shape[1] / patches->size(2);
   anatomy_.grid_width = task.sample_shape[2] / patches->size(2);
   anatomy_.prefix_tokens = positions->size(1) - anatomy_.grid_height * anatomy_.grid_width;
+}
+
+void Model::set_normalization(const FieldScaling& scaling, at::ScalarType dtype) {
+  normalization_ = register_module("normalization", std::make_shared<FieldNormalization>(scaling, dtype));
 }
 
 batch::Batch Model::preprocess(batch::Batch batch, bool) const {

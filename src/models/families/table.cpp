@@ -142,6 +142,7 @@ std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64
   std::shared_ptr<Model> built = row.make(model, task);
   if (built == nullptr) throw ConfigError(model.cite("name") + ": the function `make` of the model returned nothing");
   convert(*built, dtype);
+  if (task.fields.scaling.is_used()) built->set_normalization(task.fields.scaling, dtype);
   built->set_task_kind(task.kind);
   built->set_family(family_of(row), task);
   if (settings.preprocess == "image") built->set_input_change(image_preprocessor(model));

@@ -187,7 +187,13 @@ std::shared_ptr<Model> make_mlp(const Section& model, const Task& task) {
     throw ConfigError("model.name: mlp computes one value of each channel, but the fields of the data have " +
                       axes_text(task.sample_shape.size() - 1) + " of space; use unet or fno");
   }
-  return std::make_shared<Mlp>(MlpOptions::from(model), task);
+  const MlpOptions options = MlpOptions::from(model);
+  if (options.standardizes && !task.fields.scaling.input_shift.empty()) {
+    throw ConfigError(model.cite("standardize") +
+                      ": data.normalize normalizes the fields already; use data.normalize=none, or leave out "
+                      "model.standardize");
+  }
+  return std::make_shared<Mlp>(options, task);
 }
 
 void require_images(const std::string& name, const Task& task, std::size_t dims) {

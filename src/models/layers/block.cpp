@@ -5,12 +5,14 @@
 
 #include <c10/util/Exception.h>
 #include <fnmatch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "core/text/text.hpp"
+#include "models/layers/field_normalization.hpp"
 #include "models/layers/taps.hpp"
 
 namespace lockstep::models {
@@ -83,14 +85,68 @@ at::Tensor run(Block& block, const at::Tensor& input) {
 
 Tensors run(Block& block, const Tensors& inputs) { return run_through(innermost_tap, block, inputs); }
 
-batch::Outputs run(Model& model, const batch::Batch& batch) {
-  return named(model, [&] { return model.forward_batch(batch); });
+namespace {
+
+/// One forward pass in units.
+/// @param input  in place of that of the batch
+batch::Outputs run_once(Model& model, const batch::Batch& batch, const at::Tensor& input) {
+  const FieldNormalization& fields = *model.normalization();
+  batch::Batch normalized = batch.share();
+  normalized.set_input(fields.normalized(input));
+  batch::Outputs outputs = model.forward_batch(normalized);
+  if (!outputs.is_empty()) {
+    at::Tensor& output = outputs.entries().front().second;
+    output = fields.in_units(output, input);
+  }
+  return outputs;
 }
 
+/// Forward passes that each begin where the one before has ended. The outputs are those of all passes, as channels, or
+/// those of the last one.
+batch::Outputs run_rollout(Model& model, const batch::Batch& batch, bool is_last_only) {
+  const at::Tensor later = batch.tensor(is_last_only ? kSkippedInputs : kLaterInputs);
+  const std::int64_t passes = later.size(1) + 1;
+  std::vector<at::Tensor> outputs;
+  at::Tensor input = batch.input();
+  for (std::int64_t pass = 0; pass < passes; ++pass) {
+    if (pass > 0) input = model.normalization()->next_input(later.select(1, pass - 1), input, outputs);
+    const bool has_gradients = at::GradMode::is_enabled() && (!is_last_only || pass + 1 == passes);
+    const at::AutoGradMode mode(has_gradients);
+    outputs.push_back(run_once(model, batch, input).main());
+  }
+  return is_last_only ? outputs.back() : at::cat(outputs, 1);
+}
+
+}  // namespace
+
+batch::Outputs run(Model& model, const batch::Batch& batch) {
+  if (model.normalization() == nullptr) return named(model, [&] { return model.forward_batch(batch); });
+  return named(model, [&] {
+    const bool is_last_only = batch.has(kSkippedInputs);
+    if (is_last_only || batch.has(kLaterInputs)) return run_rollout(model, batch, is_last_only);
+    return run_once(model, batch, batch.input());
+  });
+}
+
+namespace {
+
+LossMap losses_of_scaled(const Model& model, const batch::Outputs& outputs, const batch::Batch& batch) {
+  if (!model.loss()) return model.losses_of(outputs, batch);
+  return {{"loss", model.loss().value(outputs, batch, model.is_training())}};
+}
+
+}  // namespace
+
 LossMap losses_of(const Model& model, const batch::Outputs& outputs, const batch::Batch& batch) {
+  const FieldNormalization* const fields = model.normalization();
   try {
-    if (!model.loss()) return model.losses_of(outputs, batch);
-    return {{"loss", model.loss().value(outputs, batch, model.is_training())}};
+    if (fields == nullptr || !fields->has_target_scale()) return losses_of_scaled(model, outputs, batch);
+    batch::Outputs scaled = outputs;
+    at::Tensor& output = scaled.entries().front().second;
+    output = fields->scaled(output, batch.input());
+    batch::Batch compared = batch.share();
+    compared.set(batch.target_key(), fields->scaled(batch.target(), batch.input()));
+    return losses_of_scaled(model, scaled, compared);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {

@@ -8,8 +8,14 @@
 #include <torch/types.h>
 
 #include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "data/source/measured.hpp"
 #include "small_run.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
 namespace data_moments_test {
@@ -58,6 +64,66 @@ TEST(DataMomentsTest, AreThoseOfAllSamplesOnAnyNumberOfRanks) {
     EXPECT_EQ(task.target_moments.deviation, same.target_moments.deviation);
   }
   EXPECT_TRUE(training_task(world, mlp_keys_with("false"), Numbers(5)).input_moments.mean.empty());
+}
+
+/// Part i has the numbers i and 1 / (i + 1); the mean of the first input is the sum of the latter, part by part.
+class Parts : public Numbers, public data::MeasuredDataset {
+ public:
+  explicit Parts(std::string cache) : Numbers(3), cache_(std::move(cache)) {}
+
+  std::int64_t parts() const override { return 7; }
+  std::int64_t numbers_per_part() const override { return 2; }
+  std::vector<double> measure(std::int64_t part) const override {
+    ++measured_;
+    if (part == broken_) throw DataError("parts", "is broken");
+    const auto number = static_cast<double>(part);
+    return {number, 1 / (number + 1)};
+  }
+  data::Measured result(const std::vector<std::vector<double>>& parts) const override {
+    double sum = 0;
+    for (const std::vector<double>& part : parts) sum += part[1];
+    data::Measured measured{.task = task(), .json = std::to_string(parts.size())};
+    measured.task.input_moments.mean = {sum, parts.back()[0]};
+    return measured;
+  }
+  std::string cache_path() const override { return cache_; }
+
+  int measured() const { return measured_; }
+  void break_part(std::int64_t part) { broken_ = part; }
+
+ private:
+  std::string cache_;
+  std::int64_t broken_ = -1;
+  mutable int measured_ = 0;
+};
+
+TEST(DataMomentsTest, PartsAreSharedByTheRanks) {
+  const mpi::Communicator world(MPI_COMM_WORLD);
+  const Parts train("");
+  std::string json;
+  const Task task = training_task(world, mlp_keys_with("false"), train, &json);
+  double sum = 0;
+  for (int i = 0; i < 7; ++i) sum += 1.0 / (i + 1);
+  EXPECT_EQ(task.input_moments.mean, (std::vector<double>{sum, 6}));
+  EXPECT_EQ(json, "7");
+  EXPECT_EQ(train.measured(), (7 - world.rank() + world.size() - 1) / world.size());
+}
+
+TEST(DataMomentsTest, PartsOfAnInterruptedRunAreKept) {
+  const mpi::Communicator world(MPI_COMM_WORLD);
+  std::optional<testing::TemporaryFolder> folder;
+  if (world.is_root()) folder.emplace();
+  const std::string cache = world.broadcast(folder ? folder->path("numbers") : "");
+  Parts broken(cache);
+  broken.break_part(6);
+  EXPECT_THROW(training_task(world, mlp_keys_with("false"), broken), DataError);
+  const Parts second(cache);
+  const Task task = training_task(world, mlp_keys_with("false"), second);
+  EXPECT_LE(second.measured(), 1);  // the broken part only
+  const Parts third(cache);
+  EXPECT_EQ(training_task(world, mlp_keys_with("false"), third).input_moments.mean, task.input_moments.mean);
+  EXPECT_EQ(third.measured(), 0);
+  world.barrier();
 }
 
 }  // namespace data_moments_test

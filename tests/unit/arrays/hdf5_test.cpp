@@ -5,9 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 #include "arrays/array_file.hpp"
 #include "core/system/in_threads.hpp"
@@ -102,6 +108,36 @@ std::vector<Slab> slabs() {
       {{0, 0, 49}, {7, 30, 1}, {1, 1, 1}}, {{0, 0, 0}, {2, 1, 1}, {6, 1, 1}},   {{3, 0, 0}, {1, 15, 50}, {1, 2, 1}}};
 }
 
+TEST(HdfSessionTest, OneThreadAtATime) {
+  std::atomic<bool> has_entered = false;
+  std::jthread other;
+  {
+    const HdfSession session;
+    const HdfSession inner;
+    other = std::jthread([&] {
+      const HdfSession theirs;
+      has_entered = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_FALSE(has_entered);
+  }
+  other.join();
+  EXPECT_TRUE(has_entered);
+}
+
+TEST(HdfSessionTest, AForkedChildInheritsIt) {
+  const HdfSession session;
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // instead of waiting forever
+    { const HdfSession inner; }
+    _exit(0);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(Hdf5Test, ContiguousDataAreThoseThatHdf5Reads) {
   const TemporaryFolder folder;
   const std::pair<const char*, std::pair<hid_t, hid_t>> types[] = {{"big", {H5T_IEEE_F32BE, H5T_NATIVE_FLOAT}},
@@ -148,6 +184,30 @@ TEST(Hdf5Test, ChunksAreThoseThatHdf5Reads) {
   }
   EXPECT_EQ(file->find("packed").storage.filters, (std::vector<std::string>{"shuffle", "deflate", "fletcher32"}));
   EXPECT_EQ(file->find("packed").storage.chunk, (std::vector<std::int64_t>{2, 7, 20}));
+}
+
+/// The fill value -3 in big-endian bytes; one chunk of three was written.
+TEST(Hdf5Test, ChunksThatWereNeverWritten) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("holes.h5");
+  {
+    Writer writer(path);
+    const Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "H5Pcreate");
+    const hsize_t chunk = 2, size = 6, start = 2, count = 2;
+    H5Pset_chunk(list.id(), 1, &chunk);
+    const std::int32_t fill = -3, values[] = {7, 8};
+    H5Pset_fill_value(list.id(), H5T_NATIVE_INT32, &fill);
+    const Handle space(H5Screate_simple(1, &size, nullptr), H5Sclose, "H5Screate_simple");
+    const Handle memory(H5Screate_simple(1, &count, nullptr), H5Sclose, "H5Screate_simple");
+    const Handle set(H5Dcreate2(writer.file(), "t", H5T_STD_I16BE, space.id(), H5P_DEFAULT, list.id(), H5P_DEFAULT),
+                     H5Dclose, "H5Dcreate2");
+    H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, &start, nullptr, &count, nullptr);
+    H5Dwrite(set.id(), H5T_NATIVE_INT32, memory.id(), space.id(), H5P_DEFAULT, values);
+  }
+  const auto bytes = read_slab(*open_arrays(path), "t", {{0}, {6}, {1}});
+  std::vector<std::int16_t> numbers(6);
+  std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  EXPECT_EQ(numbers, (std::vector<std::int16_t>{-3, -3, 7, 8, -3, -3}));
 }
 
 TEST(Hdf5Test, NothingStaysOpen) {
@@ -216,6 +276,63 @@ TEST(Hdf5Test, DamagedFiles) {
   EXPECT_EQ(open_objects(), 0);
 }
 
+/// Position and size of a chunk in its file.
+std::pair<std::streamoff, std::size_t> place_of_chunk(const std::string& path, const std::string& name,
+                                                      hsize_t number) {
+  const HdfSession session;
+  const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose, "H5Fopen");
+  const Handle set(H5Dopen2(file.id(), name.c_str(), H5P_DEFAULT), H5Dclose, "H5Dopen2");
+  const Handle space(H5Dget_space(set.id()), H5Sclose, "H5Dget_space");
+  hsize_t offset[H5S_MAX_RANK], bytes = 0;
+  unsigned skipped = 0;
+  haddr_t address = 0;
+  checkpoints::checked(H5Dget_chunk_info(set.id(), space.id(), number, offset, &skipped, &address, &bytes),
+                       "H5Dget_chunk_info");
+  return {static_cast<std::streamoff>(address), static_cast<std::size_t>(bytes)};
+}
+
+void overwrite(const std::string& path, std::streamoff offset, std::size_t bytes) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(offset);
+  file << std::string(bytes, '\x7F');
+}
+
+TEST(Hdf5Test, ADamagedChunkIsNamed) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("a.h5");
+  {
+    Writer writer(path);
+    const Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "H5Pcreate");
+    const hsize_t chunk[] = {2, 30, 50};
+    H5Pset_chunk(list.id(), 3, chunk);
+    const Handle sum(H5Pcopy(list.id()), H5Pclose, "H5Pcopy"), offset(H5Pcopy(list.id()), H5Pclose, "H5Pcopy");
+    H5Pset_shuffle(list.id());
+    H5Pset_deflate(list.id(), 4);
+    H5Pset_fletcher32(sum.id());
+    H5Pset_scaleoffset(offset.id(), H5Z_SO_INT, 0);
+    writer.add("packed", H5T_STD_I32LE, {7, 30, 50}, list.id());
+    writer.add("sum", H5T_STD_I32LE, {7, 30, 50}, sum.id());
+    writer.add("other", H5T_STD_I32LE, {7, 30, 50}, offset.id());
+  }
+  for (const char* const name : {"packed", "sum", "other"}) {
+    const auto [begin, bytes] = place_of_chunk(path, name, 2);
+    overwrite(path, begin, bytes);
+  }
+  const auto file = open_arrays(path);
+  const auto read_steps = [&](const char* name, std::int64_t first, std::int64_t count) {
+    return error_of([&] { read_slab(*file, name, {{first, 0, 0}, {count, 30, 50}, {1, 1, 1}}); });
+  };
+  EXPECT_EQ(read_steps("packed", 0, 7), path +
+                                            ": variable 'packed': its elements from index [4, 0, 0] on cannot be "
+                                            "read: its data are damaged (filter deflate)");
+  EXPECT_EQ(read_steps("sum", 5, 1), path +
+                                         ": variable 'sum': its elements from index [4, 0, 0] on cannot be read: it "
+                                         "is damaged: its bytes differ from their checksum (fletcher32)");
+  EXPECT_EQ(read_steps("packed", 0, 4), "");
+  EXPECT_EQ(read_steps("sum", 6, 1), "");
+  EXPECT_EQ(read_steps("other", 0, 4), "");  // the filters of HDF5 do not notice all damage
+}
+
 TEST(Hdf5Test, AChangedFileIsNoticed) {
   const TemporaryFolder folder;
   const std::string path = folder.path("a.h5");
@@ -282,6 +399,7 @@ TEST(Hdf5Test, ThreadsReadAtTheSameTime) {
   const auto file = open_arrays(path);
   in_threads(4, [&](int thread) {
     for (int i = 0; i < 200; ++i) {
+      if (thread == 0 && i % 40 == 0) set_chunk_cache(i % 80 == 0 ? 10000 : std::size_t{64} << 20);
       const std::int64_t row = (thread + i) % 7;
       const auto bytes = read_slab(*file, i % 2 == 0 ? "packed" : "plain", {{row, 0, 0}, {1, 30, 50}, {1, 1, 1}});
       std::int32_t first = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The source `fields` on small npy files whose numbers state where they are stored.
 #include <lockstep/core/error.hpp>
+#include <lockstep/data/sampler.hpp>
 #include <lockstep/data/source.hpp>
 
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoints/format/hdf5.hpp"
 #include "data/fields/field_dataset.hpp"
 #include "data/fields/field_paths.hpp"
 #include "files.hpp"
@@ -97,6 +99,66 @@ TEST_F(FieldsTest, DisjointWindowsShareNoStep) {
   EXPECT_EQ(starts("first"), (std::vector<std::int64_t>{0}));
   EXPECT_EQ(sentence_of<ConfigError>([&] { starts("every:0"); }),
             "data.starts (command line): 'every:0' is not one of: all, first, disjoint, every:N");
+}
+
+/// The number at trajectory n, step t and point x is 20 n + 2 t + x.
+void write_chunks(const std::string& path, const std::vector<hsize_t>& chunk) {
+  const checkpoints::HdfSession session;
+  const checkpoints::Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose, "file");
+  const std::vector<hsize_t> shape = {3, 10, 2};
+  const checkpoints::Handle space(H5Screate_simple(3, shape.data(), nullptr), H5Sclose, "space");
+  const checkpoints::Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "list");
+  H5Pset_chunk(list.id(), 3, chunk.data());
+  H5Pset_deflate(list.id(), 4);
+  const checkpoints::Handle set(
+      H5Dcreate2(file.id(), "u", H5T_IEEE_F32LE, space.id(), H5P_DEFAULT, list.id(), H5P_DEFAULT), H5Dclose, "set");
+  std::vector<float> values(60);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  H5Dwrite(set.id(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
+}
+
+TEST_F(FieldsTest, SamplesKnowTheirChunks) {
+  write_chunks(folder_ / "a.h5", {2, 4, 2});
+  const Splits splits = open_fields(
+      {{"path", folder_ / "a.h5"}, {"variables", "u"}, {"layout", "ntx"}, {"val_fraction", "0"}, {"steps_out", "0"}});
+  // Trajectories 0 and 1 have the chunks 0 to 2, and trajectory 2 has 3 to 5. Chunks have 4, 4 and 2 steps.
+  const std::vector<std::int64_t> steps = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2};
+  std::vector<std::int64_t> expected;
+  for (const std::int64_t first : {0, 0, 3}) {
+    for (const std::int64_t step : steps) expected.push_back(first + step);
+  }
+  EXPECT_EQ(chunks_of(*splits.train), expected);
+
+  const ChunkBytes before = chunk_bytes_of(*splits.train);
+  const Sampler sampler =
+      make_sampler(section({{"sampler", "chunks"}, {"shuffle_chunks", "2"}, {"drop_last", "false"}}),
+                   {.dataset = splits.train.get(), .global_batch_size = 5, .seed = 1});
+  for (std::int64_t step = 0; step < sampler.steps_per_epoch(); ++step) {
+    const auto draws = sampler.draws(0, step, {0, 5});
+    const std::vector<float> values = values_of<float>(splits.train->get(draws).input());
+    for (std::size_t i = 0; i < draws.size(); ++i) EXPECT_EQ(values[2 * i], static_cast<float>(2 * draws[i].index));
+  }
+  const ChunkBytes bytes = chunk_bytes_of(*splits.train).since(before);
+  EXPECT_EQ(bytes.used, 240);  // 30 samples of 8 bytes
+  EXPECT_EQ(bytes.unpacked, 6 * 64) << "each chunk once";
+}
+
+TEST_F(FieldsTest, ARemarkSaysThatChunksHoldManySamples) {
+  write_chunks(folder_ / "a.h5", {1, 4, 2});
+  const auto notes_with = [&](const std::string& megabytes, const std::string& sampler) {
+    return open_fields({{"path", folder_ / "a.h5"},
+                        {"variables", "u"},
+                        {"layout", "ntx"},
+                        {"sampler", sampler},
+                        {"chunk_cache_mb", megabytes}})
+        .notes;
+  };
+  EXPECT_EQ(notes_with("0.0001", "default"),
+            (std::vector<std::string>{(folder_ / "a.h5") +
+                                      ": a chunk of the array 'u' holds 4 steps of 1 trajectories or rows, which are "
+                                      "all unpacked for each sample; see data.sampler = chunks"}));
+  EXPECT_EQ(notes_with("0.0001", "chunks"), std::vector<std::string>());
+  EXPECT_EQ(notes_with("64", "default"), std::vector<std::string>());
 }
 
 TEST_F(FieldsTest, OneTrajectoryIsDividedByTime) {

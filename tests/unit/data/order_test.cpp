@@ -40,6 +40,7 @@ std::map<std::string, OrderPtr> every_order() {
           {"repeat factor", repeat_factor_order(std::vector<double>(34, 1.4), 7)},
           {"identity", identity_order(kLabels, {.instances = 2, .global_batch_size = 4}, 7)},
           {"class balanced", class_balanced_order(kLabels, 7)},
+          {"chunks", chunk_order(labels_of({5, 1, 9, 5, 4, 10}), 2, 7)},
           {"grouped", grouped_order(labels_of({17, 17}), 4, 7)}};
 }
 
@@ -165,6 +166,32 @@ TEST(OrderTest, EveryClassComesOnceARound) {
 }
 
 // Case: groups [1, 0] x 50 and batches of two have members of the same parity.
+/// The sizes of the chunks are 3, 1, 4, 2 and 5; samples 0, 5 and 10 are in chunk 0, and so on.
+TEST(OrderTest, FewChunksAreInUseAtTheSameTime) {
+  const Indices chunks = {0, 1, 2, 3, 4, 0, 2, 3, 4, 4, 0, 2, 2, 4, 4};
+  for (const std::int64_t per_window : {1, 2, 5, 9}) {
+    std::set<Indices> orders_of_chunks;
+    for (std::int64_t epoch = 0; epoch < 20; ++epoch) {
+      const Indices order = epoch_of(chunk_order(chunks, per_window, 3), epoch);
+      EXPECT_EQ(std::set(order.begin(), order.end()).size(), 15U) << "every sample once";
+      Indices met, left;
+      std::map<std::int64_t, std::int64_t> rest = {{0, 3}, {1, 1}, {2, 4}, {3, 2}, {4, 5}};
+      for (const std::int64_t sample : order) {
+        const std::int64_t chunk = chunks[static_cast<std::size_t>(sample)];
+        if (std::ranges::find(met, chunk) == met.end()) met.push_back(chunk);
+        if (--rest[chunk] == 0) left.push_back(chunk);
+        // A chunk of the next window follows only when all chunks before it were left.
+        const std::int64_t complete =
+            std::ssize(met) <= per_window ? 0 : (std::ssize(met) - 1) / per_window * per_window;
+        EXPECT_GE(std::ssize(left), complete) << per_window << " " << epoch;
+      }
+      orders_of_chunks.insert(met);
+    }
+    EXPECT_GT(orders_of_chunks.size(), 10U);
+  }
+  EXPECT_NE(epoch_of(chunk_order(Indices(30, 0), 1, 3), 0), epoch_of(chunk_order(Indices(30, 0), 1, 4), 0));
+}
+
 TEST(OrderTest, ABatchIsOfOneGroup) {
   Indices groups;
   for (int i = 0; i < 50; ++i) groups.insert(groups.end(), {1, 0});

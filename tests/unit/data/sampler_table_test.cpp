@@ -15,7 +15,7 @@ namespace sampler_table_test {
 using Indices = std::vector<std::int64_t>;
 
 /// 23 samples: 1 of class 0, 2 of class 1, 20 of class 2. Those with an even index are wide.
-class Uneven : public Dataset, public AspectRatios {
+class Uneven : public Dataset, public AspectRatios, public SampleChunks {
  public:
   std::int64_t size() const override { return 23; }
   Task task() const override { return {.sample_shape = {1, 2, 4}, .classes = 3}; }
@@ -31,6 +31,12 @@ class Uneven : public Dataset, public AspectRatios {
     for (std::int64_t i = 0; i < size(); ++i) ratios.push_back(i % 2 == 0 ? 2 : 0.5);
     return ratios;
   }
+  std::vector<std::int64_t> chunks() const override {
+    std::vector<std::int64_t> chunks;
+    for (std::int64_t i = 0; i < size(); ++i) chunks.push_back(i / 6);
+    return chunks;
+  }
+  ChunkBytes chunk_bytes() const override { return {}; }
   static std::int64_t label(std::int64_t index) { return index == 0 ? 0 : index < 3 ? 1 : 2; }
 };
 
@@ -77,6 +83,10 @@ TEST(SamplerTableTest, EveryNameMakesItsSampler) {
   const Indices shapes = batch_of(named("aspect_ratio"), 0, 0);
   for (const std::int64_t index : shapes) EXPECT_EQ(index % 2, shapes.front() % 2);
   EXPECT_EQ(batch_of(named("blocks", {{"blocks", "2"}, {"shuffle", "false"}}), 0, 1), Indices({3, 4, 5, 14, 15, 16}));
+  const Indices in_chunk = batch_of(named("chunks", {{"shuffle_chunks", "1"}}), 2, 0);
+  std::set<std::int64_t> used_chunks;
+  for (const std::int64_t index : in_chunk) used_chunks.insert(index / 6);
+  EXPECT_LE(used_chunks.size(), 2U) << "the last chunk has 5 samples";
   for (const SamplerRow& row : builtin_samplers()) EXPECT_TRUE(tested.contains(row.name)) << row.name;
 }
 
@@ -85,7 +95,7 @@ TEST(SamplerTableTest, RefusesWhatIsUnknownOrDoesNotFit) {
               made({{"sampler", "identty"}});
             }),
             "data.sampler (command line): 'identty' is unknown; choose one of: default, infinite, repeat_factor, "
-            "identity, class_balanced, aspect_ratio, blocks, torch; did you mean 'identity'?");
+            "identity, class_balanced, aspect_ratio, blocks, chunks, torch; did you mean 'identity'?");
   EXPECT_EQ(sentence_of<ConfigError>([] {
               made({{"sampler", "identity"}});
             }),
@@ -129,6 +139,8 @@ TEST(SamplerTableTest, ADataSetStatesItsClassesAndShapes) {
   const Tokens tokens;
   EXPECT_EQ(sentence_of<DataError>([&] { labels_of(tokens); }),
             "the samples do not have one class each; choose another data.sampler");
+  EXPECT_EQ(sentence_of<ConfigError>([&] { chunks_of(tokens); }),
+            "the samples are not in chunks of files, as those of data.name = fields are; choose another data.sampler");
   EXPECT_EQ(sentence_of<DataError>([&] { aspect_ratios_of(tokens); }),
             "the samples do not have a width and height; choose another data.sampler");
 }

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/fields/field_series.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/text/text.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+/// Larger numbers are infinite, or mean "no value": the default fill value of netCDF is 9.97e36.
+constexpr double kLargest = 1e36;
+
+/// The name of a channel of a file by its number over all variables.
+const std::string& channel_name(const FieldFile& file, std::int64_t channel) {
+  for (const FieldVariable& variable : file.variables) {
+    if (channel < std::ssize(variable.names)) return variable.names[static_cast<std::size_t>(channel)];
+    channel -= std::ssize(variable.names);
+  }
+  return file.path;
+}
+
+}  // namespace
+
+std::size_t file_of(const FieldSeries& series, std::int64_t step) {
+  return static_cast<std::size_t>(std::ranges::upper_bound(series.begins, step) - series.begins.begin()) - 1;
+}
+
+template <class Value>
+void require_values(const FieldDescription& description, const FieldFile& file, bool are_targets,
+                    std::span<const Value> values, const std::function<std::string(std::int64_t row)>& place) {
+  const bool are_gaps_errors = description.gaps == GapRule::error && !(are_targets && description.classes > 0);
+  const auto wrong = std::ranges::find_if(values, [are_gaps_errors](Value value) {
+    return std::abs(value) > kLargest || (are_gaps_errors && std::isnan(value));
+  });
+  if (wrong == values.end()) return;
+  const std::int64_t points = points_of(description.space);
+  const std::int64_t pitch = file.channels() * points;
+  const std::int64_t position = wrong - values.begin();
+  const std::string of_channel =
+      " of '" + channel_name(file, position % pitch / points) + "' at " + place(position / pitch);
+  if (std::isnan(*wrong)) {
+    throw DataError(file.path, "there is no value (NaN or a fill value)" + of_channel +
+                                   "; set data.gaps to train without these points");
+  }
+  throw DataError(file.path, "the value" + of_channel + " is " + number_text(*wrong, 6) +
+                                 ", which looks like a point that was never written; declare it as a gap with the "
+                                 "attribute _FillValue, or correct it");
+}
+
+template <class Value>
+void read_series(const FieldDescription& description, arrays::OpenFiles& files, const FieldSeries& series,
+                 std::int64_t trajectory, std::span<const std::int64_t> steps, std::int64_t stride, bool are_targets,
+                 Value* out) {
+  const std::int64_t points = points_of(description.space);
+  for (std::size_t k = 0; k < steps.size();) {
+    const std::size_t number = file_of(series, steps[k]);
+    const std::size_t begin = k;
+    while (k < steps.size() && file_of(series, steps[k]) == number) ++k;
+    const FieldPair& pair = description.pairs[series.files[number]];
+    const FieldFile& file = are_targets ? pair.targets : pair.inputs;
+    const auto open = files.get(file.path);
+    const std::int64_t pitch = file.channels() * points;
+    Value* const first = out + static_cast<std::int64_t>(begin) * pitch;
+    Value* target = first;
+    for (const FieldVariable& variable : file.variables) {
+      read_steps(*open, variable, trajectory, steps[begin] - series.begins[number],
+                 static_cast<std::int64_t>(k - begin), stride, description.space, target, pitch);
+      target += std::ssize(variable.channels) * points;
+    }
+    require_values<Value>(description, file, are_targets,
+                          std::span(first, (k - begin) * static_cast<std::size_t>(pitch)), [&](std::int64_t row) {
+                            const std::int64_t step =
+                                steps[begin + static_cast<std::size_t>(row)] - series.begins[number];
+                            return "step " + std::to_string(step) + " of trajectory " + std::to_string(trajectory);
+                          });
+  }
+}
+
+template void require_values(const FieldDescription&, const FieldFile&, bool, std::span<const double>,
+                             const std::function<std::string(std::int64_t)>&);
+
+template void read_series(const FieldDescription&, arrays::OpenFiles&, const FieldSeries&, std::int64_t,
+                          std::span<const std::int64_t>, std::int64_t, bool, float*);
+template void read_series(const FieldDescription&, arrays::OpenFiles&, const FieldSeries&, std::int64_t,
+                          std::span<const std::int64_t>, std::int64_t, bool, double*);
+
+}  // namespace lockstep::data

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/keys.hpp>
+#include <lockstep/data/dataset.hpp>
+
+#include <memory>
+#include <string>
+
+#include "data/source/rollout.hpp"
+
+namespace lockstep::engine {
+
+/// The keys train.rollout and train.rollout_gradient.
+KeySpecs rollout_keys();
+
+/// A data set whose samples go on in time. Not collective.
+/// @param cited  the setting that asks for it, for messages
+/// @throws ConfigError  the samples do not go on
+std::shared_ptr<const data::Dataset> rolled_out(const data::Dataset& dataset, const data::RolloutRule& rule,
+                                                const std::string& cited);
+
+/// The data set that section `train` trains on: `dataset` itself, or rolled out by train.rollout.
+/// @throws ConfigError  see rolled_out; train.metrics and train.rollout are both given
+std::shared_ptr<const data::Dataset> trained_dataset(std::shared_ptr<const data::Dataset> dataset,
+                                                     const Section& train);
+
+}  // namespace lockstep::engine
