@@ -85,11 +85,24 @@ struct Member {
   bool is_deflated() const { return record != nullptr && record->is_deflated; }
 };
 
+/// Calls read(). Its errors, which state a fault of the format, become DataErrors with a remedy.
+template <class Read>
+auto with_remedy(const std::string& remedy, const Read& read) {
+  try {
+    return read();
+  } catch (const CheckpointError& error) {
+    const std::string message = error.what();
+    const std::size_t begin = error.path().empty() ? 0 : error.path().size() + 2;  // after "PATH: "
+    throw DataError(message.substr(begin) + "; " + remedy);
+  }
+}
+
 /// @param head    beginning of the array
 /// @param offset  its position in the file, or 0 if it is compressed
 /// @throws DataError, CheckpointError  without the file
 void set_member(Member& member, std::span<const std::byte> head, std::uint64_t offset) {
-  const checkpoints::NpyLine line = checkpoints::parse_npy_line(head);
+  const checkpoints::NpyLine line =
+      with_remedy("save it again with numpy.save", [&] { return checkpoints::parse_npy_line(head); });
   member.info.shape = line.shape;
   member.info.axes.assign(line.shape.size(), "");
   member.info.type = number_type(line.descr);
@@ -217,7 +230,8 @@ class NpzFile final : public ArrayFile {
     return with_place(path, "", [&] { return checkpoints::DiskSource(path); });
   }
   static checkpoints::Zip open_zip(const checkpoints::DiskSource& source) {
-    return with_place(source.path(), "", [&] { return checkpoints::Zip(source); });
+    const auto open = [&] { return checkpoints::Zip(source); };
+    return with_place(source.path(), "", [&] { return with_remedy("copy it or save it again", open); });
   }
 
   void add(const checkpoints::ZipRecord& record) {

@@ -99,9 +99,9 @@ std::vector<BadSample> SampleErrors::take_new() {
 }
 
 const std::vector<Source>& builtin_sources() {
-  static const std::vector<Source> rows = {digits_source(),    idx_source(),   text_source(),    tokens_source(),
-                                           folder_source(),    list_source(),  cifar10_source(), cifar100_source(),
-                                           synthetic_source(), fields_source()};
+  static const std::vector<Source> rows = {digits_source(),    idx_source(),  text_source(),    tokens_source(),
+                                           folder_source(),    list_source(), cifar10_source(), cifar100_source(),
+                                           synthetic_source(), hdf5_source(), npy_source(),     fields_source()};
   return rows;
 }
 
@@ -111,16 +111,16 @@ const Source& chosen_source(const Section& data, const std::vector<Source>& sour
   return find_row(sources, DataSettings::from(data).source, data.cite("name"));
 }
 
-/// Whether the images of a source run through a pipeline.
-bool has_pipeline(const Section& data, const Source& source) {
-  return source.open_images && (!source.open || sets_image_keys(data));
+/// Whether the samples of a source can be images that run through a pipeline.
+bool can_have_pipeline(const Section& data, const Source& source) {
+  return source.open_images && (!source.open || reads_arrays(source) || !set_image_keys(data).empty());
 }
 
 bool is_unlabeled(const Section& data) { return data.has("unlabeled") && data.boolean("unlabeled"); }
 
 bool reads_folders(const Source& source) {
-  return std::any_of(source.keys.begin(), source.keys.end(),
-                     [](const KeySpec& key) { return key.name == "data.unlabeled"; });
+  return !reads_arrays(source) && std::any_of(source.keys.begin(), source.keys.end(),
+                                              [](const KeySpec& key) { return key.name == "data.unlabeled"; });
 }
 
 /// Every prediction would be right with one class.
@@ -138,9 +138,19 @@ void require_two_classes(const Dataset& train, const Source& source) {
 
 }  // namespace
 
-ImageSplits open_images(const Section& data, const std::vector<Source>& sources, const UsedSplits& used) {
+std::optional<ImageSplits> find_images(const Section& data, const std::vector<Source>& sources,
+                                       const UsedSplits& used) {
   const Source& source = chosen_source(data, sources);
-  if (!source.open_images) {
+  if (!source.open_images) return std::nullopt;
+  ImageSplits images = source.open_images(data, used);
+  if (!images.train && reads_arrays(source)) return std::nullopt;
+  return with_splits(std::move(images), data);
+}
+
+ImageSplits open_images(const Section& data, const std::vector<Source>& sources, const UsedSplits& used) {
+  std::optional<ImageSplits> images = find_images(data, sources, used);
+  if (!images) {
+    const Source& source = chosen_source(data, sources);
     std::vector<std::string> names;
     for (const Source& each : sources) {
       if (each.open_images) names.push_back(each.name);
@@ -148,11 +158,11 @@ ImageSplits open_images(const Section& data, const std::vector<Source>& sources,
     throw ConfigError(data.cite("name") + ": '" + source.name +
                       "' does not provide image files; choose one of: " + joined(names));
   }
-  return with_splits(source.open_images(data, used), data);
+  return std::move(*images);
 }
 
 bool opens_images(const Section& data, const std::vector<Source>& sources) {
-  return has_pipeline(data, chosen_source(data, sources));
+  return can_have_pipeline(data, chosen_source(data, sources));
 }
 
 Splits open(const Section& data, const std::vector<Source>& sources, const OpenOptions& options) {
@@ -164,8 +174,10 @@ Splits open(const Section& data, const std::vector<Source>& sources, const OpenO
   const Source& source = chosen_source(data, sources);
   const ChosenRoles roles = DataSettings::from(data).roles;
   Splits splits;
-  if (has_pipeline(data, source)) {
-    splits = with_pipelines(open_images(data, sources, options.used), data, options, source.normalize, statistics);
+  std::optional<ImageSplits> images;
+  if (can_have_pipeline(data, source)) images = find_images(data, sources, options.used);
+  if (images) {
+    splits = with_pipelines(*images, data, options, source.normalize, statistics);
     if (options.checks_images) check_images(splits, data);
   } else {
     splits = source.open(data, options.used);

@@ -237,11 +237,10 @@ const std::vector<SamplerRow>& builtin_samplers() {
        .make = make_blocks},
       {.name = "chunks",
        .help = "The chunks of files in random order; the samples of data.shuffle_chunks chunks are shuffled together",
-       .keys = {drop_last_key(),
-                keys::integer("data.shuffle_chunks", "8",
-                              "chunks: number of chunks whose samples are shuffled together. data.chunk_cache_mb must "
-                              "hold them all, or they are unpacked repeatedly",
-                              1)},
+       .keys = {drop_last_key(), keys::integer("data.shuffle_chunks", "8",
+                                               "chunks: number of chunks with samples that are shuffled together. If "
+                                               "data.chunk_cache_mb cannot hold them all, they are unpacked repeatedly",
+                                               1)},
        .make = make_chunks},
       {.name = "torch",
        .help = "The same global batches as PyTorch's DistributedSampler with the seed run.seed",

@@ -69,6 +69,7 @@ void check_normalize();
 void check_pipelines();
 void check_malformed();
 void check_sources();
+void check_arrays();
 void check_malformed_sources();
 
 }  // namespace lockstep::testing::reference

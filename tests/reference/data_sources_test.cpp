@@ -5,6 +5,7 @@
 #include <map>
 
 #include "reference/data.hpp"
+#include "support/npy.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::testing::reference {
@@ -109,6 +110,13 @@ void check_folder(const Json& folder) {
 Values settings_of(const std::string& source, const std::string& path, const TemporaryFolder& folder) {
   if (source == "folder") return {{"name", "folder"}, {"path", path}};
   if (source == "list") return {{"name", "list"}, {"path", path}, {"classes", "3"}};
+  if (source == "hdf5") return {{"name", "hdf5"}, {"path", path}, {"classes", "4"}};
+  if (source == "npz") return {{"name", "npy"}, {"path", path}};
+  if (source == "npy") {
+    fs::copy(path, folder / "x.npy");
+    write_npy(folder / "y.npy", {3}, {0, 1, 2});
+    return {{"name", "npy"}, {"path", folder.path()}};
+  }
   if (source == "image") {
     fs::remove_all(folder / "images");
     fs::create_directories(folder / "images/a");
@@ -137,13 +145,15 @@ std::string faults_in(const Values& settings) {
     data::open(data_section(settings), data::builtin_sources(), {.is_evaluation = true, .checks_images = true});
   });
   Values tolerant = settings;
-  tolerant["on_error"] = "replace";  // so that the size of the first image need not be known
+  // So that the size of the first image need not be known. Rows of numbers are never replaced.
+  if (settings.at("name") != "npy") tolerant["on_error"] = "replace";
   add_fault([&] {
     // An evaluation, because the folder of one file has one class.
     const data::Splits splits = data::open(data_section(tolerant), data::builtin_sources(), {.is_evaluation = true});
     for (std::int64_t i = 0; i < splits.train->size(); ++i) {
       add_fault([&] { splits.train->get(batch::draws_in_order(i, 1)); });
     }
+    if (!splits.errors) return;
     for (const data::BadSample& bad : splits.errors->take_new()) faults += bad.reason;
   });
   return faults;
@@ -168,6 +178,12 @@ void check_malformed_sources() {
     ++counts[source];
     const std::string message = faults_in(settings);
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    // LZF, the filter of h5py, is read.
+    const bool is_lzf = entry.at("file") == "malformed/h5_lzf.h5";
+    if (is_lzf) {
+      EXPECT_EQ(message, "");
+      continue;
+    }
     if (entry.at("verdict") != "either") {
       EXPECT_EQ(message.empty(), entry.at("verdict") == "accept") << entry << message;
     }
@@ -175,7 +191,7 @@ void check_malformed_sources() {
       EXPECT_NE(message.find(word.get<std::string>()), std::string::npos) << entry << message;
     }
   }
-  EXPECT_EQ(counts.size(), 4U);
+  EXPECT_EQ(counts.size(), 7U);
 }
 
 }  // namespace lockstep::testing::reference

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Images: decoding, transforms and the pipeline against Pillow, torchvision and timm.
+// Images: decoding, transforms and the pipeline against Pillow, torchvision and timm; arrays against h5py and NumPy.
 #include "reference/data.hpp"
 
 namespace lockstep::testing::reference {
@@ -24,7 +24,7 @@ TEST(ReferenceData, Files) {
                 // The test of samplers runs its cases.
                 {.file = "repeated_augmentation.json", .run = [](const Json&) {}},
                 {.file = "resize.json", .extra_fields = {"resized_crop", "rule"}, .run = run_resize_case},
-                {.file = "sources.json", .extra_fields = {"cifar", "folder"}},
+                {.file = "sources.json", .extra_fields = {"cifar", "folder", "arrays"}},
             });
 }
 
@@ -46,6 +46,7 @@ TEST(ReferenceData, Normalize) { check(check_normalize); }
 TEST(ReferenceData, Pipelines) { check(check_pipelines); }
 TEST(ReferenceData, Malformed) { check(check_malformed); }
 TEST(ReferenceData, Sources) { check(check_sources); }
+TEST(ReferenceData, Arrays) { check(check_arrays); }
 TEST(ReferenceData, MalformedSources) { check(check_malformed_sources); }
 
 }  // namespace data_test

@@ -15,6 +15,12 @@ Source cifar10_source();
 Source cifar100_source();
 Source synthetic_source();
 Source fields_source();
+Source hdf5_source();
+Source npy_source();
+
+/// Whether the arrays of a source decide if its samples are images: Source::open_images returns no training part if
+/// they are not, and Source::open opens them then.
+bool reads_arrays(const Source& source);
 
 // Keys that several of these sources have.
 KeySpec val_path_key();

@@ -175,14 +175,16 @@ ImageSplits open_folder(const Section& data, const UsedSplits& used) {
 
 KeySpec val_path_key() {
   return keys::text("data.val_path", "",
-                    "folder, list, fields: folder, list or files of the validation part; empty = see data.path");
+                    "folder, list, hdf5, npy, fields: folder, list or files of the validation part; empty = see "
+                    "data.path");
 }
 
 KeySpec unlabeled_key() {
   return keys::renamed(
       keys::boolean("data.unlabeled", "false",
-                    "folder, list: images without labels, for predictions and self-supervised training. folder: all "
-                    "images at any depth below data.path; list: lines contain paths only"),
+                    "folder, list, hdf5, npy: samples without labels, for predictions and self-supervised training. "
+                    "folder: all images at any depth below data.path; list: lines contain paths only; hdf5, npy: "
+                    "arrays of inputs only"),
       "data.unlabelled");
 }
 

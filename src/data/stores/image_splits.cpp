@@ -265,14 +265,15 @@ bool has_default_value(const Section& data, const std::string& key) {
 
 }  // namespace
 
-bool sets_image_keys(const Section& data) {
-  const KeySpecs keys = image_keys();
-  return std::any_of(keys.begin(), keys.end(), [&data](const KeySpec& spec) {
+std::vector<std::string> set_image_keys(const Section& data) {
+  std::vector<std::string> keys;
+  for (const KeySpec& spec : image_keys()) {
     const std::string key = spec.name.substr(data.name().size() + 1);
-    if (!data.has(key)) return false;
-    if (key == "output") return data.text(key) == "uint8";
-    return key != "classes" && key != "check" && !has_default_value(data, key);
-  });
+    if (!data.has(key) || key == "classes" || key == "check") continue;
+    const bool is_set = key == "output" ? data.text(key) == "uint8" : !has_default_value(data, key);
+    if (is_set) keys.push_back(key);
+  }
+  return keys;
 }
 
 ImageSplits with_splits(ImageSplits splits, const Section& data) {

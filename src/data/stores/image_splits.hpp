@@ -35,11 +35,15 @@ std::optional<ChannelStatistics> statistics_of(const Dataset& dataset);
 /// ("data.decode=fast"). Empty for other data sets.
 std::vector<std::string> transform_of(const Dataset& dataset);
 
+/// Like open_images; nullopt = the samples of the source are no images.
+std::optional<ImageSplits> find_images(const Section& data, const std::vector<Source>& sources,
+                                       const UsedSplits& used = {});
+
 /// Divides a source with one part, and leaves out the images of data.exclude.
 ImageSplits with_splits(ImageSplits splits, const Section& data);
 
-/// Whether a key of image_keys() that changes the samples is not at its default.
-bool sets_image_keys(const Section& data);
+/// The keys of image_keys() that change the samples and are not at their defaults, without "data.".
+std::vector<std::string> set_image_keys(const Section& data);
 
 /// Adds the pipelines of section `data` to stores of images.
 /// @param normalize   Source::normalize

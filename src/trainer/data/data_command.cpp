@@ -49,11 +49,12 @@ class DataCommand {
       if (has("sheet")) write_sheet(transforms_sheet());
       return;
     }
-    if (!source_.open_images) {
+    const std::optional<ChosenImages> chosen = open_images();
+    if (!chosen) {
       refuse_image_options();
       return show_samples();
     }
-    const ChosenImages images = open_images();
+    const ChosenImages& images = *chosen;
     show_images(images);
     if (has("sheet")) {
       write_sheet(sheet_of_samples(*images.stores.train, images.train_pipeline(), images.how, images.class_names));
@@ -83,8 +84,11 @@ class DataCommand {
     }
   }
 
-  ChosenImages open_images() const {
-    ChosenImages images{.stores = data::open_images(data_, registry_.sources), .datasets = {}, .how = {}};
+  /// @return  nullopt = the samples are no images
+  std::optional<ChosenImages> open_images() const {
+    std::optional<data::ImageSplits> stores = data::find_images(data_, registry_.sources);
+    if (!stores) return std::nullopt;
+    ChosenImages images{.stores = std::move(*stores), .datasets = {}, .how = {}};
     images.how = data::pipeline_options(data_, *images.stores.train, 0, false);
     images.class_names = images.stores.train->facts().class_names;
     if (!has("sheet") && !has("speed")) return images;

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/rows/row_dataset.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "data/source/sources.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+/// Shape of the tensor of a sample; a single number becomes a list.
+std::vector<std::int64_t> shape_of_rows(const RowArray& inputs, bool has_last_channels) {
+  std::vector<std::int64_t> shape = inputs.row_shape();
+  if (shape.empty()) return {1};
+  if (has_last_channels) std::ranges::rotate(shape, shape.end() - 1);
+  return shape;
+}
+
+/// Copies [pixels, channels] to [channels, pixels].
+void separate_channels(std::span<const float> in, std::int64_t channels, float* out) {
+  const auto count = static_cast<std::size_t>(channels);
+  const std::size_t pixels = in.size() / count;
+  for (std::size_t c = 0; c < count; ++c) {
+    for (std::size_t p = 0; p < pixels; ++p) *out++ = in[p * count + c];
+  }
+}
+
+}  // namespace
+
+RowDataset::RowDataset(RowPair rows, RowDatasetOptions options)
+    : rows_(std::move(rows)),
+      options_(std::move(options)),
+      shape_(shape_of_rows(*rows_.inputs, options_.has_last_channels)) {}
+
+Task RowDataset::task() const {
+  const RowTargets& targets = *rows_.targets;
+  Task task{.sample_shape = shape_, .classes = targets.width(), .class_names = options_.class_names};
+  if (targets.kind() == TargetKind::label_sets) task.kind = TaskKind::multilabel;
+  if (targets.kind() == TargetKind::numbers) task.kind = TaskKind::regression;
+  if (targets.kind() == TargetKind::none) task.classes = std::max<std::int64_t>(options_.classes, 1);
+  return task;
+}
+
+SampleLayout RowDataset::layout() const {
+  const TargetKind kind = rows_.targets->kind();
+  Field label{.name = "label", .shape = {}, .dtype = at::kLong};
+  if (kind == TargetKind::label_sets || kind == TargetKind::numbers) {
+    label = {.name = "label", .shape = {rows_.targets->width()}};
+  }
+  return {.fields = {{.name = "data", .shape = shape_}, label}};
+}
+
+void RowDataset::fill(const batch::Draw& draw, batch::ValueMap& row) const {
+  check_indices(std::span(&draw, 1), size());
+  const std::int64_t index = options_.range.index(draw.index);
+  const RowArray& inputs = *rows_.inputs;
+  const auto numbers = static_cast<std::size_t>(inputs.row_numbers());
+  auto* const data = row.at("data").as<at::Tensor>().mutable_data_ptr<float>();
+  if (options_.has_last_channels) {
+    thread_local std::vector<float> values;
+    values.resize(numbers);
+    inputs.read(index, 1, std::span(values));
+    require_finite(values, inputs, index);
+    separate_channels(values, shape_.front(), data);
+  } else {
+    inputs.read(index, 1, std::span(data, numbers));
+    require_finite({data, numbers}, inputs, index);
+  }
+  const RowTargets& targets = *rows_.targets;
+  const at::Tensor label = row.at("label").as<at::Tensor>();
+  if (targets.kind() == TargetKind::classes || targets.kind() == TargetKind::none) {
+    const bool has_class = targets.kind() == TargetKind::classes;
+    *label.mutable_data_ptr<std::int64_t>() = has_class ? targets.label(index) : kIgnored;
+  } else {
+    targets.read(index, {label.mutable_data_ptr<float>(), static_cast<std::size_t>(targets.width())});
+  }
+}
+
+std::vector<std::int64_t> RowDataset::labels() const {
+  const TargetKind kind = rows_.targets->kind();
+  if (kind != TargetKind::classes && kind != TargetKind::none) {
+    throw DataError("the samples do not have one class each; choose another data.sampler");
+  }
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(size()), kIgnored);
+  if (kind == TargetKind::none) return labels;
+  for (std::int64_t i = 0; i < size(); ++i) {
+    labels[static_cast<std::size_t>(i)] = rows_.targets->label(options_.range.index(i));
+  }
+  return labels;
+}
+
+std::string RowDataset::sample_name(std::int64_t index) const {
+  return rows_.inputs->name(options_.range.index(index));
+}
+
+std::uint64_t RowDataset::digest() const {
+  return digest_.get([this] {
+    const RowRange& range = options_.range;
+    const std::uint64_t digest =
+        hash_of({rows_.inputs->digest(), rows_.targets->digest(), options_.has_last_channels ? 1U : 0U});
+    if (!range.order) return digest;
+    return hash_of(
+        {digest, (*range.order)(0), static_cast<std::uint64_t>(range.begin), static_cast<std::uint64_t>(range.size)});
+  });
+}
+
+}  // namespace lockstep::data
