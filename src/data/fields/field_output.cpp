@@ -12,7 +12,7 @@
 
 #include "core/text/text.hpp"
 #include "data/fields/field_axes.hpp"
-#include "data/source/sources.hpp"
+#include "data/source/roles.hpp"
 
 namespace lockstep::data {
 
