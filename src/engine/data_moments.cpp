@@ -163,7 +163,7 @@ Task measured_task(const mpi::Communicator& world, const data::MeasuredDataset& 
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(part * size);
     of_parts.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(size));
   }
-  data::Measured measured;
+  data::MeasuredTask measured;
   world.all_or_throw([&] { measured = train.result(of_parts); });
   for (const std::string& note : measured.notes) {
     if (world.is_root()) log::warning(note);

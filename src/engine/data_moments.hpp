@@ -9,8 +9,8 @@
 namespace lockstep::engine {
 
 /// The task of the training data. If `model.standardize` is true and the data set does not provide the moments of its
-/// inputs, they are computed from all samples; a MeasuredDataset measures all its values. The result has the same bits on
-/// any number of ranks.
+/// inputs, they are computed from all samples; a MeasuredDataset measures all its values. The result has the same bits
+/// on any number of ranks.
 /// @param statistics_json  receives the numbers of a MeasuredDataset for the run; null = they are not wanted
 /// @throws DataError  on every rank: a sample cannot be read
 /// Collective.

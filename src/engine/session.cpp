@@ -253,7 +253,7 @@ std::string end_at(const checkpoints::Archive& groups, const Sections& sections,
 /// Writes statistics.json into the folder of the run.
 void keep_statistics(const std::string& checkpoint_directory, const std::string& json) {
   const std::string path = (std::filesystem::path(checkpoint_directory).parent_path() / "statistics.json").string();
-  if (!data::write_whole(path, {json, "\n"})) log::warning(path + " cannot be written; training goes on without it");
+  if (!data::write_whole(path, {json, "\n"})) log::warning(path + " cannot be written; training continues without it");
 }
 
 }  // namespace

@@ -161,10 +161,10 @@ Meter meter_of_totals(std::vector<Result> results, std::size_t sums, std::size_t
 
 /// "rmse/z500", or "rmse@3/z500" for the channel z500@3 of a later step.
 std::string result_name(const std::string& number, const std::string& channel) {
-  const std::size_t at = channel.rfind('@');
-  const bool has_step = at != std::string::npos && at + 1 < channel.size() &&
-                        channel.find_first_not_of("0123456789", at + 1) == std::string::npos;
-  return has_step ? number + channel.substr(at) + "/" + channel.substr(0, at) : number + "/" + channel;
+  const std::size_t sign = channel.rfind('@');
+  const bool has_step = sign != std::string::npos && sign + 1 < channel.size() &&
+                        channel.find_first_not_of("0123456789", sign + 1) == std::string::npos;
+  return has_step ? number + channel.substr(sign) + "/" + channel.substr(0, sign) : number + "/" + channel;
 }
 
 /// Results named NUMBER/CHANNEL, one number after the other.

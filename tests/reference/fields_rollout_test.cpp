@@ -51,7 +51,7 @@ struct Rolled {
   batch::Batch batch;
 };
 
-/// What meters read, with the climatology of the output channels repeated for each step.
+/// The samples for meters, with the climatology of the output channels repeated for each step.
 class Measured {
  public:
   Measured(const Json& one_case, const Task& task) : task_(task) {

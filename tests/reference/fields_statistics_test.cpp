@@ -24,7 +24,7 @@ constexpr double kMomentTolerance = 1e-12;
 constexpr double kArrayTolerance = 2e-6;
 
 /// The numbers of all parts, measured in any order.
-data::Measured measured(const data::FieldDataset& fields) {
+data::MeasuredTask measured(const data::FieldDataset& fields) {
   std::vector<std::vector<double>> parts(static_cast<std::size_t>(fields.parts()));
   for (std::int64_t i = fields.parts() - 1; i >= 0; --i) parts[static_cast<std::size_t>(i)] = fields.measure(i);
   return fields.result(parts);
@@ -114,7 +114,7 @@ void check_well_items() {
     const at::Tensor input = tensor_of(item.at("input"));
     const at::Tensor expected = at::cat({input.flatten(0, 1), tensor_of(item.at("static"))}, 0).unsqueeze(0);
     expect_close(made.fields->normalized(sample.input()), expected, "input");
-    // What a perfect network computes becomes the target in its units.
+    // The output of a perfect network becomes the target in its units.
     const at::Tensor computed = tensor_of(item.at("target")).flatten(0, 1).unsqueeze(0).to(at::kFloat);
     expect_close(made.fields->in_units(computed, sample.input()), sample.target().to(at::kDouble), "target");
   }

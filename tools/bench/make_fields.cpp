@@ -93,7 +93,7 @@ at::Tensor column_targets(const at::Tensor& x) {
   const at::Tensor t = x.narrow(1, 0, kLevels), q = x.narrow(1, kLevels, kLevels);
   const auto number = [&x](std::int64_t i) { return x.narrow(1, 2 * kLevels + i, 1); };
   const at::Tensor sun = number(0), flux = number(1), wind = number(2), lid = number(3);
-  const at::Tensor rain = at::relu(q - t.tanh());                                // what is above saturation rains out
+  const at::Tensor rain = at::relu(q - t.tanh());                                // water above saturation rains out
   const at::Tensor above = at::softplus(q).flip(1).cumsum(1).flip(1) / kLevels;  // water above dims the sun
   const at::Tensor light = at::relu(sun) * at::exp(-2 * above);
   const at::Tensor height = torch::arange(kLevels, at::kDouble) / (kLevels - 1);

@@ -24,8 +24,8 @@ struct Moments {
   std::vector<double> deviation = {};  ///< 1 for elements that are equal in all samples
 };
 
-/// How the fields of a task are normalized around a model, (value - shift) / scale for each channel, and how its outputs
-/// become its next inputs. The values of a batch stay in their units.
+/// How the fields of a task are normalized around a model, (value - shift) / scale for each channel, and how its
+/// outputs become its next inputs. The values of a batch stay in their units.
 struct FieldScaling {
   /// Rates r of channels that become 1 - exp(-r * value) before everything else; 0 for all others. Empty = none.
   std::vector<double> input_rates = {};

@@ -180,8 +180,8 @@ class Model : public Block {
 /// @throws ConfigError  like `run` of a block
 batch::Outputs run(Model& model, const batch::Batch& batch);
 
-/// The losses for the outputs of the model: that of Model::set_loss as "loss", or those of the model. They compare fields
-/// divided by the scales of their channels.
+/// The losses for the outputs of the model: that of Model::set_loss as "loss", or those of the model. They compare
+/// fields divided by the scales of their channels.
 /// @throws DataError  the model threw an exception other than an error of Lockstep; the message states the samples of
 ///                    the batch
 LossMap losses_of(const Model& model, const batch::Outputs& outputs, const batch::Batch& batch);

@@ -60,7 +60,7 @@ class FieldDataset : public SampleDataset,
   std::int64_t parts() const override;
   std::int64_t numbers_per_part() const override;
   std::vector<double> measure(std::int64_t part) const override;
-  Measured result(const std::vector<std::vector<double>>& parts) const override;
+  MeasuredTask result(const std::vector<std::vector<double>>& parts) const override;
   std::string cache_path() const override;
 
   std::shared_ptr<const Dataset> rolled_out(const RolloutRule& rule) const override;

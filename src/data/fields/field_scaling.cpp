@@ -185,10 +185,10 @@ std::int64_t FieldDataset::numbers_per_part() const { return statistics_ ? stati
 
 std::vector<double> FieldDataset::measure(std::int64_t part) const { return statistics_->measure(part); }
 
-Measured FieldDataset::result(const std::vector<std::vector<double>>& parts) const {
+MeasuredTask FieldDataset::result(const std::vector<std::vector<double>>& parts) const {
   std::vector<FieldNumbers> numbers = statistics_->joined(parts);
   share_deviations(numbers, description_.normalization);
-  Measured measured{.task = task_with(numbers), .notes = statistics_->range_warnings(parts)};
+  MeasuredTask measured{.task = task_with(numbers), .notes = statistics_->range_warnings(parts)};
   Json channels = Json::array();
   for (const FieldNumbers& each : numbers) {
     Json channel = {{"channel", each.channel}, {"values", json_of(each.values)}};

@@ -186,7 +186,7 @@ std::int64_t FieldStatistics::numbers_per_part() const {
 }
 
 /// The steps or rows [first, block.end).
-std::vector<double> FieldStatistics::read_block(const Block& block, std::int64_t first, bool are_targets) const {
+std::vector<double> FieldStatistics::read_block(const StepBlock& block, std::int64_t first, bool are_targets) const {
   const FieldSeries& series = description_.series[block.series];
   const FieldPair& pair = description_.pairs[series.files.front()];
   const FieldFile& file = are_targets ? pair.targets : pair.inputs;
@@ -230,7 +230,7 @@ void FieldStatistics::count_outside(const double* values, std::int64_t steps, co
   }
 }
 
-void FieldStatistics::measure_block(const Block& block, bool are_targets, std::span<Channel> channels) const {
+void FieldStatistics::measure_block(const StepBlock& block, bool are_targets, std::span<Channel> channels) const {
   const FieldSeries& series = description_.series[block.series];
   const FieldPair& pair = description_.pairs[series.files.front()];
   const FieldFile& file = are_targets ? pair.targets : pair.inputs;
@@ -264,7 +264,7 @@ std::vector<double> FieldStatistics::measure(std::int64_t part) const {
   std::vector<Channel> channels(static_cast<std::size_t>(numbers_per_part() / kNumbersOfChannel));
   const auto blocks = static_cast<std::int64_t>(blocks_.size());
   for (std::int64_t i = blocks * part / parts_; i < blocks * (part + 1) / parts_; ++i) {
-    const Block& block = blocks_[static_cast<std::size_t>(i)];
+    const StepBlock& block = blocks_[static_cast<std::size_t>(i)];
     measure_block(block, false, std::span(channels).first(inputs));
     if (measures_targets_) measure_block(block, true, std::span(channels).subspan(inputs));
   }

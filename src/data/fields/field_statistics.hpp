@@ -47,7 +47,7 @@ class FieldStatistics {
 
  private:
   /// Steps of a trajectory, or, for arrays without time, rows.
-  struct Block {
+  struct StepBlock {
     std::size_t series = 0;
     std::int64_t trajectory = 0;
     std::int64_t begin = 0;
@@ -61,15 +61,15 @@ class FieldStatistics {
 
   bool are_rows(const FieldSeries& series) const;
   void add_blocks(std::size_t number);
-  void measure_block(const Block& block, bool are_targets, std::span<Channel> channels) const;
+  void measure_block(const StepBlock& block, bool are_targets, std::span<Channel> channels) const;
   std::vector<std::string> channel_names() const;
   void count_outside(const double* values, std::int64_t steps, const FieldFile& file,
                      std::span<Channel> channels) const;
-  std::vector<double> read_block(const Block& block, std::int64_t first, bool are_targets) const;
+  std::vector<double> read_block(const StepBlock& block, std::int64_t first, bool are_targets) const;
 
   const FieldDescription& description_;
   std::shared_ptr<arrays::OpenFiles> files_;
-  std::vector<Block> blocks_;
+  std::vector<StepBlock> blocks_;
   std::int64_t parts_ = 0;
   bool measures_targets_ = false;
   std::vector<double> weights_;  // of the points; empty = 1

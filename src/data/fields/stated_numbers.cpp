@@ -103,7 +103,7 @@ std::vector<std::pair<std::string, YamlPart>> yaml_parts(const std::string& path
     ++number;
     const auto fail = [&]() -> DataError {
       return {path, "line " + std::to_string(number) +
-                        " is none of the forms of The Well's stats.yaml: `mean:`, `  field: NUMBER`, `  field:`, "
+                        " has not one of the forms of The Well's stats.yaml: `mean:`, `  field: NUMBER`, `  field:`, "
                         "`  - NUMBER` and `  - - NUMBER`"};
     };
     std::string text = trimmed(line);
@@ -216,7 +216,8 @@ StatedNumbers StatedNumbers::from(const std::string& text, std::int64_t lead, co
     const std::size_t equals = part.find('=');
     const NumberRow* const row = equals == std::string::npos ? nullptr : row_named(part.substr(0, equals));
     if (row == nullptr) {
-      throw ConfigError(cited + ": '" + part + "' is none of mean=, std=, rms=, min=, max=, mean_delta=, std_delta= " +
+      throw ConfigError(cited + ": '" + part +
+                        "' is not one of mean=, std=, rms=, min=, max=, mean_delta=, std_delta= " +
                         "and rms_delta= with the path of an array");
     }
     const std::vector<double> numbers = array_numbers(given.path_, part.substr(equals + 1));

@@ -10,7 +10,7 @@
 namespace lockstep::data {
 
 /// What the numbers of a MeasuredDataset say.
-struct Measured {
+struct MeasuredTask {
   Task task;
   std::string json = {};  ///< for the run
   std::vector<std::string> notes = {};
@@ -28,7 +28,7 @@ class MeasuredDataset {
   virtual std::vector<double> measure(std::int64_t part) const = 0;
   /// @param parts  the numbers of all parts, in order
   /// @throws DataError  the numbers define no task
-  virtual Measured result(const std::vector<std::vector<double>>& parts) const = 0;
+  virtual MeasuredTask result(const std::vector<std::vector<double>>& parts) const = 0;
   /// The file that keeps the numbers of all parts; parts have it with ".N" appended until then. "" = nothing is kept.
   virtual std::string cache_path() const = 0;
 };

@@ -189,10 +189,11 @@ KeySpec unlabeled_key() {
 }
 
 KeySpec cache_key() {
-  return keys::text("data.cache", "auto",
-                    "Folder that keeps lists of files, the positions of their lines, and the statistics of fields, so that "
-                    "folders and arrays are not read again. auto = $XDG_CACHE_HOME/lockstep or ~/.cache/lockstep; off = "
-                    "none");
+  return keys::text(
+      "data.cache", "auto",
+      "Folder that keeps lists of files, the positions of their lines, and the statistics of fields, so that "
+      "folders and arrays are not read again. auto = $XDG_CACHE_HOME/lockstep or ~/.cache/lockstep; off = "
+      "none");
 }
 
 Source folder_source() {

@@ -258,7 +258,7 @@ KeySpecs EvalSettings::keys(const std::vector<metrics::MeterRow>& meters) {
               "val/iou/cat"),
           keys::integer("eval.rollout", "0",
                         "Forward passes of a rollout of fields, in which predictions become inputs. Its metrics are "
-                        "named by step, such as val/rmse@3/t2m, beside those of persistence. 0 = none",
+                        "named by step, such as val/rmse@3/t2m, next to those of persistence. 0 = none",
                         0, 1 << 20),
           keys::expert(keys::choice("eval.rollout_starts", "all",
                                     "Windows that rollouts begin with: all, or the first of each trajectory",

@@ -210,7 +210,7 @@ EvaluationCounts::EvaluationCounts(const EvalSettings& settings, const data::Dat
                         settings.rollout.cite);
   MeterNames names = settings.metrics;
   if (names.value.empty()) names.value.emplace_back("field");
-  // With the weights of the errors that it stands beside.
+  // It has the options of the errors that it is compared with.
   const auto field =
       std::ranges::find_if(names.value, [](const std::string& name) { return name.starts_with("field"); });
   names.value.push_back("persistence" + (field == names.value.end() ? "" : field->substr(std::string("field").size())));

@@ -82,8 +82,8 @@ class PredictedValues {
 std::vector<std::pair<std::string, double>> class_numbers(const Table& table, const std::vector<std::string>& names,
                                                           std::size_t classes);
 
-/// Everything that an evaluation counts in addition to the losses: the meters of eval.metrics, the confusion matrix, the
-/// values of a regression, and the meters of eval.rollout. A copy that has counted nothing serves one evaluation.
+/// Everything that an evaluation counts in addition to the losses: the meters of eval.metrics, the confusion matrix,
+/// the values of a regression, and the meters of eval.rollout. A copy that has counted nothing serves one evaluation.
 class EvaluationCounts {
  public:
   EvaluationCounts() = default;

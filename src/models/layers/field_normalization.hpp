@@ -40,7 +40,8 @@ class FieldNormalization : public Block {
   /// @param stored   the next input as it is in the files
   /// @param before   the input before, as it was used
   /// @param outputs  of all forward passes until now, in units, oldest first
-  at::Tensor next_input(const at::Tensor& stored, const at::Tensor& before, const std::vector<at::Tensor>& outputs) const;
+  at::Tensor next_input(const at::Tensor& stored, const at::Tensor& before,
+                        const std::vector<at::Tensor>& outputs) const;
 
   at::Tensor forward(const at::Tensor& input) override { return normalized(input); }
 

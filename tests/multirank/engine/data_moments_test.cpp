@@ -79,10 +79,10 @@ class Parts : public Numbers, public data::MeasuredDataset {
     const auto number = static_cast<double>(part);
     return {number, 1 / (number + 1)};
   }
-  data::Measured result(const std::vector<std::vector<double>>& parts) const override {
+  data::MeasuredTask result(const std::vector<std::vector<double>>& parts) const override {
     double sum = 0;
     for (const std::vector<double>& part : parts) sum += part[1];
-    data::Measured measured{.task = task(), .json = std::to_string(parts.size())};
+    data::MeasuredTask measured{.task = task(), .json = std::to_string(parts.size())};
     measured.task.input_moments.mean = {sum, parts.back()[0]};
     return measured;
   }
