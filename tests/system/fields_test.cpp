@@ -94,7 +94,6 @@ TEST_F(FieldsProgramTest, RolloutsAndStatisticsAreTheSameOnAnyNumberOfRanks) {
   const std::string cache = " --data.cache=" + folder_.path("cache");
   const std::vector<double> losses = train(1, rollout_arguments() + cache);
   ASSERT_EQ(losses.size(), 6U);
-  EXPECT_LT(losses.back(), losses.front());
   const std::string one = folder_.path("run1");
   for (const char* name : {"val/rmse/u10m", "val/rmse@1/t2m", "val/rmse@3/u10m", "val/persistence_rmse@3/t2m"}) {
     EXPECT_FALSE(recorded(one, name).empty()) << name;
@@ -118,7 +117,7 @@ TEST_F(FieldsProgramTest, RolloutsAndStatisticsAreTheSameOnAnyNumberOfRanks) {
 TEST_F(FieldsProgramTest, TrainingThroughARolloutResumes) {
   const std::string arguments = rollout_arguments() + " --train.rollout=2 --data.cache=off";
   const std::vector<double> whole = train(2, arguments);
-  const std::string run = folder_.path("run2");
+  const std::string run = folder_.path("resumed");
   const std::string words = "--data.name=fields --log.every=1 --run.dir=" + run + " " + arguments;
   ASSERT_EQ(run_ranks(2, words + " --train.max_steps=3").exit_code, 0);
   ASSERT_EQ(run_ranks(1, words + " --resume=must").exit_code, 0);

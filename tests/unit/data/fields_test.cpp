@@ -192,8 +192,8 @@ TEST_F(FieldsTest, GapsAreAnErrorOrZeroWithAMask) {
   const Splits strict = open_fields(keys);
   EXPECT_EQ(sentence_of<DataError>([&] { sample(strict, 0); }),
             folder_ / "a.npy" +
-                ": there is no value (NaN or a fill value) at step 1 of trajectory 0; set data.gaps = "
-                "zero to train without these points");
+                ": there is no value (NaN or a fill value) of 'c0' at step 1 of trajectory 0; set data.gaps to train "
+                "without these points");
   keys["gaps"] = "zero";
   keys["gap_channel"] = "true";
   const batch::Batch filled = sample(open_fields(keys), 0);

@@ -50,7 +50,10 @@ Samples field_samples() {
   });
   samples.shape = kTask.sample_shape;
   samples.fields["mask"].assign(samples.targets.size(), 1);
-  for (std::size_t i = 0; i < samples.targets.size(); ++i) samples.fields["climatology"].push_back(wave(i, 1) / 3);
+  for (std::size_t i = 0; i < samples.targets.size(); ++i) {
+    samples.fields["climatology"].push_back(wave(i, 1) / 3);
+    samples.fields["persistence"].push_back(wave(i, 1) / 2);
+  }
   return samples;
 }
 
@@ -65,7 +68,8 @@ Samples samples_for(const std::string& row) {
       return std::vector{digit(i, 7) / 10, 1e8 + digit(i, 5), -digit(i, 3)};
     });
   }
-  if (row == "acc" || row == "field" || row == "pdebench" || row == "spectral" || row == "well") {
+  if (row == "acc" || row == "field" || row == "pdebench" || row == "persistence" || row == "spectral" ||
+      row == "well") {
     return field_samples();
   }
   if (row == "reidentification") {
