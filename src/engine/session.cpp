@@ -267,7 +267,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   std::string statistics;
   const Task task = training_task(world, sections.at("model"), *splits.train, &statistics);
   if (world.is_root() && !statistics.empty()) keep_statistics(request.checkpoint_directory, statistics);
-  world.all_or_throw([&] { splits.train = trained_dataset(splits.train, sections.at("train")); });
+  world.all_or_throw([&] { splits.train = trained_dataset(splits.train, sections); });
   Composition made(std::move(resources), sections, request.registry, task, {.is_loaded = is_loaded});
   Trainer trainer(sections, made, std::move(splits), request.registry);
   RunView& view = trainer.view();

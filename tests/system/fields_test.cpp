@@ -123,6 +123,11 @@ TEST_F(FieldsProgramTest, TrainingThroughARolloutResumes) {
   ASSERT_EQ(run_ranks(1, words + " --resume=must").exit_code, 0);
   EXPECT_EQ(recorded(run, "loss"), whole);
   EXPECT_NE(train(2, arguments + " --train.rollout_gradient=last"), whole);
+  const ProgramResult refused =
+      run_ranks(2, "--data.name=fields --eval.split=train --run.dir=" + folder_.path("refused") + " " + arguments);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.output.find("cannot be combined with train.rollout; evaluate val or test"), std::string::npos)
+      << refused.output;
 }
 
 /// The arguments of a case of malformed.json in which the array `fields` is read; empty = another array.

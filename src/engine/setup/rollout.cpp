@@ -36,11 +36,16 @@ std::shared_ptr<const data::Dataset> rolled_out(const data::Dataset& dataset, co
 }
 
 std::shared_ptr<const data::Dataset> trained_dataset(std::shared_ptr<const data::Dataset> dataset,
-                                                     const Section& train) {
+                                                     const Sections& sections) {
+  const Section& train = sections.at("train");
+  const Section& eval = sections.at("eval");
   const std::int64_t passes = train.integer("rollout");
   if (passes == 1) return dataset;
   if (!train.texts("metrics").empty()) {
     throw ConfigError(train.cite("metrics") + " cannot be combined with train.rollout; use eval.metrics");
+  }
+  if (eval.text("split") == "train" && eval.text("every") != "never") {
+    throw ConfigError(eval.cite("split") + " cannot be combined with train.rollout; evaluate val or test");
   }
   return rolled_out(*dataset, {.passes = passes, .last_target = train.text("rollout_gradient") == "last"},
                     train.cite("rollout"));

@@ -20,9 +20,9 @@ KeySpecs rollout_keys();
 std::shared_ptr<const data::Dataset> rolled_out(const data::Dataset& dataset, const data::RolloutRule& rule,
                                                 const std::string& cited);
 
-/// The data set that section `train` trains on: `dataset` itself, or rolled out by train.rollout.
-/// @throws ConfigError  see rolled_out; train.metrics and train.rollout are both given
+/// The data set that a run trains on: `dataset` itself, or rolled out by train.rollout.
+/// @throws ConfigError  see rolled_out; train.rollout is given together with train.metrics or eval.split=train
 std::shared_ptr<const data::Dataset> trained_dataset(std::shared_ptr<const data::Dataset> dataset,
-                                                     const Section& train);
+                                                     const Sections& sections);
 
 }  // namespace lockstep::engine
