@@ -125,14 +125,15 @@ std::vector<std::string> pages() {
   return found;
 }
 
-/// A page's commands run one after another in a folder of their own, in which build/, docs/ and tools/ are those of the
-/// clone.
+/// A page's commands run one after another in a folder of their own, in which build/, docs/, tests/ and tools/ are
+/// those of the clone.
 class DocsTest : public ::testing::TestWithParam<std::string> {
  protected:
   DocsTest() {
     fs::create_directory_symlink(variable("LOCKSTEP_BINARY_DIR"), folder_ / "build");
     fs::create_directory_symlink(source() + "/tools", folder_ / "tools");
     fs::create_directory_symlink(source() + "/docs", folder_ / "docs");
+    fs::create_directory_symlink(source() + "/tests", folder_ / "tests");
     write_images("photos/circles", 32);
     write_images("photos/squares", 32);
     write_images("new", 4);
