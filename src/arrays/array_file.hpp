@@ -101,7 +101,7 @@ void divide_chunk_cache(int processes);
 
 /// Bytes of elements since the start of this process.
 struct ChunkUse {
-  std::uint64_t unpacked = 0;  ///< of the chunks that were read and unpacked, without those from the cache
+  std::uint64_t unpacked = 0;  ///< bytes of the chunks that were read and unpacked, not those from the cache
   std::uint64_t used = 0;      ///< those that `read` took from chunks
 };
 ChunkUse chunk_use();

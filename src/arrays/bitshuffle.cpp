@@ -16,7 +16,7 @@ constexpr std::size_t kBlockBytes = 8192;  // about the size of a block that bit
 constexpr std::size_t kMinBlock = 128;     // elements
 constexpr std::size_t kMaxElement = 1 << 16;
 constexpr std::size_t kHeaderBytes = 12;
-constexpr std::size_t kSizeBytes = 4;  // before each compressed block
+constexpr std::size_t kSizeBytes = 4;  // size before each compressed block
 
 std::uint64_t big_endian(std::span<const std::byte> bytes) {
   std::uint64_t number = 0;

@@ -145,7 +145,7 @@ struct KnownArray {
   /// The same of arrays in chunks, but for their bytes in the file.
   std::optional<ChunkedArray> chunks;
   std::vector<SetFilter> filters;
-  std::uint64_t chunk_bytes = 0;  ///< without filters
+  std::uint64_t chunk_bytes = 0;  ///< size without filters
 };
 
 class Hdf5File final : public ArrayFile {

@@ -92,7 +92,7 @@ auto with_remedy(const std::string& remedy, const Read& read) {
     return read();
   } catch (const CheckpointError& error) {
     const std::string message = error.what();
-    const std::size_t begin = error.path().empty() ? 0 : error.path().size() + 2;  // after "PATH: "
+    const std::size_t begin = error.path().empty() ? 0 : error.path().size() + 2;  // the text after "PATH: "
     throw DataError(message.substr(begin) + "; " + remedy);
   }
 }

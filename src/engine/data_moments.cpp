@@ -149,7 +149,7 @@ Task measured_task(const mpi::Communicator& world, const data::MeasuredDataset& 
   const auto size = static_cast<std::size_t>(train.numbers_per_part());
   const auto parts = static_cast<std::size_t>(train.parts());
   const std::string cache = world.broadcast(train.cache_path());
-  std::string kept;  // as bytes
+  std::string kept;  // their bytes
   if (world.is_root() && !cache.empty()) {
     const std::vector<double> numbers = kept_numbers(cache, size * parts);
     kept.assign(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double));

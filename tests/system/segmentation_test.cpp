@@ -65,7 +65,7 @@ class SegmentationTest : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
-// Without any learning, the best constant answer (background) has a mean IoU of less than 0.3.
+// The best constant answer without learning (background) has a mean IoU of less than 0.3.
 TEST_F(SegmentationTest, TheRecipeFindsTheObjects) {
   const ProgramResult outcome = run_ranks(2, arguments("learned"), 300);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;

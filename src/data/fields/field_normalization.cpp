@@ -13,7 +13,7 @@ namespace lockstep::data {
 
 namespace {
 
-constexpr double kConstantShare = 1e-6;  // of the root mean square
+constexpr double kConstantShare = 1e-6;  // part of the root mean square
 constexpr double kFloorOfTheWell = 1e-4;
 
 }  // namespace

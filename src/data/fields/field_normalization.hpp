@@ -23,7 +23,7 @@ struct ChannelNumbers {
 struct FieldNumbers {
   std::string channel;
   ChannelNumbers values = {};
-  ChannelNumbers differences = {};  ///< of x[t + lead] - x[t] inside a series; count 0 = there are none
+  ChannelNumbers differences = {};  ///< those of x[t + lead] - x[t] in a series; count 0 = none
 };
 
 /// How values become numbers of about 1.
@@ -34,11 +34,11 @@ enum class Normalization {
   minmax   ///< (x - min) / (max - min)
 };
 
-/// What the model computes.
+/// The result of the model.
 enum class FieldPrediction {
   values,
-  differences,  ///< to the newest step of the input
-  steps         ///< to the step before
+  differences,  ///< those to the newest step of the input
+  steps         ///< those to the step before
 };
 
 /// The keys about normalization.
@@ -46,7 +46,7 @@ struct NormalizationRule {
   Normalization kind = Normalization::none;
   FieldPrediction prediction = FieldPrediction::values;
   double floor = -1;                                ///< smallest deviation; negative = auto
-  bool weighs_area = false;                         ///< by the area of each row of latitudes
+  bool weighs_area = false;                         ///< weights are areas of rows of latitudes
   std::vector<std::vector<std::string>> vectors{};  ///< channels that share a deviation
   std::map<std::int64_t, double> rates{};           ///< rates of data.exponential by input channel
   std::string statistics = "compute";               ///< or the files that state them
@@ -90,7 +90,7 @@ class StatedNumbers {
   FieldNumbers of(const std::string& channel, std::int64_t position, std::int64_t all) const;
 
  private:
-  std::string path_;  // of the file that states the means, for messages
+  std::string path_;  // the file that states the means, for messages
   bool is_of_the_well_ = false;
   std::vector<FieldNumbers> by_position_;
   std::map<std::string, FieldNumbers> by_name_;

@@ -34,7 +34,7 @@ struct FieldSeries {
   std::int64_t samples() const { return std::ssize(trajectories) * std::ssize(starts); }
 };
 
-/// What a point without a value (NaN, _FillValue) becomes.
+/// The treatment of a point without a value (NaN, _FillValue).
 enum class GapRule {
   error,
   zero,  ///< 0 in inputs and targets, in their units

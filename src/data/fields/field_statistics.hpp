@@ -72,7 +72,7 @@ class FieldStatistics {
   std::vector<StepBlock> blocks_;
   std::int64_t parts_ = 0;
   bool measures_targets_ = false;
-  std::vector<double> weights_;  // of the points; empty = 1
+  std::vector<double> weights_;  // one for each point; empty = 1
 };
 
 /// The input channel of one step that each target channel of one step is; empty = some targets are no inputs.

@@ -16,7 +16,7 @@ namespace lockstep::data {
 
 namespace {
 
-constexpr std::uint64_t kMaxDeflation = 1032;                  // of deflate, which zlib documents
+constexpr std::uint64_t kMaxDeflation = 1032;                  // limit of deflate, as zlib documents
 constexpr std::int64_t kCachedBytes = std::int64_t{64} << 20;  // arrays that stay in the memory of the system
 constexpr std::int64_t kRowsOfDigest = 64;
 

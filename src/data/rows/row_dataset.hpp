@@ -41,7 +41,7 @@ class RowDataset : public SampleDataset, public SampleClasses, public SampleName
   struct RowDatasetOptions {
     RowRange range;
     std::vector<std::string> class_names = {};
-    std::int64_t classes = 0;        ///< of samples without targets
+    std::int64_t classes = 0;        ///< number for samples without targets
     bool has_last_channels = false;  ///< the inputs are [H, W, C] and become [C, H, W]
   };
 

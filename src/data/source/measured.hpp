@@ -9,10 +9,10 @@
 
 namespace lockstep::data {
 
-/// What the numbers of a MeasuredDataset say.
+/// The meaning of the numbers of a MeasuredDataset.
 struct MeasuredTask {
   Task task;
-  std::string json = {};  ///< for the run
+  std::string json = {};  ///< text for the run
   std::vector<std::string> notes = {};
 };
 

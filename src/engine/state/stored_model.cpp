@@ -35,7 +35,7 @@ std::vector<std::string> utf8_texts(std::vector<std::string> texts) {
   return texts;
 }
 
-/// What a model needs to know of the targets of its training.
+/// The facts that a model needs about the targets of its training.
 Json fields_json(const FieldTask& fields) {
   return {{"channels", utf8_texts(fields.channels)},
           {"units", utf8_texts(fields.units)},

@@ -32,7 +32,7 @@ class FieldNormalization : public Block {
   /// @param input  as stored, which has the newest values that differences are added to
   at::Tensor in_units(const at::Tensor& output, const at::Tensor& input) const;
   bool has_target_scale() const { return target_scale_.defined() || scaling_.adds_steps; }
-  /// What losses compare: values divided by the scale of their channel. For differences of steps, those of the values.
+  /// The values for losses: divided by the scale of their channel. For differences of steps, those of the values.
   /// @param values  of one target, or of those of all forward passes of a rollout
   at::Tensor scaled(const at::Tensor& values, const at::Tensor& input) const;
   /// The next input of a rollout: that of the files, with the predictions in place of the steps that they predict. Gaps

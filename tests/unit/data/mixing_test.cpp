@@ -111,7 +111,7 @@ TEST(MixingTest, DrawsHaveTheirDistributions) {
   EXPECT_NEAR(mixed, kDraws / 2, 5 * std::sqrt(kDraws / 4.0));
   EXPECT_NEAR(sum / mixed, 0.5, 5 * std::sqrt(1 / 12.0 / mixed));
 
-  // With alpha = 1e-9 the share is 0 or 1; with 0 the box has at least one pixel.
+  // The share is 0 or 1 with alpha = 1e-9; with 0 the box has at least one pixel.
   int inside = 0;
   const Mixing cutting = mixing_of({"cutmix"}, {.sample_shape = {1, 2, 2}, .classes = 5});
   for (std::int64_t step = 0; step < kDraws; ++step) {
