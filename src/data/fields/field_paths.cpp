@@ -175,4 +175,24 @@ std::vector<std::string> target_files(const std::vector<std::string>& inputs, co
   return targets;
 }
 
+std::vector<std::string> take_targets(std::vector<std::string>& files) {
+  static const std::string kInput = "input";
+  std::vector<std::string> inputs;
+  std::vector<std::string> targets;
+  for (const std::string& file : files) {
+    const std::filesystem::path path(file);
+    std::string name = path.filename().string();
+    const std::size_t begin = name.rfind(kInput);
+    if (begin == std::string::npos) continue;
+    name.replace(begin, kInput.size(), "target");
+    std::string target = (path.parent_path() / name).string();
+    if (std::ranges::find(files, target) == files.end()) continue;
+    inputs.push_back(file);
+    targets.push_back(std::move(target));
+  }
+  if (inputs.empty() || 2 * inputs.size() != files.size()) return {};
+  files = std::move(inputs);
+  return targets;
+}
+
 }  // namespace lockstep::data

@@ -31,4 +31,9 @@ FieldPaths field_splits(const std::string& path);
 std::vector<std::string> target_files(const std::vector<std::string>& inputs, const std::string& text,
                                       const std::string& cited);
 
+/// Takes the targets out of the files of a folder in which each file has a partner with "target" in place of "input" in
+/// its name, as train_input.h5 and train_target.h5 of ClimSim.
+/// @return  the targets in the order of the inputs, which stay in `files`; empty = not all files are such pairs
+std::vector<std::string> take_targets(std::vector<std::string>& files);
+
 }  // namespace lockstep::data

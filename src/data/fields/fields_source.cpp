@@ -359,12 +359,13 @@ Splits open_fields(const Section& data, const UsedSplits& used) {
   Splits splits;
   const auto open_part = [&](const std::string& path, const std::string& path_key, const std::string& target_key,
                              const FieldDescription* first) {
-    const std::vector<std::string> inputs = field_files(path, data.cite(path_key));
+    std::vector<std::string> inputs = field_files(path, data.cite(path_key));
     const std::string& own = data.text(target_key);
     const std::string& common = data.text("target_path");
     const std::string& pattern = own.empty() && common.find('%') != std::string::npos ? common : own;
-    const std::vector<std::string> targets =
-        pattern.empty() ? std::vector<std::string>() : target_files(inputs, pattern, data.cite(target_key));
+    const std::vector<std::string> targets = pattern.empty()
+                                                 ? (common.empty() ? take_targets(inputs) : std::vector<std::string>())
+                                                 : target_files(inputs, pattern, data.cite(target_key));
     OpenedFields opened = opener.open(inputs, targets, first);
     splits.notes.insert(splits.notes.end(), opened.notes.begin(), opened.notes.end());
     return std::move(opened.description);

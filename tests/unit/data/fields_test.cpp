@@ -253,6 +253,20 @@ TEST_F(FieldsTest, TargetsAreNamedByTheirInputs) {
                 "number, in the same order");
 }
 
+TEST_F(FieldsTest, PairsOfInputsAndTargetsAreFound) {
+  fs::create_directory(folder_ / "rows");
+  write_count(folder_ / "rows/train_input.npy", {4, 3});
+  write_count(folder_ / "rows/train_target.npy", {4, 2}, 100);
+  const std::map<std::string, std::string> keys = {
+      {"path", folder_ / "rows"}, {"layout", "nc"}, {"val_fraction", "0"}, {"cache", "off"}};
+  const Splits splits = open_fields(keys);
+  EXPECT_EQ(splits.train->size(), 4);
+  EXPECT_EQ(sample(splits, 1).input().sizes(), at::IntArrayRef({1, 3}));
+  EXPECT_EQ(sample(splits, 1).target()[0][0].item<float>(), 102);
+  write_count(folder_ / "rows/other.npy", {4, 3});  // not a pair: the files are inputs of one data set, and differ
+  EXPECT_THROW(open_fields(keys), DataError);
+}
+
 TEST_F(FieldsTest, TheRestOfATrajectoryCanBeTheTarget) {
   write_count(folder_ / "a.npy", {2, 7, 1});
   const Splits splits = open_fields({{"path", folder_ / "a.npy"},
