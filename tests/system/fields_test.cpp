@@ -106,6 +106,10 @@ TEST_F(FieldsProgramTest, RolloutsAndStatisticsAreTheSameOnAnyNumberOfRanks) {
   EXPECT_EQ(testing::read_file(folder_.path("run2") + "/statistics.json"), statistics);
   EXPECT_EQ(testing::read_file(folder_.path("run3") + "/statistics.json"), statistics);
 
+  train(1, rollout_arguments() + cache + " --eval.metrics=well");
+  EXPECT_FALSE(recorded(folder_.path("run4"), "val/rollout_nrmse").empty());
+  EXPECT_FALSE(recorded(folder_.path("run4"), "val/nrmse@3/t2m").empty());
+
   // The numbers are part of the checkpoint: an evaluation measures nothing.
   const ProgramResult evaluated = run_ranks(1, "eval --from=" + one + " --data.cache=off --json");
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
