@@ -14,6 +14,7 @@
 #include "engine/hooks/hooks.hpp"
 #include "engine/loop/trainer.hpp"
 #include "engine/session.hpp"
+#include "engine/setup/rollout.hpp"
 #include "engine/setup/run_splits.hpp"
 #include "engine/setup/teacher.hpp"
 
@@ -95,6 +96,7 @@ std::vector<LrPoint> find_lr(const mpi::Communicator& world, const Sections& con
   data::Splits splits = open_splits(world, sections.at("data"), registry, options);
   Composition made(make_resources(sections, world), sections, registry,
                    training_task(world, sections.at("model"), *splits.train));
+  world.all_or_throw([&] { splits.train = trained_dataset(splits.train, sections); });
   attach_teacher(made.resources, *made.model.wrapper, sections, registry, *splits.train);
   Trainer trainer(sections, made, std::move(splits), registry);
   std::vector<LrPoint> points;

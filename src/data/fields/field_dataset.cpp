@@ -15,14 +15,11 @@
 #include "core/text/text.hpp"
 #include "data/source/hash.hpp"
 #include "data/source/sources.hpp"
+#include "data/stores/cache_files.hpp"
 
 namespace lockstep::data {
 
 namespace {
-
-std::uint64_t hash_of_text(const std::string& text) {
-  return hash_of({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
-}
 
 /// A digest of what the samples are: names and shapes of arrays, sizes of files, and the windows.
 std::uint64_t digest_of(const FieldDescription& description) {

@@ -238,7 +238,7 @@ metrics::Meters::Readings EvaluationCounts::read() const {
   if (rollout_) {
     metrics::Meters::Readings of_rollout = rollout_meters_.read();
     for (auto& [name, number] : of_rollout.numbers) {
-      if (name.find('@') == std::string::npos) name.insert(0, "rollout_");  // of all steps together
+      if (name.find('@') == std::string::npos) name.insert(0, "rollout_");  // numbers of all steps together
     }
     std::ranges::move(of_rollout.numbers, std::back_inserter(readings.numbers));
     std::ranges::move(of_rollout.tables, std::back_inserter(readings.tables));
