@@ -26,38 +26,51 @@ std::string environment(const char* name, const char* fallback) {
   return value != nullptr ? value : fallback;
 }
 
-/// Collects what comes through `fd` until it closes or the time is up.
-bool read_until(int fd, double limit_s, std::string& output) {
+/// Reads both ends until every writer has closed them; false if that takes longer than the limit.
+bool read_until(std::array<int, 2> ends, double limit_s, std::array<std::string, 2>& texts) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(limit_s);
   std::array<char, 4096> buffer{};
-  for (;;) {
+  std::array<pollfd, 2> readable{{{ends[0], POLLIN, 0}, {ends[1], POLLIN, 0}}};
+  while (readable[0].fd >= 0 || readable[1].fd >= 0) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     if (left.count() <= 0) return false;
-    pollfd readable{fd, POLLIN, 0};
-    if (poll(&readable, 1, static_cast<int>(left.count())) <= 0) continue;
-    const ssize_t got = read(fd, buffer.data(), buffer.size());
-    if (got <= 0) return true;
-    output.append(buffer.data(), static_cast<std::size_t>(got));
+    if (poll(readable.data(), readable.size(), static_cast<int>(left.count())) <= 0) continue;
+    for (std::size_t i = 0; i < readable.size(); ++i) {
+      if (readable[i].fd < 0 || readable[i].revents == 0) continue;
+      const ssize_t got = read(readable[i].fd, buffer.data(), buffer.size());
+      if (got > 0) {
+        texts[i].append(buffer.data(), static_cast<std::size_t>(got));
+      } else {
+        readable[i].fd = -1;
+      }
+    }
   }
+  return true;
 }
 
 }  // namespace
 
 ProgramResult run_shell(const std::string& command, double limit_s) {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
+  std::array<int, 2> out{};
+  std::array<int, 2> err{};
+  if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
   const pid_t child = fork();
   if (child == 0) {
     setpgid(0, 0);
-    dup2(ends[1], STDOUT_FILENO);
-    dup2(ends[1], STDERR_FILENO);
+    dup2(out[1], STDOUT_FILENO);
+    dup2(err[1], STDERR_FILENO);
     execl("/bin/bash", "bash", "-c", command.c_str(), static_cast<char*>(nullptr));
     _exit(127);
   }
-  close(ends[1]);
+  close(out[1]);
+  close(err[1]);
+  // mpirun passes both on as they arrive, so that a line of one can lie inside a line of the other.
+  std::array<std::string, 2> texts;
+  const bool is_in_time = read_until({out[0], err[0]}, limit_s, texts);
+  close(out[0]);
+  close(err[0]);
   ProgramResult outcome;
-  const bool is_in_time = read_until(ends[0], limit_s, outcome.output);
-  close(ends[0]);
+  outcome.output = texts[0] + texts[1];
   if (!is_in_time) kill(-child, SIGKILL);
   int status = 0;
   waitpid(child, &status, 0);

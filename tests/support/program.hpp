@@ -15,7 +15,7 @@ namespace lockstep::testing {
 /// The output that a program printed and returned.
 struct ProgramResult {
   int exit_code = 0;            ///< 128 + signal when a signal ended it
-  std::string output;           ///< stdout and stderr, interleaved
+  std::string output;           ///< stdout, followed by stderr
   std::vector<int> rank_codes;  ///< exit codes of the processes of run_ranks, by rank; -1 where one was killed
 };
 
