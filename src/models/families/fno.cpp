@@ -14,6 +14,7 @@
 #include "models/families/rows.hpp"
 #include "models/layers/initial_values.hpp"
 #include "models/layers/space_layers.hpp"
+#include "models/layers/spectra.hpp"
 
 // N samples, C channels; space: the sizes of 1 to 3 axes; K frequencies.
 namespace lockstep::models {
@@ -135,19 +136,6 @@ class ComplexWeight : public Block {
   at::Tensor tensor;  ///< [in, out, K of each axis, 2]
 };
 
-/// Positions of the kept frequencies of an axis in the order of a Fourier transform: 0, 1, ..., -2, -1.
-struct KeptFrequencies {
-  std::int64_t count;     ///< number of kept frequencies
-  std::int64_t negative;  ///< those below 0, which come first among the kept ones
-  std::int64_t moved;     ///< those that are written to the end of the axis
-};
-
-/// The library moves the frequencies of an axis with an odd number of points by one when it writes them.
-KeptFrequencies kept_frequencies(std::int64_t points, std::int64_t modes) {
-  const std::int64_t count = std::min(points, modes);
-  return {.count = count, .negative = count / 2, .moved = count / 2 + points % 2};
-}
-
 /// Multiplies the lowest frequencies of a field with a matrix each, and drops the others.
 class SpectralConvolution : public Block {
  public:
@@ -166,32 +154,25 @@ class SpectralConvolution : public Block {
   at::Tensor forward(const at::Tensor& input) override {
     const bool is_double = input.scalar_type() == at::kDouble;
     const at::Tensor field = is_double ? input : input.to(at::kFloat);  // transforms of 16 bits lose too much
-    std::vector<std::int64_t> dims;
-    for (std::int64_t dim = kFirstSpaceDim; dim < input.dim(); ++dim) dims.push_back(dim);
-    const at::Tensor output = spread(product(kept(at::fft_rfftn(field, std::nullopt, dims, "forward"))), field.sizes());
-    return at::fft_irfftn(output, field.sizes().slice(kFirstSpaceDim), dims, "forward") + bias_;
+    const std::vector<std::int64_t> sizes = field.sizes().slice(kFirstSpaceDim).vec();
+    const at::Tensor output = product(lowest_frequencies(field, counts(sizes)));
+    // The library moves the frequencies of an axis with an odd number of points by one when it writes them.
+    return field_of_frequencies(output, sizes, FrequencyOrder::shifted) + bias_;
   }
 
  private:
-  std::int64_t modes_of(std::int64_t dim) const { return weight_->tensor.size(dim); }
-
-  /// [N, C, frequencies...] -> [N, C, K of each axis], in ascending order.
-  at::Tensor kept(const at::Tensor& spectrum) const {
-    const std::int64_t last = spectrum.dim() - 1;
-    at::Tensor x = spectrum.narrow(last, 0, std::min(spectrum.size(last), modes_of(last)));
-    for (std::int64_t dim = kFirstSpaceDim; dim < last; ++dim) {
-      const std::int64_t points = x.size(dim);
-      const KeptFrequencies range = kept_frequencies(points, modes_of(dim));
-      x = at::cat(
-          {x.narrow(dim, points - range.negative, range.negative), x.narrow(dim, 0, range.count - range.negative)},
-          dim);
-    }
-    return x;
+  /// The number of kept frequencies of each axis: a grid may have fewer than the model.
+  std::vector<std::int64_t> counts(const std::vector<std::int64_t>& sizes) const {
+    std::vector<std::int64_t> result = weight_->tensor.sizes().slice(kFirstSpaceDim, std::ssize(sizes)).vec();
+    for (std::size_t i = 0; i + 1 < sizes.size(); ++i) result[i] = std::min(result[i], sizes[i]);
+    result.back() = std::min(result.back(), sizes.back() / 2 + 1);
+    return result;
   }
 
-  /// The matrices of the kept frequencies: the middle of each axis, and the beginning of the last one.
+  /// The matrices of the kept frequencies: the middle of each axis, and the beginning of the last one. A real matrix
+  /// that multiplies pairs of numbers takes as many operations as a complex one, and its products are faster.
   /// @param spectrum  [N, C, K of each axis]
-  /// @return          [K, in, out] complex
+  /// @return          [K, 2 in, 2 out] real
   at::Tensor matrices(const at::Tensor& spectrum) const {
     at::Tensor pairs = weight_->tensor.to(at::toRealValueType(spectrum.scalar_type()));
     const std::int64_t last = spectrum.dim() - 1;
@@ -199,30 +180,18 @@ class SpectralConvolution : public Block {
       const std::int64_t count = spectrum.size(dim);
       pairs = pairs.narrow(dim, dim == last ? 0 : (pairs.size(dim) - count) / 2, count);
     }
-    // A copy, because complex numbers need an even position in memory.
-    const at::Tensor by_frequency = pairs.flatten(kFirstSpaceDim, last).permute({2, 0, 1, 3});
-    return at::view_as_complex(by_frequency.clone(at::MemoryFormat::Contiguous));
+    const at::Tensor by_frequency = pairs.flatten(kFirstSpaceDim, last).permute({2, 0, 1, 3});  // [K, in, out, 2]
+    const at::Tensor real = by_frequency.select(3, 0), imaginary = by_frequency.select(3, 1);
+    const at::Tensor of_imaginary = at::stack({-imaginary, real}, 3);  // i w
+    return at::stack({by_frequency, of_imaginary}, 2).flatten(3, 4).flatten(1, 2);
   }
 
   /// [N, in, K of each axis] -> [N, out, K of each axis]
   at::Tensor product(const at::Tensor& spectrum) const {
-    const at::Tensor rows = points_of(spectrum).permute({2, 0, 1});  // [K, N, in]
-    return field_of(at::bmm(rows, matrices(spectrum)).permute({1, 2, 0}).contiguous(), spectrum);
-  }
-
-  /// The reverse of `kept`, with zeros for all other frequencies. Those at the end of the last axis are left out.
-  /// @param sizes  of the field
-  static at::Tensor spread(const at::Tensor& spectrum, at::IntArrayRef sizes) {
-    at::Tensor x = spectrum;
-    for (std::int64_t dim = spectrum.dim() - 2; dim >= kFirstSpaceDim; --dim) {
-      const std::int64_t points = sizes[static_cast<std::size_t>(dim)];
-      const std::int64_t count = x.size(dim);
-      const std::int64_t moved = kept_frequencies(points, count).moved;
-      std::vector<std::int64_t> shape = x.sizes().vec();
-      shape[static_cast<std::size_t>(dim)] = points - count;
-      x = at::cat({x.narrow(dim, moved, count - moved), at::zeros(shape, x.options()), x.narrow(dim, 0, moved)}, dim);
-    }
-    return x;
+    const at::Tensor rows = at::view_as_real(points_of(spectrum)).permute({2, 0, 1, 3});  // [K, N, in, 2]
+    const at::Tensor output = at::bmm(rows.flatten(2, 3), matrices(spectrum));
+    const at::Tensor pairs = output.unflatten(2, {-1, 2}).permute({1, 2, 0, 3});  // [N, out, K, 2]
+    return field_of(at::view_as_complex(pairs.contiguous()), spectrum);
   }
 
   at::Tensor bias_;  // [C, 1...]

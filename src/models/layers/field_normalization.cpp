@@ -46,7 +46,7 @@ at::Tensor FieldNormalization::normalized(const at::Tensor& input) const {
     const at::Tensor rates = of_channels(rates_, x);
     x = at::where(rates.ne(0), -at::expm1(-rates * x), x);
   }
-  if (input_shift_.defined()) x = (x - of_channels(input_shift_, x)) / of_channels(input_scale_, x);
+  if (input_shift_.defined()) x = (x - of_channels(input_shift_, x)).div_(of_channels(input_scale_, x));
   if (rates_.defined()) x = with_zeros(x, x.isfinite());
   if (scaling_.fills_gaps) x = with_zeros(x, x.isnan().logical_not());
   return x;

@@ -62,6 +62,7 @@ class SpaceConvolution : public Block {
     const std::vector<std::int64_t> stride(static_cast<std::size_t>(axes_of(weight_)), options_.stride);
     const std::vector<std::int64_t> padding(stride.size(), options_.padding);
     const bool is_line = stride.size() == 1;
+    if (is_line && is_of_points()) return products(input);
     if (options_.is_transposed) {
       return is_line ? at::conv_transpose1d(input, weight_, bias_, stride)
                      : at::conv_transpose3d(input, weight_, bias_, stride);
@@ -71,6 +72,18 @@ class SpaceConvolution : public Block {
   }
 
  private:
+  /// Does each point of the output depend on one point of the input?
+  bool is_of_points() const {
+    return weight_.size(kFirstAxis) == 1 && options_.stride == 1 && options_.padding == 0 && !options_.is_transposed;
+  }
+
+  /// The convolution of single points as a matrix product for each sample, which takes less time.
+  at::Tensor products(const at::Tensor& input) const {
+    const at::Tensor weights = weight_.squeeze(kFirstAxis).expand({input.size(0), -1, -1});
+    if (!bias_.defined()) return at::bmm(weights, input);
+    return at::baddbmm(bias_.unsqueeze(1), weights, input);
+  }
+
   SpaceConvolutionOptions options_;
   at::Tensor weight_;
   at::Tensor bias_;  // undefined = none

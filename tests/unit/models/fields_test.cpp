@@ -4,6 +4,7 @@
 #include <lockstep/models/model.hpp>
 
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 #include <torch/types.h>
 
 #include <map>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "models/layers/space_layers.hpp"
+#include "models/layers/spectra.hpp"
 
 namespace lockstep::models {
 namespace fields_test {
@@ -128,6 +130,59 @@ TEST(FnoTest, RefusalsSayWhatFits) {
   EXPECT_EQ(reason(kSmallFno, {.sample_shape = {1, 8, 8}, .classes = 3}),
             "model.name: fno needs a target for each pixel: masks of classes (data.target=mask) or fields of real "
             "numbers");
+}
+
+/// The place of each kept frequency of an axis among `points`, in ascending order.
+at::Tensor places(std::int64_t points, std::int64_t count, std::int64_t shift) {
+  return at::arange(count, at::kLong).sub(count / 2 + shift).remainder(points);
+}
+
+/// The same numbers by LibTorch's transforms, which compute all frequencies.
+at::Tensor plain_frequencies(const at::Tensor& field, const Sizes& counts) {
+  if (field.dim() == 3) return at::fft_rfftn(field, std::nullopt, Sizes{2}, "forward").narrow(2, 0, counts[0]);
+  const at::Tensor all = at::fft_rfftn(field, std::nullopt, Sizes{2, 3}, "forward").narrow(3, 0, counts[1]);
+  return all.index_select(2, places(field.size(2), counts[0], 0));
+}
+
+at::Tensor plain_field(const at::Tensor& frequencies, const Sizes& sizes, FrequencyOrder order) {
+  if (frequencies.dim() == 3) return at::fft_irfftn(frequencies, sizes, Sizes{2}, "forward");
+  const std::int64_t shift = order == FrequencyOrder::shifted ? sizes[0] % 2 : 0;
+  Sizes shape = frequencies.sizes().vec();
+  shape[2] = sizes[0];
+  const at::Tensor all =
+      at::zeros(shape, frequencies.options()).index_add(2, places(sizes[0], frequencies.size(2), shift), frequencies);
+  return at::fft_irfftn(all, sizes, Sizes{2, 3}, "forward");
+}
+
+TEST(SpectraTest, ValuesAndGradientsAreThoseOfWholeTransforms) {
+  at::manual_seed(1);
+  struct Case {
+    Sizes sizes, counts;
+  };
+  for (const Case& each : {Case{{8}, {3}}, Case{{8}, {5}}, Case{{9}, {5}}, Case{{6, 8}, {4, 5}}, Case{{7, 9}, {4, 3}},
+                           Case{{7, 8}, {7, 2}}}) {
+    Sizes shape = {2, 3};
+    shape.insert(shape.end(), each.sizes.begin(), each.sizes.end());
+    const at::Tensor values = torch::randn(shape, at::kDouble), weights = torch::randn(shape, at::kDouble);
+    for (const FrequencyOrder order : {FrequencyOrder::standard, FrequencyOrder::shifted}) {
+      std::vector<std::vector<at::Tensor>> results;
+      for (const bool is_ours : {true, false}) {
+        const at::Tensor field = values.clone().requires_grad_();
+        const at::Tensor frequencies =
+            is_ours ? lowest_frequencies(field, each.counts) : plain_frequencies(field, each.counts);
+        const at::Tensor changed = frequencies * frequencies;
+        const at::Tensor output =
+            is_ours ? field_of_frequencies(changed, each.sizes, order) : plain_field(changed, each.sizes, order);
+        const at::Tensor gradient =
+            torch::autograd::grad({(weights * output).sum()}, {field}, {}, true, /*create_graph=*/true)[0];
+        gradient.square().sum().backward();
+        results.push_back({at::view_as_real(frequencies.detach()), output.detach(), gradient.detach(), field.grad()});
+      }
+      for (std::size_t i = 0; i < results[0].size(); ++i) {
+        EXPECT_LT(distance(results[0][i], results[1][i]), 1e-12) << i << " " << shape;
+      }
+    }
+  }
 }
 
 // Exact small numbers on one axis of three points.
