@@ -11,6 +11,7 @@
 
 #include "arrays/input_file.hpp"
 #include "core/numbers/dtype.hpp"
+#include "core/numbers/processor_level.hpp"
 #include "core/text/text.hpp"
 
 namespace lockstep::arrays {
@@ -183,11 +184,9 @@ void decode_block(const Packing& packing, Elements<Stored> stored, std::span<Val
 
 template <class Stored, class Value>
 void decode_as(const Packing& packing, std::span<const std::byte> stored, std::span<Value> out) {
-  if constexpr (std::is_same_v<Stored, Value>) {
-    if (!packing.is_scaled && gaps_in<Stored>(packing) == 0) {
-      if (!out.empty()) std::memcpy(out.data(), stored.data(), out.size_bytes());
-      return;
-    }
+  if (is_stored_as<Value>(packing)) {
+    if (!out.empty()) std::memcpy(out.data(), stored.data(), out.size_bytes());
+    return;
   }
   for (std::size_t begin = 0; begin < out.size(); begin += kBlock) {
     const std::span<Value> block = out.subspan(begin, std::min(kBlock, out.size() - begin));
@@ -226,6 +225,19 @@ void decode_any(const Packing& packing, std::span<const std::byte> stored, std::
   }
 }
 
+/// Without branches, unlike a search that ends early: the loop is vectorized.
+template <class Value>
+LOCKSTEP_INLINE bool are_within(const Value* values, std::size_t count, Value largest) {
+  std::uint32_t others = 0;
+  for (std::size_t i = 0; i < count; ++i) others |= values[i] >= -largest && values[i] <= largest ? 0U : 1U;
+  return others == 0;
+}
+
+template <class Value>
+bool are_within_at_level(std::span<const Value> values, double largest) {
+  return at_level<are_within<Value>>(values.data(), values.size(), static_cast<Value>(largest));
+}
+
 }  // namespace
 
 Packing packing_of(const std::string& file, const ArrayInfo& array) {
@@ -246,5 +258,9 @@ void decode(const Packing& packing, std::span<const std::byte> stored, std::span
 void decode(const Packing& packing, std::span<const std::byte> stored, std::span<double> out) {
   decode_any(packing, stored, out);
 }
+
+bool are_all_within(std::span<const float> values, double largest) { return are_within_at_level(values, largest); }
+
+bool are_all_within(std::span<const double> values, double largest) { return are_within_at_level(values, largest); }
 
 }  // namespace lockstep::arrays

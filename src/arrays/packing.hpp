@@ -30,9 +30,20 @@ struct Packing {
 /// @throws DataError  an attribute has a wrong type; names the file and the array
 Packing packing_of(const std::string& file, const ArrayInfo& array);
 
+/// Are values of this type, float or double, the stored numbers as they are?
+template <class Value>
+bool is_stored_as(const Packing& packing) {
+  return packing.type.kind == NumberKind::real && packing.type.bytes == sizeof(Value) && !packing.is_scaled &&
+         packing.gaps.empty();
+}
+
 /// Decodes stored numbers, in the byte order of the machine, with one rounding at the end. Stored NaN stay NaN.
 /// @param stored  out.size() elements of packing.type.bytes
 void decode(const Packing& packing, std::span<const std::byte> stored, std::span<float> out);
 void decode(const Packing& packing, std::span<const std::byte> stored, std::span<double> out);
+
+/// Are all values numbers of at most this magnitude? False if there are gaps.
+bool are_all_within(std::span<const float> values, double largest);
+bool are_all_within(std::span<const double> values, double largest);
 
 }  // namespace lockstep::arrays

@@ -78,7 +78,8 @@ ExitCode show_schedule(const CommandJob& job, const config::Invocation& invocati
   job.world.all_or_throw([&] {
     if (is_plotted && job.world.is_root()) report::write_text(plot->second, schedule_charts(lines));
   });
-  print_result(job.world, is_plotted ? plot->second + ": " + std::to_string(lines.size()) + " curves over " +
+  print_result(job.world, is_plotted ? plot->second + ": " + std::to_string(lines.size()) +
+                                           (lines.size() == 1 ? " curve over " : " curves over ") +
                                            std::to_string(plan.total_steps) + " steps"
                                      : schedule_table(lines));
   for (const std::string& remark : plan.remarks) print_result(job.world, remark);

@@ -334,7 +334,7 @@ FieldFile open_field_file(const arrays::ArrayFile& file, const FieldFileOptions&
 }
 
 SampleSpace space_of(const arrays::ArrayFile& file, const FieldFile& described,
-                     const std::map<std::string, SpacePart>& parts, const std::string& crop_cited) {
+                     const std::map<std::string, SpacePart>& parts) {
   SampleSpace space;
   const FieldVariable* first = nullptr;
   for (const FieldVariable& variable : described.variables) {
@@ -358,7 +358,7 @@ SampleSpace space_of(const arrays::ArrayFile& file, const FieldFile& described,
     }
     if (each.part.end < 0) each.part.end = each.size;
     if (each.part.end > each.size || each.part.begin >= each.part.end) {
-      throw ConfigError(crop_cited + ": " + part->first + ":" + std::to_string(each.part.begin) + "-" +
+      throw ConfigError(each.part.cited + ": " + part->first + ":" + std::to_string(each.part.begin) + "-" +
                         std::to_string(each.part.end) + " ends outside of the axis, which has " +
                         std::to_string(each.size) + " points in " + file.path());
     }
@@ -370,7 +370,7 @@ SampleSpace space_of(const arrays::ArrayFile& file, const FieldFile& described,
   }
   for (const auto& [axis, part] : parts) {
     if (known.contains(axis)) continue;
-    throw ConfigError(crop_cited + ": the fields have no axis '" + axis + "'; their axes of space are '" +
+    throw ConfigError(part.cited + ": the fields have no axis '" + axis + "'; their axes of space are '" +
                       first->axes.space_letters() + "'");
   }
   return space;

@@ -80,7 +80,7 @@ std::vector<VariableChoice> found_variables(const arrays::ArrayFile& file);
 /// The space of a file's variables: that of the first one with all axes.
 /// @throws ConfigError, DataError  the variables differ, or the parts do not fit
 SampleSpace space_of(const arrays::ArrayFile& file, const FieldFile& described,
-                     const std::map<std::string, SpacePart>& parts, const std::string& crop_cited);
+                     const std::map<std::string, SpacePart>& parts);
 
 /// Compares another file of the same data set with the first one.
 /// @throws DataError  it has other channels, another space or another packing

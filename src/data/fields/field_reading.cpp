@@ -119,6 +119,22 @@ void copy_points(const Value* in, const Block& block, Value* out) {
   }
 }
 
+/// Are the elements of a slab in the order of the samples, without gaps between them?
+/// @param pitch  values from one step of the samples to the next
+bool is_in_order(const FieldVariable& variable, const ChannelRun& run, const Block& block, std::int64_t steps,
+                 std::int64_t pitch) {
+  std::int64_t next = 1;
+  for (std::size_t axis = block.counts.size(); axis-- > 0;) {
+    if (block.counts[axis] > 1 && block.space[axis] != next) return false;
+    next *= block.counts[axis];
+  }
+  for (std::size_t c = 0; c < run.count; ++c) {
+    const std::int64_t offset = channel_offset(variable, run, block, variable.channels[run.first + c]);
+    if (offset != static_cast<std::int64_t>(c) * next) return false;
+  }
+  return steps == 1 || (block.step == pitch && pitch == static_cast<std::int64_t>(run.count) * next);
+}
+
 }  // namespace
 
 template <class Value>
@@ -134,9 +150,20 @@ void read_steps(const arrays::ArrayFile& file, const FieldVariable& variable, st
   for (const ChannelRun& run : runs_of(variable)) {
     const Block block = block_of(variable, run, row, first, steps, stride, space);
     const auto size = static_cast<std::size_t>(arrays::size_of(block.slab));
+    const bool is_direct =
+        is_in_order(variable, run, block, steps, pitch) && size == static_cast<std::size_t>(steps * points) * run.count;
+    Value* const first_out = out + static_cast<std::int64_t>(run.first) * points;
+    if (is_direct && arrays::is_stored_as<Value>(variable.packing)) {
+      file.read(info, block.slab, std::as_writable_bytes(std::span(first_out, size)));
+      continue;
+    }
     stored.resize(size * info.type.bytes);
-    values.resize(size);
     file.read(info, block.slab, stored);
+    if (is_direct) {
+      arrays::decode(variable.packing, stored, std::span(first_out, size));
+      continue;
+    }
+    values.resize(size);
     arrays::decode(variable.packing, stored, std::span(values));
     for (std::int64_t k = 0; k < steps; ++k) {
       for (std::size_t c = 0; c < run.count; ++c) {

@@ -302,7 +302,6 @@ FieldSettings FieldSettings::from(const Section& data) {
       .chunk_cache_bytes = static_cast<std::size_t>(data.real("chunk_cache_mb") * kMiB),
       .open_files = static_cast<std::size_t>(data.integer("open_files")),
       .layout_cited = data.cite("layout"),
-      .crop_cited = data.cite("crop"),
       .steps_in_cited = data.cite("steps_in")};
   read_starts(data, settings);
   const std::vector<VariableChoice> forcings = parse_variables(data.text("forcing"), data.cite("forcing"));

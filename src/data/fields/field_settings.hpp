@@ -46,7 +46,7 @@ struct FieldSettings {
   std::int64_t max_sample_bytes = 0;
   std::size_t chunk_cache_bytes = 0;
   std::size_t open_files = 64;
-  std::string layout_cited, crop_cited, steps_in_cited;  ///< starts of messages
+  std::string layout_cited, steps_in_cited;  ///< starts of messages
 
   static KeySpecs keys();
   /// @throws ConfigError  a value is malformed, or values contradict each other

@@ -252,7 +252,7 @@ OpenedFields FieldOpener::open(const std::vector<std::string>& inputs, const std
     description.pairs.push_back(open_pair(inputs[i], targets.empty() ? inputs[i] : targets[i]));
     const FieldPair& model = first == nullptr ? description.pairs.front() : first->pairs.front();
     if (i == 0 && first == nullptr) {
-      description.space = space_of(*files_->get(inputs[i]), model.inputs, settings_.parts, settings_.crop_cited);
+      description.space = space_of(*files_->get(inputs[i]), model.inputs, settings_.parts);
     } else if (i == 0) {
       description.space = first->space;
     }

@@ -129,14 +129,16 @@ std::map<std::string, SpacePart> parse_space(const std::string& crop, const std:
       throw ConfigError(crop_cited + ": '" + value + "' is no range of the axis '" + axis +
                         "'; write FIRST-END, where END is not included, as in x:0-64");
     }
-    parts[axis] = {.begin = range->begin, .end = range->end};
+    parts[axis] = {.begin = range->begin, .end = range->end, .cited = crop_cited};
   }
   for (const auto& [axis, value] : parse_axis_texts(subsample, subsample_cited, "x:2,y:2")) {
     const auto step = parse_integer(value);
     if (!step || *step < 1) {
       throw ConfigError(subsample_cited + ": '" + value + "' is no integer of at least 1; an example is x:2,y:2");
     }
-    parts[axis].step = *step;
+    SpacePart& part = parts[axis];
+    part.step = *step;
+    if (part.cited.empty()) part.cited = subsample_cited;
   }
   return parts;
 }

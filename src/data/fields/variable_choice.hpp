@@ -48,6 +48,7 @@ struct SpacePart {
   std::int64_t begin = 0;
   std::int64_t end = -1;  ///< the position after the last one; -1 = the end of the axis
   std::int64_t step = 1;
+  std::string cited = {};  ///< start of messages: the key that names the axis
 };
 
 /// Reads data.crop, "x:0-64,y:8-40" (half-open), and data.subsample, "x:2,y:2", by the name of the axis.

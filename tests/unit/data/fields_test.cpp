@@ -302,6 +302,18 @@ TEST_F(FieldsTest, AnotherFileOrWindowIsAnotherDigest) {
   EXPECT_NE(digest("a.npy", "1"), digest("a.npy", "2"));
 }
 
+TEST_F(FieldsTest, AnUnknownAxisIsThatOfItsKey) {
+  write_count(folder_ / "a.npy", {3, 4});
+  const auto message = [this](const std::string& key, const std::string& value) {
+    return sentence_of<ConfigError>([&] {
+      open_fields({{"path", folder_ / "a.npy"}, {"layout", "tx"}, {key, value}});
+    });
+  };
+  const std::string rest = ": the fields have no axis 'y'; their axes of space are 'x'";
+  EXPECT_EQ(message("subsample", "y:2"), "data.subsample (command line)" + rest);
+  EXPECT_EQ(message("crop", "y:0-2"), "data.crop (command line)" + rest);
+}
+
 TEST(VariableChoiceTest, BracketsHoldChannelsAndPositions) {
   const std::vector<VariableChoice> choices = parse_variables("fields[z500,t850],z[level=500,member#1],*/data", "key");
   ASSERT_EQ(choices.size(), 3U);
