@@ -38,7 +38,7 @@ find_python() {
   # shellcheck disable=SC2034 # for the benchmarks
   peer_missing="$python does not have ${modules#, }"
   say "only Lockstep is measured, because $python does not have all of: ${modules#, }. To compare with PyTorch, run
-  python3 -m venv ~/peers && ~/peers/bin/pip install torch torchvision timm safetensors
+  python3 -m venv ~/peers && ~/peers/bin/pip install torch torchvision timm safetensors h5py
 and set PYTHON=~/peers/bin/python"
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Lockstep's side of tools/bench/models: one model, whose training steps or forwards are timed on request.
 //
-// usage: bench_models PIPES SIDE BATCH CLASSES PIXELS|IMAGES KEY=VALUE...
+// usage: bench_models PIPES SIDE BATCH CLASSES PIXELS|IMAGES|FIELDS KEY=VALUE...
 //
 // PIPES.in.R and PIPES.out.R are pipes of rank R. "step N" and "forward N" are answered by "done MILLISECONDS...", with
 // the time of each; the first answer is "ready LOSS", where the loss is that of the first step. "profile_step N" and
@@ -92,13 +92,33 @@ struct Work {
   std::int64_t side;
   std::int64_t batch;  ///< samples of a rank
   std::int64_t classes;
-  bool is_of_pixels;  ///< a class for each pixel instead of one for an image
+  /// IMAGES: a class for each; PIXELS: a class for each pixel; FIELDS: numbers along a line with SIDE points, one
+  /// channel
+  std::string kind;
+
+  bool is_of_pixels() const { return kind == "PIXELS"; }
+  bool is_of_fields() const { return kind == "FIELDS"; }
 };
 
+Task task_of(const Work& work) {
+  if (work.is_of_fields()) {
+    return {.sample_shape = {1, work.side},
+            .kind = TaskKind::regression,
+            .fields = {.channels = {"u"}, .units = {""}, .axes = {"x"}, .coordinates = {{}}, .inputs = {"u"}}};
+  }
+  return {.sample_shape = {3, work.side, work.side},
+          .classes = work.classes,
+          .kind = work.is_of_pixels() ? TaskKind::segmentation : TaskKind::classification};
+}
+
 batch::Batch batch_of(const Work& work, int rank) {
+  if (work.is_of_fields()) {
+    const std::vector<std::int64_t> shape = {work.batch, 1, work.side};
+    return {scattered("inputs" + std::to_string(rank), shape), scattered("targets" + std::to_string(rank), shape)};
+  }
   const std::string name = "images" + std::to_string(rank);
   std::vector<std::int64_t> shape = {work.batch};
-  if (work.is_of_pixels) shape.insert(shape.end(), {work.side, work.side});
+  if (work.is_of_pixels()) shape.insert(shape.end(), {work.side, work.side});
   std::int64_t count = 1;
   for (const std::int64_t size : shape) count *= size;
   return {scattered(name, {work.batch, 3, work.side, work.side}),
@@ -126,9 +146,7 @@ class Contender {
       : batch_(batch_of(work, world.rank())), world_(&world) {
     const bool is_bf16 = sections.at("train").text("precision") == "bf16";
     if (is_bf16 && !kernels::is_used(kernels::Kernel::rounded_products)) type_ = at::kBFloat16;
-    const Task task{.sample_shape = {3, work.side, work.side},
-                    .classes = work.classes,
-                    .kind = work.is_of_pixels ? TaskKind::segmentation : TaskKind::classification};
+    const Task task = task_of(work);
     std::shared_ptr<models::Model> model = models::build(sections.at("model"), task, 1, at::kFloat);
     initialize(*model);
     made_.emplace(engine::make_resources(sections, world), sections, engine::builtin_registry(), task,
@@ -248,14 +266,14 @@ int main(int argc, char** argv) {
   const mpi::Communicator world = mpi::Communicator::world();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() < 5) {
-    std::fputs("usage: bench_models PIPES SIDE BATCH CLASSES PIXELS|IMAGES KEY=VALUE...\n", stderr);
+    std::fputs("usage: bench_models PIPES SIDE BATCH CLASSES PIXELS|IMAGES|FIELDS KEY=VALUE...\n", stderr);
     mpi::Environment::abort(ExitCode::configuration);
   }
   const Work work{.pipes = arguments[0],
                   .side = std::stoll(arguments[1]),
                   .batch = std::stoll(arguments[2]),
                   .classes = std::stoll(arguments[3]),
-                  .is_of_pixels = arguments[4] == "PIXELS"};
+                  .kind = arguments[4]};
   config::Config config(engine::all_keys(engine::builtin_registry()));
   for (const std::string& setting : std::span(arguments).subspan(5)) {
     const std::size_t position = setting.find('=');
