@@ -155,8 +155,10 @@ TEST_F(FieldsTest, ARemarkSaysThatChunksHoldManySamples) {
   };
   EXPECT_EQ(notes_with("0.0001", "default"),
             (std::vector<std::string>{(folder_ / "a.h5") +
-                                      ": a chunk of the array 'u' holds 4 steps of 1 trajectories or rows, which are "
-                                      "all unpacked for each sample; see data.sampler = chunks"}));
+                                      ": a chunk of the array 'u' holds 4 steps, so that a random order unpacks 2.44 "
+                                      "times the bytes that samples use: all chunks have 0.000275 MiB, more than "
+                                      "data.chunk_cache_mb; set data.sampler=chunks, or data.chunk_cache_mb=1"}))
+      << "9 windows of 2 of 10 steps touch 11 chunks";
   EXPECT_EQ(notes_with("0.0001", "chunks"), std::vector<std::string>());
   EXPECT_EQ(notes_with("64", "default"), std::vector<std::string>());
 }
