@@ -180,7 +180,7 @@ void write_coordinates(hid_t file, const char* name, const std::vector<double>& 
 
 /// An array t2m[time 10, latitude 3, longitude 4] in chunks of 4 steps, around the whole earth, with a gap of time
 /// after step 5. The stored numbers are 0, 1, ... 119; the value is 0.5 * number + 10, and 7 and 100 mean "no value".
-void write_grid(const std::string& path) {
+void write_grid(const std::string& path, bool is_compressed) {
   const checkpoints::HdfSession session;
   const checkpoints::Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose, "file");
   write_coordinates(file.id(), "time", {0, 6, 12, 18, 24, 30, 60, 66, 72, 78}, "hours since 2000-01-01");
@@ -190,8 +190,10 @@ void write_grid(const std::string& path) {
   const checkpoints::Handle space(H5Screate_simple(3, shape.data(), nullptr), H5Sclose, "space");
   const checkpoints::Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "list");
   H5Pset_chunk(list.id(), 3, chunk.data());
-  H5Pset_shuffle(list.id());
-  H5Pset_deflate(list.id(), 4);
+  if (is_compressed) {
+    H5Pset_shuffle(list.id());
+    H5Pset_deflate(list.id(), 4);
+  }
   const checkpoints::Handle set(
       H5Dcreate2(file.id(), "t2m", H5T_STD_I16LE, space.id(), H5P_DEFAULT, list.id(), H5P_DEFAULT), H5Dclose, "set");
   std::vector<std::int16_t> values(120);
@@ -214,7 +216,7 @@ bool has_remark(const Json& facts, const std::string& text) {
 
 TEST_F(FieldsProgramTest, DataCountsWindowsChunksAndGaps) {
   const std::string path = folder_.path("grid.h5");
-  write_grid(path);
+  write_grid(path, true);
   const std::string arguments = "--data.path=" + path +
                                 " --data.variables=t2m --data.steps_in=2 --data.gaps=mean --data.val_fraction=0"
                                 " --data.chunk_cache_mb=0.00005 --data.cache=" +
@@ -285,6 +287,15 @@ TEST_F(FieldsProgramTest, DataCountsWindowsChunksAndGaps) {
   }
 }
 
+TEST_F(FieldsProgramTest, DataStatesTheBytesInTheFile) {
+  write_grid(folder_.path("grid.h5"), false);
+  const Json facts = data_json("--data.path=" + folder_.path("grid.h5") + " --data.gaps=zero --data.cache=off");
+  const Json& storage = facts.at("arrays").at(0).at("storage");
+  EXPECT_EQ(storage.at("bytes"), 240);
+  EXPECT_EQ(storage.at("stored_bytes"), 3 * 96) << "the last chunk is stored as a whole";
+  EXPECT_EQ(storage.at("filters"), Json::array());
+}
+
 TEST_F(FieldsProgramTest, DataWarnsOfManyFilesAndNamesShortOnes) {
   const std::string data = folder_.path("files");
   std::filesystem::create_directory(data);
@@ -346,6 +357,9 @@ TEST_F(FieldsProgramTest, StatisticsThatCannotBeReadOrComputedAreRefused) {
   refused(computed + source + " --data.normalize=none", kConfiguration, "data.normalize = none needs no statistics");
   refused(computed + "--data.name=digits", kConfiguration, "data.name = digits has no statistics");
   refused(computed + "--data.name=synthetic", kConfiguration, "those of data.transform");
+  refused("data --statistics=numbers.txt " + source, kConfiguration, "'numbers.txt' must end in .json");
+  refused("data --statistics=" + folder_.path("none/s.json") + " " + source, kConfiguration,
+          "there is no folder " + folder_.path("none"));
   testing::write_file(path, R"({"difference_steps": 1, "channels": []})");
   const std::string stated = " --data.statistics=" + path;
   refused("data " + source + stated, kData, "states no channels");
@@ -355,6 +369,11 @@ TEST_F(FieldsProgramTest, StatisticsThatCannotBeReadOrComputedAreRefused) {
   testing::write_file(path, R"({"difference_steps": 1, "channels": [{"channel": "other", "values":
       {"count": 1, "mean": 0, "std": 1, "rms": 1, "min": 0, "max": 0}}]})");
   refused("data " + source + stated, kData, "states no numbers of the channel 'tensor'");
+  testing::write_file(path, R"({"difference_steps": 2, "channels": [{"channel": "tensor", "values":
+      {"count": 1, "mean": 0, "std": 1, "rms": 1, "min": 0, "max": 0}, "differences":
+      {"count": 1, "mean": 0, "std": 1, "rms": 1, "min": 0, "max": 0}}]})");
+  refused("data " + source + stated + " --data.predict=differences", kConfiguration,
+          "there are no statistics of the differences of 'tensor'");
 }
 
 /// The arguments of a case of malformed.json in which the array `fields` is read; empty = another array.

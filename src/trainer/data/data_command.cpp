@@ -4,6 +4,8 @@
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/log/log.hpp>
 
+#include <filesystem>
+
 #include "core/text/parse_value.hpp"
 #include "core/text/table.hpp"
 #include "data/fields/field_dataset.hpp"
@@ -204,12 +206,25 @@ class DataCommand {
   std::string measured_;
 };
 
+/// @throws ConfigError  the statistics cannot be written there, or data.statistics cannot read them there
+void require_place_of_statistics(const std::string& path) {
+  if (!path.ends_with(".json")) {
+    throw ConfigError("command line: --statistics: '" + path +
+                      "' must end in .json, by which data.statistics recognizes it");
+  }
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code unreadable;
+  if (folder.empty() || std::filesystem::is_directory(folder, unreadable)) return;
+  throw ConfigError("command line: --statistics: there is no folder " + folder.string() + "; create it first");
+}
+
 /// Computes the statistics of the training part as a run does, and writes them into a file. Collective.
 /// @return  the text of the file
 std::string write_statistics(const CommandJob& job, const Sections& sections, const std::string& path) {
   const Section& data = sections.at("data");
   data::Splits splits;
   job.world.all_or_throw([&] {
+    if (job.world.is_root()) require_place_of_statistics(path);
     const auto refuse = [&](const std::string& reason) { throw ConfigError("command line: --statistics: " + reason); };
     if (data::opens_images(data, job.registry.sources)) refuse("the statistics of images are those of data.transform");
     data::OpenOptions options = engine::open_options(sections, job.registry);

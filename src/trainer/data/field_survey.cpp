@@ -176,7 +176,7 @@ std::string padding_hint(const FieldSurvey& survey, const ReadingKeys& keys) {
   }
   if (longitude.empty() || keys.padding.find("circular") != std::string::npos) return "";
   return "the axis " + longitude + " spans 360 degrees; model.padding=" + joined(words, ",") +
-         " continues fields across its ends (unet, unet_classic)";
+         " continues fields across its ends";
 }
 
 }  // namespace
