@@ -233,10 +233,11 @@ TEST_F(FieldsProgramTest, DataCountsWindowsChunksAndGaps) {
   EXPECT_EQ(train.at("sample_shape"), (Json{2, 3, 4}));
   EXPECT_EQ(facts.at("target_shape"), (Json{1, 3, 4}));
   EXPECT_EQ(facts.at("inputs"), (Json{"t2m@-1", "t2m"}));
-  EXPECT_EQ(
-      facts.at("time"),
-      (Json{
-          {"first", "2000-01-01T00:00:00"}, {"last", "2000-01-04T06:00:00"}, {"step_seconds", 21600.0}, {"gaps", 1}}));
+  EXPECT_EQ(facts.at("time"), (Json{{"first", "2000-01-01T00:00:00"},
+                                    {"last", "2000-01-04T06:00:00"},
+                                    {"step_seconds", 21600.0},
+                                    {"gaps", 1},
+                                    {"first_gap_after", "2000-01-02T06:00:00"}}));
   EXPECT_EQ(facts.at("space").at(1), (Json{{"name", "longitude"},
                                            {"points", 4},
                                            {"stored_points", 4},
@@ -248,6 +249,8 @@ TEST_F(FieldsProgramTest, DataCountsWindowsChunksAndGaps) {
   EXPECT_EQ(array.at("layout"), "tyx");
   EXPECT_EQ(array.at("layout_rule"), "names of the axes");
   EXPECT_EQ(array.at("units"), "K");
+  EXPECT_EQ(array.at("axes").at(2),
+            (Json{{"name", "longitude"}, {"size", 4}, {"units", "degrees_east"}, {"letter", "x"}}));
   EXPECT_EQ(array.at("packing"), (Json{{"scale", 0.5}, {"offset", 10.0}}));
   EXPECT_EQ(array.at("storage").at("chunk"), (Json{4, 3, 4}));
   EXPECT_EQ(array.at("storage").at("chunk_bytes"), 96);
@@ -258,7 +261,7 @@ TEST_F(FieldsProgramTest, DataCountsWindowsChunksAndGaps) {
   EXPECT_EQ(facts.at("chunks").at("used_bytes_of_sample"), 3 * 12 * 2);
   EXPECT_EQ(facts.at("chunks").at("all_bytes"), 3 * 96);
   EXPECT_TRUE(facts.at("statistics").is_null());
-  for (const char* remark : {"has 1 gaps, which no window crosses", "unpacks 2.22 times the bytes that samples use",
+  for (const char* remark : {"has 1 gap, which no window crosses", "unpacks 2.22 times the bytes that samples use",
                              "has 9.16e-05 MiB, more than data.chunk_cache_mb", "model.padding=zero,circular"}) {
     EXPECT_TRUE(has_remark(facts, remark)) << remark << "\n" << facts.at("remarks").dump(1);
   }
@@ -280,9 +283,10 @@ TEST_F(FieldsProgramTest, DataCountsWindowsChunksAndGaps) {
 
   const ProgramResult text = run_ranks(2, "data --data.name=fields " + arguments);
   EXPECT_EQ(text.exit_code, 0) << text.output;
-  for (const char* line : {"windows at gaps of time      2", "usual step 6 h, 1 gap", "(factor 2.22)",
-                           "chunks [4, 3, 4] of 96 bytes, shuffle, deflate", "layout tyx by names of the axes",
-                           "scale_factor 0.5, add_offset 10, gaps are 7 or 100", "t2m (K)"}) {
+  for (const char* line :
+       {"windows at gaps of time      2", "usual step 6 h, 1 gap, first after 2000-01-02T06:00:00", "(factor 2.22)",
+        "chunks [4, 3, 4] of 96 bytes, shuffle, deflate", "layout    tyx by names of the axes",
+        "scale_factor 0.5, add_offset 10, gaps are 7 or 100", "t2m (K)"}) {
     EXPECT_NE(text.output.find(line), std::string::npos) << line << "\n" << text.output;
   }
 }

@@ -168,8 +168,8 @@ void FieldOpener::add_series(FieldDescription& description, std::vector<std::str
     const std::int64_t found = std::ranges::count(gaps, true);
     const std::string& path = description.pairs[all[i].files.front()].inputs.path;
     if (found > 0) {
-      notes.push_back(path + ": the array 'time' has " + std::to_string(found) +
-                      " gaps, which no window crosses; see data.cadence");
+      notes.push_back(path + ": the array 'time' has " + std::to_string(found) + (found == 1 ? " gap" : " gaps") +
+                      ", which no window crosses; see data.cadence");
     }
     all[i].starts = starts_in(0, steps, description.rule, gaps);
     all[i].end = steps;

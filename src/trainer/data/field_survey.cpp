@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trainer/data/field_survey.hpp"
 
+#include <lockstep/core/error.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -46,6 +48,25 @@ FieldSplit split_of(const std::string& name, const data::FieldDataset& dataset) 
   return split;
 }
 
+std::string unit_of(const arrays::ArrayFile& file, const FieldVariable& variable, const std::string& axis) {
+  try {
+    const auto array = data::coordinate_array(file, variable.info.path, axis);
+    const std::vector<std::string> units =
+        array ? arrays::texts_of(array->attributes, "units") : std::vector<std::string>();
+    return units.empty() ? "" : units.front();
+  } catch (const DataError&) {  // the coordinates are texts, such as names of channels
+    return "";
+  }
+}
+
+FieldArray array_of(const arrays::ArrayFile& file, const FieldVariable& variable) {
+  FieldArray array{.file = file.path(), .variable = variable, .storage = storage_of(file, variable.info)};
+  for (std::size_t axis = 0; axis < variable.info.shape.size(); ++axis) {
+    array.axis_units.push_back(unit_of(file, variable, data::axis_name(variable.info, variable.axes, axis)));
+  }
+  return array;
+}
+
 /// The arrays of the inputs and targets, each once.
 std::vector<FieldArray> arrays_of(const FieldDescription& description) {
   std::vector<FieldArray> arrays;
@@ -58,20 +79,13 @@ std::vector<FieldArray> arrays_of(const FieldDescription& description) {
       });
       const bool is_new = known == arrays.end();
       FieldArray& array = is_new ? arrays.emplace_back() : *known;
-      if (is_new) array = {.file = file.path, .variable = variable, .storage = storage_of(*open, variable.info)};
+      if (is_new) array = array_of(*open, variable);
       (are_targets ? array.is_target : array.is_input) = true;
     }
   };
   add(description.pairs.front().inputs, false);
   if (description.rule.steps_out > 0) add(description.pairs.front().targets, true);
   return arrays;
-}
-
-std::string unit_of(const arrays::ArrayFile& file, const FieldVariable& variable, const std::string& axis) {
-  const auto array = data::coordinate_array(file, variable.info.path, axis);
-  if (!array) return "";
-  const std::vector<std::string> units = arrays::texts_of(array->attributes, "units");
-  return units.empty() ? "" : units.front();
 }
 
 /// A unit of time that turns seconds from the origin of the calendar of these files into dates.
@@ -89,6 +103,8 @@ arrays::TimeUnit seconds_unit(const arrays::ArrayFile& file, const FieldFile& de
 }
 
 std::optional<FieldTimes> times_of(const arrays::ArrayFile& file, const FieldDescription& description) {
+  const arrays::TimeUnit unit = seconds_unit(file, description.pairs.front().inputs);
+  const auto date = [&unit](double seconds) { return arrays::text_of(arrays::date_of(unit, seconds)); };
   std::vector<double> first_times, last_times;
   FieldTimes times;
   for (const FieldSeries& series : description.series) {
@@ -103,13 +119,13 @@ std::optional<FieldTimes> times_of(const arrays::ArrayFile& file, const FieldDes
     last_times.push_back(used.back());
     if (times.step == 0 && used.size() > 1) times.step = arrays::commonest_step(used);
     for (std::int64_t step = series.begin; step + 1 < series.end && step < std::ssize(series.gaps); ++step) {
-      times.gaps += series.gaps[static_cast<std::size_t>(step)] ? 1 : 0;
+      if (!series.gaps[static_cast<std::size_t>(step)]) continue;
+      if (++times.gaps == 1) times.first_gap = date(all[static_cast<std::size_t>(step)]);
     }
   }
   if (first_times.empty()) return std::nullopt;
-  const arrays::TimeUnit unit = seconds_unit(file, description.pairs.front().inputs);
-  times.first = arrays::text_of(arrays::date_of(unit, std::ranges::min(first_times)));
-  times.last = arrays::text_of(arrays::date_of(unit, std::ranges::max(last_times)));
+  times.first = date(std::ranges::min(first_times));
+  times.last = date(std::ranges::max(last_times));
   return times;
 }
 

@@ -29,6 +29,7 @@ StorageFacts storage_of(const arrays::ArrayFile& file, const arrays::ArrayInfo& 
 struct FieldArray {
   std::string file;
   data::FieldVariable variable;
+  std::vector<std::string> axis_units = {};  ///< those of the coordinates of each stored axis; "" = unknown
   bool is_input = false;
   bool is_target = false;
   StorageFacts storage;
@@ -50,6 +51,7 @@ struct FieldTimes {
   std::string last;
   double step = 0;  ///< the commonest one in seconds; 0 = there is one time
   std::int64_t gaps = 0;
+  std::string first_gap = {};  ///< the last time before the first gap; "" = none
 };
 
 /// Keys that decide how much is read.

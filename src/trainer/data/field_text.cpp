@@ -70,13 +70,15 @@ std::string role_of(const FieldArray& array) {
   return array.is_input ? "input" : "target";
 }
 
-/// The names of stored axes, with those of fixed positions.
-std::vector<std::string> axes_of(const data::FieldVariable& variable) {
+/// The names of stored axes with sizes and units, and with the fixed position if there is one.
+std::vector<std::string> axes_of(const FieldArray& array) {
+  const data::FieldVariable& variable = array.variable;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < variable.info.shape.size(); ++i) {
-    std::string name = data::axis_name(variable.info, variable.axes, i);
-    if (variable.axes.fixed[i] >= 0) name += "#" + std::to_string(variable.axes.fixed[i]);
-    names.push_back(name + " " + std::to_string(variable.info.shape[i]));
+    std::string text = data::axis_name(variable.info, variable.axes, i) + " " + std::to_string(variable.info.shape[i]);
+    if (!array.axis_units[i].empty()) text += " (" + array.axis_units[i] + ")";
+    if (variable.axes.fixed[i] >= 0) text += " at index " + std::to_string(variable.axes.fixed[i]);
+    names.push_back(text);
   }
   return names;
 }
@@ -95,7 +97,8 @@ std::string array_text(const FieldArray& array) {
   const auto add = [&text](const std::string& name, const std::string& value) {
     if (!value.empty()) text += "\n  " + name + std::string(10 - name.size(), ' ') + value;
   };
-  add("axes", joined(axes_of(variable)) + "; layout " + variable.axes.letters + " by " + variable.layout_rule);
+  add("axes", joined(axes_of(array)));
+  add("layout", variable.axes.letters + " by " + variable.layout_rule);
   add("channels", names_text(variable.names) + (variable.units.empty() ? "" : " (" + variable.units + ")"));
   add("packing", packing_text(variable.packing));
   add("storage", storage_text(array.storage));
@@ -145,7 +148,8 @@ std::string space_text(const FieldSurvey& survey) {
 std::string time_text(const FieldTimes& times) {
   std::string text = "\ntime: " + times.first + " to " + times.last;
   if (times.step > 0) text += ", usual step " + duration_text(times.step);
-  return text + ", " + std::to_string(times.gaps) + (times.gaps == 1 ? " gap" : " gaps");
+  text += ", " + std::to_string(times.gaps) + (times.gaps == 1 ? " gap" : " gaps");
+  return times.first_gap.empty() ? text : text + ", first after " + times.first_gap;
 }
 
 std::string chunk_text(const FieldSurvey& survey) {
@@ -192,14 +196,16 @@ std::string statistics_text(const FieldReport& report) {
 
 // ---- JSON.
 
+std::int64_t integer(double bytes) { return static_cast<std::int64_t>(bytes); }
+
 Json json_of(const StorageFacts& storage) {
-  Json json = {{"layout", storage.layout}, {"bytes", storage.bytes}};
+  Json json = {{"layout", storage.layout}, {"bytes", integer(storage.bytes)}};
   if (!storage.chunk.empty()) {
     json["chunk"] = storage.chunk;
-    json["chunk_bytes"] = storage.chunk_bytes;
+    json["chunk_bytes"] = integer(storage.chunk_bytes);
     json["filters"] = storage.filters;
   }
-  if (storage.stored) json["stored_bytes"] = *storage.stored;
+  if (storage.stored) json["stored_bytes"] = integer(*storage.stored);
   return json;
 }
 
@@ -209,6 +215,7 @@ Json json_of(const FieldArray& array) {
   for (std::size_t i = 0; i < variable.info.shape.size(); ++i) {
     axes.push_back({{"name", data::axis_name(variable.info, variable.axes, i)},
                     {"size", variable.info.shape[i]},
+                    {"units", array.axis_units[i]},
                     {"letter", std::string(1, variable.axes.letters[i])}});
     if (variable.axes.fixed[i] >= 0) axes.back()["index"] = variable.axes.fixed[i];
   }
@@ -302,13 +309,14 @@ std::string fields_json(const FieldReport& report) {
                     {"last", survey.times->last},
                     {"step_seconds", survey.times->step},
                     {"gaps", survey.times->gaps}};
+    if (survey.times->gaps > 0) json["time"]["first_gap_after"] = survey.times->first_gap;
   }
-  json["sample_bytes"] = survey.sample_bytes;
+  json["sample_bytes"] = integer(survey.sample_bytes);
   if (survey.chunks.used > 0) {
     json["chunks"] = {{"unpacked_bytes_of_sample", survey.chunks.unpacked},
-                      {"used_bytes_of_sample", survey.chunks.used},
+                      {"used_bytes_of_sample", integer(survey.chunks.used)},
                       {"factor", survey.chunks.factor()},
-                      {"all_bytes", survey.chunks.all}};
+                      {"all_bytes", integer(survey.chunks.all)}};
   }
   json["statistics"] = statistics_of(report);
   json["remarks"] = survey.warnings;
