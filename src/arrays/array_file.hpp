@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -79,6 +80,8 @@ class ArrayFile {
   /// @throws DataError  there is no such array (the message lists those that exist), its elements are not numbers, or
   ///                    it cannot be read, for example because of an unknown filter
   virtual ArrayInfo find(const std::string& name) const = 0;
+  /// The bytes of an array in the file, after compression. none = unknown
+  virtual std::optional<std::uint64_t> stored_bytes(const ArrayInfo&) const { return std::nullopt; }
   /// The attributes of a group; "" = those of the file.
   virtual Attributes attributes_of(const std::string& group) const = 0;
   /// The texts of a one-dimensional array of texts, such as the names of channels; empty if there is no such array.

@@ -177,6 +177,13 @@ class Hdf5File final : public ArrayFile {
 
   ArrayInfo find(const std::string& name) const override { return find_known(plain_path(name))->info; }
 
+  std::optional<std::uint64_t> stored_bytes(const ArrayInfo& array) const override {
+    if (array.storage.layout == "virtual" || array.storage.layout == "external") return std::nullopt;
+    const HdfSession session;
+    const std::string name = plain_path(array.path);
+    return with_place(path(), called(name) + ": ", [&] { return H5Dget_storage_size(open_set(name).set.id()); });
+  }
+
   Attributes attributes_of(const std::string& group) const override {
     const HdfSession session;
     const std::string name = plain_path(group);

@@ -254,6 +254,12 @@ double unit_seconds(const std::string& word, const std::string& units) {
 
 // --- steps ---
 
+std::vector<double> steps_between(std::span<const double> times) {
+  std::vector<double> steps(times.size() - 1);
+  for (std::size_t i = 0; i < steps.size(); ++i) steps[i] = times[i + 1] - times[i];
+  return steps;
+}
+
 /// The step that the most others equal but for rounding; the shorter one of two.
 double commonest(std::vector<double> steps, double tolerance) {
   std::ranges::sort(steps);
@@ -322,10 +328,11 @@ double seconds_of(const TimeUnit& unit, double value) {
   return static_cast<double>(unit.days) * kDay + unit.second_of_day + value * unit.seconds;
 }
 
+double commonest_step(std::span<const double> times) { return commonest(steps_between(times), Cadence().tolerance); }
+
 std::vector<bool> gaps_between(std::span<const double> times, const Cadence& cadence) {
   if (times.size() < 2) return {};
-  std::vector<double> steps(times.size() - 1);
-  for (std::size_t i = 0; i < steps.size(); ++i) steps[i] = times[i + 1] - times[i];
+  const std::vector<double> steps = steps_between(times);
   std::vector<bool> gaps(steps.size(), false);
   if (cadence.is_any) return gaps;
   const double regular = cadence.seconds > 0 ? cadence.seconds : commonest(steps, cadence.tolerance);

@@ -53,6 +53,9 @@ struct Cadence {
   double tolerance = 1e-5;  ///< relative
 };
 
+/// The step that the most others equal but for rounding. @param times  seconds, at least two, strictly increasing
+double commonest_step(std::span<const double> times);
+
 /// Whether step i (from times[i] to times[i + 1]) is a gap. A step is regular if it equals the required or else the
 /// commonest one but for rounding, or if it lies between 0.9 and 1.1 of it and is 27 to 31 days (months) or 365 to 366
 /// days (years).

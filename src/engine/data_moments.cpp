@@ -147,26 +147,34 @@ std::vector<double> measured_numbers(const mpi::Communicator& world, const data:
   return all;
 }
 
+std::vector<double> all_kept_numbers(const data::MeasuredDataset& train, const std::string& cache) {
+  if (cache.empty()) return {};
+  return kept_numbers(cache, static_cast<std::size_t>(train.numbers_per_part() * train.parts()));
+}
+
+/// @param all  the numbers of all parts, one after the other
+std::vector<std::vector<double>> in_parts(const data::MeasuredDataset& train, const std::vector<double>& all) {
+  std::vector<std::vector<double>> of_parts;
+  for (std::int64_t part = 0; part < train.parts(); ++part) {
+    const auto begin = all.begin() + part * train.numbers_per_part();
+    of_parts.emplace_back(begin, begin + train.numbers_per_part());
+  }
+  return of_parts;
+}
+
 Task measured_task(const mpi::Communicator& world, const data::MeasuredDataset& train, std::string* json) {
-  const auto size = static_cast<std::size_t>(train.numbers_per_part());
-  const auto parts = static_cast<std::size_t>(train.parts());
   const std::string cache = world.broadcast(train.cache_path());
   std::string kept;  // their bytes
-  if (world.is_root() && !cache.empty()) {
-    const std::vector<double> numbers = kept_numbers(cache, size * parts);
+  if (world.is_root()) {
+    const std::vector<double> numbers = all_kept_numbers(train, cache);
     kept.assign(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double));
   }
   kept = world.broadcast(kept);
   std::vector<double> all(kept.size() / sizeof(double));
   std::memcpy(all.data(), kept.data(), kept.size());
   if (all.empty()) all = measured_numbers(world, train, cache);
-  std::vector<std::vector<double>> of_parts;
-  for (std::size_t part = 0; part < parts; ++part) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(part * size);
-    of_parts.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(size));
-  }
   data::MeasuredTask measured;
-  world.all_or_throw([&] { measured = train.result(of_parts); });
+  world.all_or_throw([&] { measured = train.result(in_parts(train, all)); });
   for (const std::string& note : measured.notes) {
     if (world.is_root()) log::warning(note);
   }
@@ -175,6 +183,13 @@ Task measured_task(const mpi::Communicator& world, const data::MeasuredDataset& 
 }
 
 }  // namespace
+
+std::string kept_statistics(const data::Dataset& train) {
+  const auto* const measured = data::ability_of<data::MeasuredDataset>(train);
+  if (measured == nullptr || measured->parts() == 0) return "";
+  const std::vector<double> all = all_kept_numbers(*measured, measured->cache_path());
+  return all.empty() ? "" : measured->result(in_parts(*measured, all)).json;
+}
 
 Task training_task(const mpi::Communicator& world, const Section& model, const data::Dataset& train,
                    std::string* statistics_json) {

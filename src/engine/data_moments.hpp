@@ -17,4 +17,8 @@ namespace lockstep::engine {
 Task training_task(const mpi::Communicator& world, const Section& model, const data::Dataset& train,
                    std::string* statistics_json = nullptr);
 
+/// The numbers of a MeasuredDataset for the run, if its cache keeps them. "" = they are not measured yet. Not
+/// collective.
+std::string kept_statistics(const data::Dataset& train);
+
 }  // namespace lockstep::engine

@@ -57,13 +57,18 @@ const std::vector<TrainerCommand>& commands() {
        find_lr},
       {{.name = "data",
         .help = "Describes the data set without training: counts, sizes, formats, duplicates, mean and standard "
-                "deviation. If images are damaged, they are listed and the exit code is 3",
+                "deviation; windows, arrays, axes, chunks and times of fields. If images are damaged, they are listed "
+                "and the exit code is 3",
         .options =
             {{.name = "sheet",
               .value = "FILE",
               .help = "Write a contact sheet of samples and training draws, as .html"},
              {.name = "speed", .value = "SECONDS", .help = "Measure reading, decoding and transforms for this time"},
              {.name = "check", .help = "Decode all images"},
+             {.name = "statistics",
+              .value = "FILE",
+              .help = "Compute the statistics of fields as a training does, on all ranks, and write them as .json for "
+                      "data.statistics=FILE"},
              kJson,
              {.name = "list-transforms",
               .help = "Print the transforms and their options instead. With --sheet, write a picture for each"}}},

@@ -96,6 +96,9 @@ TEST_F(ArraysProgramTest, DataDescribesImagesAndNumbers) {
   const ProgramResult numbers = run_ranks(1, "data --data.name=hdf5 --data.path=" + file("h5/regression.h5"));
   EXPECT_EQ(numbers.exit_code, 0) << numbers.output;
   EXPECT_NE(numbers.output.find("train: 7 samples of 4"), std::string::npos) << numbers.output;
+  const std::string arrays = "inputs: 7 rows in 1 file, ";
+  EXPECT_NE(numbers.output.find(arrays), std::string::npos) << numbers.output;
+  EXPECT_NE(numbers.output.find("targets: 7 rows in 1 file, "), std::string::npos) << numbers.output;
   const ProgramResult sheet =
       run_ranks(1, "data --sheet=a.html --data.name=hdf5 --data.path=" + file("h5/regression.h5"));
   EXPECT_EQ(sheet.exit_code, kConfiguration) << sheet.output;

@@ -75,12 +75,18 @@ std::string letters_of_the_well(const arrays::ArrayInfo& array) {
 }
 
 /// PDEBench and similar files without any names.
-std::string letters_of_shape(const arrays::ArrayInfo& array, bool is_in_group) {
+FoundLetters letters_of_shape(const arrays::ArrayInfo& array, bool is_in_group) {
   const std::size_t rank = array.shape.size();
-  if (is_in_group) return rank == 3 ? "txc" : rank == 4 ? "txyc" : rank == 5 ? "txyzc" : "";
-  if (array.path == "tensor" && rank >= 3 && rank <= 5) return "nt" + std::string(kSpace[rank - 3]);
-  if (array.path == "fields" && rank == 4) return "tcyx";
-  return rank == 2 ? "nc" : "";
+  if (is_in_group && rank >= 3 && rank <= 5) {
+    return {"t" + std::string(kSpace[rank - 3]) + "c", "groups of PDEBench, a trajectory each"};
+  }
+  if (is_in_group) return {};
+  if (array.path == "tensor" && rank >= 3 && rank <= 5) {
+    return {"nt" + std::string(kSpace[rank - 3]), "array 'tensor' of PDEBench"};
+  }
+  if (array.path == "fields" && rank == 4) return {"tcyx", "array 'fields' of Makani"};
+  if (rank == 2) return {"nc", "two axes: rows and channels"};
+  return {};
 }
 
 std::string parent_of(const std::string& path) {
@@ -145,10 +151,10 @@ std::int64_t FieldAxes::channel_count(const std::vector<std::int64_t>& shape) co
                          [&](std::int64_t product, std::size_t axis) { return product * shape[axis]; });
 }
 
-std::string guessed_letters(const arrays::ArrayInfo& array, bool is_in_group) {
-  if (is_named(array)) return letters_of_names(array);
+FoundLetters found_letters(const arrays::ArrayInfo& array, bool is_in_group) {
+  if (is_named(array)) return {letters_of_names(array), "names of the axes"};
   const std::string well = letters_of_the_well(array);
-  return well.empty() ? letters_of_shape(array, is_in_group) : well;
+  return well.empty() ? letters_of_shape(array, is_in_group) : FoundLetters{well, "attributes of The Well"};
 }
 
 FieldAxes axes_of(const arrays::ArrayFile& file, const arrays::ArrayInfo& array, const std::string& letters,

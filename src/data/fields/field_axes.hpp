@@ -27,10 +27,16 @@ struct FieldAxes {
   std::int64_t channel_count(const std::vector<std::int64_t>& shape) const;
 };
 
+/// The letters of an array and how they were found.
+struct FoundLetters {
+  std::string letters;  ///< a letter for each axis; "" = not found
+  std::string rule;     ///< noun phrase: "names of the axes"
+};
+
 /// The letters of an array by the names of its axes (netCDF, dimension scales), or by the conventions of The Well and
-/// PDEBench; "" if neither tells. A letter stands for one axis.
+/// PDEBench.
 /// @param is_in_group  the array is one of many groups that are a trajectory each
-std::string guessed_letters(const arrays::ArrayInfo& array, bool is_in_group);
+FoundLetters found_letters(const arrays::ArrayInfo& array, bool is_in_group);
 
 /// Reads the letters of an array and looks up the chosen positions of fixed axes.
 /// @throws ConfigError  a letter occurs twice, or an axis or coordinate does not exist

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/text/text.hpp"
+#include "data/fields/field_chunks.hpp"
 #include "data/source/hash.hpp"
 #include "data/source/sources.hpp"
 #include "data/stores/cache_files.hpp"
@@ -172,15 +173,6 @@ std::string FieldDataset::sample_name(std::int64_t index) const {
   std::string name = std::filesystem::path(file.path).filename().string();
   if (file.trajectories > 1) name += ":" + std::to_string(where.trajectory);
   return file.has_time ? name + "@" + std::to_string(where.start) : name;
-}
-
-ChunkSize chunk_size_of(const FieldVariable& variable) {
-  const std::vector<std::int64_t>& chunk = variable.info.storage.chunk;
-  ChunkSize size;
-  if (chunk.empty()) return size;
-  if (variable.axes.trajectory) size.trajectories = chunk[*variable.axes.trajectory];
-  if (variable.axes.time) size.steps = chunk[*variable.axes.time];
-  return size;
 }
 
 std::vector<std::int64_t> FieldDataset::chunks() const {

@@ -26,13 +26,6 @@ struct FieldPlace {
   bool operator==(const FieldPlace&) const = default;
 };
 
-/// The part of an array that a chunk holds.
-struct ChunkSize {
-  std::int64_t trajectories = 1;
-  std::int64_t steps = 1;
-};
-ChunkSize chunk_size_of(const FieldVariable& variable);
-
 /// The windows of arrays. Values of a sample: "data" [T_in * C + S, space...] float32, all channels of the oldest step
 /// first, then fields without time, masks, positions and cycles of time; "label" [T_out * C, space...] float32, or
 /// [space...] int64 for class maps; "mask", like "label", is false in gaps.
@@ -66,6 +59,8 @@ class FieldDataset : public SampleDataset,
   std::shared_ptr<const Dataset> rolled_out(const RolloutRule& rule) const override;
 
   FieldPlace place(std::int64_t index) const;
+  /// The numbers that data.statistics states for the channels, in the form of statistics.json; "" = they are measured.
+  std::string stated_statistics() const;
   const FieldDescription& description() const noexcept { return description_; }
 
  private:

@@ -129,14 +129,14 @@ std::vector<bool> repeated_axes(const arrays::ArrayInfo& info, const FieldAxes& 
   return repeats;
 }
 
-std::string letters_for(const arrays::ArrayFile& file, const arrays::ArrayInfo& info, const VariableChoice& choice,
-                        const FieldFileOptions& options) {
+FoundLetters letters_for(const arrays::ArrayFile& file, const arrays::ArrayInfo& info, const VariableChoice& choice,
+                         const FieldFileOptions& options) {
   // An npy file has one array without a name.
   const std::string& given =
       options.layout.of(choice.path.empty() ? std::filesystem::path(file.path()).stem().string() : choice.path);
-  if (!given.empty()) return given;
-  const std::string guessed = guessed_letters(info, choice.path.find('*') != std::string::npos);
-  if (!guessed.empty()) return guessed;
+  if (!given.empty()) return {given, "data.layout"};
+  FoundLetters found = found_letters(info, choice.path.find('*') != std::string::npos);
+  if (!found.letters.empty()) return found;
   throw ConfigError(options.layout_cited + ": the axes of the array '" + choice.path + "' of " + file.path() + ", " +
                     shape_text(info.shape) +
                     ", have no names; give each of them a letter: n = trajectory, t = time, c = channel, others = "
@@ -156,8 +156,9 @@ FieldVariable open_variable(const arrays::ArrayFile& file, const VariableChoice&
   }
   variable.info = file.find(path);
   variable.packing = arrays::packing_of(file.path(), variable.info);
-  variable.axes =
-      axes_of(file, variable.info, letters_for(file, variable.info, choice, options), choice, options.layout_cited);
+  const FoundLetters found = letters_for(file, variable.info, choice, options);
+  variable.axes = axes_of(file, variable.info, found.letters, choice, options.layout_cited);
+  variable.layout_rule = found.rule;
   for (std::size_t i = 1; i < variable.groups.size(); ++i) {
     const arrays::ArrayInfo other = file.find(variable.groups[i] + tail_of(choice.path));
     if (other.shape == variable.info.shape && other.type == variable.info.type) continue;

@@ -21,10 +21,11 @@ struct FieldVariable {
   arrays::ArrayInfo info;  ///< that of the first group, if each group has one
   arrays::Packing packing;
   FieldAxes axes;
-  std::vector<std::int64_t> channels;    ///< chosen positions on the channel axes, row by row; {0} without such axes
-  std::vector<std::string> names;        ///< the chosen channels
-  std::string units;                     ///< "" = unknown
-  std::vector<std::string> groups = {};  ///< groups that have this array, a trajectory each; empty = one array
+  std::string layout_rule = "data.layout";  ///< how the letters of the axes were found
+  std::vector<std::int64_t> channels;       ///< chosen positions on the channel axes, row by row; {0} without such axes
+  std::vector<std::string> names;           ///< the chosen channels
+  std::string units;                        ///< "" = unknown
+  std::vector<std::string> groups = {};     ///< groups that have this array, a trajectory each; empty = one array
   /// Whether an axis of length 1 stands for all positions, because the array does not vary along it (The Well).
   std::vector<bool> repeats;
 

@@ -74,26 +74,32 @@ void share_deviations(std::vector<FieldNumbers>& numbers, const NormalizationRul
 /// Statistics that files state.
 class StatedNumbers {
  public:
-  /// Reads a folder with Makani's global_means.npy and global_stds.npy, "MEANS.npy,STDS.npy", a stats.yaml of The Well,
-  /// or "FILE:mean=PATH,std=PATH,rms=PATH,min=PATH,max=PATH" of HDF5 and netCDF-4.
-  /// @param lead   stored steps of the differences, by which Makani names its files
+  /// Reads a statistics.json of a run, a folder with Makani's global_means.npy and global_stds.npy,
+  /// "MEANS.npy,STDS.npy", a stats.yaml of The Well, or "FILE:mean=PATH,std=PATH,rms=PATH,min=PATH,max=PATH" of HDF5
+  /// and netCDF-4.
+  /// @param lead   stored steps of the differences, by which Makani names its files; those of a statistics.json count
+  ///               only if they are over as many steps
   /// @param cited  start of messages
   /// @throws DataError, ConfigError  a file cannot be read, or has numbers that are not finite; names the file
   static StatedNumbers from(const std::string& text, std::int64_t lead, const std::string& cited);
 
   bool names(const std::string& channel) const { return by_name_.contains(channel); }
   bool has_floor_of_well() const { return is_of_the_well_; }
+  /// Whether channels are identified by their names, so that targets that are no inputs have numbers, too.
+  bool has_names() const { return !by_name_.empty(); }
   /// The numbers of a channel.
-  /// @param position  its number among the channels of the files of the data
-  /// @param all       number of those
+  /// @param position   its number among the channels of the files of the data
+  /// @param all        number of those
+  /// @param is_target  it is a target that is no input
   /// @throws DataError  the statistics have another number of channels, or none of this name
-  FieldNumbers of(const std::string& channel, std::int64_t position, std::int64_t all) const;
+  FieldNumbers of(const std::string& channel, std::int64_t position, std::int64_t all, bool is_target = false) const;
 
  private:
   std::string path_;  // the file that states the means, for messages
   bool is_of_the_well_ = false;
   std::vector<FieldNumbers> by_position_;
   std::map<std::string, FieldNumbers> by_name_;
+  std::map<std::string, FieldNumbers> targets_by_name_;  // those that differ from inputs of the same name
 };
 
 }  // namespace lockstep::data

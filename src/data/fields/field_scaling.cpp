@@ -31,18 +31,30 @@ std::vector<std::string> names_in(const FieldFile& file) {
 }
 
 /// The numbers of given statistics for the channels of a file.
-std::vector<FieldNumbers> given_for(const StatedNumbers& given, const FieldFile& file) {
+/// @param are_targets  the file has targets that are no inputs
+std::vector<FieldNumbers> given_for(const StatedNumbers& given, const FieldFile& file, bool are_targets) {
   std::int64_t all = 0;
   for (const FieldVariable& variable : file.variables) all += variable.axes.channel_count(variable.info.shape);
   std::vector<FieldNumbers> numbers;
   std::int64_t begin = 0;
   for (const FieldVariable& variable : file.variables) {
     for (std::size_t i = 0; i < variable.channels.size(); ++i) {
-      numbers.push_back(given.of(variable.names[i], begin + variable.channels[i], all));
+      numbers.push_back(given.of(variable.names[i], begin + variable.channels[i], all, are_targets));
     }
     begin += variable.axes.channel_count(variable.info.shape);
   }
   return numbers;
+}
+
+/// The text of statistics.json.
+std::string statistics_text(const std::vector<FieldNumbers>& numbers, std::int64_t difference_steps) {
+  Json channels = Json::array();
+  for (const FieldNumbers& each : numbers) {
+    Json channel = {{"channel", each.channel}, {"values", json_of(each.values)}};
+    if (each.differences.count > 0) channel["differences"] = json_of(each.differences);
+    channels.push_back(std::move(channel));
+  }
+  return Json{{"difference_steps", difference_steps}, {"channels", std::move(channels)}}.dump(2);
 }
 
 /// The numbers of a field without time.
@@ -72,9 +84,9 @@ std::vector<std::string> FieldDataset::input_names() const {
 }
 
 std::vector<FieldNumbers> FieldDataset::given() const {
-  std::vector<FieldNumbers> numbers = given_for(*given_, description_.pairs.front().inputs);
-  if (inputs_of_targets_.empty() && has_targets() && given_->has_floor_of_well() && description_.classes == 0) {
-    const std::vector<FieldNumbers> targets = given_for(*given_, description_.pairs.front().targets);
+  std::vector<FieldNumbers> numbers = given_for(*given_, description_.pairs.front().inputs, false);
+  if (inputs_of_targets_.empty() && has_targets() && given_->has_names() && description_.classes == 0) {
+    const std::vector<FieldNumbers> targets = given_for(*given_, description_.pairs.front().targets, true);
     numbers.insert(numbers.end(), targets.begin(), targets.end());
   }
   share_deviations(numbers, description_.normalization);
@@ -188,19 +200,20 @@ std::vector<double> FieldDataset::measure(std::int64_t part) const { return stat
 MeasuredTask FieldDataset::result(const std::vector<std::vector<double>>& parts) const {
   std::vector<FieldNumbers> numbers = statistics_->joined(parts);
   share_deviations(numbers, description_.normalization);
-  MeasuredTask measured{.task = task_with(numbers), .notes = statistics_->range_warnings(parts)};
-  Json channels = Json::array();
+  MeasuredTask measured{.task = task_with(numbers),
+                        .json = statistics_text(numbers, description_.rule.lead),
+                        .notes = statistics_->range_warnings(parts)};
   for (const FieldNumbers& each : numbers) {
-    Json channel = {{"channel", each.channel}, {"values", json_of(each.values)}};
-    if (each.differences.count > 0) channel["differences"] = json_of(each.differences);
-    channels.push_back(std::move(channel));
     if (description_.normalization.floor < 0 && is_constant(each.values)) {
       measured.notes.push_back("the channel '" + each.channel + "' is constant in the training data (" +
                                number_text(each.values.mean) + "), so that it is 0 after normalization");
     }
   }
-  measured.json = Json{{"difference_steps", description_.rule.lead}, {"channels", std::move(channels)}}.dump(2);
   return measured;
+}
+
+std::string FieldDataset::stated_statistics() const {
+  return given_ ? statistics_text(given(), description_.rule.lead) : "";
 }
 
 std::string FieldDataset::cache_path() const {

@@ -45,6 +45,7 @@ enum class GapRule {
 struct FieldDescription {
   std::vector<FieldPair> pairs;
   std::vector<FieldSeries> series;
+  std::vector<std::size_t> too_short = {};  ///< numbers of the pairs that are left out, because no window fits
   SampleSpace space;
   WindowRule rule;
   std::vector<float> statics = {};  ///< fields without time, [S, space...]; gaps are NaN

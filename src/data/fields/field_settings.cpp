@@ -246,8 +246,10 @@ KeySpecs FieldSettings::keys() {
              "Losses compare values divided by the same number; metrics and predictions keep the units",
              {"none", "zscore", "rms", "minmax"}),
       text("data.statistics", "compute",
-           "Statistics of the channels: computed from the training part, or read from a folder with global_means.npy "
-           "and global_stds.npy, from MEANS.npy,STDS.npy, a stats.yaml of The Well, or FILE:mean=PATH,std=PATH of HDF5 "
+           "Statistics of the channels: computed from the training part, or read from the statistics.json of a run or "
+           "of "
+           "trainer data --statistics, from a folder with global_means.npy and global_stds.npy, from "
+           "MEANS.npy,STDS.npy, a stats.yaml of The Well, or FILE:mean=PATH,std=PATH of HDF5 "
            "or netCDF-4"),
       choice("data.predict", "values",
              "What the model computes: values, differences to the newest step of the input, or steps, each the "

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/text/text.hpp"
+#include "data/fields/field_chunks.hpp"
 #include "data/fields/field_dataset.hpp"
 #include "data/fields/field_paths.hpp"
 #include "data/fields/field_settings.hpp"
@@ -22,6 +23,9 @@ namespace {
 
 /// The key of the permutation that selects the trajectories for validation.
 constexpr std::uint64_t kFieldSplitKey = 0x6669656c64;
+
+/// Unpacked bytes for each byte that samples use, from which on a remark is worth its reading.
+constexpr double kWastefulFactor = 1.5;
 
 struct OpenedFields {
   FieldDescription description;
@@ -129,6 +133,7 @@ void FieldOpener::add_series(FieldDescription& description, std::vector<std::str
     const FieldFile& file = description.pairs[i].inputs;
     if (file.steps == 0 || file.trajectories == 0) {
       if (order.size() == 1) throw DataError(file.path, "contains no steps");
+      description.too_short.push_back(i);
       notes.push_back(file.path + ": skipped, because it contains no steps");
       continue;
     }
@@ -163,8 +168,8 @@ void FieldOpener::add_series(FieldDescription& description, std::vector<std::str
     const std::int64_t found = std::ranges::count(gaps, true);
     const std::string& path = description.pairs[all[i].files.front()].inputs.path;
     if (found > 0) {
-      notes.push_back(path + ": the array 'time' has " + std::to_string(found) +
-                      " gaps, which no window crosses; see data.cadence");
+      notes.push_back(path + ": the array 'time' has " + std::to_string(found) + (found == 1 ? " gap" : " gaps") +
+                      ", which no window crosses; see data.cadence");
     }
     all[i].starts = starts_in(0, steps, description.rule, gaps);
     all[i].end = steps;
@@ -176,6 +181,7 @@ void FieldOpener::add_series(FieldDescription& description, std::vector<std::str
     if (!all[i].starts.empty()) {
       description.series.push_back(all[i]);
     } else {
+      description.too_short.insert(description.too_short.end(), all[i].files.begin(), all[i].files.end());
       notes.push_back(path + ": skipped, because its " + std::to_string(steps) + " steps are too few for a window of " +
                       std::to_string(description.rule.span() + 1));
     }
@@ -330,24 +336,22 @@ bool has_samples(const FieldDescription& part) {
   return std::ranges::any_of(part.series, [](const FieldSeries& series) { return series.samples() > 0; });
 }
 
-/// A remark about chunks that hold several samples, unless they are read one after the other, or all stay in memory.
+/// A remark about chunks that a random order unpacks many times, because they hold more than a sample and not all of
+/// them stay in memory.
 std::string chunk_note(const FieldDescription& description, const FieldSettings& settings, const Section& data) {
-  const FieldVariable& variable = description.pairs.front().inputs.variables.front();
-  const ChunkSize size = chunk_size_of(variable);
-  double bytes = 0;
-  for (const FieldPair& pair : description.pairs) {
-    for (const FieldVariable& each : pair.inputs.variables) {
-      bytes += static_cast<double>(arrays::size_of(arrays::whole(each.info)) *
-                                   static_cast<std::int64_t>(each.info.type.bytes));
-    }
-  }
+  const FieldFile& file = description.pairs.front().inputs;
+  const auto variable =
+      std::ranges::find_if(file.variables, [&](const FieldVariable& each) { return is_in_chunks(file.path, each); });
   const bool is_random = data.text("sampler") != "chunks" && data.boolean("shuffle");
-  if (size.trajectories * size.steps == 1 || !is_random || bytes <= static_cast<double>(settings.chunk_cache_bytes)) {
-    return "";
-  }
-  return description.pairs.front().inputs.path + ": a chunk of the array '" + variable.info.path + "' holds " +
-         std::to_string(size.steps) + " steps of " + std::to_string(size.trajectories) +
-         " trajectories or rows, which are all unpacked for each sample; see data.sampler = chunks";
+  if (variable == file.variables.end() || !is_random) return "";
+  const ChunkCost cost = chunk_cost_of(description);
+  if (cost.all <= static_cast<double>(settings.chunk_cache_bytes) || cost.factor() < kWastefulFactor) return "";
+  const double mebibytes = cost.all / (1 << 20);
+  return file.path + ": a chunk of the array '" + variable->info.path + "' holds " + chunk_size_text(*variable) +
+         ", so that a random order unpacks " + number_text(cost.factor(), 3) +
+         " times the bytes that samples use: all chunks have " + number_text(mebibytes, 3) +
+         " MiB, more than data.chunk_cache_mb; set data.sampler=chunks, or data.chunk_cache_mb=" +
+         number_text(std::ceil(mebibytes));
 }
 
 Splits open_fields(const Section& data, const UsedSplits& used) {

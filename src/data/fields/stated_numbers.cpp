@@ -2,6 +2,8 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -167,6 +169,48 @@ std::map<std::string, FieldNumbers> well_numbers(const std::string& path) {
   return channels;
 }
 
+// ---- statistics.json of a run: the channels of the inputs, then those of targets that are no inputs.
+
+ChannelNumbers numbers_in(const nlohmann::json& json) {
+  const auto number = [&json](const char* name) {
+    return json.at(name).is_null() ? std::numeric_limits<double>::quiet_NaN() : json.at(name).get<double>();
+  };
+  return {.count = number("count"),
+          .mean = number("mean"),
+          .std = number("std"),
+          .rms = number("rms"),
+          .min = number("min"),
+          .max = number("max")};
+}
+
+/// @param lead  stored steps of the differences that count
+std::vector<FieldNumbers> run_numbers(const std::string& path, std::int64_t lead) {
+  std::ifstream file(path);
+  if (!file) throw DataError(path, "cannot be read; check data.statistics");
+  std::vector<FieldNumbers> channels;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(file);
+    const bool has_differences = json.at("difference_steps").get<std::int64_t>() == lead;
+    for (const nlohmann::json& each : json.at("channels")) {
+      channels.push_back({.channel = each.at("channel").get<std::string>(), .values = numbers_in(each.at("values"))});
+      if (has_differences && each.contains("differences")) {
+        channels.back().differences = numbers_in(each.at("differences"));
+      }
+    }
+  } catch (const nlohmann::json::exception&) {
+    throw DataError(path,
+                    "is no statistics.json of a run: it needs difference_steps and channels, each with its numbers; "
+                    "trainer data --statistics writes such a file");
+  }
+  for (const FieldNumbers& each : channels) {
+    if (std::isfinite(each.values.mean) && each.values.std >= 0 && std::isfinite(each.values.std)) continue;
+    throw DataError(path, "mean and std of '" + each.channel + "' are " + number_text(each.values.mean) + " and " +
+                              number_text(each.values.std) + "; statistics must be finite");
+  }
+  if (channels.empty()) throw DataError(path, "states no channels; check data.statistics");
+  return channels;
+}
+
 /// Reads two npy files: means, then deviations. @param is_delta  those of differences
 void add_pair(std::vector<FieldNumbers>& channels, const std::string& means, const std::string& deviations,
               bool is_delta) {
@@ -185,6 +229,14 @@ void add_pair(std::vector<FieldNumbers>& channels, const std::string& means, con
 
 StatedNumbers StatedNumbers::from(const std::string& text, std::int64_t lead, const std::string& cited) {
   StatedNumbers given;
+  if (text.ends_with(".json")) {
+    given.path_ = text;
+    for (const FieldNumbers& each : run_numbers(text, lead)) {
+      given.by_name_.try_emplace(each.channel, each);
+      given.targets_by_name_.insert_or_assign(each.channel, each);
+    }
+    return given;
+  }
   if (text.ends_with(".yaml") || text.ends_with(".yml")) {
     given.path_ = text;
     given.is_of_the_well_ = true;
@@ -204,7 +256,7 @@ StatedNumbers StatedNumbers::from(const std::string& text, std::int64_t lead, co
   if (colon == std::string::npos || (files.size() == 2 && files[0].ends_with(".npy"))) {
     if (files.size() != 2) {
       throw ConfigError(cited + ": '" + text +
-                        "' is neither compute nor a folder, MEANS.npy,STDS.npy, a stats.yaml, or "
+                        "' is neither compute nor a statistics.json, a folder, MEANS.npy,STDS.npy, a stats.yaml, or "
                         "FILE:mean=PATH,std=PATH");
     }
     given.path_ = files[0];
@@ -227,11 +279,13 @@ StatedNumbers StatedNumbers::from(const std::string& text, std::int64_t lead, co
   return given;
 }
 
-FieldNumbers StatedNumbers::of(const std::string& channel, std::int64_t position, std::int64_t all) const {
+FieldNumbers StatedNumbers::of(const std::string& channel, std::int64_t position, std::int64_t all,
+                               bool is_target) const {
   FieldNumbers numbers;
-  if (is_of_the_well_) {
-    const auto found = by_name_.find(channel);
-    if (found == by_name_.end()) throw DataError(path_, "states no numbers of the channel '" + channel + "'");
+  if (has_names()) {
+    const auto& names = is_target && !targets_by_name_.empty() ? targets_by_name_ : by_name_;
+    const auto found = names.find(channel);
+    if (found == names.end()) throw DataError(path_, "states no numbers of the channel '" + channel + "'");
     numbers = found->second;
   } else {
     if (std::ssize(by_position_) != all) {

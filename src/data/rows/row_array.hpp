@@ -55,6 +55,7 @@ class RowArray {
   /// The first array in messages: "FILE: variable 'x'".
   std::string first_place() const;
   const ArrayPlace& first() const noexcept { return parts_.front().place; }
+  const arrays::ArrayInfo& first_info() const noexcept { return parts_.front().info; }
 
   /// @throws DataError  a file is too small for the numbers that it states, so that they were never written
   void require_written() const;

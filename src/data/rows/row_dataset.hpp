@@ -54,6 +54,7 @@ class RowDataset : public SampleDataset, public SampleClasses, public SampleName
   std::vector<std::int64_t> labels() const override;
   std::string sample_name(std::int64_t index) const override;
   std::uint64_t digest() const override;
+  const RowPair& rows() const noexcept { return rows_; }
 
  private:
   RowPair rows_;

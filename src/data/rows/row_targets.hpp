@@ -34,6 +34,8 @@ class RowTargets {
   RowTargets(std::shared_ptr<const RowArray> array, const TargetRule& rule, const RowTargets* train);
 
   TargetKind kind() const noexcept { return kind_; }
+  /// null = the samples have no targets
+  const RowArray* array() const noexcept { return array_.get(); }
   /// Number of classes or labels, or of the numbers of a sample.
   std::int64_t width() const noexcept { return width_; }
   /// The class of a sample, for TargetKind::classes.

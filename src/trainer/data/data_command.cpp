@@ -4,17 +4,25 @@
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/log/log.hpp>
 
+#include <filesystem>
+
 #include "core/text/parse_value.hpp"
 #include "core/text/table.hpp"
+#include "data/fields/field_dataset.hpp"
+#include "data/source/measured.hpp"
+#include "data/source/roles.hpp"
 #include "data/stores/image_dataset.hpp"
 #include "data/stores/image_settings.hpp"
 #include "data/stores/image_splits.hpp"
+#include "engine/data_moments.hpp"
 #include "engine/setup/run_splits.hpp"
 #include "report/files/run_files.hpp"
 #include "trainer/commands/commands.hpp"
 #include "trainer/data/contact_sheet.hpp"
 #include "trainer/data/data_speed.hpp"
 #include "trainer/data/data_text.hpp"
+#include "trainer/data/field_survey.hpp"
+#include "trainer/data/field_text.hpp"
 #include "trainer/data/image_survey.hpp"
 
 namespace lockstep::trainer {
@@ -35,12 +43,14 @@ struct ChosenImages {
 
 class DataCommand {
  public:
-  DataCommand(const CommandJob& job, const config::Invocation& invocation)
+  /// @param measured  the statistics of --statistics; "" = they were not measured
+  DataCommand(const CommandJob& job, const config::Invocation& invocation, std::string measured)
       : registry_(job.registry),
         sections_(invocation.config.sections()),
         data_(sections_.at("data")),
         options_(invocation.options),
-        source_(find_row(registry_.sources, data_.text("name"), data_.cite("name"))) {}
+        source_(find_row(registry_.sources, data_.text("name"), data_.cite("name"))),
+        measured_(std::move(measured)) {}
 
   void run() const {
     const double seconds = speed_seconds();
@@ -150,10 +160,42 @@ class DataCommand {
   /// Sources without image files.
   void show_samples() const {
     const data::Splits splits = data::open(data_, registry_.sources, engine::open_options(sections_, registry_));
+    if (const auto* const fields = data::ability_of<data::FieldDataset>(*splits.train)) {
+      return show_fields(splits, *fields);
+    }
     const SamplesReport report{.source = source_.name,
                                .splits = {{"train", splits.train}, {"val", splits.val}, {"test", splits.test}},
                                .text_path = source_.name == "text" ? data_.text("path") : ""};
     log::result(has("json") ? samples_json(report) : samples_text(report));
+  }
+
+  void show_fields(const data::Splits& splits, const data::FieldDataset& train) const {
+    FieldParts parts = {{"train", &train}};
+    const auto add = [&](const std::string& name, const std::shared_ptr<const data::Dataset>& split) {
+      if (split) parts.emplace_back(name, data::ability_of<data::FieldDataset>(*split));
+    };
+    add("val", splits.val);
+    if (splits.test != splits.val) add("test", splits.test);
+    FieldReport report{.survey = survey_fields(parts, reading_keys()), .statistics = measured_, .origin = "computed"};
+    report.survey.warnings.insert(report.survey.warnings.begin(), splits.notes.begin(), splits.notes.end());
+    if (report.statistics.empty()) {
+      report.statistics = engine::kept_statistics(train);
+      report.origin = "kept in data.cache";
+    }
+    report.are_counted = !report.statistics.empty();
+    if (report.statistics.empty()) {
+      report.statistics = train.stated_statistics();
+      report.origin = data_.text("statistics");
+    }
+    log::result(has("json") ? fields_json(report) : fields_text(report));
+  }
+
+  ReadingKeys reading_keys() const {
+    const Section& model = sections_.at("model");
+    return {.is_random = data_.text("sampler") != "chunks" && data_.boolean("shuffle"),
+            .chunk_cache_mb = data_.real("chunk_cache_mb"),
+            .open_files = data_.integer("open_files"),
+            .padding = model.has("padding") ? model.text("padding") : ""};
   }
 
   const engine::Registry& registry_;
@@ -161,7 +203,46 @@ class DataCommand {
   const Section& data_;
   const std::map<std::string, std::string>& options_;
   const data::Source& source_;
+  std::string measured_;
 };
+
+/// @throws ConfigError  the statistics cannot be written there, or data.statistics cannot read them there
+void require_place_of_statistics(const std::string& path) {
+  if (!path.ends_with(".json")) {
+    throw ConfigError("command line: --statistics: '" + path +
+                      "' must end in .json, by which data.statistics recognizes it");
+  }
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code unreadable;
+  if (folder.empty() || std::filesystem::is_directory(folder, unreadable)) return;
+  throw ConfigError("command line: --statistics: there is no folder " + folder.string() + "; create it first");
+}
+
+/// Computes the statistics of the training part as a run does, and writes them into a file. Collective.
+/// @return  the text of the file
+std::string write_statistics(const CommandJob& job, const Sections& sections, const std::string& path) {
+  const Section& data = sections.at("data");
+  data::Splits splits;
+  job.world.all_or_throw([&] {
+    if (job.world.is_root()) require_place_of_statistics(path);
+    const auto refuse = [&](const std::string& reason) { throw ConfigError("command line: --statistics: " + reason); };
+    if (data::opens_images(data, job.registry.sources)) refuse("the statistics of images are those of data.transform");
+    data::OpenOptions options = engine::open_options(sections, job.registry);
+    options.used = {.val = false, .test = false};
+    splits = data::open(data, job.registry.sources, options);
+    const auto* const measured = data::ability_of<data::MeasuredDataset>(*splits.train);
+    if (measured == nullptr) refuse("data.name = " + data.text("name") + " has no statistics; use fields");
+    if (measured->parts() > 0) return;
+    if (data.text("normalize") == "none") refuse("data.normalize = none needs no statistics; choose another one");
+    refuse("data.statistics = " + data.text("statistics") + " states them already; set it to compute");
+  });
+  std::string statistics;
+  engine::training_task(job.world, sections.at("model"), *splits.train, &statistics);
+  job.world.all_or_throw([&] {
+    if (job.world.is_root()) report::write_text(path, statistics + "\n");
+  });
+  return statistics;
+}
 
 }  // namespace
 
@@ -169,8 +250,11 @@ ExitCode describe_data(const CommandJob& job, const config::Invocation& invocati
   if (invocation.options.contains("json")) {  // nothing else on standard output
     log::configure({.rank = job.world.rank(), .world_size = job.world.size(), .console_level = log::Level::warning});
   }
+  const auto path = invocation.options.find("statistics");
+  const std::string statistics =
+      path == invocation.options.end() ? "" : write_statistics(job, invocation.config.sections(), path->second);
   job.world.all_or_throw([&] {
-    if (job.world.is_root()) DataCommand(job, invocation).run();
+    if (job.world.is_root()) DataCommand(job, invocation, statistics).run();
   });
   return ExitCode::done;
 }

@@ -12,7 +12,10 @@
 #include <set>
 
 #include "core/text/text.hpp"
+#include "data/rows/row_dataset.hpp"
+#include "data/source/roles.hpp"
 #include "trainer/commands/table_text.hpp"
+#include "trainer/data/field_text.hpp"
 
 namespace lockstep::trainer {
 
@@ -152,6 +155,43 @@ std::string window_text(const data::Dataset& dataset, const std::string& text_pa
   return text_path.empty() ? joined_numbers(tokens, " ") : characters_of(tokens, text_path);
 }
 
+/// An array of samples in rows.
+struct RowFacts {
+  std::string role;
+  const data::RowArray* array = nullptr;
+  StorageFacts storage = {};  ///< that of the first file
+};
+
+std::vector<RowFacts> row_facts(const data::Dataset& dataset) {
+  const auto* const rows = data::ability_of<data::RowDataset>(dataset);
+  if (rows == nullptr) return {};
+  std::vector<RowFacts> facts;
+  const auto add = [&facts](const std::string& role, const data::RowArray* array) {
+    if (array == nullptr) return;
+    const auto file = arrays::open_arrays(array->first().file);
+    facts.push_back({.role = role, .array = array, .storage = storage_of(*file, array->first_info())});
+  };
+  add("inputs", rows->rows().inputs.get());
+  if (rows->rows().targets) add("targets", rows->rows().targets->array());
+  return facts;
+}
+
+std::string text_of(const RowFacts& facts) {
+  const data::RowArray& array = *facts.array;
+  const std::string& name = array.first().array;
+  const std::size_t files = array.sizes().size();
+  return fmt::format("{}: {} rows in {}, {}{} {}, {}", facts.role, array.size(),
+                     files == 1 ? "1 file" : fmt::format("{} files", files), name.empty() ? "" : name + ": ",
+                     arrays::name_of(array.type()), shape_text(array.first_info().shape), storage_text(facts.storage));
+}
+
+Json json_of(const RowFacts& facts) {
+  const data::RowArray& array = *facts.array;
+  return {{"files", array.sizes().size()},         {"rows", array.size()},
+          {"row_shape", array.row_shape()},        {"array", array.first().array},
+          {"type", arrays::name_of(array.type())}, {"storage", Json::parse(storage_json(facts.storage))}};
+}
+
 /// The number of samples of each class; empty if they do not have one class each.
 std::vector<std::int64_t> class_counts(const data::Dataset& dataset) {
   if (dataset.task().is_text) return {};
@@ -164,6 +204,16 @@ std::vector<std::int64_t> class_counts(const data::Dataset& dataset) {
     return {};
   }
   return counts;
+}
+
+/// ", 2 classes", and the samples of each; "" if there are no classes.
+std::string classes_text(const Task& task, const std::vector<std::int64_t>& counts) {
+  if (counts.empty()) return "";
+  std::string text = fmt::format(", {} classes\nsamples of each class:", counts.size());
+  for (std::size_t c = 0; c < std::min(counts.size(), kMaxClassRows); ++c) {
+    text += " " + class_name(task.class_names, c) + " " + std::to_string(counts[c]);
+  }
+  return text;
 }
 
 }  // namespace
@@ -252,12 +302,8 @@ std::string samples_text(const SamplesReport& report) {
                           window_text(*dataset, report.text_path));
       continue;
     }
-    const std::vector<std::int64_t> counts = class_counts(*dataset);
-    if (counts.empty()) continue;
-    text += fmt::format(", {} classes\nsamples of each class:", counts.size());
-    for (std::size_t c = 0; c < std::min(counts.size(), kMaxClassRows); ++c) {
-      text += " " + class_name(task.class_names, c) + " " + std::to_string(counts[c]);
-    }
+    text += classes_text(task, class_counts(*dataset));
+    for (const RowFacts& facts : row_facts(*dataset)) text += "\n" + text_of(facts);
   }
   return text;
 }
@@ -274,6 +320,7 @@ std::string samples_json(const SamplesReport& report) {
     } else {
       each["samples_of_class"] = class_counts(*dataset);
     }
+    for (const RowFacts& facts : row_facts(*dataset)) each[facts.role] = json_of(facts);
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }

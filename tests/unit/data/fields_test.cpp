@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "checkpoints/format/hdf5.hpp"
+#include "data/fields/field_chunks.hpp"
 #include "data/fields/field_dataset.hpp"
 #include "data/fields/field_paths.hpp"
 #include "files.hpp"
@@ -155,10 +156,30 @@ TEST_F(FieldsTest, ARemarkSaysThatChunksHoldManySamples) {
   };
   EXPECT_EQ(notes_with("0.0001", "default"),
             (std::vector<std::string>{(folder_ / "a.h5") +
-                                      ": a chunk of the array 'u' holds 4 steps of 1 trajectories or rows, which are "
-                                      "all unpacked for each sample; see data.sampler = chunks"}));
+                                      ": a chunk of the array 'u' holds 4 steps, so that a random order unpacks 2.44 "
+                                      "times the bytes that samples use: all chunks have 0.000275 MiB, more than "
+                                      "data.chunk_cache_mb; set data.sampler=chunks, or data.chunk_cache_mb=1"}))
+      << "9 windows of 2 of 10 steps touch 11 chunks";
   EXPECT_EQ(notes_with("0.0001", "chunks"), std::vector<std::string>());
   EXPECT_EQ(notes_with("64", "default"), std::vector<std::string>());
+}
+
+TEST_F(FieldsTest, TheCostOfChunksCountsThoseThatACropTouches) {
+  write_chunks(folder_ / "a.h5", {2, 4, 1});
+  const auto cost_with = [&](const std::string& crop) {
+    const Splits splits = open_fields(
+        {{"path", folder_ / "a.h5"}, {"variables", "u"}, {"layout", "ntx"}, {"crop", crop}, {"val_fraction", "0"}});
+    return chunk_cost_of(dynamic_cast<const FieldDataset&>(*splits.train).description());
+  };
+  // 9 windows of 2 steps touch 11 chunks along time; a chunk has 32 bytes. There are 2 x 3 x 2 chunks.
+  const ChunkCost all = cost_with("");
+  EXPECT_DOUBLE_EQ(all.unpacked, 2 * 32 * 11 / 9.0);
+  EXPECT_EQ(all.used, 16);
+  EXPECT_EQ(all.all, 12 * 32);
+  const ChunkCost half = cost_with("x:1-2");
+  EXPECT_DOUBLE_EQ(half.unpacked, 32 * 11 / 9.0);
+  EXPECT_EQ(half.used, 8);
+  EXPECT_EQ(half.all, 6 * 32);
 }
 
 TEST_F(FieldsTest, OneTrajectoryIsDividedByTime) {
