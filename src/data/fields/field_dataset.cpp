@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/text/text.hpp"
+#include "data/source/chunk_bytes.hpp"
 #include "data/source/hash.hpp"
 #include "data/source/sources.hpp"
 #include "data/stores/cache_files.hpp"
@@ -183,7 +184,29 @@ ChunkSize chunk_size_of(const FieldVariable& variable) {
   return size;
 }
 
+const FieldVariable& costliest_variable(const FieldPair& pair) {
+  const FieldVariable* costliest = &pair.inputs.variables.front();
+  double most = 0;
+  for (const FieldFile* const file : {&pair.inputs, &pair.targets}) {
+    for (const FieldVariable& variable : file->variables) {
+      const ChunkSize size = chunk_size_of(variable);
+      auto bytes = static_cast<double>(variable.info.type.bytes);  // of a step
+      for (std::size_t axis = 0; axis < variable.info.shape.size(); ++axis) {
+        const bool is_step = axis == variable.axes.trajectory || axis == variable.axes.time;
+        if (!is_step) bytes *= static_cast<double>(variable.info.shape[axis]);
+      }
+      const double cost = bytes * static_cast<double>(size.trajectories * size.steps - 1);
+      if (cost <= most) continue;
+      most = cost;
+      costliest = &variable;
+    }
+  }
+  return *costliest;
+}
+
 std::vector<std::int64_t> FieldDataset::chunks() const {
+  std::vector<ChunkSize> sizes;
+  for (const FieldPair& pair : description_.pairs) sizes.push_back(chunk_size_of(costliest_variable(pair)));
   using ChunkPlace = std::array<std::int64_t, 3>;  // file, and position along both axes
   std::map<ChunkPlace, std::int64_t> numbers;
   std::vector<std::int64_t> chunks;
@@ -191,7 +214,7 @@ std::vector<std::int64_t> FieldDataset::chunks() const {
     for (const std::int64_t trajectory : series.trajectories) {
       for (const std::int64_t start : series.starts) {
         const std::size_t file = file_of(series, start);
-        const ChunkSize size = chunk_size_of(description_.pairs[series.files[file]].inputs.variables.front());
+        const ChunkSize& size = sizes[series.files[file]];
         const ChunkPlace place = {static_cast<std::int64_t>(series.files[file]), trajectory / size.trajectories,
                                   (start - series.begins[file]) / size.steps};
         chunks.push_back(numbers.try_emplace(place, std::ssize(numbers)).first->second);
@@ -201,10 +224,7 @@ std::vector<std::int64_t> FieldDataset::chunks() const {
   return chunks;
 }
 
-ChunkBytes FieldDataset::chunk_bytes() const {
-  const arrays::ChunkUse use = arrays::chunk_use();
-  return {.unpacked = static_cast<double>(use.unpacked), .used = static_cast<double>(use.used)};
-}
+ChunkBytes FieldDataset::chunk_bytes() const { return bytes_of_chunks(); }
 
 /// A difference exists only where the newest input has a value.
 void FieldDataset::clear_where_newest_is_missing(const float* input, bool* mask) const {

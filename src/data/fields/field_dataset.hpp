@@ -32,6 +32,9 @@ struct ChunkSize {
   std::int64_t steps = 1;
 };
 ChunkSize chunk_size_of(const FieldVariable& variable);
+/// The variable of the inputs and targets that costs most in a random order: its chunks have the most bytes of other
+/// samples for each sample.
+const FieldVariable& costliest_variable(const FieldPair& pair);
 
 /// The windows of arrays. Values of a sample: "data" [T_in * C + S, space...] float32, all channels of the oldest step
 /// first, then fields without time, masks, positions and cycles of time; "label" [T_out * C, space...] float32, or
@@ -53,7 +56,7 @@ class FieldDataset : public SampleDataset,
   void fill(const batch::Draw& draw, batch::ValueMap& row) const override;
   std::uint64_t digest() const override { return digest_; }
   std::string sample_name(std::int64_t index) const override;
-  /// Chunks are those of the first variable of the inputs, at the first step. Without chunks, each sample is one.
+  /// Chunks are those of the costliest variable, at the first step. Without chunks, each sample is one.
   std::vector<std::int64_t> chunks() const override;
   ChunkBytes chunk_bytes() const override;
 

@@ -332,7 +332,7 @@ bool has_samples(const FieldDescription& part) {
 
 /// A remark about chunks that hold several samples, unless they are read one after the other, or all stay in memory.
 std::string chunk_note(const FieldDescription& description, const FieldSettings& settings, const Section& data) {
-  const FieldVariable& variable = description.pairs.front().inputs.variables.front();
+  const FieldVariable& variable = costliest_variable(description.pairs.front());
   const ChunkSize size = chunk_size_of(variable);
   double bytes = 0;
   for (const FieldPair& pair : description.pairs) {

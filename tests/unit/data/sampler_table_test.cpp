@@ -139,8 +139,10 @@ TEST(SamplerTableTest, ADataSetStatesItsClassesAndShapes) {
   const Tokens tokens;
   EXPECT_EQ(sentence_of<DataError>([&] { labels_of(tokens); }),
             "the samples do not have one class each; choose another data.sampler");
-  EXPECT_EQ(sentence_of<ConfigError>([&] { chunks_of(tokens); }),
-            "the samples are not in chunks of files, as those of data.name = fields are; choose another data.sampler");
+  EXPECT_EQ(
+      sentence_of<ConfigError>([&] { chunks_of(tokens); }),
+      "the samples are not in chunks of files, as those of data.name = fields, hdf5 or npy can be; choose another "
+      "data.sampler");
   EXPECT_EQ(sentence_of<DataError>([&] { aspect_ratios_of(tokens); }),
             "the samples do not have a width and height; choose another data.sampler");
 }
