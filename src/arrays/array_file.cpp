@@ -171,7 +171,7 @@ class OpenFiles::Impl {
   }
 
  private:
-  /// What is known of an array holds only for the version of its file that was opened first.
+  /// The description of an array holds only for the version of its file that was opened first.
   std::shared_ptr<const ArrayFile> open(const std::string& path) {
     const auto known = versions_.find(path);
     if (known == versions_.end()) require_no_zarr(path);

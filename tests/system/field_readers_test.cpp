@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(Samplers, ResumedFieldsTest,
 /// A change of the file a.* that a run reads.
 struct Change {
   std::string name;
-  std::string ending;  ///< of the files
+  std::string ending;  ///< ending of the files
   testing::SetOptions storage;
   std::string keys;
   std::function<void(const fs::path& file)> make;

@@ -57,7 +57,7 @@ class RowDataset : public SampleDataset, public SampleClasses, public SampleName
   void fill(const batch::Draw& draw, batch::ValueMap& row) const override;
   std::vector<std::int64_t> labels() const override;
   std::string sample_name(std::int64_t index) const override;
-  /// Without chunks, each sample is one.
+  /// Each sample is a chunk of its own if the arrays have none.
   std::vector<std::int64_t> chunks() const override;
   ChunkBytes chunk_bytes() const override { return bytes_of_chunks(); }
   std::uint64_t digest() const override;
