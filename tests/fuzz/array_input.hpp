@@ -13,7 +13,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
 
@@ -25,15 +24,18 @@
 /// Reads files of arrays as the sources of data do: an error of the data, or numbers.
 namespace lockstep::fuzz {
 
-/// A file in memory, which programs open by its path.
+/// A file in memory, with a path.
 class MemoryInput {
  public:
-  MemoryInput() : file_(::memfd_create("input", 0)) {}
+  MemoryInput() : file_(::mkstemp(path_.data())) {}
   MemoryInput(const MemoryInput&) = delete;
   MemoryInput& operator=(const MemoryInput&) = delete;
-  ~MemoryInput() { ::close(file_); }
+  ~MemoryInput() {
+    ::unlink(path_.c_str());
+    ::close(file_);
+  }
 
-  std::string path() const { return "/proc/self/fd/" + std::to_string(file_); }
+  const std::string& path() const noexcept { return path_; }
   void set(std::span<const std::byte> bytes) const {
     const bool is_written = ::ftruncate(file_, 0) == 0 &&
                             ::pwrite(file_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
@@ -41,6 +43,7 @@ class MemoryInput {
   }
 
  private:
+  std::string path_ = "/dev/shm/lockstep_fuzz_XXXXXX";
   int file_;
 };
 
