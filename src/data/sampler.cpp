@@ -106,8 +106,8 @@ Sampler make_blocks(const Section& data, const SamplerRequest& request) {
 
 Sampler make_chunks(const Section& data, const SamplerRequest& request) {
   const std::vector<std::int64_t> chunks = chunks_of(*request.dataset);
-  const std::size_t count = std::set<std::int64_t>(chunks.begin(), chunks.end()).size();
-  const std::int64_t per_window = data.integer("shuffle_chunks");
+  const std::int64_t count = std::ssize(std::set<std::int64_t>(chunks.begin(), chunks.end()));
+  const std::int64_t per_window = std::min(data.integer("shuffle_chunks"), count);
   std::string algorithm =
       "chunks, " + std::to_string(per_window) + " of " + std::to_string(count) + " shuffled together";
   if (!data.boolean("drop_last")) algorithm += ", filled up";
