@@ -7,6 +7,7 @@
 #include <array>
 #include <filesystem>
 #include <list>
+#include <map>
 #include <mutex>
 #include <string_view>
 #include <utility>
@@ -126,7 +127,11 @@ std::int64_t size_of(const Slab& slab) {
 
 std::shared_ptr<const ArrayFile> open_arrays(const std::string& path) {
   require_no_zarr(path);
-  const auto file = std::make_shared<const InputFile>(path);
+  return open_arrays(std::make_shared<const InputFile>(path));
+}
+
+std::shared_ptr<const ArrayFile> open_arrays(const std::shared_ptr<const InputFile>& file) {
+  const std::string& path = file->path();
   if (file->size() == 0) throw DataError(path, "it is empty (0 bytes)");
   if (is_hdf5(*file)) return open_hdf5(file);
   constexpr std::uint64_t kHeadBytes = 256;
@@ -161,13 +166,25 @@ class OpenFiles::Impl {
       return files_.back();
     }
     if (files_.size() >= most_) files_.pop_front();
-    files_.push_back(open_arrays(path));
+    files_.push_back(open(path));
     return files_.back();
   }
 
  private:
+  /// The description of an array holds only for the version of its file that was opened first.
+  std::shared_ptr<const ArrayFile> open(const std::string& path) {
+    const auto known = versions_.find(path);
+    if (known == versions_.end()) require_no_zarr(path);
+    const auto bytes = std::make_shared<const InputFile>(path);
+    if (known != versions_.end() && known->second != bytes->version()) throw_changed(path);
+    std::shared_ptr<const ArrayFile> file = open_arrays(bytes);
+    versions_.emplace(path, bytes->version());
+    return file;
+  }
+
   const std::size_t most_;
   std::mutex mutex_;
+  std::map<std::string, FileVersion> versions_;
   std::list<std::shared_ptr<const ArrayFile>> files_;
 };
 

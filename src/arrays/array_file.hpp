@@ -118,6 +118,7 @@ class OpenFiles {
   OpenFiles(const OpenFiles&) = delete;
   OpenFiles& operator=(const OpenFiles&) = delete;
   /// The open file; it is opened if necessary, and another one is closed then.
+  /// @throws DataError  those of open_arrays; also if the file was replaced or changed since it was opened first
   std::shared_ptr<const ArrayFile> get(const std::string& path);
 
  private:

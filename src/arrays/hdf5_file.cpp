@@ -154,7 +154,9 @@ class Hdf5File final : public ArrayFile {
     const HdfSession session;
     register_filters();
     try {
-      file_.emplace(open_to_read(path()));
+      Handle file = open_to_read(path());
+      bytes_->require_same_at_path();
+      file_.emplace(std::move(file));
     } catch (const CheckpointError& error) {
       throw DataError(path(), fault_of_file(error.what()));
     }
@@ -175,7 +177,11 @@ class Hdf5File final : public ArrayFile {
     return with_place(path(), "", [&] { return NameCollector(file_->id()).collect(); });
   }
 
-  ArrayInfo find(const std::string& name) const override { return find_known(plain_path(name))->info; }
+  ArrayInfo find(const std::string& name) const override {
+    std::shared_ptr<const KnownArray> known;
+    bytes_->while_unchanged([&] { known = find_known(plain_path(name)); });
+    return known->info;
+  }
 
   std::optional<std::uint64_t> stored_bytes(const ArrayInfo& array) const override {
     if (array.storage.layout == "virtual" || array.storage.layout == "external") return std::nullopt;
@@ -209,24 +215,28 @@ class Hdf5File final : public ArrayFile {
   }
 
   void read(const ArrayInfo& array, const Slab& slab, std::span<std::byte> out) const override {
-    const auto known = find_known(plain_path(array.path));
-    require_inside(path(), known->info, slab, out.size());
-    bytes_->require_unchanged();
-    if (out.empty()) return;
-    if (known->chunks) {
-      read_chunks([&](const auto& first) { return chunk_at(*known, first); }, *known->chunks, slab, out);
-      chunk_cache().count_used(out.size());
-    } else if (known->offset) {
-      const PlainArray place{.offset = *known->offset, .shape = known->info.shape, .bytes = known->info.type.bytes};
-      const auto read_file = [&](std::uint64_t offset, std::span<std::byte> part) { bytes_->read(offset, part); };
-      read_plain(read_file, place, slab, out);
-    } else {
-      return read_by_library(known->info, slab, out);
-    }
-    if (is_foreign_order(known->info.type)) reverse_elements(out, known->info.type.bytes);
+    bytes_->while_unchanged([&] {
+      const auto known = find_known(plain_path(array.path));
+      require_inside(path(), known->info, slab, out.size());
+      if (!out.empty()) read_known(*known, slab, out);
+    });
   }
 
  private:
+  void read_known(const KnownArray& known, const Slab& slab, std::span<std::byte> out) const {
+    if (known.chunks) {
+      read_chunks([&](const auto& first) { return chunk_at(known, first); }, *known.chunks, slab, out);
+      chunk_cache().count_used(out.size());
+    } else if (known.offset) {
+      const PlainArray place{.offset = *known.offset, .shape = known.info.shape, .bytes = known.info.type.bytes};
+      const auto read_file = [&](std::uint64_t offset, std::span<std::byte> part) { bytes_->read(offset, part); };
+      read_plain(read_file, place, slab, out);
+    } else {
+      return read_by_library(known.info, slab, out);
+    }
+    if (is_foreign_order(known.info.type)) reverse_elements(out, known.info.type.bytes);
+  }
+
   /// A data set that stays open.
   struct OpenSet {
     std::string name;

@@ -22,6 +22,14 @@ constexpr std::uint64_t kSkippedBytes = 4096;  // a smaller gap costs less to re
   throw DataError(path, what + ": " + std::strerror(errno));
 }
 
+FileVersion version_of(const struct stat& status) {
+  return {.device = status.st_dev,
+          .number = status.st_ino,
+          .size = static_cast<std::uint64_t>(status.st_size),
+          .seconds = status.st_mtim.tv_sec,
+          .nanoseconds = status.st_mtim.tv_nsec};
+}
+
 /// Collects pieces in ascending order of their offsets, and reads them.
 class PieceReader {
  public:
@@ -124,7 +132,7 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
   struct stat status {};
   const bool is_file = ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
   if (is_file) {
-    opened_ = version();
+    opened_ = version_of(status);
     return;
   }
   ::close(file_);
@@ -132,12 +140,6 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
 }
 
 InputFile::~InputFile() { ::close(file_); }
-
-InputFile::FileVersion InputFile::version() const {
-  struct stat status {};
-  if (::fstat(file_, &status) != 0) return {};
-  return {static_cast<std::uint64_t>(status.st_size), status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
-}
 
 void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
@@ -154,8 +156,17 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
 }
 
 void InputFile::require_unchanged() const {
-  if (version() == opened_) return;
-  throw DataError(path_, "it was changed while it was in use; restore the file, or start again");
+  struct stat status {};
+  if (::fstat(file_, &status) != 0 || version_of(status) != opened_) throw_changed(path_);
+}
+
+void InputFile::require_same_at_path() const {
+  struct stat status {};
+  if (::stat(path_.c_str(), &status) != 0 || version_of(status) != opened_) throw_changed(path_);
+}
+
+void throw_changed(const std::string& path) {
+  throw DataError(path, "it was changed while it was in use; restore the file, or start again");
 }
 
 void read_plain(const ReadBytes& read, const PlainArray& array, const Slab& slab, std::span<std::byte> out) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <ctime>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,17 @@
 #include "arrays/array_file.hpp"
 
 namespace lockstep::arrays {
+
+/// The identity of a file and of its content, as far as the system knows them without reading it.
+struct FileVersion {
+  std::uint64_t device = 0;
+  std::uint64_t number = 0;  ///< inode
+  std::uint64_t size = 0;
+  std::time_t seconds = 0;  ///< time of the last change
+  long nanoseconds = 0;
+
+  bool operator==(const FileVersion&) const = default;
+};
 
 /// A regular file that is open for reading. Thread-safe.
 class InputFile {
@@ -27,25 +39,38 @@ class InputFile {
 
   const std::string& path() const noexcept { return path_; }
   std::uint64_t size() const noexcept { return opened_.size; }
+  /// The version that was opened.
+  const FileVersion& version() const noexcept { return opened_; }
   /// @throws DataError  the file ends before that, or the system cannot read it
   void read(std::uint64_t offset, std::span<std::byte> out) const;
   /// @throws DataError  the file was changed since it was opened
   void require_unchanged() const;
+  /// The same of the file that has this path now, for libraries that open the file again.
+  void require_same_at_path() const;
+  /// Calls read(), which reads this file. If the file was changed meanwhile, the error is that of require_unchanged,
+  /// also where a library takes the change for damage.
+  template <class Read>
+  void while_unchanged(const Read& read) const {
+    try {
+      read();
+    } catch (const Error&) {
+      require_unchanged();
+      throw;
+    }
+    require_unchanged();
+  }
 
  private:
-  struct FileVersion {
-    std::uint64_t size = 0;
-    std::time_t seconds = 0;
-    long nanoseconds = 0;
-
-    bool operator==(const FileVersion&) const = default;
-  };
-  FileVersion version() const;
-
   std::string path_;
   int file_ = -1;
   FileVersion opened_;
 };
+
+/// Opens the arrays of an open file; see open_arrays in array_file.hpp.
+std::shared_ptr<const ArrayFile> open_arrays(const std::shared_ptr<const InputFile>& file);
+
+/// Reports that a file is no longer the one that was opened first.
+[[noreturn]] void throw_changed(const std::string& path);
 
 /// An array whose elements lie in a file one after the other, row-major.
 struct PlainArray {

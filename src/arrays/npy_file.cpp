@@ -173,9 +173,8 @@ class NpyFile final : public ArrayFile {
 
   void read(const ArrayInfo& array, const Slab& slab, std::span<std::byte> out) const override {
     require_inside(path(), member_.info, slab, out.size());
-    file_->require_unchanged();
     const auto read_file = [&](std::uint64_t offset, std::span<std::byte> bytes) { file_->read(offset, bytes); };
-    read_member(member_, read_file, slab, out);
+    file_->while_unchanged([&] { read_member(member_, read_file, slab, out); });
     if (is_foreign_order(array.type)) reverse_elements(out, array.type.bytes);
   }
 
@@ -191,6 +190,7 @@ class NpzFile final : public ArrayFile {
     for (const checkpoints::ZipRecord& record : zip_.records()) {
       if (record.name.ends_with(kSuffix)) add(record);
     }
+    file_->require_same_at_path();
     if (members_.empty()) throw DataError(path(), fault_of_archive());
   }
 
@@ -218,9 +218,8 @@ class NpzFile final : public ArrayFile {
       };
       read_member(member, copy, slab, out);
     } else {
-      file_->require_unchanged();
       const auto read_file = [&](std::uint64_t offset, std::span<std::byte> part) { file_->read(offset, part); };
-      read_member(member, read_file, slab, out);
+      file_->while_unchanged([&] { read_member(member, read_file, slab, out); });
     }
     if (is_foreign_order(array.type)) reverse_elements(out, array.type.bytes);
   }
@@ -269,9 +268,11 @@ class NpzFile final : public ArrayFile {
     const std::lock_guard hold(mutex_);
     checkpoints::OwnedBytes& block = unpacked_[member.info.path];
     if (!block.owner) {
-      file_->require_unchanged();
-      const auto unpack = [&] { return zip_.read(*member.record, called(member.info.path), expansion_); };
-      block = with_place(path(), "", unpack);
+      checkpoints::OwnedBytes read;
+      file_->while_unchanged([&] {
+        read = with_place(path(), "", [&] { return zip_.read(*member.record, called(member.info.path), expansion_); });
+      });
+      block = std::move(read);
     }
     return block.bytes;
   }

@@ -49,9 +49,12 @@ std::string sample_name_of(const Dataset& dataset, std::int64_t index) {
 }
 
 std::vector<std::int64_t> chunks_of(const Dataset& dataset) {
-  if (const auto* const chunks = ability_of<SampleChunks>(dataset)) return chunks->chunks();
+  std::vector<std::int64_t> chunks;
+  if (const auto* const own = ability_of<SampleChunks>(dataset)) chunks = own->chunks();
+  if (!chunks.empty()) return chunks;
   throw ConfigError(
-      "the samples are not in chunks of files, as those of data.name = fields are; choose another data.sampler");
+      "the samples are not in chunks of files, as those of data.name = fields, hdf5 or npy can be; choose another "
+      "data.sampler");
 }
 
 ChunkBytes chunk_bytes_of(const Dataset& dataset) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -104,8 +105,14 @@ Sampler make_blocks(const Section& data, const SamplerRequest& request) {
 }
 
 Sampler make_chunks(const Section& data, const SamplerRequest& request) {
-  return Sampler(chunk_order(chunks_of(*request.dataset), data.integer("shuffle_chunks"), request.seed),
-                 request.global_batch_size, remainder_of(data), "chunks");
+  const std::vector<std::int64_t> chunks = chunks_of(*request.dataset);
+  const std::int64_t count = std::ssize(std::set<std::int64_t>(chunks.begin(), chunks.end()));
+  const std::int64_t per_window = std::min(data.integer("shuffle_chunks"), count);
+  std::string algorithm =
+      "chunks, " + std::to_string(per_window) + " of " + std::to_string(count) + " shuffled together";
+  if (!data.boolean("drop_last")) algorithm += ", filled up";
+  return Sampler(chunk_order(chunks, per_window, request.seed), request.global_batch_size, remainder_of(data),
+                 std::move(algorithm));
 }
 
 Sampler make_torch(const Section& data, const SamplerRequest& request) {

@@ -121,6 +121,26 @@ ChunkSize chunk_size_of(const FieldVariable& variable) {
   return size;
 }
 
+const FieldVariable& costliest_variable(const FieldPair& pair) {
+  const FieldVariable* costliest = &pair.inputs.variables.front();
+  double most = 0;
+  for (const FieldFile* const file : {&pair.inputs, &pair.targets}) {
+    for (const FieldVariable& variable : file->variables) {
+      const ChunkSize size = chunk_size_of(variable);
+      auto bytes = static_cast<double>(variable.info.type.bytes);  // of a step
+      for (std::size_t axis = 0; axis < variable.info.shape.size(); ++axis) {
+        const bool is_step = axis == variable.axes.trajectory || axis == variable.axes.time;
+        if (!is_step) bytes *= static_cast<double>(variable.info.shape[axis]);
+      }
+      const double cost = bytes * static_cast<double>(size.trajectories * size.steps - 1);
+      if (cost <= most) continue;
+      most = cost;
+      costliest = &variable;
+    }
+  }
+  return *costliest;
+}
+
 bool is_in_chunks(const std::string& file, const FieldVariable& variable) {
   return !variable.info.storage.chunk.empty() && !file.ends_with(".npz");
 }

@@ -15,6 +15,10 @@ struct ChunkSize {
 };
 ChunkSize chunk_size_of(const FieldVariable& variable);
 
+/// The variable of the inputs and targets that costs most in a random order: its chunks have the most bytes of other
+/// samples for each sample.
+const FieldVariable& costliest_variable(const FieldPair& pair);
+
 /// Whether an array of a file is unpacked in chunks. Members of npz files stay in memory as a whole.
 bool is_in_chunks(const std::string& file, const FieldVariable& variable);
 

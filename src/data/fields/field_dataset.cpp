@@ -14,6 +14,7 @@
 
 #include "core/text/text.hpp"
 #include "data/fields/field_chunks.hpp"
+#include "data/source/chunk_bytes.hpp"
 #include "data/source/hash.hpp"
 #include "data/source/sources.hpp"
 #include "data/stores/cache_files.hpp"
@@ -176,6 +177,8 @@ std::string FieldDataset::sample_name(std::int64_t index) const {
 }
 
 std::vector<std::int64_t> FieldDataset::chunks() const {
+  std::vector<ChunkSize> sizes;
+  for (const FieldPair& pair : description_.pairs) sizes.push_back(chunk_size_of(costliest_variable(pair)));
   using ChunkPlace = std::array<std::int64_t, 3>;  // file, and position along both axes
   std::map<ChunkPlace, std::int64_t> numbers;
   std::vector<std::int64_t> chunks;
@@ -183,7 +186,7 @@ std::vector<std::int64_t> FieldDataset::chunks() const {
     for (const std::int64_t trajectory : series.trajectories) {
       for (const std::int64_t start : series.starts) {
         const std::size_t file = file_of(series, start);
-        const ChunkSize size = chunk_size_of(description_.pairs[series.files[file]].inputs.variables.front());
+        const ChunkSize& size = sizes[series.files[file]];
         const ChunkPlace place = {static_cast<std::int64_t>(series.files[file]), trajectory / size.trajectories,
                                   (start - series.begins[file]) / size.steps};
         chunks.push_back(numbers.try_emplace(place, std::ssize(numbers)).first->second);
@@ -193,10 +196,7 @@ std::vector<std::int64_t> FieldDataset::chunks() const {
   return chunks;
 }
 
-ChunkBytes FieldDataset::chunk_bytes() const {
-  const arrays::ChunkUse use = arrays::chunk_use();
-  return {.unpacked = static_cast<double>(use.unpacked), .used = static_cast<double>(use.used)};
-}
+ChunkBytes FieldDataset::chunk_bytes() const { return bytes_of_chunks(); }
 
 /// A difference exists only where the newest input has a value.
 void FieldDataset::clear_where_newest_is_missing(const float* input, bool* mask) const {

@@ -46,7 +46,7 @@ class FieldDataset : public SampleDataset,
   void fill(const batch::Draw& draw, batch::ValueMap& row) const override;
   std::uint64_t digest() const override { return digest_; }
   std::string sample_name(std::int64_t index) const override;
-  /// Chunks are those of the first variable of the inputs, at the first step. Without chunks, each sample is one.
+  /// Chunks are those of the costliest variable, at the first step. Without chunks, each sample is one.
   std::vector<std::int64_t> chunks() const override;
   ChunkBytes chunk_bytes() const override;
 

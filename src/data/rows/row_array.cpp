@@ -47,6 +47,7 @@ void RowArray::add(const ArrayPlace& place) {
   } else {
     require_like_first(part);
     part.begin = parts_.back().end;
+    part.first_chunk = parts_.back().chunk_of(part.begin - 1) + 1;
   }
   part.end = part.begin + shape.front();
   parts_.push_back(std::move(part));
@@ -156,9 +157,22 @@ std::string RowArray::chunk_note() const {
     if (storage.chunk == part.info.shape) continue;  // a member of an npz file, which stays in memory
     const std::string samples = std::to_string(storage.chunk.front());
     return called_in(part.place) + " has chunks of " + samples + " samples, so that a random order reads up to " +
-           samples + " times as many bytes as it uses; store one sample per chunk, for example with h5repack -l";
+           samples +
+           " times as many bytes as it uses; set data.sampler = chunks, or store one sample per chunk, for example "
+           "with h5repack -l";
   }
   return "";
+}
+
+std::int64_t RowArray::chunk_of(std::int64_t index) const { return part_of(index).chunk_of(index); }
+
+std::int64_t RowArray::chunk_cost() const {
+  std::int64_t cost = 0;
+  for (const Part& part : parts_) {
+    const std::int64_t others = std::min(part.samples_per_chunk(), part.end - part.begin) - 1;
+    cost = std::max(cost, others * static_cast<std::int64_t>(row_bytes()));
+  }
+  return cost;
 }
 
 std::uint64_t RowArray::digest() const {

@@ -62,6 +62,10 @@ class RowArray {
   /// Remark for the log about chunks of several samples, of which a random order reads most bytes in vain; empty =
   /// none.
   std::string chunk_note() const;
+  /// The number of the chunk of a sample; a sample without others in its chunk is one.
+  std::int64_t chunk_of(std::int64_t index) const;
+  /// Bytes of other samples that a sample unpacks with its chunk, at most.
+  std::int64_t chunk_cost() const;
   /// A digest of the shape, and of samples spread over the arrays.
   std::uint64_t digest() const;
 
@@ -72,6 +76,10 @@ class RowArray {
     arrays::Packing packing;
     std::int64_t begin = 0;  ///< index of its first sample
     std::int64_t end = 0;
+    std::int64_t first_chunk = 0;
+
+    std::int64_t samples_per_chunk() const { return info.storage.chunk.empty() ? 1 : info.storage.chunk.front(); }
+    std::int64_t chunk_of(std::int64_t index) const { return first_chunk + (index - begin) / samples_per_chunk(); }
   };
 
   void add(const ArrayPlace& place);

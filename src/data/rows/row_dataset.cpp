@@ -34,6 +34,12 @@ void separate_channels(std::span<const float> in, std::int64_t channels, float* 
 
 }  // namespace
 
+std::int64_t RowPair::chunk_of(std::int64_t index) const {
+  const RowArray* const other = targets->array();
+  const bool is_other = other != nullptr && other->chunk_cost() > inputs->chunk_cost();
+  return is_other ? other->chunk_of(index) : inputs->chunk_of(index);
+}
+
 RowDataset::RowDataset(RowPair rows, RowDatasetOptions options)
     : rows_(std::move(rows)),
       options_(std::move(options)),
@@ -98,6 +104,12 @@ std::vector<std::int64_t> RowDataset::labels() const {
 
 std::string RowDataset::sample_name(std::int64_t index) const {
   return rows_.inputs->name(options_.range.index(index));
+}
+
+std::vector<std::int64_t> RowDataset::chunks() const {
+  std::vector<std::int64_t> chunks;
+  for (std::int64_t i = 0; i < size(); ++i) chunks.push_back(rows_.chunk_of(options_.range.index(i)));
+  return chunks;
 }
 
 std::uint64_t RowDataset::digest() const {

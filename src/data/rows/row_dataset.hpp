@@ -12,6 +12,7 @@
 
 #include "data/rows/row_array.hpp"
 #include "data/rows/row_targets.hpp"
+#include "data/source/chunk_bytes.hpp"
 #include "data/source/hash.hpp"
 
 namespace lockstep::data {
@@ -20,6 +21,9 @@ namespace lockstep::data {
 struct RowPair {
   std::shared_ptr<const RowArray> inputs;
   std::shared_ptr<const RowTargets> targets;
+
+  /// The number of the chunk of a sample, in the array that costs more in a random order.
+  std::int64_t chunk_of(std::int64_t index) const;
 };
 
 /// A part of the samples: positions [begin, begin + size) of a permutation, or of their own order.
@@ -36,7 +40,7 @@ struct RowRange {
 
 /// Samples of numbers of any shape. Values of a sample: "data" [...] float32; "label" as TargetKind says: a class
 /// int64, [classes] float32 of 0 and 1, or [numbers] float32.
-class RowDataset : public SampleDataset, public SampleClasses, public SampleNames {
+class RowDataset : public SampleDataset, public SampleClasses, public SampleNames, public SampleChunks {
  public:
   struct RowDatasetOptions {
     RowRange range;
@@ -53,6 +57,9 @@ class RowDataset : public SampleDataset, public SampleClasses, public SampleName
   void fill(const batch::Draw& draw, batch::ValueMap& row) const override;
   std::vector<std::int64_t> labels() const override;
   std::string sample_name(std::int64_t index) const override;
+  /// Each sample is a chunk of its own if the arrays have none.
+  std::vector<std::int64_t> chunks() const override;
+  ChunkBytes chunk_bytes() const override { return bytes_of_chunks(); }
   std::uint64_t digest() const override;
   const RowPair& rows() const noexcept { return rows_; }
 

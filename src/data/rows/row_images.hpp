@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/rows/row_dataset.hpp"
+#include "data/stores/store_chunks.hpp"
 
 namespace lockstep::data {
 
@@ -25,7 +26,7 @@ struct ImageAxes {
 std::optional<ImageAxes> image_axes(const RowArray& array, const std::string& layout, const std::string& cited);
 
 /// Images in an array of bytes. The fourth channel, which is alpha, is left out.
-class RowImages : public ImageStore {
+class RowImages : public ImageStore, public StoreChunks {
  public:
   /// @throws DataError  an image has several numbers as its target
   RowImages(RowPair rows, const ImageAxes& axes, std::vector<std::string> class_names);
@@ -35,6 +36,7 @@ class RowImages : public ImageStore {
   ImageTarget target(std::int64_t index) const override;
   std::string name(std::int64_t index) const override { return rows_.inputs->name(index); }
   std::string place(std::int64_t index) const override { return rows_.inputs->place(index); }
+  std::optional<std::int64_t> chunk_of(std::int64_t index) const override { return rows_.chunk_of(index); }
   std::uint64_t digest() const override;
 
  private:

@@ -14,8 +14,10 @@
 #include "core/text/duration.hpp"
 #include "data/codecs/decode.hpp"
 #include "data/image/geometry.hpp"
+#include "data/source/chunk_bytes.hpp"
 #include "data/source/hash.hpp"
 #include "data/stores/file_store.hpp"
+#include "data/stores/store_chunks.hpp"
 namespace lockstep::data {
 
 namespace {
@@ -270,6 +272,18 @@ std::vector<std::int64_t> ImageDataset::labels() const {
     labels[i] = store_->target(static_cast<std::int64_t>(i)).classes.front();
   return labels;
 }
+
+std::vector<std::int64_t> ImageDataset::chunks() const {
+  std::vector<std::int64_t> chunks;
+  for (std::int64_t i = 0; i < size(); ++i) {
+    const auto chunk = chunk_in(*store_, i);
+    if (!chunk) return {};
+    chunks.push_back(*chunk);
+  }
+  return chunks;
+}
+
+ChunkBytes ImageDataset::chunk_bytes() const { return bytes_of_chunks(); }
 
 std::vector<double> ImageDataset::aspect_ratios() const {
   std::vector<double> ratios;

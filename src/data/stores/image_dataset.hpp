@@ -31,6 +31,7 @@ class ImageDataset : public SampleDataset,
                      public SampleClasses,
                      public AspectRatios,
                      public SampleNames,
+                     public SampleChunks,
                      public TimedLoading,
                      public SampleFiles {
  public:
@@ -59,6 +60,9 @@ class ImageDataset : public SampleDataset,
   std::string sample_name(std::int64_t index) const override { return store_->name(index); }
   std::vector<std::int64_t> labels() const override;
   std::vector<double> aspect_ratios() const override;
+  /// Empty = the images are not in chunks.
+  std::vector<std::int64_t> chunks() const override;
+  ChunkBytes chunk_bytes() const override;
   LoadTimes load_times() const override;
   std::uint64_t digest() const override;
 

@@ -14,6 +14,7 @@
 #include "data/source/hash.hpp"
 #include "data/source/mapped_file.hpp"
 #include "data/stores/list_text.hpp"
+#include "data/stores/store_chunks.hpp"
 
 namespace lockstep::data {
 
@@ -22,7 +23,7 @@ namespace {
 using IndexMap = std::function<std::int64_t(std::int64_t)>;
 
 /// Images of a store under other indices.
-class StoreView : public ImageStore {
+class StoreView : public ImageStore, public StoreChunks {
  public:
   /// @param index   the index in the store for each of the `size` indices here
   /// @param digest  the digest of the view for that of the store
@@ -40,6 +41,7 @@ class StoreView : public ImageStore {
   ImageTarget target(std::int64_t index) const override { return store_->target(index_(index)); }
   std::string name(std::int64_t index) const override { return store_->name(index_(index)); }
   std::string place(std::int64_t index) const override { return store_->place(index_(index)); }
+  std::optional<std::int64_t> chunk_of(std::int64_t index) const override { return chunk_in(*store_, index_(index)); }
   std::uint64_t digest() const override { return digest_(store_->digest()); }
 
  protected:

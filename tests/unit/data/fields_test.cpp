@@ -103,19 +103,27 @@ TEST_F(FieldsTest, DisjointWindowsShareNoStep) {
 }
 
 /// The number at trajectory n, step t and point x is 20 n + 2 t + x.
-void write_chunks(const std::string& path, const std::vector<hsize_t>& chunk) {
+/// @param others  shapes of the chunks of further arrays v, w, ...
+void write_chunks(const std::string& path, const std::vector<hsize_t>& chunk,
+                  const std::vector<std::vector<hsize_t>>& others = {}) {
   const checkpoints::HdfSession session;
   const checkpoints::Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose, "file");
   const std::vector<hsize_t> shape = {3, 10, 2};
   const checkpoints::Handle space(H5Screate_simple(3, shape.data(), nullptr), H5Sclose, "space");
-  const checkpoints::Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "list");
-  H5Pset_chunk(list.id(), 3, chunk.data());
-  H5Pset_deflate(list.id(), 4);
-  const checkpoints::Handle set(
-      H5Dcreate2(file.id(), "u", H5T_IEEE_F32LE, space.id(), H5P_DEFAULT, list.id(), H5P_DEFAULT), H5Dclose, "set");
   std::vector<float> values(60);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
-  H5Dwrite(set.id(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
+  std::vector<std::vector<hsize_t>> chunks = others;
+  chunks.insert(chunks.begin(), chunk);
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    const checkpoints::Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "list");
+    H5Pset_chunk(list.id(), 3, chunks[i].data());
+    H5Pset_deflate(list.id(), 4);
+    const std::string name(1, static_cast<char>('u' + i));
+    const checkpoints::Handle set(
+        H5Dcreate2(file.id(), name.c_str(), H5T_IEEE_F32LE, space.id(), H5P_DEFAULT, list.id(), H5P_DEFAULT), H5Dclose,
+        "set");
+    H5Dwrite(set.id(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
+  }
 }
 
 TEST_F(FieldsTest, SamplesKnowTheirChunks) {
@@ -142,6 +150,29 @@ TEST_F(FieldsTest, SamplesKnowTheirChunks) {
   const ChunkBytes bytes = chunk_bytes_of(*splits.train).since(before);
   EXPECT_EQ(bytes.used, 240);  // 30 samples of 8 bytes
   EXPECT_EQ(bytes.unpacked, 6 * 64) << "each chunk once";
+}
+
+TEST_F(FieldsTest, ChunksAreThoseOfTheCostliestVariable) {
+  write_chunks(folder_ / "a.h5", {1, 2, 2}, {{1, 5, 1}, {1, 1, 2}});
+  const auto chunks_with = [&](const std::string& variables, const std::string& targets) {
+    return chunks_of(*open_fields({{"path", folder_ / "a.h5"},
+                                   {"variables", variables},
+                                   {"target_variables", targets},
+                                   {"layout", "ntx"},
+                                   {"val_fraction", "0"}})
+                          .train);
+  };
+  std::vector<std::int64_t> of_u, of_v;
+  for (std::int64_t trajectory = 0; trajectory < 3; ++trajectory) {
+    for (std::int64_t step = 0; step < 9; ++step) {
+      of_u.push_back(5 * trajectory + step / 2);
+      of_v.push_back(2 * trajectory + step / 5);
+    }
+  }
+  EXPECT_EQ(chunks_with("u,w", "u"), of_u);
+  EXPECT_EQ(chunks_with("w,u", "u"), of_u);
+  EXPECT_EQ(chunks_with("u,v,w", "u"), of_v);
+  EXPECT_EQ(chunks_with("u,w", "v"), of_v);
 }
 
 TEST_F(FieldsTest, ARemarkSaysThatChunksHoldManySamples) {

@@ -279,6 +279,77 @@ TEST_F(RowsTest, EachFaultGetsOneSentence) {
             std::string::npos);
 }
 
+/// Twelve samples of two bytes in x and of one in y, in chunks of these numbers of samples.
+void write_chunks(const std::string& path, hsize_t of_x, hsize_t of_y, hid_t type_of_y) {
+  const Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose, "H5Fcreate");
+  for (const char* const name : {"x", "y"}) {
+    const bool is_x = *name == 'x';
+    const std::vector<hsize_t> shape = {12, 4, 4}, chunk = {is_x ? of_x : of_y, 4, 4};
+    const int axes = is_x ? 3 : 1;
+    const Handle space(H5Screate_simple(axes, shape.data(), nullptr), H5Sclose, "space");
+    const Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "H5Pcreate");
+    checkpoints::checked(H5Pset_chunk(list.id(), axes, chunk.data()), "H5Pset_chunk");
+    const hid_t type = is_x ? H5T_STD_U8LE : type_of_y;
+    const Handle set(H5Dcreate2(file.id(), name, type, space.id(), H5P_DEFAULT, list.id(), H5P_DEFAULT), H5Dclose,
+                     "set");
+    std::vector<std::uint8_t> numbers(12 * 16);
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::uint8_t>(is_x ? i : i % 2);
+    checkpoints::checked(H5Dwrite(set.id(), H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers.data()), "write");
+  }
+}
+
+std::vector<std::int64_t> groups_of(std::int64_t count, std::int64_t size) {
+  std::vector<std::int64_t> groups;
+  for (std::int64_t i = 0; i < count; ++i) groups.push_back(i / size);
+  return groups;
+}
+
+TEST_F(RowsTest, SamplesOfNumbersKnowTheirChunks) {
+  const auto chunks_with = [&](Keys more) {
+    more.try_emplace("name", "hdf5");
+    more.try_emplace("path", folder_ / "a.h5");
+    more.try_emplace("layout", "");
+    more.try_emplace("target_kind", "real");
+    more.try_emplace("input_array", "y");
+    more.try_emplace("target_array", "y");
+    return chunks_of(*open(more).train);
+  };
+  write_chunks(folder_ / "a.h5", 5, 3, H5T_IEEE_F32LE);
+  EXPECT_EQ(chunks_with({}), groups_of(12, 3));
+  // Numbers of two files follow one another; a chunk never contains samples of both.
+  write_chunks(folder_ / "b.h5", 5, 7, H5T_IEEE_F32LE);
+  std::vector<std::int64_t> both = groups_of(12, 3);
+  for (const std::int64_t chunk : groups_of(12, 7)) both.push_back(4 + chunk);
+  EXPECT_EQ(chunks_with({{"path", folder_ / "a.h5" + "," + (folder_ / "b.h5")}}), both);
+  // Positions of a permutation have the chunks of their samples.
+  const Splits splits = open({{"name", "hdf5"},
+                              {"path", folder_ / "a.h5"},
+                              {"input_array", "y"},
+                              {"target_array", "y"},
+                              {"target_kind", "real"},
+                              {"val_fraction", "0.25"}});
+  const std::vector<std::int64_t> chunks = chunks_of(*splits.train);
+  ASSERT_EQ(chunks.size(), 9U);
+  for (std::int64_t i = 0; i < 9; ++i) {
+    const std::string name = sample_name_of(*splits.train, i);
+    EXPECT_EQ(chunks[static_cast<std::size_t>(i)], std::stoll(name.substr(name.rfind(':') + 1)) / 3) << name;
+  }
+  write_inputs();
+  write("y", {4}, {0, 1, 2, 3});
+  EXPECT_EQ(chunks_of(*open({{"target_kind", "real"}}).train), groups_of(4, 1));
+}
+
+TEST_F(RowsTest, ImagesKnowTheirChunks) {
+  write_chunks(folder_ / "a.h5", 5, 3, H5T_STD_U8LE);
+  const Splits splits = open({{"name", "hdf5"}, {"path", folder_ / "a.h5"}, {"input_array", "x"}});
+  EXPECT_EQ(chunks_of(*splits.train), groups_of(12, 5));
+  const ChunkBytes before = chunk_bytes_of(*splits.train);
+  get(*splits.train, {0, 4});
+  const ChunkBytes bytes = chunk_bytes_of(*splits.train).since(before);
+  EXPECT_EQ(bytes.unpacked, 5 * 16);
+  EXPECT_EQ(bytes.used, 2 * 16);
+}
+
 /// An HDF5 file with an array that is never written.
 void write_sparse(const std::string& path, hsize_t samples) {
   const Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose, "H5Fcreate");
