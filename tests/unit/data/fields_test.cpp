@@ -261,12 +261,27 @@ TEST_F(FieldsTest, AClimatologyHasTheFieldsOfTheMonthOfTheTarget) {
   const std::int64_t last = fields.size() - 1;
   EXPECT_EQ(of_sample("mean.npy", 0, 2), (std::vector<float>{280, 280}));
   EXPECT_EQ(of_sample("months.npy", 0, 2), (std::vector<float>{0, 0}));
-  EXPECT_EQ(of_sample("months.npy", last, 1), (std::vector<float>{2}));
   const auto expected = [](double hours) { return static_cast<float>(std::floor(hours / 24 - 43829)); };
   const auto times = fields.description().pairs.back().inputs.times;
   // 43829 days from 1900-01-01 to 2020-01-01, and 25567 to 1970-01-01.
   EXPECT_EQ(of_sample("days.npy", last, 1), (std::vector<float>{expected(times.back() / 3600 + 25567 * 24)}));
   EXPECT_THROW(fields.with_climatology({folder_ / "seasons.npy", "eval.climatology"}), ConfigError);
+}
+
+TEST_F(FieldsTest, AMonthOfTheYearIsThatOfTheTarget) {
+  const std::int64_t points = 18 * 432;
+  std::vector<float> months;
+  for (int month = 1; month <= 12; ++month) months.insert(months.end(), points, static_cast<float>(month));
+  write_npy(folder_ / "months.npy", {12, 1, 18, 432}, months);
+  const fs::path file = testing::sample_data("fields/sst") / "train/sst_2006-04_2007-03.nc";
+  const Splits splits = open_fields({{"path", file.string()}, {"gaps", "mean"}, {"val_fraction", "0"}});
+  const auto dataset =
+      dynamic_cast<const FieldDataset&>(*splits.train).with_climatology({folder_ / "months.npy", "eval.climatology"});
+  std::vector<float> found;
+  for (std::int64_t i = 0; i < dataset->size(); ++i) {
+    found.push_back(values_of<float>(dataset->get(batch::draws_in_order(i, 1)).tensor("climatology")).front());
+  }
+  EXPECT_EQ(found, (std::vector<float>{5, 6, 7, 8, 9, 10, 11, 12, 1, 2, 3}));
 }
 
 TEST_F(FieldsTest, ClassesAreIntegersInTheirRange) {
