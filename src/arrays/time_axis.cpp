@@ -315,6 +315,11 @@ std::string text_of(const Date& date) {
   return text.substr(0, text.find_last_not_of('0') + 1);
 }
 
+std::int64_t day_of_year(const TimeUnit& unit, double value) {
+  const std::int64_t day = moment_of(unit, value).day;
+  return day - days_of(unit.calendar, year_of(unit.calendar, day), 1, 1);
+}
+
 double fraction_of_year(const TimeUnit& unit, double value) {
   const Moment moment = moment_of(unit, value);
   const std::int64_t year = year_of(unit.calendar, moment.day);

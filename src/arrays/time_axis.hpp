@@ -39,6 +39,8 @@ struct Date {
 Date date_of(const TimeUnit& unit, double value);
 /// "2020-01-01T06:30:00".
 std::string text_of(const Date& date);
+/// The number of days of its year before it: 0 on the first of January.
+std::int64_t day_of_year(const TimeUnit& unit, double value);
 /// The part of its year that has passed, in [0, 1).
 double fraction_of_year(const TimeUnit& unit, double value);
 /// The part of its day that has passed, in [0, 1).

@@ -84,7 +84,9 @@ class Measured {
       };
       add("persistence", each.batch.tensor("persistence"));
       const std::int64_t steps = each.output.size(1) / std::ssize(outputs_);
-      add("climatology", climatology_.repeat({steps}).view(each.output.sizes()));
+      const at::Tensor climatology = climatology_.repeat({steps}).view(each.output.sizes());
+      EXPECT_TRUE(each.batch.tensor("climatology").to(at::kFloat).equal(climatology.to(at::kFloat)));
+      add("climatology", climatology);
       meters.add([&](const metrics::Reads&) { return samples; });
     }
     const auto readings = meters.read().numbers;
@@ -135,7 +137,10 @@ void run_rollout_case(const Json& one_case) {
   model->set_normalization(scaling, at::kDouble);
   model->eval();
 
-  const auto rolled_out = fields.rolled_out({.passes = steps, .is_measured = true});
+  const auto with_climatology =
+      fields.with_climatology({field_file(one_case.at("statistics").at("climatology")).string(), "eval.climatology"});
+  const auto rolled_out =
+      dynamic_cast<const data::FieldDataset&>(*with_climatology).rolled_out({.passes = steps, .is_measured = true});
   const auto& windows = dynamic_cast<const data::FieldDataset&>(*rolled_out);
   const Measured measured(one_case, rolled_out->task());
   const std::int64_t outputs = std::ssize(one_case.at("outputs"));

@@ -194,6 +194,137 @@ TEST_F(PredictFieldsTest, TrajectoriesAndStepsAreAxes) {
   }
 }
 
+/// The errors of a channel in a file of rollouts, by step: the root of the mean square over all starts whose targets
+/// are stored.
+std::vector<double> errors_of(const ArrayFile& rollouts, const ArrayFile& stored, const std::string& channel,
+                              std::size_t position, std::size_t steps_in) {
+  const std::vector<float> fields = read_all<float>(stored, "fields");  // [10, 5, points]
+  const std::vector<float> predicted = read_all<float>(rollouts, channel);
+  const std::vector<std::int32_t> firsts = read_all<std::int32_t>(rollouts, "first_step");
+  const std::size_t steps = read_all<std::int32_t>(rollouts, "step").size();
+  const std::size_t points = std::size_t{9} * 16, stored_steps = 10, channels = 5;
+  std::vector<double> errors;
+  for (std::size_t step = 0; step < steps; ++step) {
+    double sum = 0, count = 0;
+    for (std::size_t i = 0; i < firsts.size(); ++i) {
+      const std::size_t first = static_cast<std::size_t>(firsts[i]) + steps_in;
+      if (first + steps > stored_steps) continue;
+      for (std::size_t p = 0; p < points; ++p, ++count) {
+        sum += std::pow(double{predicted[(i * steps + step) * points + p]} -
+                            double{fields[((first + step) * channels + position) * points + p]},
+                        2);
+      }
+    }
+    errors.push_back(std::sqrt(sum / count));
+  }
+  return errors;
+}
+
+TEST_F(PredictFieldsTest, RolloutsAreThoseOfTheEvaluationAndContinueBehindTheFile) {
+  train("--data.path=" + file("makani/train") + " --data.val_path=" + file("makani/test") +
+        " --data.variables=fields[u10m,t2m] --data.steps_in=2 --data.predict=differences --model.name=unet"
+        " --model.width=4 --model.depth=1 --model.norm=none");
+  for (const int ranks : {1, 2, 3}) {
+    predict(ranks, std::to_string(ranks) + ".nc", "--predict.rollout=3 --eval.batch_size=2");
+    EXPECT_TRUE(testing::read_file(folder_ / (std::to_string(ranks) + ".nc")) == testing::read_file(folder_ / "1.nc"));
+  }
+  const auto out = open("1.nc");
+  EXPECT_EQ(out->find("t2m").axes, (std::vector<std::string>{"sample", "step", "lat", "lon"}));
+  EXPECT_EQ(read_all<std::int32_t>(*out, "step"), (std::vector<std::int32_t>{1, 2, 3}));
+  EXPECT_EQ(read_all<std::int32_t>(*out, "first_step"), (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8}));
+  // The times of Makani's files have no unit. The last ones lie behind the end of the file.
+  EXPECT_EQ(texts_of(out->find("time").attributes, "units"), text("seconds since 1970-01-01"));
+  const auto stored = arrays::open_arrays(file("makani/test/2003.h5"));
+  const std::vector<double> times = read_all<double>(*stored, "timestamp");
+  std::vector<double> expected;
+  for (std::size_t i = 0; i + 1 < times.size(); ++i) {
+    for (std::size_t step = 0; step < 3; ++step) {
+      expected.push_back(times[0] + static_cast<double>(i + 2 + step) * (times[1] - times[0]));
+    }
+  }
+  EXPECT_EQ(read_all<double>(*out, "time"), expected);
+
+  const ProgramResult evaluated = run_ranks(1, "eval --json --eval.rollout=3 --from=" + run());
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
+  const auto metric = [&](const std::string& name) {
+    const std::size_t place = evaluated.output.find("\"" + name + "\":");
+    EXPECT_NE(place, std::string::npos) << name << evaluated.output;
+    return std::stod(evaluated.output.substr(place + name.size() + 3));
+  };
+  const std::vector<std::string> channels = stored->texts("channel");
+  for (const std::string channel : {"u10m", "t2m"}) {
+    const auto position = static_cast<std::size_t>(std::ranges::find(channels, channel) - channels.begin());
+    const std::vector<double> errors = errors_of(*out, *stored, channel, position, 2);
+    for (std::size_t step = 0; step < 3; ++step) {
+      const double known = metric("rmse@" + std::to_string(step + 1) + "/" + channel);
+      EXPECT_NEAR(errors[step], known, 1e-6 * known) << channel << " step " << step + 1;
+    }
+  }
+
+  // A file that ends with the input: there are no targets at all.
+  predict(2, "last.nc", "--predict.rollout=3 --data.steps_out=0");
+  EXPECT_EQ(read_all<float>(*open("last.nc"), "t2m"), read_all<float>(*out, "t2m"));
+  const ProgramResult refused = run_ranks(2, predicting("a.npy", "--predict.rollout=2 --predict.output=features"));
+  EXPECT_EQ(refused.exit_code, kConfiguration) << refused.output;
+}
+
+TEST_F(PredictFieldsTest, RolloutsReadForcingsFromTheFile) {
+  train("--data.path=" + months() +
+        " --data.variables=t2m --data.forcing=z[level=500] --data.cycle=day --data.join=true --data.val_fraction=0"
+        " --model.name=unet --model.width=4 --model.depth=1");
+  predict(2, "a.nc", "--predict.rollout=4");
+  predict(1, "b.nc", "--predict.rollout=1");
+  std::vector<double> stored;
+  for (const char* const month : {"era5/era5_202001.nc", "era5/era5_202002.nc", "era5/era5_202003.nc"}) {
+    for (const std::int32_t hours : read_all<std::int32_t>(*arrays::open_arrays(file(month)), "time")) {
+      stored.push_back(hours);
+    }
+  }
+  const auto out = open("a.nc");
+  const std::vector<double> references = read_all<double>(*out, "forecast_reference_time");
+  // The last pass begins 3 steps after the first one, and needs a forcing there.
+  EXPECT_EQ(references, std::vector<double>(stored.begin(), stored.end() - 3));
+  const std::vector<float> rollouts = read_all<float>(*out, "t2m");
+  const std::vector<float> single = read_all<float>(*open("b.nc"), "t2m");
+  const std::size_t points = std::size_t{9} * 12;
+  for (std::size_t i = 0; i < references.size(); ++i) {
+    for (std::size_t p = 0; p < points; ++p) ASSERT_EQ(rollouts[i * 4 * points + p], single[i * points + p]) << i;
+  }
+}
+
+TEST_F(PredictFieldsTest, ARolloutThatOverflowsIsInfiniteInMetricsAndNaNInFiles) {
+  train("--data.path=" + file("makani/train") + " --data.val_path=" + file("makani/test") +
+        " --data.variables=fields[u10m,t2m] --data.steps_in=2 --data.predict=differences --model.name=unet"
+        " --model.width=4 --model.depth=1 --model.norm=none --optim.lr=300 --train.max_steps=1");
+  const ProgramResult evaluated = run_ranks(2, "eval --json --eval.rollout=8 --eval.metrics=field --from=" + run());
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
+  EXPECT_NE(evaluated.output.find("\"rmse@8/t2m\":null"), std::string::npos) << evaluated.output;
+  EXPECT_EQ(evaluated.output.find("\"rmse@1/t2m\":null"), std::string::npos) << evaluated.output;
+  EXPECT_EQ(evaluated.output.find("\"persistence_rmse@8/t2m\":null"), std::string::npos) << evaluated.output;
+  const std::size_t warning = evaluated.output.find(" on; the metrics of that step and of later ones are infinite");
+  ASSERT_NE(warning, std::string::npos) << evaluated.output;
+  EXPECT_EQ(evaluated.output.find("are infinite", warning + 60), std::string::npos) << evaluated.output;
+  const std::size_t place = evaluated.output.rfind(" from step ", warning) + std::string(" from step ").size();
+  const std::size_t end = std::stoul(evaluated.output.substr(place));
+  ASSERT_GT(end, 1U);
+
+  predict(2, "a.nc", "--predict.rollout=8");
+  const std::vector<float> values = read_all<float>(*open("a.nc"), "t2m");
+  const std::size_t points = std::size_t{9} * 16, starts = 9;
+  ASSERT_EQ(values.size(), starts * 8 * points);
+  std::size_t first = 8;  // the first step with a NaN in any rollout
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t step = i / points % 8;
+    if (std::isnan(values[i])) first = std::min(first, step);
+    EXPECT_FALSE(std::isinf(values[i]));
+    if (step > 0 && std::isnan(values[i - points])) {
+      EXPECT_TRUE(std::isnan(values[i])) << i;
+    }
+  }
+  EXPECT_LT(first, end);
+  EXPECT_GT(first, 0U);
+}
+
 TEST_F(PredictFieldsTest, ColumnsAreOneVariable) {
   train("--data.path=" + file("climsim/*/train_input.h5") +
         " --data.target_path=" + file("climsim/0001-02-01/train_target.h5") + "," +

@@ -58,6 +58,7 @@ std::uint64_t digest_of(const FieldDescription& description) {
 }
 
 constexpr const char* kPersistence = "persistence";
+constexpr const char* kClimatology = "climatology";
 
 /// Sets gaps to zero and clears their marks.
 /// @param marks  null = they are not wanted
@@ -72,10 +73,11 @@ void fill_gaps(float* values, std::int64_t count, bool* marks) {
 }  // namespace
 
 FieldDataset::FieldDataset(FieldDescription description, std::shared_ptr<arrays::OpenFiles> files,
-                           const RolloutRule& rollout)
+                           const RolloutRule& rollout, std::shared_ptr<const FieldClimatology> climatology)
     : description_(std::move(description)),
       files_(std::move(files)),
       rollout_(rollout),
+      climatology_(std::move(climatology)),
       inputs_of_targets_(inputs_of_targets(description_)),
       digest_(digest_of(description_)) {
   for (const FieldSeries& series : description_.series) {
@@ -120,6 +122,10 @@ SampleLayout FieldDataset::layout() const {
     fields.push_back({.name = "label", .shape = shape});
     if (description_.gaps != GapRule::error) fields.push_back({.name = "mask", .shape = shape, .dtype = at::kBool});
     if (rollout_.is_measured) fields.push_back({.name = kPersistence, .shape = shape});
+    if (climatology_) fields.push_back({.name = kClimatology, .shape = shape});
+  } else if (rollout_.is_forecast && description_.gaps != GapRule::error) {
+    const std::vector<std::int64_t> shape = shape_with(target_channels() * target_passes());
+    fields.push_back({.name = "mask", .shape = shape, .dtype = at::kBool});
   }
   if (rollout_.passes > 1) {
     std::vector<std::int64_t> shape = shape_with(std::ssize(input_names()));
@@ -135,6 +141,10 @@ WindowRule FieldDataset::whole_rule() const {
   return rule;
 }
 
+bool FieldDataset::needs_later_steps() const {
+  return description_.pairs.front().inputs.channels() > std::ssize(inputs_of_targets_) || !description_.cycles.empty();
+}
+
 std::shared_ptr<const Dataset> FieldDataset::rolled_out(const RolloutRule& rule) const {
   if (inputs_of_targets_.empty() || description_.rule.lead != description_.rule.stride) {
     throw ConfigError(
@@ -142,8 +152,10 @@ std::shared_ptr<const Dataset> FieldDataset::rolled_out(const RolloutRule& rule)
         "data.variables, and data.lead like data.stride");
   }
   FieldDescription longer = description_;
-  WindowRule windows = description_.rule;
+  if (rule.pass_steps > 0) longer.rule.steps_out = rule.pass_steps;
+  WindowRule windows = longer.rule;
   windows.steps_out *= rule.passes;
+  if (rule.is_forecast) windows.steps_out = needs_later_steps() ? windows.steps_out - longer.rule.steps_out : 0;
   windows.is_first_only = windows.is_first_only || rule.first_only;
   for (FieldSeries& series : longer.series) {
     series.starts = starts_in(series.begin, series.end, windows, series.gaps);
@@ -154,7 +166,15 @@ std::shared_ptr<const Dataset> FieldDataset::rolled_out(const RolloutRule& rule)
                       std::to_string(windows.span() + 1) + " steps without a gap, but no trajectory of " +
                       description_.pairs.front().inputs.path + " has so many");
   }
-  return std::make_shared<const FieldDataset>(std::move(longer), files_, rule);
+  return std::make_shared<const FieldDataset>(std::move(longer), files_, rule, climatology_);
+}
+
+std::shared_ptr<const Dataset> FieldDataset::with_climatology(const Cited<std::string>& choice) const {
+  if (description_.classes > 0 || !has_targets()) {
+    throw ConfigError(choice.cite + ": the targets are no fields of numbers; remove the key");
+  }
+  auto climatology = std::make_shared<const FieldClimatology>(choice, description_, *files_);
+  return std::make_shared<const FieldDataset>(description_, files_, rollout_, std::move(climatology));
 }
 
 FieldPlace FieldDataset::place(std::int64_t index) const {
@@ -237,11 +257,21 @@ void FieldDataset::add_cycles(const FieldSeries& series, std::int64_t start, flo
 }
 
 /// The input of a forward pass: the stored channels, with gaps as NaN, and those that are computed.
-void FieldDataset::fill_input(const FieldSeries& series, std::int64_t trajectory, std::int64_t start,
+/// @param end  steps from this one on are not read: predictions replace them, and the step before has their gaps
+void FieldDataset::fill_input(const FieldSeries& series, std::int64_t trajectory, std::int64_t start, std::int64_t end,
                               float* input) const {
-  const std::int64_t stored_count = stored_channels() * points_of(description_.space);
-  read_series(description_, *files_, series, trajectory, description_.rule.input_steps(start), description_.rule.stride,
-              false, input);
+  const std::int64_t points = points_of(description_.space);
+  const std::int64_t stored_count = stored_channels() * points;
+  const std::vector<std::int64_t> steps = description_.rule.input_steps(start);
+  const std::int64_t read = std::ranges::lower_bound(steps, end) - steps.begin();
+  read_series(description_, *files_, series, trajectory, std::span(steps).first(static_cast<std::size_t>(read)),
+              description_.rule.stride, false, input);
+  const std::int64_t pitch = description_.pairs.front().inputs.channels() * points;
+  for (std::int64_t step = read; step < std::ssize(steps); ++step) {
+    const std::int64_t newest = end - 1;
+    read_series(description_, *files_, series, trajectory, std::span(&newest, 1), description_.rule.stride, false,
+                input + step * pitch);
+  }
   std::ranges::copy(description_.statics, input + stored_count - std::ssize(description_.statics));
   float* next = input + stored_count;
   if (description_.has_gap_channel) {
@@ -262,13 +292,21 @@ void FieldDataset::fill(const batch::Draw& draw, batch::ValueMap& row) const {
   const std::int64_t points = points_of(description_.space);
   const std::int64_t stored_count = stored_channels() * points;
   float* const input = numbers("data");
-  fill_input(series, trajectory, start, input);
+  fill_input(series, trajectory, start, series.end, input);
   if (has_targets()) fill_target(series, trajectory, start, input, row);
+  if (rollout_.is_forecast && row.contains("mask")) {
+    const at::Tensor& mask = row.at("mask").as<at::Tensor>();
+    std::fill_n(mask.mutable_data_ptr<bool>(), mask.numel(), true);
+    clear_where_newest_is_missing(input, mask.mutable_data_ptr<bool>());
+  }
   if (description_.gaps == GapRule::zero) fill_gaps(input, stored_count, nullptr);
   const std::int64_t pass_steps = description_.rule.steps_out * description_.rule.stride;
+  const bool is_read = !rollout_.is_forecast || needs_later_steps();
+  const std::int64_t read_end =
+      is_read ? series.end : start + (description_.rule.steps_in - 1) * description_.rule.stride + 1;
   for (std::int64_t pass = 1; pass < rollout_.passes; ++pass) {
     float* const later = numbers(later_name()) + (pass - 1) * std::ssize(input_names()) * points;
-    fill_input(series, trajectory, start + pass * pass_steps, later);
+    fill_input(series, trajectory, start + pass * pass_steps, read_end, later);
     if (description_.gaps == GapRule::zero) fill_gaps(later, stored_count, nullptr);
   }
 }
@@ -291,6 +329,13 @@ void FieldDataset::fill_target(const FieldSeries& series, std::int64_t trajector
       fill_gaps(target, target_channels() * target_passes() * points, mask);
       if (description_.normalization.prediction != FieldPrediction::values) {
         clear_where_newest_is_missing(input, mask);
+      }
+    }
+    if (climatology_) {
+      auto* const out = tensor(kClimatology).mutable_data_ptr<float>();
+      const std::int64_t pitch = description_.pairs.front().targets.channels() * points;
+      for (std::size_t step = 0; step < steps.size(); ++step) {
+        climatology_->read(description_, *files_, series, steps[step], out + static_cast<std::int64_t>(step) * pitch);
       }
     }
     if (rollout_.is_measured) {

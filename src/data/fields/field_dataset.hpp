@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "arrays/array_file.hpp"
+#include "data/fields/field_climatology.hpp"
 #include "data/fields/field_series.hpp"
 #include "data/fields/field_statistics.hpp"
+#include "data/source/climatology.hpp"
 #include "data/source/measured.hpp"
 #include "data/source/rollout.hpp"
 
@@ -33,12 +35,15 @@ class FieldDataset : public SampleDataset,
                      public SampleNames,
                      public SampleChunks,
                      public MeasuredDataset,
-                     public RolloutDataset {
+                     public RolloutDataset,
+                     public ClimatologyDataset {
  public:
   /// @param files  open files, shared by the splits
   /// @throws DataError, ConfigError  given statistics do not fit the channels
-  /// @param rollout  see RolloutDataset
-  FieldDataset(FieldDescription description, std::shared_ptr<arrays::OpenFiles> files, const RolloutRule& rollout = {});
+  /// @param rollout      see RolloutDataset
+  /// @param climatology  see ClimatologyDataset; null = samples have none
+  FieldDataset(FieldDescription description, std::shared_ptr<arrays::OpenFiles> files, const RolloutRule& rollout = {},
+               std::shared_ptr<const FieldClimatology> climatology = nullptr);
 
   std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   Task task() const override;
@@ -57,6 +62,7 @@ class FieldDataset : public SampleDataset,
   std::string cache_path() const override;
 
   std::shared_ptr<const Dataset> rolled_out(const RolloutRule& rule) const override;
+  std::shared_ptr<const Dataset> with_climatology(const Cited<std::string>& choice) const override;
 
   FieldPlace place(std::int64_t index) const;
   /// The numbers that data.statistics states for the channels, in the form of statistics.json; "" = they are measured.
@@ -64,7 +70,9 @@ class FieldDataset : public SampleDataset,
   const FieldDescription& description() const noexcept { return description_; }
 
  private:
-  bool has_targets() const { return description_.rule.steps_out > 0; }
+  bool has_targets() const { return description_.rule.steps_out > 0 && !rollout_.is_forecast; }
+  /// Whether inputs of later passes have values that no pass predicts.
+  bool needs_later_steps() const;
   std::int64_t stored_channels() const;  ///< input channels that are read from files
   std::vector<std::string> input_names() const;
   /// How values are normalized.
@@ -79,7 +87,8 @@ class FieldDataset : public SampleDataset,
   std::int64_t target_passes() const { return rollout_.last_target ? 1 : rollout_.passes; }
   /// The windows of all passes as one.
   WindowRule whole_rule() const;
-  void fill_input(const FieldSeries& series, std::int64_t trajectory, std::int64_t start, float* input) const;
+  void fill_input(const FieldSeries& series, std::int64_t trajectory, std::int64_t start, std::int64_t end,
+                  float* input) const;
   void fill_target(const FieldSeries& series, std::int64_t trajectory, std::int64_t start, const float* input,
                    batch::ValueMap& row) const;
   void add_cycles(const FieldSeries& series, std::int64_t start, float* out) const;
@@ -88,6 +97,7 @@ class FieldDataset : public SampleDataset,
   FieldDescription description_;
   std::shared_ptr<arrays::OpenFiles> files_;
   RolloutRule rollout_;
+  std::shared_ptr<const FieldClimatology> climatology_;
   std::vector<std::int64_t> ends_;               ///< number of samples up to the end of each series
   std::vector<std::int64_t> inputs_of_targets_;  // see inputs_of_targets
   std::optional<StatedNumbers> given_;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -212,22 +213,28 @@ std::string time_name(const FieldVariable& variable) {
   return name == "t" ? "time" : name;
 }
 
-/// The times in seconds; empty if there are none with a unit.
-std::vector<double> times_of(const arrays::ArrayFile& file, const FieldVariable& variable) {
+/// Sets the times of a file, unless it has none with a unit.
+void set_times(const arrays::ArrayFile& file, const FieldVariable& variable, FieldFile& described) {
   const std::string axis = time_name(variable);
   const std::vector<double> values = coordinate_of(file, variable.info.path, axis);
-  if (values.empty()) return {};
-  const arrays::Attributes attributes = time_array(file, variable)->attributes;
-  const std::vector<std::string> units = arrays::texts_of(attributes, "units");
-  if (units.empty()) return {};
-  const std::vector<std::string> calendar = arrays::texts_of(attributes, "calendar");
+  if (values.empty()) return;
+  const arrays::ArrayInfo stored = *time_array(file, variable);
+  std::vector<std::string> units = arrays::texts_of(stored.attributes, "units");
+  const bool is_implied = units.empty();
+  if (is_implied) units = {implied_time_unit(stored)};
+  if (units.front().empty()) return;
+  const std::vector<std::string> calendar = arrays::texts_of(stored.attributes, "calendar");
   std::vector<double> times;
   try {
     const arrays::TimeUnit unit = arrays::parse_time_unit(units.front(), calendar.empty() ? "" : calendar.front());
+    described.calendar = unit.calendar;
     for (const double value : values) times.push_back(arrays::seconds_of(unit, value));
   } catch (const ConfigError& error) {
     throw DataError(file.path(), "the array '" + axis + "': " + error.what());
   }
+  const auto is_before = [](double time, double next) { return time < next; };
+  const bool increases = std::ranges::adjacent_find(times, std::not_fn(is_before)) == times.end();
+  if (is_implied && !increases) return;  // they are something else
   for (std::size_t i = 0; i < times.size(); ++i) {
     const std::string step = "step " + std::to_string(i);
     if (times[i] != times[i]) throw DataError(file.path(), "the array '" + axis + "' has no time (NaN) at " + step);
@@ -236,7 +243,8 @@ std::vector<double> times_of(const arrays::ArrayFile& file, const FieldVariable&
                                        "; write the steps in the order of time, each once");
     }
   }
-  return times;
+  described.times = std::move(times);
+  described.has_implied_unit = is_implied;
 }
 
 }  // namespace
@@ -248,6 +256,10 @@ std::string FieldVariable::path_of(std::int64_t trajectory) const {
 
 std::optional<arrays::ArrayInfo> time_array(const arrays::ArrayFile& file, const FieldVariable& variable) {
   return coordinate_array(file, variable.info.path, time_name(variable));
+}
+
+std::string implied_time_unit(const arrays::ArrayInfo& times) {
+  return last_part(times.path) == "timestamp" ? "seconds since 1970-01-01" : "";
 }
 
 std::int64_t FieldFile::channels() const {
@@ -326,7 +338,7 @@ FieldFile open_field_file(const arrays::ArrayFile& file, const FieldFileOptions&
   described.steps = steps.size().value_or(1);
   for (const FieldVariable& variable : described.variables) {
     if (!variable.axes.time || !variable.groups.empty() || !described.times.empty()) continue;
-    described.times = times_of(file, variable);
+    set_times(file, variable, described);
     // The files of PDEBench have one time more than steps.
     if (std::ssize(described.times) < described.steps) described.times.clear();
     if (!described.times.empty()) described.times.resize(static_cast<std::size_t>(described.steps));

@@ -41,6 +41,8 @@ struct FieldFile {
   std::int64_t steps = 1;
   bool has_time = false;           ///< a variable has a time axis
   std::vector<double> times = {};  ///< seconds of each step; empty = the file has no times with a unit
+  arrays::Calendar calendar = arrays::Calendar::standard;  ///< that of the times
+  bool has_implied_unit = false;                           ///< the times state no unit; see implied_time_unit
 
   std::int64_t channels() const;
 };
@@ -61,6 +63,9 @@ std::int64_t points_of(const SampleSpace& space);
 
 /// The array with the times of the steps of a variable that has a time axis.
 std::optional<arrays::ArrayInfo> time_array(const arrays::ArrayFile& file, const FieldVariable& variable);
+
+/// The unit of an array of times that states none: Makani's `timestamp` has seconds since 1970. "" = unknown.
+std::string implied_time_unit(const arrays::ArrayInfo& times);
 
 /// The keys that say how files are read.
 struct FieldFileOptions {

@@ -97,7 +97,11 @@ arrays::Attributes time_attributes_of(const FieldFile& file) {
   for (const FieldVariable& variable : file.variables) {
     if (!variable.axes.time) continue;
     const auto stored = time_array(*opened, variable);
-    if (stored && stored->attributes.contains("units")) return described_by(stored->attributes);
+    if (!stored) continue;
+    arrays::Attributes attributes = described_by(stored->attributes);
+    const std::string implied = implied_time_unit(*stored);
+    if (!attributes.contains("units") && !implied.empty()) attributes["units"] = std::vector<std::string>{implied};
+    if (attributes.contains("units")) return attributes;
   }
   return {};
 }
@@ -107,15 +111,19 @@ std::string first_text(const arrays::Attributes& attributes, const std::string& 
   return texts.empty() ? "" : texts.front();
 }
 
-/// The common distance of times; NaN = they have none.
-double common_step(const std::vector<double>& times) {
+bool has_gap_after(const std::vector<bool>& gaps, std::size_t step) { return step < gaps.size() && gaps[step]; }
+
+/// The common distance of times, without those over gaps; NaN = they have none.
+double common_step(const std::vector<double>& times, const std::vector<bool>& gaps) {
   constexpr double kTolerance = 1e-6;
-  if (times.size() < 2) return std::numeric_limits<double>::quiet_NaN();
-  const double step = times[1] - times[0];
-  for (std::size_t i = 2; i < times.size(); ++i) {
-    if (std::fabs(times[i] - times[i - 1] - step) > kTolerance * step) return std::numeric_limits<double>::quiet_NaN();
+  double common = std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t i = 1; i < times.size(); ++i) {
+    if (has_gap_after(gaps, i - 1)) continue;
+    const double step = times[i] - times[i - 1];
+    if (std::isnan(common)) common = step;
+    if (std::fabs(step - common) > kTolerance * common) return std::numeric_limits<double>::quiet_NaN();
   }
-  return step;
+  return common;
 }
 
 }  // namespace
@@ -163,27 +171,33 @@ OutputTimes::OutputTimes(const FieldDescription& description, const FieldOutput&
       starts_[series.files[i]] = {.series = series_.size(), .begin = series.begins[i]};
       times.times.insert(times.times.end(), more.begin(), more.end());
     }
-    times.step = common_step(times.times);
+    times.step = common_step(times.times, series.gaps);
+    times.gaps = series.gaps;
     series_.push_back(std::move(times));
   }
 }
 
-double OutputTimes::at(const FieldPlace& place, std::int64_t step) const {
-  const TimeSeries& series = series_[starts_[place.file].series];
-  const std::int64_t last = std::ssize(series.times) - 1;
-  const double seconds = step <= last ? series.times[static_cast<std::size_t>(step)]
-                                      : series.times.back() + static_cast<double>(step - last) * series.step;
-  return (seconds - arrays::seconds_of(unit_, 0)) / unit_.seconds;
+double OutputTimes::in_unit(double seconds) const { return (seconds - arrays::seconds_of(unit_, 0)) / unit_.seconds; }
+
+std::int64_t OutputTimes::newest_step(const FieldPlace& place) const {
+  return rule_.input_steps(starts_[place.file].begin + place.start).back();
 }
 
 double OutputTimes::reference(const FieldPlace& place) const {
-  return at(place, rule_.input_steps(starts_[place.file].begin + place.start).back());
+  return in_unit(series_[starts_[place.file].series].times[static_cast<std::size_t>(newest_step(place))]);
 }
 
 std::vector<double> OutputTimes::valid(const FieldPlace& place) const {
+  const TimeSeries& series = series_[starts_[place.file].series];
+  const std::vector<std::int64_t> steps = rule_.target_steps(starts_[place.file].begin + place.start);
+  const std::int64_t end = std::min(steps.back() + 1, std::ssize(series.times));
+  std::int64_t last = newest_step(place);  // the last step that has a stored time, before a gap
+  while (last + 1 < end && !has_gap_after(series.gaps, static_cast<std::size_t>(last))) ++last;
   std::vector<double> times;
-  for (const std::int64_t step : rule_.target_steps(starts_[place.file].begin + place.start)) {
-    times.push_back(at(place, step));
+  for (const std::int64_t step : steps) {
+    const std::int64_t stored = std::min(step, last);
+    const double more = step > last ? static_cast<double>(step - last) * series.step : 0;
+    times.push_back(in_unit(series.times[static_cast<std::size_t>(stored)] + more));
   }
   return times;
 }

@@ -54,20 +54,24 @@ class OutputTimes {
 
   /// The time of the last step of the input, in the unit of the output.
   double reference(const FieldPlace& place) const;
-  /// The time for which each step is predicted. NaN = it lies beyond the files, and their steps of time are not equal.
+  /// The time for which each step is predicted. Times beyond the files or beyond a gap continue those before; NaN = the
+  /// steps of time are not equal.
   std::vector<double> valid(const FieldPlace& place) const;
 
  private:
   struct TimeSeries {
     std::vector<double> times;  ///< seconds
     double step = 0;            ///< seconds between two steps; NaN = they differ
+    std::vector<bool> gaps;     ///< see FieldSeries
   };
   /// The position of the first step of a pair of files.
   struct PairStart {
     std::size_t series = 0;
     std::int64_t begin = 0;
   };
-  double at(const FieldPlace& place, std::int64_t step) const;
+  double in_unit(double seconds) const;
+  /// The last step of the input, counted from the first one of its series.
+  std::int64_t newest_step(const FieldPlace& place) const;
 
   std::vector<TimeSeries> series_;
   std::vector<PairStart> starts_;  ///< one for each pair

@@ -164,7 +164,8 @@ void FieldOpener::add_series(FieldDescription& description, std::vector<std::str
     const FieldFile& last = description.pairs[all[i].files.back()].inputs;
     const std::int64_t steps = all[i].begins.back() + last.steps;
     std::vector<bool> gaps;
-    if (!all_times[i].empty()) gaps = arrays::gaps_between(all_times[i], settings_.cadence);
+    const bool are_gaps_known = !last.has_implied_unit || settings_.cadence.seconds > 0;
+    if (!all_times[i].empty() && are_gaps_known) gaps = arrays::gaps_between(all_times[i], settings_.cadence);
     const std::int64_t found = std::ranges::count(gaps, true);
     const std::string& path = description.pairs[all[i].files.front()].inputs.path;
     if (found > 0) {

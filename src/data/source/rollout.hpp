@@ -16,6 +16,10 @@ struct RolloutRule {
   /// The task names the targets of all passes, t2m@1, t2m@2, ..., and samples have what persistence predicts, as the
   /// value "persistence". Otherwise the task is that of one pass.
   bool is_measured = false;
+  /// The samples have no targets. If the files have nothing to read but the first input, the windows are as long as
+  /// that one, so that rollouts continue behind the end of the files.
+  bool is_forecast = false;
+  std::int64_t pass_steps = 0;  ///< steps of time that a pass predicts; 0 = those of the targets
 };
 
 /// A data set whose samples can go on in time.

@@ -263,6 +263,10 @@ KeySpecs EvalSettings::keys(const std::vector<metrics::MeterRow>& meters) {
           keys::expert(keys::choice("eval.rollout_starts", "all",
                                     "Windows that rollouts begin with: all, or the first of each trajectory",
                                     {"all", "first"})),
+          keys::text(
+              "eval.climatology", "",
+              "FILE:VARIABLE, or an npy FILE, of the metric acc on fields: usual fields [channels, space...], or "
+              "those of 12 months or 366 days of the year, [12 or 366, channels, space...]"),
           weights_key("eval.weights", "Weights that are evaluated, during training and by `trainer eval`"),
       });
 }
@@ -276,6 +280,7 @@ EvalSettings EvalSettings::from(const Section& eval) {
           .is_per_class = eval.boolean("per_class"),
           .rollout = {eval.integer("rollout"), eval.cite("rollout")},
           .rolls_out_first = eval.text("rollout_starts") == "first",
+          .climatology = cited_text(eval, "climatology"),
           .weights = cited_text(eval, "weights")};
 }
 

@@ -37,6 +37,7 @@ struct EvalSettings {
   bool is_per_class = false;              ///< report numbers of each class, too
   Cited<std::int64_t> rollout = {0};      ///< forward passes of a rollout that is evaluated, too; 0 = none
   bool rolls_out_first = false;           ///< only from the first window of each trajectory
+  Cited<std::string> climatology = {};    ///< FILE:VARIABLE that anomalies are differences to; empty = none
   Cited<std::string> weights = {"auto"};  ///< auto, trained or average
 
   /// All keys of section `eval`.

@@ -2,18 +2,23 @@
 #include "engine/evaluation/evaluation_counts.hpp"
 
 #include <lockstep/core/error.hpp>
+#include <lockstep/log/log.hpp>
 
 #include <torch/types.h>
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
+#include <string_view>
 #include <utility>
 
+#include "core/text/parse_value.hpp"
 #include "core/text/text.hpp"
+#include "engine/evaluation/rollout_ends.hpp"
 #include "engine/setup/rollout.hpp"
 #include "models/losses/task_table.hpp"
 
@@ -67,6 +72,35 @@ void require_fit(const std::string& text, const Task& task, const std::string& c
   throw ConfigError(cite + ": " + parts.front() + " does not fit the task, which is " + models::row_of(task.kind).name +
                     "; it is for: " + joined(names) +
                     ". Choose another metric, or set the options output and target of this one");
+}
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// The step of a number of a rollout, such as 3 of "rmse@3/t2m"; 0 = it is one of all steps together.
+std::int64_t step_of_number(const std::string& name) {
+  const std::size_t sign = name.find('@');
+  if (sign == std::string::npos) return 0;
+  return parse_integer(name.substr(sign + 1, name.find('/', sign) - sign - 1)).value_or(0);
+}
+
+/// The first step of each channel at which the anomaly correlation is below 0.6, which is the usual limit of a useful
+/// forecast: "rollout_acc_steps/z500". One more than the number of steps if there is none.
+std::vector<std::pair<std::string, double>> skillful_steps(
+    const std::vector<std::pair<std::string, double>>& of_rollout) {
+  constexpr double kUseful = 0.6;
+  constexpr std::string_view kNumber = "acc@";
+  std::vector<std::pair<std::string, double>> steps;
+  std::map<std::string, bool> has_ended;
+  for (const auto& [name, number] : of_rollout) {  // in the order of the steps
+    if (!name.starts_with(kNumber)) continue;
+    const std::string result = "rollout_acc_steps" + name.substr(name.find('/'));
+    const auto [ended, is_new] = has_ended.try_emplace(result, false);
+    if (is_new) steps.emplace_back(result, 1);
+    if (ended->second) continue;
+    ended->second = !(number >= kUseful);
+    if (!ended->second) std::ranges::find(steps, result, &decltype(steps)::value_type::first)->second += 1;
+  }
+  return steps;
 }
 
 }  // namespace
@@ -204,8 +238,9 @@ EvaluationCounts::EvaluationCounts(const EvalSettings& settings, const data::Dat
   class_names_ = task.class_names;
   if (has_tables || is_per_class_) confusion_ = ConfusionCount(ConfusionCount::classes_of(task, is_per_class_));
   if (has_tables && task.kind == TaskKind::regression) predicted_ = PredictedValues(dataset.size());
+  if (!settings.climatology.value.empty()) with_climatology_ = with_climatology(dataset, settings.climatology);
   if (settings.rollout.value == 0) return;
-  rollout_ = rolled_out(dataset,
+  rollout_ = rolled_out(with_climatology_ ? *with_climatology_ : dataset,
                         {.passes = settings.rollout.value, .first_only = settings.rolls_out_first, .is_measured = true},
                         settings.rollout.cite);
   MeterNames names = settings.metrics;
@@ -215,6 +250,7 @@ EvaluationCounts::EvaluationCounts(const EvalSettings& settings, const data::Dat
       std::ranges::find_if(names.value, [](const std::string& name) { return name.starts_with("field"); });
   names.value.push_back("persistence" + (field == names.value.end() ? "" : field->substr(std::string("field").size())));
   rollout_meters_ = make_meters(names, rollout_->task(), rows);
+  rollout_steps_ = task.fields.scaling.target_steps * settings.rollout.value;
 }
 
 EvaluationResult EvaluationCounts::evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
@@ -226,20 +262,43 @@ EvaluationResult EvaluationCounts::evaluate(const mpi::Communicator& world, para
     confusion_.add(last);
     predicted_.add(last);
   };
-  const EvaluationResult result = engine::evaluate(world, wrapper, dataset, limits, meters_, count);
-  if (rollout_) engine::evaluate(world, wrapper, *rollout_, limits, rollout_meters_);
+  const EvaluationResult result =
+      engine::evaluate(world, wrapper, with_climatology_ ? *with_climatology_ : dataset, limits, meters_, count);
+  if (rollout_) {
+    RolloutEnds ends(rollout_->size(), rollout_steps_);
+    const auto add = [&](StepEvent event, const LastBatch& last) {
+      if (event == StepEvent::forward) ends.add(last.outputs.main(), *last.given);
+    };
+    engine::evaluate(world, wrapper, *rollout_, limits, rollout_meters_, add);
+    ends.sum_over_ranks(wrapper.collectives());
+    rollout_end_ = ends.first_step();
+    if (rollout_end_ > 0 && world.is_root()) {
+      log::warning(ends.text(*rollout_, "the metrics of that step and of later ones are infinite"));
+    }
+  }
   confusion_.sum_over_ranks(wrapper.collectives());
   predicted_.gather(wrapper.collectives());
   return result;
+}
+
+/// Whether a number of the rollout is of a step that is not finite. The errors of persistence always are.
+bool EvaluationCounts::is_behind_end(const std::string& name, std::int64_t step) const {
+  const bool is_of_end = step == 0 || step >= rollout_end_;
+  return rollout_end_ > 0 && is_of_end && name.find("persistence_rmse") == std::string::npos;
 }
 
 metrics::Meters::Readings EvaluationCounts::read() const {
   metrics::Meters::Readings readings = meters_.read();
   if (rollout_) {
     metrics::Meters::Readings of_rollout = rollout_meters_.read();
-    for (auto& [name, number] : of_rollout.numbers) {
-      if (name.find('@') == std::string::npos) name.insert(0, "rollout_");  // numbers of all steps together
+    const std::vector<metrics::Result> results = rollout_meters_.results();
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      auto& [name, number] = of_rollout.numbers[i];
+      const std::int64_t step = step_of_number(name);
+      if (is_behind_end(name, step)) number = results[i].is_higher_better ? -kInfinity : kInfinity;
+      if (step == 0) name.insert(0, "rollout_");  // a number of all steps together
     }
+    std::ranges::move(skillful_steps(of_rollout.numbers), std::back_inserter(readings.numbers));
     std::ranges::move(of_rollout.numbers, std::back_inserter(readings.numbers));
     std::ranges::move(of_rollout.tables, std::back_inserter(readings.tables));
   }

@@ -98,14 +98,20 @@ class EvaluationCounts {
                             const data::Dataset& dataset, const EvaluationLimits& limits,
                             const std::function<void(StepEvent, const LastBatch&)>& notify = {});
 
-  /// The numbers by name, without "val/", and the tables, equal on every rank.
+  /// The numbers by name, without "val/", and the tables, equal on every rank. A rollout that is not finite has the
+  /// worst infinity as the numbers of that step and of later ones.
   /// @throws DataError  as metrics::Meters::read
   metrics::Meters::Readings read() const;
 
  private:
+  bool is_behind_end(const std::string& name, std::int64_t step) const;
+
   metrics::Meters meters_;
-  std::shared_ptr<const data::Dataset> rollout_;  // null = none is evaluated
+  std::shared_ptr<const data::Dataset> with_climatology_;  // null = the samples have none
+  std::shared_ptr<const data::Dataset> rollout_;           // null = none is evaluated
   metrics::Meters rollout_meters_;
+  std::int64_t rollout_steps_ = 0;  // steps of time of a rollout
+  std::int64_t rollout_end_ = 0;    // the first step that is not finite, counted from 1; 0 = none
   ConfusionCount confusion_ = ConfusionCount(0);
   PredictedValues predicted_ = PredictedValues(0);
   bool is_per_class_ = false;

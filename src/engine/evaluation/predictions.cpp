@@ -102,12 +102,16 @@ std::string class_name(const std::vector<std::string>& names, std::int64_t c) {
 }
 
 BatchPredictions predict_batch(parallel::DistributedDataParallel& wrapper, const batch::Batch& given, const Task& task,
-                               const data::Dataset& dataset) {
+                               const data::Dataset& dataset, RolloutEnds* ends) {
   const c10::InferenceMode inference;
   const EvaluatedBatch evaluated = run_batch(wrapper, given);
-  const at::Tensor output = evaluated.outputs.main().cpu();
+  at::Tensor output = evaluated.outputs.main().cpu();
   BatchPredictions predictions{.indices = indices_of(given), .target = target_of(given)};
-  require_finite(output, predictions, dataset);
+  if (ends == nullptr) {
+    require_finite(output, predictions, dataset);
+  } else {
+    output = ends->ended(output, given);
+  }
   if (output.dim() > 0) add_by_kind(predictions, output, task.kind);
   const models::Predictions own = wrapper.model().predictions_of(evaluated.outputs, evaluated.batch);
   for (const auto& [name, tensor] : own.entries()) {

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/evaluation/rollout_ends.hpp"
+
 namespace lockstep::engine {
 
 /// The values that a model predicts for the samples of a batch, on the CPU. Which tensors are defined depends on the
@@ -33,11 +35,14 @@ std::string class_name(const std::vector<std::string>& names, std::int64_t c);
 
 /// Runs the model on a batch, without gradients.
 /// @param task  of the model
+/// @param ends  counts the rollouts that are not finite; their values are NaN from that step on. Null = the batch has
+/// no
+///              rollouts
 /// @throws DataError     a prediction has no row for each sample
 /// @throws NumericError  an output is not finite; the message states the sample
 /// Collective if the forward is. The model should be in evaluation mode.
 BatchPredictions predict_batch(parallel::DistributedDataParallel& wrapper, const batch::Batch& given, const Task& task,
-                               const data::Dataset& dataset);
+                               const data::Dataset& dataset, RolloutEnds* ends = nullptr);
 
 /// The pooled features of the samples: the mean over all positions of the input of the head of the model.
 /// @return  [N, E] float32, on the CPU

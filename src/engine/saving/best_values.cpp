@@ -36,7 +36,7 @@ bool BestValues::is_better(double left, double right) const {
 }
 
 bool BestValues::insert(BestValue entry) {
-  if (std::isnan(entry.value)) return false;
+  if (!std::isfinite(entry.value)) return false;
   for (const BestValue& known : entries_) {
     if (known.step == entry.step) return false;
   }

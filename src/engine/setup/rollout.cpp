@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "data/source/climatology.hpp"
 #include "data/source/roles.hpp"
 
 namespace lockstep::engine {
@@ -33,6 +34,13 @@ std::shared_ptr<const data::Dataset> rolled_out(const data::Dataset& dataset, co
   } catch (const ConfigError& error) {
     throw ConfigError(cited + ": " + error.what());
   }
+}
+
+std::shared_ptr<const data::Dataset> with_climatology(const data::Dataset& dataset, const Cited<std::string>& choice) {
+  const auto* const fields = dynamic_cast<const data::ClimatologyDataset*>(&dataset);
+  if (fields != nullptr) return fields->with_climatology(choice);
+  throw ConfigError(choice.cite + " needs windows of fields (data.name=fields) without data.input_keys and " +
+                    "data.target_keys; remove the key");
 }
 
 std::shared_ptr<const data::Dataset> trained_dataset(std::shared_ptr<const data::Dataset> dataset,

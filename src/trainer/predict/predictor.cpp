@@ -2,6 +2,7 @@
 #include "trainer/predict/predictor.hpp"
 
 #include <lockstep/core/error.hpp>
+#include <lockstep/log/log.hpp>
 
 #include <fmt/format.h>
 #include <torch/types.h>
@@ -21,6 +22,7 @@
 #include "core/system/process.hpp"
 #include "engine/evaluation/batch_loop.hpp"
 #include "engine/evaluation/predictions.hpp"
+#include "engine/setup/rollout.hpp"
 #include "report/files/image.hpp"
 #include "report/files/run_files.hpp"
 #include "trainer/predict/fields_file.hpp"
@@ -232,37 +234,58 @@ FieldsFileOptions fields_options(const PredictSettings& settings, const engine::
           .count = count};
 }
 
+/// The task of the model, with the channels of all steps that are written.
+Task task_of_output(const engine::LoadedModel& loaded, const PredictSettings& settings) {
+  Task task = loaded.task;
+  task.classes *= std::max<std::int64_t>(settings.rollout.value, 1);
+  return task;
+}
+
+/// The windows that are predicted: those of the data set, or rollouts that begin with them.
+std::shared_ptr<const data::Dataset> predicted_windows(const engine::LoadedModel& loaded, const data::Dataset& dataset,
+                                                       const Cited<std::int64_t>& rollout) {
+  if (rollout.value == 0) return {std::shared_ptr<const data::Dataset>(), &dataset};
+  return engine::rolled_out(
+      dataset, {.passes = rollout.value, .is_forecast = true, .pass_steps = loaded.task.fields.scaling.target_steps},
+      rollout.cite);
+}
+
 /// The file that the batches of this rank are written to: a part of its own, or the file of fields that all ranks
 /// share.
 class Writer {
  public:
   /// Collective.
+  /// @param dataset  rolled out by predict.rollout
   Writer(const PredictSettings& settings, const engine::LoadedModel& loaded, const data::Dataset& dataset,
          std::int64_t count)
       : settings_(&settings),
         form_(form_of(settings.out)),
         loaded_(&loaded),
+        task_(task_of_output(loaded, settings)),
         dataset_(&dataset),
         count_(count),
-        text_(settings, form_, loaded.task, dataset) {
+        text_(settings, form_, task_, dataset) {
+    if (settings.rollout.value > 0) {
+      ends_.emplace(dataset.size(), task_.fields.scaling.target_steps * settings.rollout.value);
+    }
     const mpi::Communicator& world = loaded.resources.world;
     if (form_ == PredictionForm::netcdf) {
-      fields_.emplace(world, dataset, loaded.task, fields_options(settings, loaded, count));
+      fields_.emplace(world, dataset, task_, fields_options(settings, loaded, count));
     } else {
       world.all_or_throw([&] { part_.emplace(settings.out.value, world.rank()); });
     }
-    if (!settings.page.value.empty()) page_.emplace(settings, loaded.task, dataset);
+    if (!settings.page.value.empty()) page_.emplace(settings, task_, dataset);
   }
 
   void write(const batch::Batch& given) {
     if (settings_->wants_features) return write_rows(engine::features_of_batch(*loaded_->model.wrapper, given));
-    const Task& task = loaded_->task;
-    const engine::BatchPredictions predictions = engine::predict_batch(*loaded_->model.wrapper, given, task, *dataset_);
-    require_masks(predictions, *settings_, task.classes);
+    const engine::BatchPredictions predictions =
+        engine::predict_batch(*loaded_->model.wrapper, given, task_, *dataset_, ends_ ? &*ends_ : nullptr);
+    require_masks(predictions, *settings_, task_.classes);
     if (fields_) {
       fields_->write(predictions, given);
     } else if (form_ == PredictionForm::npy) {
-      write_rows(array_rows(predictions, task.classes));
+      write_rows(array_rows(predictions, task_.classes));
     } else {
       if (begins_file()) part_->write(text_.header(predictions, given));
       part_->write(text_.lines(predictions, given));
@@ -275,6 +298,11 @@ class Writer {
   /// Writes everything that other ranks read. Collective.
   void close() {
     const mpi::Communicator& world = loaded_->resources.world;
+    if (ends_) {
+      ends_->sum_over_ranks(*loaded_->resources.collectives);
+      const bool is_warned = ends_->first_step() > 0 && world.is_root();
+      if (is_warned) log::warning(ends_->text(*dataset_, "the values of that step and of later ones are NaN"));
+    }
     if (fields_) return world.all_or_throw([&] { fields_->close(); });
     std::int64_t size = 0;
     world.all_or_throw([&] { size = part_->close(); });
@@ -313,10 +341,12 @@ class Writer {
   const PredictSettings* settings_;
   PredictionForm form_;
   const engine::LoadedModel* loaded_;
+  Task task_;
   const data::Dataset* dataset_;
   std::int64_t count_;
   std::optional<PartFile> part_;
   std::optional<FieldsFile> fields_;
+  std::optional<engine::RolloutEnds> ends_;
   SampleText text_;
   std::optional<PageSamples> page_;
   bool has_begun_ = false;
@@ -379,6 +409,9 @@ void require_writable(const mpi::Communicator& world, const PredictSettings& set
     if (settings.wants_features && form != PredictionForm::npy) {
       throw ConfigError(settings.out.cite + ": features are written as one array; use a file that ends in .npy");
     }
+    if (settings.wants_features && settings.rollout.value > 0) {
+      throw ConfigError("predict.output=features cannot be combined with predict.rollout; remove one of them");
+    }
     if (settings.wants_features && !(settings.masks.value + settings.page.value).empty()) {
       throw ConfigError("predict.output=features cannot be combined with predict.masks and predict.html; remove them");
     }
@@ -401,9 +434,11 @@ void require_writable(const mpi::Communicator& world, const PredictSettings& set
   });
 }
 
-std::int64_t write_predictions(const mpi::Communicator& world, engine::LoadedModel& loaded,
-                               const data::Dataset& dataset, const engine::EvaluationLimits& limits,
-                               const PredictSettings& settings) {
+std::int64_t write_predictions(const mpi::Communicator& world, engine::LoadedModel& loaded, const data::Dataset& split,
+                               const engine::EvaluationLimits& limits, const PredictSettings& settings) {
+  std::shared_ptr<const data::Dataset> windows;
+  world.all_or_throw([&] { windows = predicted_windows(loaded, split, settings.rollout); });
+  const data::Dataset& dataset = *windows;
   const std::int64_t count = std::min(dataset.size(), engine::batches_of(dataset, limits) * limits.batch_size);
   MaskFolder masks(world, settings.masks);
   world.all_or_throw([&] {

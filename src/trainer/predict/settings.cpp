@@ -22,6 +22,10 @@ KeySpecs PredictSettings::keys() {
           keys::choice("predict.output", "predictions",
                        "Content of the output: predictions, or the pooled features before the head of the model (.npy)",
                        {"predictions", "features"}),
+          keys::integer("predict.rollout", "0",
+                        "Forward passes of a rollout of fields, in which predictions become inputs; all steps are "
+                        "written. 0 = one pass without a rollout",
+                        0, 1 << 20),
           keys::integer("predict.top_k", "5", "Number of classes per sample, in the order of their probabilities", 1,
                         1 << 24),
           keys::boolean("predict.probabilities", "false",
@@ -46,6 +50,7 @@ PredictSettings PredictSettings::from(const Section& predict) {
   PredictSettings settings{.out = cited_text(predict, "out"),
                            .split = cited_text(predict, "split"),
                            .wants_features = predict.text("output") == "features",
+                           .rollout = {predict.integer("rollout"), predict.cite("rollout")},
                            .top_k = predict.integer("top_k"),
                            .has_probabilities = predict.boolean("probabilities"),
                            .threshold = predict.real("threshold"),

@@ -26,6 +26,7 @@ struct PredictSettings {
   Cited<std::string> out = {};          ///< empty = the command line states it
   Cited<std::string> split = {"auto"};  ///< auto, train, val or test
   bool wants_features = false;
+  Cited<std::int64_t> rollout = {0};  ///< forward passes of a rollout of fields; 0 = none
   std::int64_t top_k = 5;
   bool has_probabilities = false;  ///< whether the probabilities of all classes are there
   double threshold = 0.5;          ///< threshold of labels

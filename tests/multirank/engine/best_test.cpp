@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <map>
 
 #include "engine/resume/resume.hpp"
@@ -84,6 +85,12 @@ TEST_F(BestTest, NoneStaysWhereNoneIsWanted) {
 
 TEST_F(BestTest, TheGreatestIsBestByItsRule) {
   EXPECT_EQ(train({{2, 1}, {4, 7}, {6, 7}, {8, 2}}, {{"ckpt.better", "higher"}}), (Steps{4, 12}));
+}
+
+// A rollout that overflows has infinite numbers.
+TEST_F(BestTest, AnInfiniteValueIsNeverTheBest) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(train({{2, infinity}, {4, 3}, {6, infinity}}, {{"ckpt.better", "higher"}}), (Steps{4, 12}));
 }
 
 TEST_F(BestTest, ACheckpointKnowsTheBestUpToItsOwnStep) {

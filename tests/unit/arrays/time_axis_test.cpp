@@ -38,6 +38,8 @@ TEST(TimeAxisTest, OtherCalendars) {
   EXPECT_EQ(date_text("days since 2000-01-01", "365_day", 365 * 4), "2004-01-01T00:00:00");
   EXPECT_EQ(date_text("days since 2000-02-30", "360_day", 1), "2000-03-01T00:00:00");
   EXPECT_DOUBLE_EQ(fraction_of_year(parse_time_unit("days since 2000-01-01", "360_day"), 90), 0.25);
+  EXPECT_EQ(day_of_year(parse_time_unit("days since 2000-01-01", "standard"), 365.5), 365);  // a leap year
+  EXPECT_EQ(day_of_year(parse_time_unit("days since 2000-01-01", "noleap"), 365.5), 0);
   EXPECT_DOUBLE_EQ(fraction_of_day(parse_time_unit("hours since 2000-01-01 18:00", ""), 12), 0.25);
 }
 

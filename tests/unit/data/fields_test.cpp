@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -18,6 +19,7 @@
 #include "data/fields/field_dataset.hpp"
 #include "data/fields/field_paths.hpp"
 #include "files.hpp"
+#include "support/folders.hpp"
 #include "support/npy.hpp"
 
 namespace lockstep::data {
@@ -252,6 +254,86 @@ TEST_F(FieldsTest, GapsAreAnErrorOrZeroWithAMask) {
   EXPECT_EQ(values_of<float>(filled.input()), (std::vector<float>{1, 2, 1, 1}));
   EXPECT_EQ(values_of<float>(filled.target()), (std::vector<float>{0, 4}));
   EXPECT_EQ(values_of<float>(filled.tensor("mask").to(at::kFloat)), (std::vector<float>{0, 1}));
+}
+
+TEST_F(FieldsTest, ForecastsReadNothingBehindTheirFirstInput) {
+  std::vector<float> values = {0, 1, 2, 3, 4, 5, 6, 7};
+  values[4] = std::numeric_limits<float>::quiet_NaN();  // in step 2 of 4
+  write_npy(folder_ / "a.npy", {4, 1, 2}, values);
+  const std::map<std::string, std::string> keys = {
+      {"path", folder_ / "a.npy"}, {"layout", "tcx"}, {"val_fraction", "0"}, {"steps_in", "2"}};
+  const auto forecast = [&](const std::string& steps_out) {
+    std::map<std::string, std::string> more = keys;
+    more["steps_out"] = steps_out;
+    const Splits splits = open_fields(more);
+    return dynamic_cast<const FieldDataset&>(*splits.train)
+        .rolled_out({.passes = 3, .is_forecast = true, .pass_steps = 1});
+  };
+  for (const char* const steps_out : {"0", "1"}) {
+    const auto dataset = forecast(steps_out);
+    EXPECT_EQ(starts_of(*dataset), (std::vector<std::int64_t>{0, 1, 2}));
+    const batch::Batch first = dataset->get(batch::draws_in_order(0, 1));
+    EXPECT_FALSE(first.has("label"));
+    EXPECT_EQ(values_of<float>(first.input()), (std::vector<float>{0, 1, 2, 3}));
+    // Step 1, and then the same in place of the steps that are predicted.
+    EXPECT_EQ(values_of<float>(first.tensor("later_inputs")), (std::vector<float>{2, 3, 2, 3, 2, 3, 2, 3}));
+    EXPECT_THROW(dataset->get(batch::draws_in_order(1, 1)), DataError);
+  }
+}
+
+TEST_F(FieldsTest, AClimatologyHasTheFieldsOfTheMonthOfTheTarget) {
+  const fs::path files = testing::golden("fields") / "files/era5";
+  std::vector<float> months;
+  std::vector<float> days;
+  for (int entry = 0; entry < 366; ++entry) {
+    for (int i = 0; i < 9 * 12; ++i) {
+      if (entry < 12) months.push_back(static_cast<float>(entry));
+      days.push_back(static_cast<float>(entry));
+    }
+  }
+  write_npy(folder_ / "months.npy", {12, 1, 9, 12}, months);
+  write_npy(folder_ / "days.npy", {366, 1, 9, 12}, days);
+  write_npy(folder_ / "mean.npy", {9, 12}, std::vector<float>(9 * 12, 280));
+  write_npy(folder_ / "seasons.npy", {4, 1, 9, 12}, std::vector<float>(4 * 9 * 12, 280));
+  const Splits splits =
+      open_fields({{"path", (files / "era5_202001.nc").string() + "," + (files / "era5_202002.nc").string() + "," +
+                                (files / "era5_202003.nc").string()},
+                   {"variables", "t2m"},
+                   {"join", "true"},
+                   {"val_fraction", "0"}});
+  const auto& fields = dynamic_cast<const FieldDataset&>(*splits.train);
+  const auto of_sample = [&](const std::string& name, std::int64_t index, std::int64_t passes) {
+    const auto with = fields.with_climatology({folder_ / name, "eval.climatology"});
+    const auto rolled = dynamic_cast<const FieldDataset&>(*with).rolled_out({.passes = passes, .is_measured = true});
+    const batch::Batch batch = rolled->get(batch::draws_in_order(index, 1));
+    EXPECT_EQ(batch.tensor("climatology").sizes(), batch.target().sizes());
+    return values_of<float>(batch.tensor("climatology").select(2, 0).select(2, 0));
+  };
+  // The days of the targets are found by hand from the times in hours since 1900.
+  const std::int64_t last = fields.size() - 1;
+  EXPECT_EQ(of_sample("mean.npy", 0, 2), (std::vector<float>{280, 280}));
+  EXPECT_EQ(of_sample("months.npy", 0, 2), (std::vector<float>{0, 0}));
+  const auto expected = [](double hours) { return static_cast<float>(std::floor(hours / 24 - 43829)); };
+  const auto times = fields.description().pairs.back().inputs.times;
+  // 43829 days from 1900-01-01 to 2020-01-01, and 25567 to 1970-01-01.
+  EXPECT_EQ(of_sample("days.npy", last, 1), (std::vector<float>{expected(times.back() / 3600 + 25567 * 24)}));
+  EXPECT_THROW(fields.with_climatology({folder_ / "seasons.npy", "eval.climatology"}), ConfigError);
+}
+
+TEST_F(FieldsTest, AMonthOfTheYearIsThatOfTheTarget) {
+  const std::int64_t points = 18 * 432;
+  std::vector<float> months;
+  for (int month = 1; month <= 12; ++month) months.insert(months.end(), points, static_cast<float>(month));
+  write_npy(folder_ / "months.npy", {12, 1, 18, 432}, months);
+  const fs::path file = testing::sample_data("fields/sst") / "train/sst_2006-04_2007-03.nc";
+  const Splits splits = open_fields({{"path", file.string()}, {"gaps", "mean"}, {"val_fraction", "0"}});
+  const auto dataset =
+      dynamic_cast<const FieldDataset&>(*splits.train).with_climatology({folder_ / "months.npy", "eval.climatology"});
+  std::vector<float> found;
+  for (std::int64_t i = 0; i < dataset->size(); ++i) {
+    found.push_back(values_of<float>(dataset->get(batch::draws_in_order(i, 1)).tensor("climatology")).front());
+  }
+  EXPECT_EQ(found, (std::vector<float>{5, 6, 7, 8, 9, 10, 11, 12, 1, 2, 3}));
 }
 
 TEST_F(FieldsTest, ClassesAreIntegersInTheirRange) {
