@@ -17,8 +17,11 @@ namespace {
 
 constexpr double kLargest = 1e300;  // beyond it, differences overflow
 
-bool is_drawable(const Point& point, bool log_y) {
-  return std::abs(point.x) < kLargest && std::abs(point.y) < kLargest && (!log_y || point.y > 0);
+/// @param chart  a LineChart or Axes
+template <class Chart>
+bool is_drawable(const Point& point, const Chart& chart) {
+  return std::abs(point.x) < kLargest && std::abs(point.y) < kLargest && (!chart.log_y || point.y > 0) &&
+         (!chart.log_x || point.x > 0);
 }
 
 /// Lines are dashed from the ninth series on.
@@ -48,7 +51,7 @@ Spans spans_of(const LineChart& chart) {
   Spans spans;
   for (const Series& series : chart.series) {
     for (const Point& point : series.points) {
-      if (!is_drawable(point, chart.log_y)) continue;
+      if (!is_drawable(point, chart)) continue;
       spans.x.add(point.x);
       spans.y.add(point.y);
     }
@@ -56,7 +59,8 @@ Spans spans_of(const LineChart& chart) {
   return spans;
 }
 
-Ticks x_ticks(Span span, double width) {
+Ticks x_ticks(Span span, double width, bool log_x) {
+  if (log_x) return span.is_empty() ? log_ticks(1, 10) : log_ticks(span.low, span.high);
   const int wanted = std::max(2, static_cast<int>(width / 90));
   if (span.is_empty()) return linear_ticks(0, 1, wanted, false);
   const bool is_near_zero = span.low > 0 && span.low < 0.1 * span.high;  // steps that begin at 10 are shown from 0
@@ -69,13 +73,14 @@ Ticks y_ticks(Span span, double height, bool log_y) {
   return span.is_empty() ? linear_ticks(0, 1, wanted, true) : linear_ticks(span.low, span.high, wanted, true);
 }
 
-/// Both axes of a chart whose vertical one may be logarithmic.
+/// Both axes of a chart, each of which can be logarithmic.
 struct Axes {
   Ticks x, y;
   PlotBox box;
   bool log_y;
+  bool log_x;
 
-  double place_x(double value) const { return plot::place_x(x, box, value); }
+  double place_x(double value) const { return plot::place_x(x, box, value, log_x); }
   double place_y(double value) const {
     const auto scaled = [this](double v) { return log_y ? std::log10(v) : v; };
     const double share = (scaled(value) - scaled(y.low)) / (scaled(y.high) - scaled(y.low));
@@ -100,7 +105,7 @@ std::string draw_axes(const Axes& axes, const std::string& x_label, const std::s
     svg += line_between(box.left, y, box.right, y, kGridStroke);
     svg += text_at(box.left - 8, y + 4, " text-anchor=\"end\"", labels[i]);
   }
-  svg += draw_x_axis(axes.x, box, x_label);
+  svg += draw_x_axis(axes.x, box, x_label, axes.log_x);
   const double middle = (box.top + box.bottom) / 2;
   const std::string turned = fmt::format(" text-anchor=\"middle\" transform=\"rotate(-90 18 {})\"", number(middle));
   return svg + text_at(18, middle, turned, y_label);
@@ -120,9 +125,9 @@ std::string draw_series(const Series& series, std::size_t index, const Axes& axe
   std::string dots;
   for (std::size_t i = 0; i < series.points.size(); ++i) {
     const Point& point = series.points[i];
-    if (!is_drawable(point, axes.log_y)) continue;
-    const bool follows = i > 0 && is_drawable(series.points[i - 1], axes.log_y);
-    const bool goes_on = i + 1 < series.points.size() && is_drawable(series.points[i + 1], axes.log_y);
+    if (!is_drawable(point, axes)) continue;
+    const bool follows = i > 0 && is_drawable(series.points[i - 1], axes);
+    const bool goes_on = i + 1 < series.points.size() && is_drawable(series.points[i + 1], axes);
     const std::string x = number(axes.place_x(point.x));
     const std::string y = number(axes.place_y(point.y));
     if (follows || goes_on) {
@@ -141,14 +146,15 @@ std::string line_chart(const LineChart& chart) {
   const double width = chart.width;
   const double height = chart.height;
   const double title_height = chart.title.empty() ? 16 : 44;
-  Axes axes{.x = {}, .y = y_ticks(spans.y, height - 120, chart.log_y), .box = {}, .log_y = chart.log_y};
+  Axes axes{
+      .x = {}, .y = y_ticks(spans.y, height - 120, chart.log_y), .box = {}, .log_y = chart.log_y, .log_x = chart.log_x};
 
   axes.box.left = axis_width(axes.y, chart.y_label);
   axes.box.right = width - kMargin;
   const auto legend = legend_of(names_of(chart.series), {axes.box.left, title_height + 10, axes.box.right, height});
   axes.box.top = legend.empty() ? title_height + 8 : legend.back().y + 16;
   axes.box.bottom = height - (chart.x_label.empty() ? 32 : 54);
-  axes.x = x_ticks(spans.x, axes.box.right - axes.box.left);
+  axes.x = x_ticks(spans.x, axes.box.right - axes.box.left, chart.log_x);
 
   std::string svg = svg_head(chart.width, chart.height, chart.title, axes.box.left);
   svg += draw_legend(chart, legend);

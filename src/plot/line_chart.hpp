@@ -24,6 +24,7 @@ struct LineChart {
   std::string y_label;
   std::vector<Series> series;
   bool log_y = false;
+  bool log_x = false;
   int width = 720;  ///< width in pixels
   int height = 420;
 };

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 #include "core/text/text.hpp"
@@ -62,15 +63,17 @@ std::string svg_head(int width, int height, const std::string& title, double lef
   return svg;
 }
 
-double place_x(const Ticks& ticks, const PlotBox& box, double value) {
-  return box.left + (value - ticks.low) / (ticks.high - ticks.low) * (box.right - box.left);
+double place_x(const Ticks& ticks, const PlotBox& box, double value, bool is_log) {
+  const auto scaled = [is_log](double v) { return is_log ? std::log10(v) : v; };
+  const double share = (scaled(value) - scaled(ticks.low)) / (scaled(ticks.high) - scaled(ticks.low));
+  return box.left + share * (box.right - box.left);
 }
 
-std::string draw_x_axis(const Ticks& ticks, const PlotBox& box, const std::string& label) {
+std::string draw_x_axis(const Ticks& ticks, const PlotBox& box, const std::string& label, bool is_log) {
   const std::vector<std::string> labels = tick_labels(ticks.values);
   std::string svg;
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    const double x = place_x(ticks, box, ticks.values[i]);
+    const double x = place_x(ticks, box, ticks.values[i], is_log);
     svg += line_between(x, box.bottom, x, box.bottom + 5, "stroke=\"#6b7280\"");
     svg += text_at(x, box.bottom + 19, " text-anchor=\"middle\"", labels[i]);
   }

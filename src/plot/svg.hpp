@@ -36,10 +36,11 @@ std::string line_between(double x1, double y1, double x2, double y2, const std::
 /// The image's beginning: size, font, white ground, and the title unless it is empty.
 std::string svg_head(int width, int height, const std::string& title, double left);
 
-double place_x(const Ticks& ticks, const PlotBox& box, double value);
+/// @param is_log  whether the axis is logarithmic
+double place_x(const Ticks& ticks, const PlotBox& box, double value, bool is_log = false);
 
 /// The line below `box` with its marks and its name.
-std::string draw_x_axis(const Ticks& ticks, const PlotBox& box, const std::string& label);
+std::string draw_x_axis(const Ticks& ticks, const PlotBox& box, const std::string& label, bool is_log = false);
 
 /// Names in rows, from the left edge of their room.
 struct LegendEntry {

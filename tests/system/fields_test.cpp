@@ -109,10 +109,37 @@ TEST_F(FieldsProgramTest, RolloutsAndStatisticsAreTheSameOnAnyNumberOfRanks) {
   EXPECT_NE(statistics, "");
   EXPECT_EQ(testing::read_file(folder_.path("run2") + "/statistics.json"), statistics);
   EXPECT_EQ(testing::read_file(folder_.path("run3") + "/statistics.json"), statistics);
+  // So are the pictures and charts of the report.
+  for (const char* name : {"/pictures.json", "/tables.json"}) {
+    const std::string shown = testing::read_file(one + name);
+    EXPECT_NE(shown, "") << name;
+    EXPECT_EQ(testing::read_file(folder_.path("run2") + name), shown) << name;
+  }
+  const std::string page = testing::read_file(one + "/report.html");
+  for (const char* words : {"<figcaption>prediction", "<figcaption>mean error", "<div class=\"bar\"",
+                            "t2m: rmse</title>", ">persistence</text>", "<title>power of u10m", ", sample 1: "}) {
+    EXPECT_NE(page.find(words), std::string::npos) << words;
+  }
+  std::size_t images = 0;
+  for (std::size_t place = page.find("<img "); place != std::string::npos; place = page.find("<img ", place + 1))
+    ++images;
+  EXPECT_EQ(images, 2U * 2U * 4U + 2U * 2U) << "of 2 samples and 2 channels, and errors of 2 channels";
 
   train(1, rollout_arguments() + cache + " --eval.metrics=well");
   EXPECT_FALSE(recorded(folder_.path("run4"), "val/rollout_nrmse").empty());
   EXPECT_FALSE(recorded(folder_.path("run4"), "val/nrmse@3/t2m").empty());
+
+  train(1, rollout_arguments() + cache + " --log.fields=t2m --log.field_samples=1");
+  const std::string chosen = testing::read_file(folder_.path("run5") + "/pictures.json");
+  EXPECT_NE(chosen.find("field_00_t2m_error"), std::string::npos);
+  EXPECT_EQ(chosen.find("field_01"), std::string::npos);
+  EXPECT_EQ(chosen.find("u10m"), std::string::npos);
+  const ProgramResult unknown = run_ranks(2, "--data.name=fields --run.dir=" + folder_.path("unknown") + " " +
+                                                 rollout_arguments() + " --log.fields=msl --data.cache=off");
+  EXPECT_EQ(unknown.rank_codes, std::vector<int>(2, 2)) << unknown.output;
+  EXPECT_NE(unknown.output.find("log.fields: the targets have no channel 'msl'; their channels are u10m, t2m"),
+            std::string::npos)
+      << unknown.output;
 
   // The numbers are part of the checkpoint: an evaluation measures nothing.
   const ProgramResult evaluated = run_ranks(1, "eval --from=" + one + " --data.cache=off --json");

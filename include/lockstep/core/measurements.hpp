@@ -39,6 +39,8 @@ struct Table {
   std::size_t columns = 0;
   std::vector<double> values = {};      ///< row by row; NaN: undefined
   std::vector<std::string> names = {};  ///< names of the columns, such as those of the classes; empty = they have none
+  /// Title of a chart in which the other columns are lines over the first one; empty = the table is shown as numbers.
+  std::string title = {};
 
   std::size_t rows() const { return columns == 0 ? 0 : values.size() / columns; }
 };
@@ -61,6 +63,15 @@ struct Histogram {
 /// @throws std::invalid_argument  the arguments are outside these ranges
 Histogram histogram_of(std::span<const float> values, std::size_t bins);
 
+/// The meaning of the colors of a picture of a field.
+struct ColorScale {
+  std::string group = {};                ///< pictures of one group are shown in one row under this heading
+  double low = 0;                        ///< value of the first color
+  double high = 0;                       ///< value of the last color
+  std::string unit = {};                 ///< unit of the values; "" = unknown
+  std::vector<std::string> colors = {};  ///< "#rrggbb" at equal distances, between which colors are interpolated
+};
+
 /// An image, such as a sample of the data set.
 struct Picture {
   std::string name = {};
@@ -69,7 +80,8 @@ struct Picture {
   std::int64_t width = 0;
   std::vector<std::uint8_t> pixels = {};  ///< [height, width, 3], red first, rows from the top
   std::string caption = {};
-  bool is_wrong = false;  ///< whether the caption shows a wrong prediction
+  bool is_wrong = false;                 ///< whether the caption shows a wrong prediction
+  std::optional<ColorScale> scale = {};  ///< of fields
 };
 
 }  // namespace lockstep

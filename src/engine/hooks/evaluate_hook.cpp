@@ -8,6 +8,7 @@
 #include "core/text/duration.hpp"
 #include "engine/evaluation/evaluation.hpp"
 #include "engine/evaluation/evaluation_counts.hpp"
+#include "engine/evaluation/field_views.hpp"
 #include "engine/evaluation/sample_pictures.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/settings/log_settings.hpp"
@@ -19,16 +20,18 @@ namespace {
 
 class EvaluateHook : public Hook {
  public:
-  EvaluateHook(EvalSettings settings, std::int64_t pictures, std::vector<metrics::MeterRow> rows)
+  EvaluateHook(EvalSettings settings, LogSettings shown, std::vector<metrics::MeterRow> rows)
       : Hook({.report = [this](const Progress& progress) { return settings_.is_due(progress); }}),
         settings_(std::move(settings)),
-        pictures_(pictures),
+        shown_(std::move(shown)),
         rows_(std::move(rows)) {}
 
   void before_train(RunView& run) override {
     evaluated_at_ = SteadyClock::now();
     run.world.all_or_throw([&] {
-      fresh_ = {settings_, split_of(run.data.splits(), settings_.split), rows_, /*has_tables=*/true};
+      const data::Dataset& dataset = split_of(run.data.splits(), settings_.split);
+      fresh_ = {settings_, dataset, rows_, /*has_tables=*/true};
+      fresh_views_ = FieldViews(dataset.task(), shown_);
       if (settings_.weights.value != "average" || run.average != nullptr) return;
       throw ConfigError(settings_.weights.cite + ": there is no average of the weights, because ema.kind is none");
     });
@@ -56,16 +59,22 @@ class EvaluateHook : public Hook {
     const data::Dataset& dataset = split_of(run.data.splits(), settings_.split);
     EvaluationResult result;
     EvaluationCounts counts = fresh_;
-    SamplePictures pictures(events.keeps_pictures() ? pictures_ : 0, dataset.task().class_names);
+    const bool are_kept = !run.world.agree(!events.keeps_pictures());  // the root decides for all ranks
+    FieldViews views = are_kept ? fresh_views_ : FieldViews();
+    const bool has_samples = events.keeps_pictures() && !views.is_used();
+    SamplePictures pictures(has_samples ? shown_.pictures : 0, dataset.task().class_names);
     const auto notify = [&](StepEvent event, const LastBatch& last) {
       run.notify(event, last);
-      if (event == StepEvent::forward) pictures.add(last);
+      if (event != StepEvent::forward) return;
+      pictures.add(last);
+      views.add(last);
     };
     EvaluationLimits limits = settings_.limits;
     limits.loader_threads = run.data.loader_threads();
     const auto measure = [&] { result = counts.evaluate(run.world, run.wrapper, dataset, limits, notify); };
     run.begin_evaluation();
     settings_.weights.value == "trained" ? measure() : with_average(run.wrapper, run.average, measure);
+    views.gather(run.wrapper.collectives());
     Record record{.kind = "eval", .values = {{"step", run.progress.step}, {"epoch", run.progress.epoch}}};
     for (const auto& [name, value] : result.values(dataset.task().kind)) {
       record.values.emplace_back("val/" + name, value);
@@ -76,6 +85,7 @@ class EvaluateHook : public Hook {
       for (const auto& [name, number] : readings.numbers) record.values.emplace_back("val/" + name, number);
       const auto scope = events.scope("val");
       pictures.put_in(events);
+      views.put_in(events, dataset);
       for (Table& table : readings.tables) events.put(std::move(table));
       run.report(record);
     });
@@ -84,9 +94,10 @@ class EvaluateHook : public Hook {
   }
 
   EvalSettings settings_;
-  std::int64_t pictures_;  // maximum number; 0 = none
+  LogSettings shown_;
   std::vector<metrics::MeterRow> rows_;
   EvaluationCounts fresh_;                // that have counted nothing
+  FieldViews fresh_views_;                // the same
   SteadyClock::time_point evaluated_at_;  // time of the latest evaluation, or of the start
 };
 
@@ -95,8 +106,7 @@ class EvaluateHook : public Hook {
 PrioritizedHook evaluate_hook(const Sections& sections, const std::vector<metrics::MeterRow>& meters) {
   const EvalSettings settings = EvalSettings::from(sections.at("eval"));
   if (settings.is_never()) return {Priority::normal, callback_hook({})};
-  return {Priority::normal,
-          std::make_unique<EvaluateHook>(settings, LogSettings::from(sections.at("log")).pictures, meters)};
+  return {Priority::normal, std::make_unique<EvaluateHook>(settings, LogSettings::from(sections.at("log")), meters)};
 }
 
 }  // namespace lockstep::engine

@@ -34,6 +34,12 @@ KeySpecs LogSettings::keys() {
               "Number of validation samples that report.html and TensorBoard show with the predictions of the "
               "model. 0 = none",
               0, 1000),
+          keys::text("log.fields", "",
+                     "Channels of fields that report.html shows, by their names: z500,t850. If empty, the first three"),
+          keys::integer("log.field_samples", "2",
+                        "Number of validation samples of fields that report.html shows. 0 = no samples, errors and "
+                        "spectra",
+                        0, 100),
           keys::expert(
               keys::boolean("log.sections", "false",
                             "Measure the time of each section of a step (data, forward, loss, backward, update) in ms; "
@@ -45,6 +51,9 @@ LogSettings LogSettings::from(const Section& log) {
   return {.every = Every::parse(log.text("every"), log.cite("every"), {.times = false, .never = false}),
           .window = log.integer("window"),
           .pictures = log.integer("pictures"),
+          .fields = log.text("fields"),
+          .fields_cited = log.cite("fields"),
+          .field_samples = log.integer("field_samples"),
           .times_sections = log.boolean("sections")};
 }
 

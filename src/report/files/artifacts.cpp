@@ -28,6 +28,7 @@ Json json_of(const Table& table) {
   }
   Json json = {{"name", table.name}, {"step", table.step}, {"rows", rows}};
   if (!table.names.empty()) json["names"] = table.names;
+  if (!table.title.empty()) json["title"] = table.title;
   return json;
 }
 
@@ -41,24 +42,42 @@ Table table_of(const Json& json) {
     }
   }
   if (json.contains("names")) table.names = json.at("names");
+  if (json.contains("title")) table.title = json.at("title");
   return table;
 }
 
+Json json_of(const ColorScale& scale) {
+  return {
+      {"group", scale.group}, {"low", scale.low}, {"high", scale.high}, {"unit", scale.unit}, {"colors", scale.colors}};
+}
+
+ColorScale scale_of(const Json& json) {
+  return {.group = json.at("group"),
+          .low = json.at("low"),
+          .high = json.at("high"),
+          .unit = json.at("unit"),
+          .colors = json.at("colors")};
+}
+
 Json json_of(const Base64Image& picture) {
-  return {{"name", picture.name},       {"step", picture.step},
-          {"caption", picture.caption}, {"is_wrong", picture.is_wrong},
-          {"height", picture.height},   {"width", picture.width},
-          {"png", picture.png}};
+  Json json = {{"name", picture.name},       {"step", picture.step},
+               {"caption", picture.caption}, {"is_wrong", picture.is_wrong},
+               {"height", picture.height},   {"width", picture.width},
+               {"png", picture.png}};
+  if (picture.scale) json["scale"] = json_of(*picture.scale);
+  return json;
 }
 
 Base64Image picture_of(const Json& json) {
-  return {.name = json.at("name"),
-          .step = json.at("step"),
-          .caption = json.at("caption"),
-          .is_wrong = json.at("is_wrong"),
-          .height = json.at("height"),
-          .width = json.at("width"),
-          .png = json.at("png")};
+  Base64Image picture{.name = json.at("name"),
+                      .step = json.at("step"),
+                      .caption = json.at("caption"),
+                      .is_wrong = json.at("is_wrong"),
+                      .height = json.at("height"),
+                      .width = json.at("width"),
+                      .png = json.at("png")};
+  if (json.contains("scale")) picture.scale = scale_of(json.at("scale"));
+  return picture;
 }
 
 /// What `read` makes of the JSON in a file; none where the file does not exist.
@@ -163,7 +182,8 @@ Base64Image base64_image(const Picture& image, const EncodedImage& png) {
           .is_wrong = image.is_wrong,
           .height = png.height,
           .width = png.width,
-          .png = base64_of(png.bytes)};
+          .png = base64_of(png.bytes),
+          .scale = image.scale};
 }
 
 Artifacts read_artifacts(const std::string& folder) {

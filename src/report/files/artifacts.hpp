@@ -23,6 +23,7 @@ struct Base64Image {
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::string png = {};  ///< the file, in base64
+  std::optional<ColorScale> scale = {};
 };
 
 /// @param png  the file that png_of made of `image`

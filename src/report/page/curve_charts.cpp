@@ -5,7 +5,10 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string_view>
+
+#include "core/text/parse_value.hpp"
 
 namespace lockstep::report {
 
@@ -51,6 +54,24 @@ std::string over_ranks(const PageData& run, const std::string& key) {
     return is_whole ? name : "";
   }
   return "";
+}
+
+/// The parts of the name of a metric of one predicted step, such as val/rmse@3/t2m.
+struct RolloutName {
+  std::string metric;
+  double step = 0;
+  std::string channel;
+};
+std::optional<RolloutName> rollout_name(const std::string& key) {
+  const std::string_view prefix = "val/";
+  const std::size_t sign = key.find('@');
+  const std::size_t slash = key.find('/', std::min(sign, key.size()));
+  if (!key.starts_with(prefix) || slash == std::string::npos) return std::nullopt;
+  const auto step = parse_integer(key.substr(sign + 1, slash - sign - 1));
+  if (!step) return std::nullopt;
+  return RolloutName{.metric = key.substr(prefix.size(), sign - prefix.size()),
+                     .step = static_cast<double>(*step),
+                     .channel = key.substr(slash + 1)};
 }
 
 bool is_time(const PageData& run, const std::string& key) {
@@ -121,6 +142,7 @@ class Charts {
         const bool is_shown = std::find(shown_.begin(), shown_.end(), curve.name) != shown_.end();
         const bool is_hidden = std::find(kHidden.begin(), kHidden.end(), curve.name) != kHidden.end();
         if (is_shown || is_hidden || is_time(*run, curve.name) || !curve.name.starts_with(prefix)) continue;
+        if (rollout_name(curve.name)) continue;
         if (curve.name.starts_with("train/") && run->curve("val/" + curve.name.substr(6)) != nullptr) continue;
         add_alone(curve.name);
       }
@@ -187,6 +209,31 @@ std::vector<plot::LineChart> curve_charts(const std::vector<const PageData*>& ru
   for (const Known& known : kKnown) charts.add(chart_named(known.title, known.label), {{known.key, ""}});
   charts.add_others("");
   return charts.take();
+}
+
+std::vector<plot::LineChart> rollout_charts(const std::vector<const PageData*>& runs,
+                                            const std::vector<std::string>& names) {
+  const std::string persistence = "persistence_";
+  std::vector<plot::LineChart> charts;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (const plot::Series& curve : runs[i]->curves) {
+      const auto name = rollout_name(curve.name);
+      if (!name) continue;
+      const bool is_persistence = name->metric.starts_with(persistence);
+      const std::string metric = is_persistence ? name->metric.substr(persistence.size()) : name->metric;
+      const std::string title = name->channel + ": " + metric;
+      auto chart = std::ranges::find(charts, title, &plot::LineChart::title);
+      if (chart == charts.end()) {
+        chart = charts.insert(chart, chart_named(title, metric));
+        chart->x_label = "predicted step";
+      }
+      const std::string series = (names.size() < 2 ? "" : names[i] + ", ") + (is_persistence ? "persistence" : "model");
+      auto line = std::ranges::find(chart->series, series, &plot::Series::name);
+      if (line == chart->series.end()) line = chart->series.insert(line, {.name = series, .points = {}});
+      line->points.push_back({name->step, curve.points.back().y});
+    }
+  }
+  return charts;
 }
 
 std::vector<plot::LineChart> time_charts(const std::vector<const PageData*>& runs,

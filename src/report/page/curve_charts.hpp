@@ -19,6 +19,11 @@ inline constexpr int kChartWidth = 400;
 std::vector<plot::LineChart> curve_charts(const std::vector<const PageData*>& runs,
                                           const std::vector<std::string>& names);
 
+/// Charts of metrics of single predicted steps (`val/rmse@3/t2m`), which curve_charts leaves out: for each metric and
+/// channel, the values of the last evaluation over the steps of a rollout, together with those of persistence.
+std::vector<plot::LineChart> rollout_charts(const std::vector<const PageData*>& runs,
+                                            const std::vector<std::string>& names);
+
 /// Charts of the sections of a step (`time/NAME` and `device_time/NAME`, in ms) and of what ranks differ in (`NAME/max`
 /// with `NAME/mean` and `NAME/min` over ranks), which curve_charts leaves out.
 std::vector<plot::LineChart> time_charts(const std::vector<const PageData*>& runs,

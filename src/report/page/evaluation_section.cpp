@@ -175,6 +175,7 @@ std::string tables_section(const std::vector<Table>& tables) {
   std::string others;
   std::int64_t step = 0;
   for (const Table& table : tables) {
+    if (!table.title.empty()) continue;  // a chart of fields
     step = std::max(step, table.step);
     if (&table == confusion || table.values.empty()) continue;
     if (last_part(table.name) == "cmc") {
@@ -201,6 +202,7 @@ std::string pictures_section(const std::vector<Base64Image>& pictures) {
   std::int64_t step = 0;
   bool has_masks = false;
   for (const Base64Image& picture : pictures) {
+    if (picture.scale) continue;  // a picture of a field
     step = std::max(step, picture.step);
     const bool is_mask = last_part(picture.name).starts_with("mask_");
     has_masks = has_masks || is_mask;

@@ -44,6 +44,13 @@ figure.broad{grid-column:span 2}
 figure img{width:100%;height:auto;max-width:16rem;margin:auto}
 img.coarse{image-rendering:pixelated}
 figcaption{font-size:.8rem;line-height:1.3;padding-top:.3rem;color:var(--ink);font-variant-numeric:tabular-nums}
+.field{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,15rem),1fr));gap:.6rem;margin-bottom:.8rem}
+.field.long{grid-template-columns:1fr}
+.field figure{justify-content:flex-start}
+.field img{max-width:none}
+.field figcaption{padding:0 0 .3rem}
+.bar{height:.7rem;margin-top:.4rem}
+.scale{display:flex;justify-content:space-between;font-size:.8rem;color:var(--ink);font-variant-numeric:tabular-nums}
 .marked figcaption{color:var(--series-1)}
 summary{cursor:pointer;color:var(--muted);padding:.2rem 0}
 )";

@@ -10,6 +10,7 @@
 #include "plot/svg.hpp"
 #include "report/page/curve_charts.hpp"
 #include "report/page/evaluation_section.hpp"
+#include "report/page/fields_section.hpp"
 #include "report/page/html.hpp"
 #include "report/page/run_data.hpp"
 
@@ -205,6 +206,8 @@ std::string run_page(const std::string& folder) {
   const PageData run = read_run(folder);
   std::string body = html_section("Outcome", html_table({}, run.status));
   body += html_section("Curves", html_lines(curve_charts({&run}, {run.name})));
+  body += html_section("Errors over the predicted steps", html_lines(rollout_charts({&run}, {run.name})));
+  body += fields_section(run.artifacts);
   body += tables_section(run.artifacts.tables) + pictures_section(run.artifacts.pictures);
   body += html_section("Numbers", html_table({"metric", "last", "least", "largest"}, last_numbers(run)));
   body += step_section(run) + replaced_section(run);
@@ -219,6 +222,7 @@ std::string comparison_page(const std::string& folder, const std::string& other_
   const std::vector<std::string> names = names_of(one, other);
   std::string body = "<p>" + escaped(names[0] + ": " + folder) + "<br/>" + escaped(names[1] + ": " + other_folder) +
                      "</p>\n" + html_section("Curves", html_lines(curve_charts({&one, &other}, names)));
+  body += html_section("Errors over the predicted steps", html_lines(rollout_charts({&one, &other}, names)));
   body += html_section("Times", html_lines(time_charts({&one, &other}, names)));
   body += html_section("Last values", html_table({"metric", names[0], names[1]}, compared_numbers(one, other)));
   body += html_section("Settings that differ", html_table({"key", names[0], names[1]}, different_settings(one, other)));

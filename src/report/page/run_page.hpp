@@ -5,9 +5,9 @@
 
 namespace lockstep::report {
 
-/// A page on a run: outcome, curves, classes and samples of the last evaluation, numbers, where a step's time went,
-/// samples that were replaced, configuration and environment. It needs no other file and no network, and has a dark
-/// look where the reader prefers one.
+/// A page on a run: outcome, curves, errors of rollouts, fields, classes and samples of the last evaluation, numbers,
+/// where a step's time went, samples that were replaced, configuration and environment. It needs no other file and no
+/// network, and has a dark look where the reader prefers one.
 /// @param folder  of the run
 /// @throws ConfigError  the folder does not exist, or no metrics.jsonl in it
 /// @throws DataError    metrics.jsonl is damaged or holds no metrics; ddp.json, tables.json or pictures.json is damaged

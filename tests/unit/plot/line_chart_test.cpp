@@ -51,6 +51,14 @@ TEST(LineChartTest, PlacesPointsByTheAxes) {
   EXPECT_EQ(data_of(line_chart(chart)), (std::vector<std::string>{"M40.1 388L368.05 206L696 24"}));
 }
 
+TEST(LineChartTest, PlacesPointsByLogarithmsAlongX) {
+  LineChart chart = bare({{0, 0.25}, {1, 0}, {10, 0.5}, {100, 1}});
+  chart.log_x = true;
+  EXPECT_EQ(data_of(line_chart(chart)), (std::vector<std::string>{"M40.1 388L368.05 206L696 24"})) << "0 has no place";
+  const auto texts = texts_of(line_chart(chart));
+  for (const char* const text : {"1", "10", "100"}) EXPECT_TRUE(contains(texts, text)) << text;
+}
+
 TEST(LineChartTest, WhatIsNotFiniteBreaksTheLine) {
   const double nan = std::nan("");
   const double inf = std::numeric_limits<double>::infinity();

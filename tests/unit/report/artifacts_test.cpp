@@ -65,6 +65,26 @@ TEST(ArtifactsTest, TablesAndPicturesComeBackAsTheyWere) {
   EXPECT_EQ(read.pictures[0].png, "QUJD");
 }
 
+TEST(ArtifactsTest, FieldsKeepTheirColorsAndTitles) {
+  const Folder folder;
+  ArtifactsWriter writer(folder.path());
+  Base64Image shown = picture("val/field", 3);
+  shown.scale = ColorScale{.group = "t2m [K]", .low = 0.1, .high = 7, .unit = "K", .colors = {"#000000", "#ffffff"}};
+  writer.put(shown);
+  writer.put(Table{.name = "val/spectrum", .step = 3, .columns = 2, .values = {1, 2}, .title = "power"});
+  writer.save();
+  const Artifacts read = read_artifacts(folder.path());
+  ASSERT_EQ(read.pictures.size(), 1U);
+  ASSERT_TRUE(read.pictures[0].scale);
+  EXPECT_EQ(read.pictures[0].scale->group, "t2m [K]");
+  EXPECT_EQ(read.pictures[0].scale->low, 0.1);
+  EXPECT_EQ(read.pictures[0].scale->high, 7);
+  EXPECT_EQ(read.pictures[0].scale->unit, "K");
+  EXPECT_EQ(read.pictures[0].scale->colors, shown.scale->colors);
+  ASSERT_EQ(read.tables.size(), 1U);
+  EXPECT_EQ(read.tables[0].title, "power");
+}
+
 TEST(ArtifactsTest, OfEachGroupTheLatestStepIsKept) {
   const Folder folder;
   ArtifactsWriter writer(folder.path());

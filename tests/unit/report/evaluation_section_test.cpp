@@ -111,5 +111,66 @@ TEST(PicturesSectionTest, ShowsPicturesWithCaptionsAndMarksWrongOnes) {
   EXPECT_TRUE(has(masks, "<figcaption>93.1 % of the pixels are right</figcaption>"));
 }
 
+Base64Image field_picture(const std::string& name, const std::string& group, const std::string& caption) {
+  return {.name = "val/" + name,
+          .step = 20,
+          .caption = caption,
+          .height = 2,
+          .width = 3,
+          .png = "QUJD",
+          .scale = ColorScale{.group = group, .low = -2, .high = 3.5, .unit = "K", .colors = {"#000001", "#0000ff"}}};
+}
+
+TEST(FieldsSectionTest, PicturesHaveTheirColorsWithValuesAndUnit) {
+  const std::string page =
+      page_with({}, {field_picture("a", "t2m <1>", "target"), field_picture("b", "t2m <1>", "prediction"),
+                     field_picture("c", "u", "target")});
+  for (const char* words :
+       {"Fields after step 20", "Gray points have no value", "<p>t2m &lt;1&gt;</p>", "<p>u</p>",
+        "<figcaption>prediction [K]</figcaption><img class=\"coarse\" alt=\"t2m &lt;1&gt;: prediction\" width=\"3\" "
+        "height=\"2\" src=\"data:image/png;base64,QUJD\"/>",
+        "<div class=\"bar\" style=\"background:linear-gradient(to right,#000001,#0000ff)\"></div>",
+        "<div class=\"scale\"><span>-2</span><span>0.75</span><span>3.5</span></div>"}) {
+    EXPECT_TRUE(has(page, words)) << words;
+  }
+  EXPECT_EQ(count_of(page, "<div class=\"field\">"), 2U) << "one row for each group";
+  EXPECT_EQ(count_of(page, "<img "), 3U);
+  EXPECT_FALSE(has(page, "Samples with predictions"));
+}
+
+TEST(FieldsSectionTest, TablesWithATitleAreCharts) {
+  Table lines = table("field_00_u", 3, {0, 1, 2, 10, 3, 4, 20, 5, 6});
+  lines.names = {"lon", "target", "prediction"};
+  lines.title = "u [m/s], sample 0";
+  Table spectrum = table("spectrum_u", 2, {1, 100, 2, 10, 4, 1});
+  spectrum.names = {"wave number", "target"};
+  spectrum.title = "power of u";
+  const std::string page = page_with({lines, spectrum});
+  for (const char* words :
+       {"<title>u [m/s], sample 0</title>", ">lon</text>", ">target</text>", "<title>power of u</title>"}) {
+    EXPECT_TRUE(has(page, words)) << words;
+  }
+  EXPECT_FALSE(has(page, "<summary>val/field_00_u</summary>"));
+  EXPECT_FALSE(has(page_with({}), "Fields after step"));
+}
+
+TEST(RolloutsTest, MetricsOfStepsAreOneChartWithPersistence) {
+  const Folder folder;
+  std::string record = "{\"step\":20,\"val/rmse/t2m\":9";
+  for (int step = 1; step <= 12; ++step) {
+    record += ",\"val/rmse@" + std::to_string(step) + "/t2m\":" + std::to_string(step) + ",\"val/persistence_rmse@" +
+              std::to_string(step) + "/t2m\":" + std::to_string(3 * step);
+  }
+  folder.write("metrics.jsonl", kMetrics + record + "}\n");
+  const std::string page = run_page(folder.path());
+  EXPECT_TRUE(has(page, "Errors over the predicted steps"));
+  EXPECT_EQ(count_of(page, "<title>t2m: rmse</title>"), 1U);
+  EXPECT_TRUE(has(page, ">model</text>"));
+  EXPECT_TRUE(has(page, ">persistence</text>"));
+  EXPECT_TRUE(has(page, "<title>val/rmse/t2m</title>"));
+  EXPECT_FALSE(has(page, "<title>val/rmse@3/t2m</title>"));
+  EXPECT_FALSE(has(page_with({}), "Errors over the predicted steps"));
+}
+
 }  // namespace evaluation_section_test
 }  // namespace lockstep::report
