@@ -13,7 +13,7 @@ namespace lockstep::data {
 namespace {
 
 /// Larger numbers are infinite, or mean "no value": the default fill value of netCDF is 9.97e36.
-constexpr double kLargest = 1e36;
+constexpr double kLargestValue = 1e36;
 
 /// The name of a channel of a file by its number over all variables.
 const std::string& channel_name(const FieldFile& file, std::int64_t channel) {
@@ -34,9 +34,9 @@ template <class Value>
 void require_values(const FieldDescription& description, const FieldFile& file, bool are_targets,
                     std::span<const Value> values, const std::function<std::string(std::int64_t row)>& place) {
   const bool are_gaps_errors = description.gaps == GapRule::error && !(are_targets && description.classes > 0);
-  if (arrays::are_all_within(values, kLargest)) return;
+  if (arrays::are_all_within(values, kLargestValue)) return;
   const auto wrong = std::ranges::find_if(values, [are_gaps_errors](Value value) {
-    return std::abs(value) > kLargest || (are_gaps_errors && std::isnan(value));
+    return std::abs(value) > kLargestValue || (are_gaps_errors && std::isnan(value));
   });
   if (wrong == values.end()) return;
   const std::int64_t points = points_of(description.space);

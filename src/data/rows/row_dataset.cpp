@@ -35,7 +35,7 @@ void separate_channels(std::span<const float> in, std::int64_t channels, float* 
 }  // namespace
 
 std::int64_t RowPair::chunk_of(std::int64_t index) const {
-  const RowArray* const other = targets->array();
+  const RowArray* const other = targets->array_of_samples();
   const bool is_other = other != nullptr && other->chunk_cost() > inputs->chunk_cost();
   return is_other ? other->chunk_of(index) : inputs->chunk_of(index);
 }

@@ -45,7 +45,7 @@ class RowTargets {
   /// @throws DataError  a number is not finite, or the file is damaged
   void read(std::int64_t index, std::span<float> out) const;
   /// The array that is read for each sample; null = the targets are in memory.
-  const RowArray* array() const noexcept {
+  const RowArray* array_of_samples() const noexcept {
     return kind_ == TargetKind::classes || kind_ == TargetKind::none ? nullptr : array_.get();
   }
   std::uint64_t digest() const;
