@@ -137,8 +137,9 @@ TEST_F(FieldsProgramTest, RolloutsAndStatisticsAreTheSameOnAnyNumberOfRanks) {
   const ProgramResult unknown = run_ranks(2, "--data.name=fields --run.dir=" + folder_.path("unknown") + " " +
                                                  rollout_arguments() + " --log.fields=msl --data.cache=off");
   EXPECT_EQ(unknown.rank_codes, std::vector<int>(2, 2)) << unknown.output;
-  EXPECT_NE(unknown.output.find("log.fields: the targets have no channel 'msl'; their channels are u10m, t2m"),
-            std::string::npos)
+  EXPECT_NE(
+      unknown.output.find("log.fields (command line): the targets have no channel 'msl'; their channels are u10m, t2m"),
+      std::string::npos)
       << unknown.output;
 
   // The numbers are part of the checkpoint: an evaluation measures nothing.
