@@ -261,6 +261,19 @@ TEST_F(PredictFieldsTest, RolloutsAreThoseOfTheEvaluationAndContinueBehindTheFil
     }
   }
 
+  // The first step with an anomaly correlation below 0.6 belongs to the numbers of the steps.
+  const ProgramResult correlated = run_ranks(2, "eval --json --eval.rollout=3 --eval.metrics=acc --eval.climatology=" +
+                                                    file("makani/stats/time_means.npy") + " --from=" + run());
+  ASSERT_EQ(correlated.exit_code, 0) << correlated.output;
+  const auto number = [&](const std::string& name) {
+    const std::size_t place = correlated.output.find("\"" + name + "\":");
+    EXPECT_NE(place, std::string::npos) << name << correlated.output;
+    return std::stod(correlated.output.substr(place + name.size() + 3));
+  };
+  int useful = 1;
+  while (useful <= 3 && number("acc@" + std::to_string(useful) + "/t2m") >= 0.6) ++useful;
+  EXPECT_EQ(number("rollout_acc_steps/t2m"), useful);
+
   // A file that ends with the input: there are no targets at all.
   predict(2, "last.nc", "--predict.rollout=3 --data.steps_out=0");
   EXPECT_EQ(read_all<float>(*open("last.nc"), "t2m"), read_all<float>(*out, "t2m"));
