@@ -72,7 +72,7 @@ void put_all(EventStorage& events, const Json& row) {
   events.put("time", data + row.at("step_seconds").get<double>());
 }
 
-/// Of a series that has the same value in every step the rows that are left out do not matter.
+/// The rows that are left out do not matter in a series that has the same value in every step.
 bool is_known(const Shown& shown, bool has_gap) {
   return !has_gap || shown.method == "current" || shown.series == "time" || shown.series == "data_time";
 }

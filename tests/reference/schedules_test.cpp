@@ -101,7 +101,7 @@ TEST_F(ScheduleFacts, WhatIsRefusedThereIsRefused) {
   }
 }
 
-// At the very end Lockstep keeps the last value where the reference has none, and one scaling for many curves is
+// Lockstep keeps the last value at the very end, where the reference has none, and one scaling for many curves is
 // written once.
 TEST_F(ScheduleFacts, WhatIsRefusedByPlaceIsRefused) {
   for (const Json& error : load("schedules/fvcore.json").at("errors")) {

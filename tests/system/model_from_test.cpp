@@ -178,7 +178,7 @@ TEST_F(ModelFromTest, FolderStandsForItsKeys) {
     is_spread = is_spread || lines[i]["probabilities"] != lines[0]["probabilities"];
   }
   EXPECT_TRUE(is_spread);
-  // Without model.from, init.from takes the weights and the names of the classes.
+  // The key init.from takes the weights and the names of the classes without model.from.
   const std::string by_init =
       predict(1, std::string(kVitKeys) + "--init.from=" + folder_.path("model") +
                      " --data.val_transform=resize,size=20,filter=bicubic --data.val_transform=center_crop,size=16"

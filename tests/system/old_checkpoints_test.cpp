@@ -115,7 +115,7 @@ TEST_P(OldCheckpointsTest, IsEvaluatedWithTheConfigurationThatItContains) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
-// With a learning rate of 0 a step leaves the parameters as they were loaded.
+// A step with a learning rate of 0 leaves the parameters as they were loaded.
 TEST_P(OldCheckpointsTest, LoadsTheParametersBitForBit) {
   const std::string run = folder_.path("run");
   const ProgramResult outcome = resume(run, kStoredStep + 1, " --optim.lr=0");

@@ -86,7 +86,7 @@ TEST(StopTest, ToolsTrainTurnsTermAndTheFirstInterruptIntoARequest) {
     const testing::TemporaryFolder folder;
     const std::string train =
         std::string(source != nullptr ? source : ".") + "/tools/train -np 2 --run.dir=" + folder.path("run") + kRun;
-    // Without job control bash lets its background jobs ignore INT, so the group gets it from a shell that has it.
+    // Bash without job control lets its background jobs ignore INT, so the group gets it from a shell that has it.
     const ProgramResult stopped =
         run_and_act("set -m; " + train, folder.path("run/metrics.jsonl"), "kill -" + signal + " $job");
     EXPECT_EQ(stopped.exit_code, 75) << signal << "\n" << stopped.output;

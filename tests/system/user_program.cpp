@@ -24,7 +24,7 @@ namespace batch = lockstep::batch;
 namespace data = lockstep::data;
 namespace models = lockstep::models;
 
-/// In an earlier version of this program, which OLDER_PROGRAM in the environment stands for, the key had another name.
+/// The key had another name in an earlier version of this program, which OLDER_PROGRAM in the environment stands for.
 bool is_older() { return std::getenv("OLDER_PROGRAM") != nullptr; }
 
 lockstep::KeySpec scale_key() {

@@ -157,7 +157,7 @@ TEST(FailureTest, GroupsThatAreUsedInDifferentOrdersAreFoundWithoutATimeOut) {
       for (int i = 0; i < 3; ++i) groups[(world.rank() + i) % 3]->barrier();
     });
     const bool is_found = error.find("in barrier #2, while rank ") != std::string::npos;
-    // Of three ranks on two hosts the third hears of nothing, for nobody waits for it.
+    // The third of three ranks on two hosts hears of nothing, for nobody waits for it.
     const bool may_be_late = backend == "hierarchical" && world.size() == 3 && world.rank() == 2;
     EXPECT_TRUE(is_found || may_be_late) << error;
     EXPECT_NE(error, "");
@@ -173,7 +173,7 @@ TEST(FailureTest, GroupsOfDifferentThreadsAreNotTakenForCrossed) {
     const auto one = make_backend(world, backend);
     const auto other = make_backend(world, backend);
     one->barrier();
-    // On rank 0 the worker is late, elsewhere it is the main thread: each waits long for what is still to come.
+    // The worker is late on rank 0, elsewhere it is the main thread: each waits long for what is still to come.
     std::thread worker([&] {
       if (world.rank() == 0) std::this_thread::sleep_for(800ms);
       EXPECT_EQ(error_of([&] { other->barrier(); }), "");

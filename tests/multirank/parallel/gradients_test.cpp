@@ -159,7 +159,7 @@ TEST_F(GradientsTest, OfAWiderTypeThanTheirParametersAreReducedInIt) {
     const at::Tensor input = torch::full({3}, 1 + rank() / 128.0, at::kBFloat16);  // exact
     wrapper->forward(input).sum().backward();
     EXPECT_EQ(model->weight.grad().scalar_type(), at::kFloat);
-    // For two ranks this needs one bit more than bfloat16 has.
+    // Two ranks need one bit more than bfloat16 has.
     const at::Tensor expected = torch::full({3}, 1 + (size() - 1) / 256.0, at::kFloat);
     EXPECT_TRUE(at::allclose(model->weight.grad(), expected, 1e-6, 0)) << model->weight.grad();
   }

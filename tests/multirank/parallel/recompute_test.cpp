@@ -57,7 +57,7 @@ class RecomputeTest : public ParallelTest {
         const batch::Batch batch = batch_of(r, step, kWidths, 16);
         return (forward(alone, keep, batch.input()) - batch.target()).square().mean();
       };
-      // Of several uses of a layer the gradients may be added in another order.
+      // The gradients of several uses of a layer may be added in another order.
       expect_gradients(*model, average_gradients(alone, size(), loss_alone), 1e-12);
     }
   }

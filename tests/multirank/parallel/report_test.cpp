@@ -125,7 +125,7 @@ TEST_P(ReportTest, AStepOfSeveralMicroBatchesCountsOnce) {
   }
 }
 
-// With a norm to clip by, slices are visited twice; the first visit reads the peers.
+// Slices are visited twice if there is a norm to clip by; the first visit reads the peers.
 TEST_P(ReportTest, ClippingIsPartOfTheUpdate) {
   if (size() == 1) GTEST_SKIP() << "one rank has no times";
   const auto wrapper = wrap(std::make_shared<Layers>(kWidths), reporting(GetParam()));

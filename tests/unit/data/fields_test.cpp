@@ -258,7 +258,7 @@ TEST_F(FieldsTest, GapsAreAnErrorOrZeroWithAMask) {
 
 TEST_F(FieldsTest, ForecastsReadNothingBehindTheirFirstInput) {
   std::vector<float> values = {0, 1, 2, 3, 4, 5, 6, 7};
-  values[4] = std::numeric_limits<float>::quiet_NaN();  // in step 2 of 4
+  values[4] = std::numeric_limits<float>::quiet_NaN();  // step 2 of 4
   write_npy(folder_ / "a.npy", {4, 1, 2}, values);
   const std::map<std::string, std::string> keys = {
       {"path", folder_ / "a.npy"}, {"layout", "tcx"}, {"val_fraction", "0"}, {"steps_in", "2"}};

@@ -31,7 +31,7 @@ const std::vector<Case> kCases = {
     {"rotate,degrees=20,20", "F.rotate(m, 20, N, fill=255)"},
 };
 
-// For masks of the class tv_tensors.Mask, `resize` of torchvision uses another rule, which moves a mask by up to half a
+// Masks of the class tv_tensors.Mask have another rule in `resize` of torchvision, which moves a mask by up to half a
 // pixel relative to its image: floor(i * scale). docs/images.md states this, so it is checked as well.
 const char* const kScript = R"(
 import sys
