@@ -148,6 +148,33 @@ TEST_F(PredictFieldsTest, TimesUnitsAndCoordinatesAreThoseOfTheInput) {
   EXPECT_LT(gaps, samples * points);
 }
 
+TEST_F(PredictFieldsTest, ADifferenceToAGapIsAGap) {
+  train("--data.path=" + months() +
+        " --data.variables=sst --data.gaps=mean --data.predict=differences --data.steps_in=2 --data.join=true"
+        " --data.val_fraction=0 --model.name=unet --model.width=4 --model.depth=1");
+  predict(2, "differences.nc");
+  constexpr std::int16_t kGap = -32767;
+  std::vector<std::int16_t> stored;
+  for (const char* const month : {"era5/era5_202001.nc", "era5/era5_202002.nc", "era5/era5_202003.nc"}) {
+    for (const std::int16_t number : read_all<std::int16_t>(*arrays::open_arrays(file(month)), "sst")) {
+      stored.push_back(number);
+    }
+  }
+  const auto out = open("differences.nc");
+  const std::vector<float> values = read_all<float>(*out, "sst");
+  const auto samples = static_cast<std::size_t>(out->find("sst").shape.front());
+  const std::size_t points = values.size() / samples;
+  ASSERT_EQ(stored.size(), (samples + 2) * points);
+  std::size_t gaps = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool is_gap = stored[i + points] == kGap || stored[i + 2 * points] == kGap;
+    ASSERT_EQ(std::isnan(values[i]), is_gap) << i;
+    gaps += is_gap ? 1 : 0;
+  }
+  EXPECT_GT(gaps, 0U);
+  EXPECT_LT(gaps, values.size());
+}
+
 TEST_F(PredictFieldsTest, WithoutTargetsTheTimesContinueThoseOfTheInput) {
   train_on_months();
   predict(2, "a.nc", "--data.path=" + file("era5/era5_202003.nc") + " --data.steps_out=0");
