@@ -12,7 +12,7 @@ namespace {
 
 // Lightness L* (CIE 1976) from 14 to 91 in steps of 9.6.
 constexpr std::array<MapColor, 9> kSequential = {{{46, 22, 79},
-                                                  {52, 46, 125},
+                                                  {46, 46, 125},
                                                   {30, 76, 149},
                                                   {2, 107, 159},
                                                   {1, 137, 162},
