@@ -43,7 +43,7 @@ class MemoryInput {
   }
 
  private:
-  std::string path_ = "/dev/shm/lockstep_fuzz_XXXXXX";
+  std::string path_ = "/dev/shm/fuzzed_arrays_XXXXXX";
   int file_;
 };
 

@@ -125,12 +125,12 @@ void sum_over_ranks(std::vector<metrics::ExactSum>& sums, mpi::Collectives& coll
 std::vector<std::size_t> chosen_channels(const std::vector<std::string>& names, const LogSettings& settings) {
   std::vector<std::size_t> chosen(std::min(kUsualChannels, names.size()));
   std::iota(chosen.begin(), chosen.end(), std::size_t{0});
-  if (settings.fields.empty()) return chosen;
+  if (settings.fields.value.empty()) return chosen;
   chosen.clear();
-  for (const std::string& name : split_list(settings.fields, ',')) {
+  for (const std::string& name : split_list(settings.fields.value, ',')) {
     const auto found = std::ranges::find(names, name);
     if (found == names.end()) {
-      throw ConfigError(settings.fields_cited + ": the targets have no channel '" + name + "'; their channels are " +
+      throw ConfigError(settings.fields.cite + ": the targets have no channel '" + name + "'; their channels are " +
                         joined(names));
     }
     chosen.push_back(static_cast<std::size_t>(found - names.begin()));
@@ -144,8 +144,8 @@ FieldViews::FieldViews(const Task& task, const LogSettings& settings) {
   const FieldTask& fields = task.fields;
   const bool has_fields = task.kind == TaskKind::regression && !fields.channels.empty() && !fields.axes.empty();
   if (!has_fields) {
-    if (settings.fields.empty()) return;
-    throw ConfigError(settings.fields_cited + ": the targets are no fields; remove the key");
+    if (settings.fields.value.empty()) return;
+    throw ConfigError(settings.fields.cite + ": the targets are no fields; remove the key");
   }
   if (settings.field_samples == 0) return;
   max_samples_ = settings.field_samples;

@@ -51,8 +51,7 @@ LogSettings LogSettings::from(const Section& log) {
   return {.every = Every::parse(log.text("every"), log.cite("every"), {.times = false, .never = false}),
           .window = log.integer("window"),
           .pictures = log.integer("pictures"),
-          .fields = log.text("fields"),
-          .fields_cited = log.cite("fields"),
+          .fields = cited_text(log, "fields"),
           .field_samples = log.integer("field_samples"),
           .times_sections = log.boolean("sections")};
 }

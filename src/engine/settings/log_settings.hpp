@@ -6,16 +6,16 @@
 #include <cstdint>
 #include <string>
 
+#include "core/keys/cited.hpp"
 #include "core/text/every.hpp"
 
 namespace lockstep::engine {
 
 struct LogSettings {
   Every every = 10;
-  std::int64_t window = 1;     ///< steps over which losses are averaged; >= 1
-  std::int64_t pictures = 16;  ///< maximum number of samples that are shown; 0 = none
-  std::string fields = {};     ///< names of the channels of fields that are shown; empty = the first ones
-  std::string fields_cited = "log.fields";
+  std::int64_t window = 1;         ///< steps over which losses are averaged; >= 1
+  std::int64_t pictures = 16;      ///< maximum number of samples that are shown; 0 = none
+  Cited<std::string> fields = {};  ///< names of the channels of fields that are shown; empty = the first ones
   std::int64_t field_samples = 2;  ///< maximum number of samples of fields that are shown; 0 = no fields
   bool times_sections = false;     ///< the sections of a step are measured
 

@@ -160,7 +160,7 @@ TEST(FieldViewsTest, LinesHaveErrorsAndSpectra) {
   for (std::int64_t i = 0; i < 3; ++i) output[i][0][1] = static_cast<double>(i);  // errors 0, 1 and 2
   target[0][0][2] = 5;
   output[0][0][2] = 5;
-  const Views views = views_of(task, at::ones({3, 4, 4}), target, output, {}, {.fields = "u", .field_samples = 1});
+  const Views views = views_of(task, at::ones({3, 4, 4}), target, output, {}, {.fields = {"u"}, .field_samples = 1});
   EXPECT_TRUE(views.pictures.empty());
   ASSERT_EQ(views.tables.size(), 3U) << "one sample, errors and spectrum";
   const Table& sample = views.tables[0];
@@ -186,10 +186,12 @@ TEST(FieldViewsTest, WhatIsNoFieldIsLeftOut) {
   EXPECT_TRUE(
       views_of(task_of({2, 2}), at::ones({1, 4, 2, 2}), at::ones({1, 2, 2, 2}), at::ones({1, 2})).tables.empty());
   EXPECT_EQ(testing::sentence_of<ConfigError>([] {
-              FieldViews(task_of({2, 2}), {.fields = "u,w"});
+              FieldViews(task_of({2, 2}), {.fields = {"u,w", "log.fields"}});
             }),
             "log.fields: the targets have no channel 'w'; their channels are u, a/v");
-  EXPECT_EQ(testing::sentence_of<ConfigError>([] { FieldViews({.classes = 3}, {.fields = "u"}); }),
+  EXPECT_EQ(testing::sentence_of<ConfigError>([] {
+              FieldViews({.classes = 3}, {.fields = {"u", "log.fields"}});
+            }),
             "log.fields: the targets are no fields; remove the key");
 }
 
