@@ -79,7 +79,7 @@ inline TrainRequest quiet_request(const Sections& sections, const Registry& regi
           .hooks = {}};
 }
 
-/// What a run has of its machine, unless a test changes it.
+/// The resources of a run, unless a test changes it.
 inline Resources usual_resources(const Sections& sections, const mpi::Communicator& world) {
   return make_resources(sections, world);
 }
