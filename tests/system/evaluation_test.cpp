@@ -287,7 +287,8 @@ TEST(EvaluationTest, ImagesOfAnotherSizeAreRefusedBeforeTheFirstStep) {
   write_colors(folder, {"a", "b", "c"}, 16);
   for (const int ranks : {1, 2}) {
     const ProgramResult trained =
-        run_ranks(ranks, color_training(folder, "resize,size=8,8 --data.transform=normalize") + " --eval.split=val");
+        run_ranks(ranks, color_training(folder, "resize,size=8,8 --data.transform=normalize") +
+                             " --data.val_transform=normalize --eval.split=val");
     EXPECT_EQ(trained.exit_code, 2) << trained.output;
     EXPECT_NE(trained.output.find("the samples of val have the shape [3, 16, 16], those of the training [3, 8, 8], and "
                                   "the model does not accept them; set data.val_transform"),
