@@ -225,7 +225,7 @@ void decode_any(const Packing& packing, std::span<const std::byte> stored, std::
   }
 }
 
-/// Without branches, unlike a search that ends early: the loop is vectorized.
+/// The loop has no branches and is vectorized, unlike a search that ends early.
 template <class Value>
 LOCKSTEP_INLINE bool are_within(const Value* values, std::size_t count, Value largest) {
   std::uint32_t others = 0;

@@ -9,12 +9,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <malloc.h>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -24,6 +21,7 @@
 #include "data/image/resize.hpp"
 #include "data/mixing.hpp"
 #include "data/transforms/presets.hpp"
+#include "program.hpp"
 #include "timing.hpp"
 #include "unit/data/jpeg_writer.hpp"
 
@@ -94,12 +92,6 @@ Recipe recipe_named(const std::string& name) {
   return {.lines = preset.train, .mix = preset.mix};
 }
 
-double processor_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 /// Answers every line with a pass over the images.
 void run_passes(const std::string& folder, const Recipe& recipe, int workers) {
   const std::shared_ptr<const data::Dataset> dataset =
@@ -129,18 +121,18 @@ void run_passes(const std::string& folder, const Recipe& recipe, int workers) {
   std::int64_t pass = 0;
   for (std::string line; std::getline(std::cin, line); ++pass) {
     const auto begin = Clock::now();
-    const double processor = processor_seconds();
+    const double processor = processor_milliseconds();
     const std::int64_t batches = sampler.steps_per_epoch();
     data::Loader loader(dataset, draws_of, pass * batches, (pass + 1) * batches, options);
     for (std::int64_t k = 0; k < batches; ++k) loader.next();
     const auto images = static_cast<double>(batches * kBatch);
     std::printf("%.1f %.4f\n", images / (1e-3 * milliseconds_since(begin)),
-                1e3 * (processor_seconds() - processor) / images);
+                (processor_milliseconds() - processor) / images);
     std::fflush(stdout);
   }
 }
 
-int run(const std::vector<std::string>& arguments) {
+void run(const std::vector<std::string>& arguments) {
   if (arguments.size() == 4 && arguments[0] == "make") {
     make_images(arguments[1], arguments[2], std::stoll(arguments[3]));
   } else if (arguments.size() == 4 && arguments[0] == "run") {
@@ -148,20 +140,10 @@ int run(const std::vector<std::string>& arguments) {
   } else {
     throw std::invalid_argument("usage: bench_data make PHOTOS FOLDER COUNT | run FOLDER RECIPE WORKERS");
   }
-  return 0;
 }
 
 }  // namespace
 
 }  // namespace lockstep::bench
 
-int main(int argc, char** argv) {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);  // the same as trainer::run
-  mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
-  try {
-    return lockstep::bench::run({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_data: %s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return lockstep::bench::run_program("bench_data", argc, argv, lockstep::bench::run); }

@@ -18,13 +18,10 @@
 
 #include <cmath>
 #include <cstdio>
-#include <ctime>
-#include <exception>
 #include <fcntl.h>
 #include <filesystem>
 #include <iostream>
 #include <limits>
-#include <malloc.h>
 #include <numbers>
 #include <optional>
 #include <random>
@@ -34,6 +31,7 @@
 #include <vector>
 
 #include "models/layers/field_normalization.hpp"
+#include "program.hpp"
 #include "timing.hpp"
 
 namespace lockstep::bench {
@@ -164,12 +162,6 @@ Section data_section(const std::string& folder, const std::string& order, const 
   return data;
 }
 
-double processor_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 /// The normalization of a model that reads these fields.
 models::FieldNormalization normalization() {
   return {FieldScaling{.input_shift = {kOffset},
@@ -209,7 +201,7 @@ void answer_lines(const Section& data, int workers, double seconds) {
   for (std::string line; std::getline(std::cin, line);) {
     for (int i = 0; i < kInAdvance; ++i) batches.next();
     const auto begin = Clock::now();
-    const double processor = processor_seconds();
+    const double processor = processor_milliseconds();
     std::int64_t samples = 0;
     while (milliseconds_since(begin) < 1e3 * seconds) {
       const batch::Batch batch = batches.next();
@@ -218,7 +210,7 @@ void answer_lines(const Section& data, int workers, double seconds) {
     }
     const auto count = static_cast<double>(samples);
     std::printf("%.1f %.4f\n", count / (1e-3 * milliseconds_since(begin)),
-                1e3 * (processor_seconds() - processor) / count);
+                (processor_milliseconds() - processor) / count);
     std::fflush(stdout);
   }
 }
@@ -289,7 +281,7 @@ void compare_with_reads(const std::string& folder, int rounds) {
   std::printf("%.2f %.2f %.2f\n", median(reads), median(loads), median(normalized));
 }
 
-int run(const std::vector<std::string>& arguments) {
+void run(const std::vector<std::string>& arguments) {
   const std::string command = arguments.empty() ? "" : arguments[0];
   if (command == "make" && arguments.size() == 4) {
     make_files(arguments[1], std::stoll(arguments[2]), std::stoll(arguments[3]));
@@ -303,7 +295,6 @@ int run(const std::vector<std::string>& arguments) {
         "usage: bench_fields make FOLDER STEPS MB | load FOLDER ORDER WORKERS CACHE_MB SECONDS | contiguous FOLDER "
         "ROUNDS");
   }
-  return 0;
 }
 
 }  // namespace
@@ -311,12 +302,5 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);  // the same as trainer::run
-  mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
-  try {
-    return lockstep::bench::run({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_fields: %s\n", error.what());
-    return 1;
-  }
+  return lockstep::bench::run_program("bench_fields", argc, argv, lockstep::bench::run);
 }

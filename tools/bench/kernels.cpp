@@ -21,7 +21,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <exception>
 #include <functional>
 #include <malloc.h>
@@ -43,13 +42,6 @@ using Call = std::function<void()>;
 constexpr double kShortestMs = 4;  // a call that takes less is repeated, and the mean counts
 constexpr std::size_t kMinPairs = 3;
 constexpr std::size_t kMaxPairs = 201;
-
-/// The processor time of this process, which has one thread. It does not advance while another process has the core.
-double processor_ms() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
-}
 
 // --- the functions of layers ---
 
@@ -237,9 +229,9 @@ const std::vector<Work>& works() {
 // --- timing ---
 
 double milliseconds_of(const Call& call, std::size_t count) {
-  const double begin = processor_ms();
+  const double begin = bench::processor_milliseconds();
   for (std::size_t i = 0; i < count; ++i) call();
-  return (processor_ms() - begin) / static_cast<double>(count);
+  return (bench::processor_milliseconds() - begin) / static_cast<double>(count);
 }
 
 /// A call with the kernel, or without it.
@@ -257,7 +249,7 @@ struct Times {
 /// The medians of a shape.
 /// @param seconds  0 = one pair
 Times times_of(Kernel kernel, const Prepare& prepare, double seconds) {
-  const double deadline = processor_ms() + 1e3 * seconds;
+  const double deadline = bench::processor_milliseconds() + 1e3 * seconds;
   std::array<Form, 2> forms;
   const auto with_each = [&](const auto& work) {
     for (const bool is_used : {true, false}) {
@@ -273,7 +265,8 @@ Times times_of(Kernel kernel, const Prepare& prepare, double seconds) {
     form.count = static_cast<std::size_t>(std::max(1.0, std::ceil(kShortestMs / std::max(taken, 1e-3))));
   });
   const std::size_t min_pairs = seconds == 0 ? 1 : kMinPairs;
-  for (std::size_t pair = 0; pair < min_pairs || (pair < kMaxPairs && processor_ms() < deadline); ++pair) {
+  for (std::size_t pair = 0; pair < min_pairs || (pair < kMaxPairs && bench::processor_milliseconds() < deadline);
+       ++pair) {
     with_each([](Form& form) { form.times.push_back(milliseconds_of(form.call, form.count)); });
   }
   return {bench::median(forms[0].times), bench::median(forms[1].times)};

@@ -10,7 +10,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <exception>
 #include <iostream>
 #include <string>
@@ -19,6 +18,7 @@
 
 #include "parallel/store/parameter_store.hpp"
 #include "parallel/store/tensor_collectives.hpp"
+#include "timing.hpp"
 
 namespace {
 
@@ -70,13 +70,6 @@ double mean_square(const parallel::ParameterStore& store) {
   return sum / count;
 }
 
-/// The time of this process. Does not run on while another one has the core.
-double processor_ms() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
-}
-
 void run(const mpi::Communicator& world, const std::vector<std::string>& settings) {
   at::set_num_threads(1);
   at::manual_seed(kSeed);
@@ -84,9 +77,9 @@ void run(const mpi::Communicator& world, const std::vector<std::string>& setting
   parallel::ParameterStore store(make_parameters(*collectives), world, *collectives, world.split(world.rank()));
   optim::Optimizer optimizer = make_optimizer(settings, store);
   for (std::string line; std::getline(std::cin, line);) {
-    const double begin = processor_ms();
+    const double begin = bench::processor_milliseconds();
     optimizer.step();
-    const double taken = processor_ms() - begin;
+    const double taken = bench::processor_milliseconds() - begin;
     std::printf("%.2f %.9g\n", taken, line == "check" ? mean_square(store) : 0);
     std::fflush(stdout);
   }

@@ -81,7 +81,7 @@ struct Picture {
   std::vector<std::uint8_t> pixels = {};  ///< [height, width, 3], red first, rows from the top
   std::string caption = {};
   bool is_wrong = false;                 ///< whether the caption shows a wrong prediction
-  std::optional<ColorScale> scale = {};  ///< of fields
+  std::optional<ColorScale> scale = {};  ///< fields only
 };
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@ namespace lockstep::data {
 
 namespace {
 
-constexpr std::size_t kMaxWindows = 4096;  // of which the mean is taken
+constexpr std::size_t kMaxWindows = 4096;  // a mean over so many is exact enough
 
 /// Positions of chunks along each axis but those of trajectories and time, which the points of a sample touch.
 using TouchedAxes = std::vector<std::set<std::int64_t>>;
@@ -127,7 +127,7 @@ const FieldVariable& costliest_variable(const FieldPair& pair) {
   for (const FieldFile* const file : {&pair.inputs, &pair.targets}) {
     for (const FieldVariable& variable : file->variables) {
       const ChunkSize size = chunk_size_of(variable);
-      auto bytes = static_cast<double>(variable.info.type.bytes);  // of a step
+      auto bytes = static_cast<double>(variable.info.type.bytes);  // those of a step
       for (std::size_t axis = 0; axis < variable.info.shape.size(); ++axis) {
         const bool is_step = axis == variable.axes.trajectory || axis == variable.axes.time;
         if (!is_step) bytes *= static_cast<double>(variable.info.shape[axis]);

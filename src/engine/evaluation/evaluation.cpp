@@ -265,7 +265,7 @@ KeySpecs EvalSettings::keys(const std::vector<metrics::MeterRow>& meters) {
                                     {"all", "first"})),
           keys::text(
               "eval.climatology", "",
-              "FILE:VARIABLE, or an npy FILE, of the metric acc on fields: usual fields [channels, space...], or "
+              "FILE:VARIABLE, or an npy FILE, with the climatology of the metric acc: fields [channels, space...], or "
               "those of 12 months or 366 days of the year, [12 or 366, channels, space...]"),
           weights_key("eval.weights", "Weights that are evaluated, during training and by `trainer eval`"),
       });

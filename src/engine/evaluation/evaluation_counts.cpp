@@ -91,7 +91,7 @@ std::vector<std::pair<std::string, double>> skillful_steps(
   constexpr std::string_view kNumber = "acc@";
   std::vector<std::pair<std::string, double>> steps;
   std::map<std::string, bool> has_ended;
-  for (const auto& [name, number] : of_rollout) {  // in the order of the steps
+  for (const auto& [name, number] : of_rollout) {  // steps in ascending order
     if (!name.starts_with(kNumber)) continue;
     const std::string result = "rollout_acc_steps" + name.substr(name.find('/'));
     const auto [ended, is_new] = has_ended.try_emplace(result, false);
@@ -265,7 +265,7 @@ EvaluationResult EvaluationCounts::evaluate(const mpi::Communicator& world, para
   const EvaluationResult result =
       engine::evaluate(world, wrapper, with_climatology_ ? *with_climatology_ : dataset, limits, meters_, count);
   if (rollout_) {
-    RolloutEnds ends(rollout_->size(), rollout_steps_);
+    RolloutEnds ends(rollout_->size(), rollout_steps_, rollout_->task().fields.scaling);
     const auto add = [&](StepEvent event, const LastBatch& last) {
       if (event == StepEvent::forward) ends.add(last.outputs.main(), *last.given);
     };

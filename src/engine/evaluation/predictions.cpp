@@ -68,25 +68,12 @@ bool is_expressed(const BatchPredictions& predictions, const std::string& name) 
   return has_own_form && std::find(kDefaults.begin(), kDefaults.end(), name) != kDefaults.end();
 }
 
-/// Where fields have a value: not where a difference is added to an input without one. A difference to a gap is a gap.
-/// @param output  [N, T * C, space...]
-/// @return        of the shape of the output
-at::Tensor has_value(const at::Tensor& output, const batch::Batch& batch, const FieldScaling& scaling) {
-  if (!scaling.adds_newest) return at::ones_like(output, at::kBool);
-  const at::Tensor newest =
-      at::tensor(scaling.fed_back, at::kLong) + (scaling.input_steps - 1) * scaling.input_channels;
-  std::vector<std::int64_t> repeats(static_cast<std::size_t>(output.dim()), 1);
-  repeats[1] = scaling.target_steps;
-  return batch.input().cpu().index_select(1, newest).isnan().logical_not().repeat(repeats);
-}
-
 void require_finite(const at::Tensor& output, const BatchPredictions& predictions, const batch::Batch& batch,
                     const Task& task, const data::Dataset& dataset) {
   if (!output.is_floating_point() || at::isfinite(output.sum()).item<bool>()) return;
-  const at::Tensor is_wrong =
-      at::isfinite(output).logical_not().logical_and(has_value(output, batch, task.fields.scaling));
+  const std::vector<std::int64_t> finite = finite_steps(output, 1, batch, task.fields.scaling);
   for (std::int64_t i = 0; i < predictions.size(); ++i) {
-    if (!is_wrong[i].any().item<bool>()) continue;
+    if (finite[static_cast<std::size_t>(i)] == 1) continue;
     const std::int64_t index = predictions.indices[static_cast<std::size_t>(i)];
     const std::string name = data::sample_name_of(dataset, index);
     throw NumericError("the output of the model for sample " + std::to_string(index) +

@@ -35,8 +35,7 @@ std::string class_name(const std::vector<std::string>& names, std::int64_t c);
 
 /// Runs the model on a batch, without gradients.
 /// @param task  of the model
-/// @param ends  counts the rollouts that are not finite; their values are NaN from that step on. Null = the batch has
-/// no
+/// @param ends  counts the rollouts that are not finite; their values are NaN from that step on. Null = there are no
 ///              rollouts
 /// @throws DataError     a prediction has no row for each sample
 /// @throws NumericError  an output is not finite; the message states the sample

@@ -7,12 +7,25 @@
 
 namespace lockstep::engine {
 
-std::vector<std::int64_t> finite_steps(const at::Tensor& output, std::int64_t steps, const batch::Batch& batch) {
+namespace {
+
+/// Is a difference added to an input without a value?
+/// @param output  [N, steps * C, space...]
+at::Tensor is_gap(const at::Tensor& output, const batch::Batch& batch, const FieldScaling& scaling) {
+  const at::Tensor newest =
+      at::tensor(scaling.fed_back, at::kLong) + (scaling.input_steps - 1) * scaling.input_channels;
+  const at::Tensor is_missing = batch.input().to(output.device()).index_select(1, newest.to(output.device())).isnan();
+  std::vector<std::int64_t> repeats(static_cast<std::size_t>(output.dim()), 1);
+  repeats[1] = output.size(1) / is_missing.size(1);
+  return is_missing.repeat(repeats);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> finite_steps(const at::Tensor& output, std::int64_t steps, const batch::Batch& batch,
+                                       const FieldScaling& scaling) {
   at::Tensor is_finite = at::isfinite(output);
-  if (batch.has("mask") && batch.at("mask").is<at::Tensor>()) {
-    const at::Tensor& mask = batch.at("mask").as<at::Tensor>();
-    if (mask.sizes() == output.sizes()) is_finite = is_finite.logical_or(mask.to(output.device()).logical_not());
-  }
+  if (scaling.adds_newest) is_finite = is_finite.logical_or(is_gap(output, batch, scaling));
   // The product of flags up to each step is 1 until the first step that is not finite.
   const at::Tensor until = is_finite.reshape({output.size(0), steps, -1}).all(2).to(at::kLong).cumprod(1);
   const at::Tensor counts = until.sum(1).cpu().contiguous();
@@ -21,7 +34,7 @@ std::vector<std::int64_t> finite_steps(const at::Tensor& output, std::int64_t st
 }
 
 std::vector<std::int64_t> RolloutEnds::add(const at::Tensor& output, const batch::Batch& batch) {
-  const std::vector<std::int64_t> finite = finite_steps(output, steps_, batch);
+  const std::vector<std::int64_t> finite = finite_steps(output, steps_, batch, scaling_);
   for (std::size_t i = 0; i < finite.size(); ++i) {
     if (finite[i] == steps_) continue;
     ++count_;

@@ -2,28 +2,33 @@
 #pragma once
 
 #include <lockstep/batch/batch.hpp>
+#include <lockstep/core/task.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/mpi/collectives.hpp>
 
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::engine {
 
 /// The number of steps of each sample before the first step with a value that is NaN or infinite.
-/// @param output  [N, steps * C, space...]
-/// @param batch   points at which its value `mask` is false do not count, if it has one with the sizes of the output
-/// @return        [N], each in [0, steps]
-std::vector<std::int64_t> finite_steps(const at::Tensor& output, std::int64_t steps, const batch::Batch& batch);
+/// Differences to inputs without a value do not count: they are gaps.
+/// @param output   [N, steps * C, space...]; one step may have any shape [N, ...]
+/// @param scaling  of the fields; that of other tasks has its defaults
+/// @return         [N], each in [0, steps]
+std::vector<std::int64_t> finite_steps(const at::Tensor& output, std::int64_t steps, const batch::Batch& batch,
+                                       const FieldScaling& scaling);
 
 /// Rollouts that end because a step is not finite.
 class RolloutEnds {
  public:
   /// @param size   number of samples of the data set
   /// @param steps  number of steps of a rollout
-  RolloutEnds(std::int64_t size, std::int64_t steps) : size_(size), steps_(steps) {}
+  RolloutEnds(std::int64_t size, std::int64_t steps, FieldScaling scaling)
+      : size_(size), steps_(steps), scaling_(std::move(scaling)) {}
 
   /// @param batch  the batch of the data set, with its draws
   /// @return       see finite_steps
@@ -41,6 +46,7 @@ class RolloutEnds {
  private:
   std::int64_t size_;
   std::int64_t steps_;
+  FieldScaling scaling_;
   std::int64_t count_ = 0;  ///< number of rollouts that end
   /// The smallest step * size + sample, where both are counted from 0.
   std::int64_t first_ = std::numeric_limits<std::int64_t>::max();

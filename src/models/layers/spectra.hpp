@@ -11,10 +11,10 @@
 // itself; LibTorch transforms the omitted frequencies, too.
 namespace lockstep::models {
 
-/// Where an axis has its frequencies below 0.
+/// The places of the frequencies of an axis.
 enum class FrequencyOrder : std::uint8_t {
-  standard,  ///< as a Fourier transform has them
-  shifted    ///< on axes but the last with an odd number of points, each frequency k is at the place of k - 1
+  standard,  ///< that of Fourier transforms: 0, 1, ..., -2, -1
+  shifted    ///< each frequency k is at the place of k - 1, on axes but the last with an odd number of points
 };
 
 /// The lowest frequencies of a real field, divided by the number of points.

@@ -19,7 +19,7 @@ using data::FieldSeries;
 using data::FieldVariable;
 
 constexpr double kMiB = 1 << 20;
-constexpr double kManyOpens = 1000;  // in an epoch
+constexpr double kManyOpens = 1000;  // opens of an epoch
 
 std::string megabytes(double bytes) { return number_text(bytes / kMiB, 3) + " MiB"; }
 
@@ -163,7 +163,7 @@ std::string open_files_warning(const FieldDescription& description, const FieldS
   const auto count = static_cast<double>(files.size());
   const auto open = static_cast<double>(keys.open_files);
   if (count <= open) return "";
-  const double per_sample = count / static_cast<double>(description.pairs.size());  // with the file of the targets
+  const double per_sample = count / static_cast<double>(description.pairs.size());  // 2 = inputs and targets
   double opens = count;
   if (keys.is_random) opens = std::max(opens, per_sample * static_cast<double>(train.windows) * (1 - open / count));
   if (opens < kManyOpens) return "";

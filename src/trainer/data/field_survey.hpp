@@ -16,10 +16,10 @@ namespace lockstep::trainer {
 
 /// The storage of an array in a file.
 struct StorageFacts {
-  std::string layout;                 ///< as arrays::ArrayStorage::layout
+  std::string layout;                 ///< that of arrays::ArrayStorage
   std::vector<std::int64_t> chunk;    ///< shape of a chunk; empty = not chunked
   double chunk_bytes = 0;             ///< unpacked
-  std::vector<std::string> filters;   ///< in the order in which they were applied
+  std::vector<std::string> filters;   ///< the first one was applied first
   double bytes = 0;                   ///< unpacked bytes of the array
   std::optional<double> stored = {};  ///< bytes in the file; none = unknown
 };

@@ -10,7 +10,7 @@ namespace lockstep::trainer {
 
 struct FieldReport {
   FieldSurvey survey;
-  std::string statistics = {};  ///< as in statistics.json; "" = they are not known
+  std::string statistics = {};  ///< the text of statistics.json; "" = they are not known
   /// Origin of the statistics: "computed", "kept in data.cache", or the value of data.statistics.
   std::string origin = {};
   bool are_counted = false;  ///< the statistics count the values of these files

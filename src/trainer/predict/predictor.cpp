@@ -266,7 +266,7 @@ class Writer {
         count_(count),
         text_(settings, form_, task_, dataset) {
     if (settings.rollout.value > 0) {
-      ends_.emplace(dataset.size(), task_.fields.scaling.target_steps * settings.rollout.value);
+      ends_.emplace(dataset.size(), task_.fields.scaling.target_steps * settings.rollout.value, task_.fields.scaling);
     }
     const mpi::Communicator& world = loaded.resources.world;
     if (form_ == PredictionForm::netcdf) {

@@ -11,6 +11,7 @@
 #include "arrays/decompressors.hpp"
 #include "fuzz/array_input.hpp"
 #include "fuzz/chunk_input.hpp"
+#include "support/damage.hpp"
 #include "support/folders.hpp"
 #include "support/sampling.hpp"
 
@@ -18,39 +19,9 @@ namespace lockstep::arrays {
 namespace random_input_test {
 
 namespace fs = std::filesystem;
-using Random = std::mt19937_64;
-
-std::size_t below(Random& random, std::size_t end) { return end == 0 ? 0 : random() % end; }
-
-/// Flips, overwrites, cuts, appends or repeats bytes, up to three times.
-std::string mutated(std::string bytes, Random& random) {
-  for (std::size_t rounds = below(random, 4); rounds > 0; --rounds) {
-    const std::size_t position =
-        below(random, below(random, 2) == 0 ? std::min<std::size_t>(bytes.size(), 128) : bytes.size());
-    switch (below(random, 6)) {
-      case 0:
-        if (!bytes.empty()) bytes[position] = static_cast<char>(bytes[position] ^ 1 << below(random, 8));
-        break;
-      case 1:
-        if (!bytes.empty()) bytes[position] = static_cast<char>(random());
-        break;
-      case 2:
-        bytes.resize(position);
-        break;
-      case 3:
-        for (std::size_t i = 1 + below(random, 32); i > 0; --i) bytes += static_cast<char>(random());
-        break;
-      case 4:
-        bytes.insert(position, bytes.substr(below(random, bytes.size()), below(random, 64)));
-        break;
-      default:  // extreme numbers
-        for (std::size_t i = position; i < std::min(bytes.size(), position + 8); ++i) {
-          bytes[i] = below(random, 2) == 0 ? '\xFF' : '\0';
-        }
-    }
-  }
-  return bytes;
-}
+using testing::below;
+using testing::damaged;
+using testing::Random;
 
 std::string random_bytes(std::size_t count, Random& random) {
   std::string bytes;
@@ -93,19 +64,19 @@ std::vector<std::string> contents_of(const std::vector<fs::path>& folders, const
 
 TEST_F(RandomInputTest, Chunks) {
   const fs::path seeds = testing::source_root() / "tests/fuzz/chunks";
-  std::size_t unpacked = 0, damaged = 0;
+  std::size_t unpacked = 0, refused = 0;
   const std::vector<std::string> chunks = contents_of({seeds}, "");
   ASSERT_GE(chunks.size(), 8U);
   for (const std::string& chunk : chunks) {
     EXPECT_TRUE(fuzz::unpack_chunk(as_bytes(chunk)) || !has_lz4_and_zstd());
     for (std::size_t i = 0; i < cases() / 4; ++i) {
-      const bool is_unpacked = fuzz::unpack_chunk(as_bytes(mutated(chunk, random_)));
-      ++(is_unpacked ? unpacked : damaged);
+      const bool is_unpacked = fuzz::unpack_chunk(as_bytes(damaged(chunk, random_, 0)));
+      ++(is_unpacked ? unpacked : refused);
     }
   }
   for (std::size_t i = 0; i < cases(); ++i) fuzz::unpack_chunk(as_bytes(random_bytes(below(random_, 100), random_)));
   EXPECT_GT(unpacked, cases() / 8);
-  EXPECT_GT(damaged, cases() / 8);
+  EXPECT_GT(refused, cases() / 8);
 }
 
 TEST_F(RandomInputTest, FilesOfNumpy) {
@@ -118,7 +89,7 @@ TEST_F(RandomInputTest, FilesOfNumpy) {
   const fuzz::MemoryInput file;
   int read = 0;
   for (std::size_t i = 0; i < cases(); ++i) {
-    file.set(as_bytes(mutated(files[i % files.size()], random_)));
+    file.set(as_bytes(damaged(files[i % files.size()], random_, 0)));
     read += fuzz::read_file_of_arrays(file.path()) > 0 ? 1 : 0;
   }
   EXPECT_GT(read, static_cast<int>(cases() / 50));

@@ -3,48 +3,13 @@
 // values that a checksum contradicts.
 #include <algorithm>
 #include <chrono>
-#include <random>
 
 #include "foreign_support.hpp"
+#include "support/damage.hpp"
 #include "support/folders.hpp"
 
 namespace lockstep::checkpoints {
 namespace foreign_mutation_test {
-
-using Random = std::mt19937_64;
-
-std::size_t below(Random& random, std::size_t end) { return end == 0 ? 0 : random() % end; }
-
-/// Flips, overwrites, cuts, appends, repeats or moves bytes, once to four times.
-std::string mutated(std::string bytes, Random& random) {
-  for (std::size_t rounds = 1 + below(random, 4); rounds > 0; --rounds) {
-    const std::size_t position = below(random, bytes.size());
-    switch (below(random, 7)) {
-      case 0:
-        if (!bytes.empty()) bytes[position] = static_cast<char>(bytes[position] ^ 1 << below(random, 8));
-        break;
-      case 1:
-        if (!bytes.empty()) bytes[position] = static_cast<char>(random());
-        break;
-      case 2:
-        bytes.resize(position);
-        break;
-      case 3:
-        for (std::size_t i = 1 + below(random, 64); i > 0; --i) bytes += static_cast<char>(random());
-        break;
-      case 4:
-        bytes.insert(position, bytes.substr(below(random, bytes.size()), below(random, 100)));
-        break;
-      case 5:
-        bytes.erase(position, below(random, 100));
-        break;
-      default:  // extreme numbers
-        for (std::size_t i = position; i < std::min(bytes.size(), position + 8); ++i)
-          bytes[i] = below(random, 2) == 0 ? '\xFF' : '\0';
-    }
-  }
-  return bytes;
-}
 
 std::vector<std::string> good_files(const TemporaryFolder& directory) {
   std::vector<std::string> files;
@@ -67,12 +32,12 @@ TEST(ForeignMutationTest, DamageIsRefusedOrHarmless) {
   const TemporaryFolder directory;
   const std::string path = directory / "mutant";
   const std::size_t cases = testing::is_long_run() ? 40'000 : 2'000;
-  Random random(testing::test_seed());
+  testing::Random random(testing::test_seed());
   const std::vector<std::string> files = good_files(directory);
   std::size_t refused = 0;
   for (std::size_t i = 0; i < cases; ++i) {
     const std::string& good = files[i % files.size()];
-    put_bytes(path, mutated(bytes_of(good), random));
+    put_bytes(path, testing::damaged(bytes_of(good), random));
     const auto started = std::chrono::steady_clock::now();
     const std::string error = error_of_foreign(path);
     EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(10)) << good << ", case " << i;

@@ -24,6 +24,23 @@ TEST(FieldNormalizationTest, InputsAreNormalizedByChannel) {
   EXPECT_TRUE(made.normalized(input).equal(fields({0, 1, 2, 1, 2, -1}, {1, 2, 3})));
 }
 
+// The form that a gradient needs computes the same bits as the kernel, also of gaps and numbers that are not finite.
+TEST(FieldNormalizationTest, TheKernelHasTheBitsOfTheOperations) {
+  at::manual_seed(1);
+  at::Tensor input = 280 + 20 * torch::randn({2, 3, 5, 13});
+  input.flatten()[7] = std::numeric_limits<float>::quiet_NaN();
+  input.flatten()[101] = std::numeric_limits<float>::infinity();
+  for (const bool fills_gaps : {false, true}) {
+    const FieldNormalization made(
+        {.input_shift = {280, 0.1, -3}, .input_scale = {20, 0.3, 7}, .fills_gaps = fills_gaps}, at::kFloat);
+    const at::Tensor plain = made.normalized(input.clone().requires_grad_()).detach();
+    const at::Tensor fast = made.normalized(input);
+    EXPECT_TRUE(fast.view(at::kInt).equal(plain.view(at::kInt))) << fills_gaps;
+    EXPECT_EQ(fast.isnan().sum().item<std::int64_t>(), fills_gaps ? 0 : 1);
+    EXPECT_TRUE(made.normalized(input.transpose(2, 3)).equal(fast.transpose(2, 3)) || !fills_gaps);
+  }
+}
+
 TEST(FieldNormalizationTest, GapsBecomeTheMeanAfterNormalization) {
   const FieldNormalization made({.input_shift = {10}, .input_scale = {2}, .fills_gaps = true}, at::kDouble);
   EXPECT_TRUE(made.normalized(fields({kGap, 14}, {1, 1, 2})).equal(fields({0, 2}, {1, 1, 2})));
