@@ -17,8 +17,8 @@ namespace lockstep::models {
 namespace {
 
 constexpr double kNormEpsilon = 1e-8;  // added to the norms of targets
-constexpr std::int64_t kFirstAxis = 2;
-constexpr std::int64_t kMaxAxes = 3;
+constexpr std::int64_t kFirstSpaceAxis = 2;
+constexpr std::int64_t kMaxSpaceAxes = 3;
 constexpr std::int64_t kMinPointsOfEnds = 4;  // one-sided differences at the ends of an axis read 4
 
 /// A norm of fields.
@@ -46,15 +46,15 @@ Value of_axis(const std::vector<Value>& values, std::int64_t axis, std::int64_t 
 
 /// The distance of neighboring points of an axis.
 double spacing(const at::Tensor& fields, std::int64_t axis, const FieldLossOptions& options) {
-  return of_axis(options.measures, axis, fields.dim() - kFirstAxis, "loss.measure") /
-         static_cast<double>(fields.size(kFirstAxis + axis));
+  return of_axis(options.measures, axis, fields.dim() - kFirstSpaceAxis, "loss.measure") /
+         static_cast<double>(fields.size(kFirstSpaceAxis + axis));
 }
 
 /// Central differences; at the ends of an axis that is not periodic, one-sided differences of third order.
 at::Tensor derivative(const at::Tensor& f, std::int64_t axis, const FieldLossOptions& options) {
-  const std::int64_t dim = kFirstAxis + axis;
+  const std::int64_t dim = kFirstSpaceAxis + axis;
   const double h = spacing(f, axis, options);
-  if (of_axis(options.periodic, axis, f.dim() - kFirstAxis, "loss.periodic")) {
+  if (of_axis(options.periodic, axis, f.dim() - kFirstSpaceAxis, "loss.periodic")) {
     return (f.roll(-1, dim) - f.roll(1, dim)) / (2 * h);
   }
   const std::int64_t n = f.size(dim);
@@ -72,20 +72,20 @@ at::Tensor derivative(const at::Tensor& f, std::int64_t axis, const FieldLossOpt
 /// The norm of each channel, a sum over points that is not divided by their number: [N, C].
 at::Tensor norm_of(const at::Tensor& fields, const FieldNorm& norm, const FieldLossOptions& options) {
   std::vector<at::Tensor> terms = {fields};
-  for (std::int64_t axis = 0; norm.has_derivatives && axis < fields.dim() - kFirstAxis; ++axis) {
+  for (std::int64_t axis = 0; norm.has_derivatives && axis < fields.dim() - kFirstSpaceAxis; ++axis) {
     terms.push_back(derivative(fields, axis, options));
   }
   const at::Tensor area = options.weights.area(fields);
   for (at::Tensor& term : terms) {
     if (area.defined()) term = term * (norm.power == 2 ? area.sqrt() : area);
-    term = term.flatten(kFirstAxis);
+    term = term.flatten(kFirstSpaceAxis);
   }
   return at::linalg_vector_norm(terms.size() == 1 ? terms.front() : at::cat(terms, -1), norm.power, {-1});
 }
 
 void require_fields(const at::Tensor& output, const at::Tensor& target, const Section& loss) {
-  const std::int64_t axes = output.dim() - kFirstAxis;
-  if (output.sizes() == target.sizes() && axes >= 1 && axes <= kMaxAxes) return;
+  const std::int64_t axes = output.dim() - kFirstSpaceAxis;
+  if (output.sizes() == target.sizes() && axes >= 1 && axes <= kMaxSpaceAxes) return;
   throw DataError(loss.cite("name") + ": " + loss.text("name") +
                   " needs outputs and targets of one shape [N, C, space...] with 1 to 3 axes of space, not " +
                   batch::shape_text(output) + " and " + batch::shape_text(target));
@@ -97,7 +97,7 @@ at::Tensor error_norm(const at::Tensor& output, const at::Tensor& target, const 
   const at::Tensor error = norm_of(output - target, norm, options);
   if (norm.is_relative) return error / (norm_of(target, norm, options) + kNormEpsilon);
   double volume = 1;
-  for (std::int64_t axis = 0; axis < output.dim() - kFirstAxis; ++axis) volume *= spacing(output, axis, options);
+  for (std::int64_t axis = 0; axis < output.dim() - kFirstSpaceAxis; ++axis) volume *= spacing(output, axis, options);
   return error * std::pow(volume, 1.0 / norm.power);
 }
 
