@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <type_traits>
 
 #include "arrays/input_file.hpp"
 #include "core/numbers/dtype.hpp"
@@ -225,12 +226,18 @@ void decode_any(const Packing& packing, std::span<const std::byte> stored, std::
   }
 }
 
-/// The loop has no branches and is vectorized, unlike a search that ends early.
+/// The bits of a number without its sign have, as an integer, the order of magnitudes; NaN comes last. The loop has no
+/// branches and is vectorized, unlike a search that ends early.
 template <class Value>
 LOCKSTEP_INLINE bool are_within(const Value* values, std::size_t count, Value largest) {
-  std::uint32_t others = 0;
-  for (std::size_t i = 0; i < count; ++i) others |= values[i] >= -largest && values[i] <= largest ? 0U : 1U;
-  return others == 0;
+  using Bits = std::conditional_t<sizeof(Value) == 4, std::uint32_t, std::uint64_t>;
+  constexpr Bits kMagnitude = ~Bits{0} >> 1;
+  Bits most = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Bits bits = __builtin_bit_cast(Bits, values[i]) & kMagnitude;
+    most = bits > most ? bits : most;
+  }
+  return most <= __builtin_bit_cast(Bits, largest);
 }
 
 template <class Value>
