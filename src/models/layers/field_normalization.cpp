@@ -32,7 +32,7 @@ at::Tensor standardized(const at::Tensor& input, const at::Tensor& shift, const 
   const std::int64_t channels = input.size(1);
   const std::int64_t points = input.numel() / std::max<std::int64_t>(1, input.size(0) * channels);
   const auto* const from = input.const_data_ptr<float>();
-  auto* const to = output.mutable_data_ptr<float>();
+  auto* const values = output.mutable_data_ptr<float>();
   const auto* const shifts = shift.const_data_ptr<float>();
   const auto* const scales = scale.const_data_ptr<float>();
   at::parallel_for(0, input.size(0) * channels, std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, points)),
@@ -40,7 +40,7 @@ at::Tensor standardized(const at::Tensor& input, const at::Tensor& shift, const 
                      for (std::int64_t row = begin; row < end; ++row) {
                        const std::int64_t c = row % channels;
                        kernels::standardize(points, from + row * points, shifts[c], scales[c], fills_gaps,
-                                            to + row * points);
+                                            values + row * points);
                      }
                    });
   return output;
