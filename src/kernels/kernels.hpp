@@ -26,9 +26,9 @@
 //   rounded_products  (src/models)              products of bfloat16 under autocast, as float32
 //
 // Kernels without a counterpart in these libraries are used at every level: field_values.hpp, finite_sums.hpp,
-// optimizers.hpp, pixels.hpp, reduction.hpp, resize.hpp. So are the loops that lie next to what they belong to: those of
-// optimizers (src/optim), of conversions (core/numbers/dtype.hpp) and of synchronized batch norms (src/parallel/sync).
-// They have the same bits at every level.
+// optimizers.hpp, pixels.hpp, reduction.hpp, resize.hpp. So are the loops that lie next to what they belong to: those
+// of optimizers (src/optim), of conversions (core/numbers/dtype.hpp) and of synchronized batch norms
+// (src/parallel/sync). They have the same bits at every level.
 namespace lockstep::kernels {
 
 enum class Kernel {
