@@ -5,6 +5,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <numeric>
@@ -200,7 +201,9 @@ void Messages::look_around(const Exchange& exchange, const Call& call, double se
   // A message that a peer sent before it went elsewhere may still be under way at first.
   constexpr double kSettledSeconds = 0.5;
   for (const int peer : late_peers) {
-    if (seconds >= kSettledSeconds && is_crossed(world_ranks_[peer], 0))
+    if (seconds < kSettledSeconds || !is_crossed(world_ranks_[peer], 0)) continue;
+    const std::vector<int> still_late = exchange.late_peers();  // it may just have sent, and waited elsewhere
+    if (std::binary_search(still_late.begin(), still_late.end(), peer))
       fail(cross_communicator_deadlock(comm_.rank(), peer, call));
   }
   if (seconds < options_.timeout_s) return;

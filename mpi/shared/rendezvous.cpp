@@ -245,13 +245,12 @@ void Rendezvous::throw_if_hopeless(Counter counter, std::uint64_t value, const C
   for (int rank = 0; rank < size_; ++rank) {
     const bool has_left = lines_[rank].has_left.load(std::memory_order_acquire) != 0;
     const bool is_dead = watch_->is_dead(rank);
-    // Read after the two: what a rank did before it went still counts.
+    const bool waits_elsewhere = is_crossed(world_ranks_[rank], lines_[rank].thread.load(std::memory_order_relaxed));
+    // Read after the three: what a rank did before it died, left or waited elsewhere still counts.
     if ((lines_[rank].*counter).load(std::memory_order_acquire) >= value) continue;
     if (is_dead) give_up(where_is(rank) + " has died while " + here);
     if (has_left) give_up(where_is(rank) + " has ended while " + here);
-    if (is_crossed(world_ranks_[rank], lines_[rank].thread.load(std::memory_order_relaxed))) {
-      give_up(cross_communicator_deadlock(names_[rank_], names_[rank], call));
-    }
+    if (waits_elsewhere) give_up(cross_communicator_deadlock(names_[rank_], names_[rank], call));
     late += (late.empty() ? "" : ", ") + where_is(rank);
   }
   const std::chrono::duration<double> waited = SteadyClock::now() - start;

@@ -2,9 +2,13 @@
 // Every failure leaves its Collectives unusable, so each test makes its own. One rank has no peer that could fail.
 #include <lockstep/core/error.hpp>
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <functional>
+#include <sys/time.h>
 #include <thread>
 
 #include "every_backend.hpp"
@@ -183,6 +187,49 @@ TEST(FailureTest, GroupsOfDifferentThreadsAreNotTakenForCrossed) {
     worker.join();
     world.barrier();
   }
+}
+
+/// Interrupts this process every 0.3 ms for 0.2 ms, wherever it is.
+class Interruptions {
+ public:
+  Interruptions() {
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      const timespec pause{.tv_sec = 0, .tv_nsec = 200'000};
+      nanosleep(&pause, nullptr);
+    };
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGALRM, &action, &before_);
+    set_interval(300);
+  }
+  Interruptions(const Interruptions&) = delete;
+  Interruptions& operator=(const Interruptions&) = delete;
+  ~Interruptions() {
+    set_interval(0);
+    sigaction(SIGALRM, &before_, nullptr);
+  }
+
+ private:
+  static void set_interval(int microseconds) {
+    const itimerval timer{.it_interval = {.tv_sec = 0, .tv_usec = microseconds},
+                          .it_value = {.tv_sec = 0, .tv_usec = microseconds}};
+    setitimer(ITIMER_REAL, &timer, nullptr);
+  }
+
+  struct sigaction before_ {};
+};
+
+// A rank that looks where a peer is may be interrupted, and the peer may meanwhile do its call and wait in the next.
+TEST(FailureTest, GroupsThatAPeerHasGoneOnToAreNotTakenForCrossed) {
+  const auto world = Communicator::world();
+  if (world.size() == 1) return;
+  const auto one = make_backend(world, "shm");
+  const auto other = make_backend(world, "shm");
+  const Interruptions interruptions;
+  const std::string error = error_of([&] {
+    for (int i = 0; i < 20000; ++i) (i % 2 == 0 ? one : other)->barrier();
+  });
+  EXPECT_EQ(error, "");
 }
 
 // Case 125.
