@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/kernels.hpp"
 
-#include <algorithm>
 #include <atomic>
 
 #include "kernels/measured_ratios.hpp"
@@ -10,10 +9,9 @@ namespace lockstep::kernels {
 
 namespace {
 
-/// The kernels of amx are those of avx512.
-constexpr std::size_t kLevels = static_cast<std::size_t>(ProcessorLevel::avx512) + 1;
+constexpr std::size_t index_of(ProcessorLevel level) { return static_cast<std::size_t>(level); }
 
-std::size_t index_of(ProcessorLevel level) { return std::min(static_cast<std::size_t>(level), kLevels - 1); }
+constexpr std::size_t kLevels = index_of(ProcessorLevel::amx) + 1;
 
 /// Whether a kernel is used on this processor, for each level and kernel.
 using Choices = std::array<std::array<bool, kKernelRows.size()>, kLevels>;
@@ -45,17 +43,18 @@ const MeasuredRatio* find_ratio(std::initializer_list<MeasuredRatio> table, Kern
                                 ProcessorVendor vendor) {
   const MeasuredRatio* found = nullptr;
   for (const MeasuredRatio& row : table) {
-    if (row.kernel != kernel || index_of(row.level) != index_of(level)) continue;
+    if (row.kernel != kernel || row.level != level) continue;
     if (found == nullptr || (row.vendor == vendor && found->vendor != vendor)) found = &row;
   }
-  return found;
+  if (found != nullptr || level != ProcessorLevel::amx) return found;
+  return find_ratio(table, kernel, ProcessorLevel::avx512, vendor);
 }
 
 bool is_chosen(std::initializer_list<MeasuredRatio> table, Kernel kernel, ProcessorLevel level,
                ProcessorVendor vendor) {
   if (const MeasuredRatio* const row = find_ratio(table, kernel, level, vendor)) return row->ratio < 1;
   const KernelRow& row = kKernelRows[static_cast<std::size_t>(kernel)];
-  return index_of(row.first) <= index_of(level) && index_of(level) <= index_of(row.last);
+  return row.first <= level && level <= row.last;
 }
 
 std::initializer_list<MeasuredRatio> measured_ratios() {

@@ -64,8 +64,8 @@ inline constexpr std::array<KernelRow, 9> kKernelRows = {{
     {Kernel::winograd, "winograd", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::gelu, "gelu", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::gelu_gradient, "gelu_gradient", ProcessorLevel::generic, ProcessorLevel::avx2},
-    {Kernel::batch_norm, "batch_norm", ProcessorLevel::generic, ProcessorLevel::avx512},
-    {Kernel::outer_product, "outer_product", ProcessorLevel::generic, ProcessorLevel::avx512},
+    {Kernel::batch_norm, "batch_norm", ProcessorLevel::generic, ProcessorLevel::amx},
+    {Kernel::outer_product, "outer_product", ProcessorLevel::generic, ProcessorLevel::amx},
     {Kernel::rounded_products, "rounded_products", kFirstOfRoundedProducts, ProcessorLevel::avx2},
 }};
 
@@ -74,12 +74,13 @@ constexpr std::string_view name_of(Kernel kernel) { return kKernelRows[static_ca
 /// A row of measured_ratios.hpp.
 struct MeasuredRatio {
   Kernel kernel;
-  ProcessorLevel level;    ///< up to avx512: the kernels of amx are those of avx512
+  ProcessorLevel level;
   ProcessorVendor vendor;  ///< amd or intel
   double ratio;            ///< Lockstep's time / the library's time
 };
 
-/// The row of a table that counts for a kernel: that of the vendor, or else of another vendor. Null if there is none.
+/// The row of a table that counts for a kernel: that of the vendor, or else of another vendor. Without a row of amx,
+/// that of avx512 counts there, which has the same instance of the kernel. Null if there is none.
 const MeasuredRatio* find_ratio(std::initializer_list<MeasuredRatio> table, Kernel kernel, ProcessorLevel level,
                                 ProcessorVendor vendor);
 

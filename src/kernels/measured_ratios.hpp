@@ -9,8 +9,8 @@
 // library that it replaces.
 //
 // A kernel is used where the ratio of its time to that of the library is below 1. There are rows only for what was
-// measured. Without a row for a vendor, that of the other vendor counts. Without any row, the levels in kKernelRows
-// count. The level amx has the choices of avx512.
+// measured. Without a row for a vendor, that of the other vendor counts. Without a row for amx, those of avx512 count
+// there. Without any row, the levels in kKernelRows count.
 namespace lockstep::kernels {
 
 inline constexpr std::initializer_list<MeasuredRatio> kMeasuredRatios = {
