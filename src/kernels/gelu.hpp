@@ -7,7 +7,7 @@
 
 namespace lockstep::kernels {
 
-// gelu(x) = x Phi(x), where Phi is the normal distribution. The same bits on any processor.
+// gelu(x) = x Phi(x), where Phi is the normal distribution. At a level, a number has the same bits wherever it lies.
 
 /// output = gelu(input), with an error of at most 3e-7 of |input|.
 void gelu_output(std::int64_t count, const float* input, float* output);

@@ -24,6 +24,9 @@
 //   batch_norm        batch_norm.hpp            float32 or bfloat16, channels last
 //   outer_product     outer_product.hpp         float32, contiguous, up to 64 samples
 //   rounded_products  (src/models)              products of bfloat16 under autocast, as float32
+//   linear            (src/models)              y = x W^T + b of float32 by oneDNN instead of MKL, more than 128 inputs
+//   shallow_linear    (src/models)              the same, up to 128 inputs: the sum with b takes much of the time
+//   linear_gradient   (src/models)              the gradient of x, likewise
 //
 // Kernels without a counterpart in these libraries are used at every level: field_values.hpp, finite_sums.hpp,
 // optimizers.hpp, pixels.hpp, reduction.hpp, resize.hpp. So are the loops that lie next to what they belong to: those
@@ -41,6 +44,9 @@ enum class Kernel {
   batch_norm,
   outer_product,
   rounded_products,
+  linear,
+  shallow_linear,
+  linear_gradient,
 };
 
 /// A kernel and the levels at which it is used where nothing was measured: those from `first` to `last`.
@@ -57,7 +63,7 @@ inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::generi
 inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::avx2;  // not used: there is only generic
 #endif
 
-inline constexpr std::array<KernelRow, 9> kKernelRows = {{
+inline constexpr std::array<KernelRow, 12> kKernelRows = {{
     {Kernel::attention, "attention", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::depthwise, "depthwise", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::patch_product, "patch_product", ProcessorLevel::avx2, ProcessorLevel::avx2},
@@ -67,6 +73,9 @@ inline constexpr std::array<KernelRow, 9> kKernelRows = {{
     {Kernel::batch_norm, "batch_norm", ProcessorLevel::generic, ProcessorLevel::amx},
     {Kernel::outer_product, "outer_product", ProcessorLevel::generic, ProcessorLevel::amx},
     {Kernel::rounded_products, "rounded_products", kFirstOfRoundedProducts, ProcessorLevel::avx2},
+    {Kernel::linear, "linear", ProcessorLevel::generic, ProcessorLevel::amx},
+    {Kernel::shallow_linear, "shallow_linear", ProcessorLevel::generic, ProcessorLevel::amx},
+    {Kernel::linear_gradient, "linear_gradient", ProcessorLevel::generic, ProcessorLevel::amx},
 }};
 
 constexpr std::string_view name_of(Kernel kernel) { return kKernelRows[static_cast<std::size_t>(kernel)].name; }

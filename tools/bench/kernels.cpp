@@ -115,6 +115,21 @@ Call outer_product(std::int64_t samples, std::int64_t inputs, std::int64_t outpu
   return [=] { models::linear_weight_gradient(gradient, input, target); };
 }
 
+/// A forward of a linear layer.
+Call linear(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
+  const at::Tensor input = values({rows, inputs});
+  const at::Tensor weight = values({outputs, inputs});
+  const at::Tensor bias = values({outputs});
+  return [=] { models::linear_output(input, weight, bias); };
+}
+
+/// The gradient of the input of a linear layer.
+Call linear_gradient(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
+  const at::Tensor gradient = values({rows, outputs});
+  const at::Tensor weight = values({outputs, inputs});
+  return [=] { models::linear_input_gradient(gradient, weight); };
+}
+
 Call rounded_step(const std::vector<at::Tensor>& leaves, const Forward& forward) {
   return step_of(leaves, [=] {
     const models::Autocast autocast(at::kCPU, at::kBFloat16);
@@ -222,6 +237,13 @@ const std::vector<Work>& works() {
         [] {
           return rounded_convolution({1, 64, 16, 16}, {64, 64, 3, 3});
         }}},
+      {Kernel::linear,
+       {[] { return linear(8, 1024, 1024); }, [] { return linear(1576, 192, 768); },
+        [] { return linear(784, 1536, 384); }}},
+      {Kernel::shallow_linear, {[] { return linear(12544, 96, 384); }, [] { return linear(3136, 64, 256); }}},
+      {Kernel::linear_gradient,
+       {[] { return linear_gradient(8, 1024, 1024); }, [] { return linear_gradient(1576, 192, 768); },
+        [] { return linear_gradient(12544, 384, 96); }}},
   };
   return table;
 }

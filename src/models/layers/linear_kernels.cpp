@@ -17,19 +17,23 @@ namespace lockstep::models {
 
 namespace {
 
-// The limit where oneDNN is the faster one. It needs a few microseconds more to begin, and from 16 rows on it packs the
-// weight of a forward after all, which pays when there are many rows to come.
+// The limits where oneDNN may be the faster one. It needs a few microseconds more to begin, and from 16 rows on it
+// packs the weight of a forward after all, which pays when there are many rows to come.
 constexpr std::int64_t kMaxRowsOfUnpackedForward = 15;
 constexpr std::int64_t kFewestRowsOfPackedForward = 128;
 constexpr std::int64_t kFewestRowsOfInputGradient = 64;
 constexpr std::int64_t kLargeWeight = 128 * 1024;  // elements
+constexpr std::int64_t kMaxShallowInputs = 128;
 
 bool is_faster_forward(std::int64_t rows, const at::Tensor& weight) {
+  const bool is_shallow = weight.size(1) <= kMaxShallowInputs;
+  if (!kernels::is_used(is_shallow ? kernels::Kernel::shallow_linear : kernels::Kernel::linear)) return false;
   return rows >= kFewestRowsOfPackedForward || (rows <= kMaxRowsOfUnpackedForward && weight.numel() >= kLargeWeight);
 }
 
 bool is_faster_input_gradient(std::int64_t rows, const at::Tensor& weight) {
-  return rows >= kFewestRowsOfInputGradient || weight.numel() >= kLargeWeight;
+  return kernels::is_used(kernels::Kernel::linear_gradient) &&
+         (rows >= kFewestRowsOfInputGradient || weight.numel() >= kLargeWeight);
 }
 
 bool is_plain(const at::Tensor& tensor) {

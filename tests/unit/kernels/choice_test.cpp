@@ -25,9 +25,18 @@ const std::map<Kernel, Levels>& expected_without_ratios() {
   const Levels up_to_avx2 = {ProcessorLevel::generic, ProcessorLevel::avx2};
   const Levels every(kLevels.begin(), kLevels.end());
   static const std::map<Kernel, Levels> table = {
-      {Kernel::attention, avx2},   {Kernel::depthwise, avx2},      {Kernel::patch_product, avx2},
-      {Kernel::winograd, avx2},    {Kernel::gelu, avx2},           {Kernel::gelu_gradient, up_to_avx2},
-      {Kernel::batch_norm, every}, {Kernel::outer_product, every}, {Kernel::rounded_products, up_to_avx2},
+      {Kernel::attention, avx2},
+      {Kernel::depthwise, avx2},
+      {Kernel::patch_product, avx2},
+      {Kernel::winograd, avx2},
+      {Kernel::gelu, avx2},
+      {Kernel::gelu_gradient, up_to_avx2},
+      {Kernel::batch_norm, every},
+      {Kernel::outer_product, every},
+      {Kernel::rounded_products, up_to_avx2},
+      {Kernel::linear, every},
+      {Kernel::shallow_linear, every},
+      {Kernel::linear_gradient, every},
   };
   return table;
 }
