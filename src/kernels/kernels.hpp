@@ -24,9 +24,10 @@
 //   batch_norm        batch_norm.hpp            float32 or bfloat16, channels last
 //   outer_product     outer_product.hpp         float32, contiguous, up to 64 samples
 //   rounded_products  (src/models)              products of bfloat16 under autocast, as float32
-//   linear            (src/models)              y = x W^T + b of float32 by oneDNN instead of MKL, more than 128 inputs
-//   shallow_linear    (src/models)              the same, up to 128 inputs: the sum with b takes much of the time
-//   linear_gradient   (src/models)              the gradient of x, likewise
+//   linear            (src/models)              y = x W^T + b of float32 by oneDNN instead of MKL, 128 rows or more
+//   shallow_linear    (src/models)              the same with up to 128 inputs: the sum with b takes much of the time
+//   linear_gradient   (src/models)              the gradient of x by oneDNN, 64 rows or more
+//   few_rows          (src/models)              y or the gradient of x by oneDNN, a large weight and few rows
 //
 // Kernels without a counterpart in these libraries are used at every level: field_values.hpp, finite_sums.hpp,
 // optimizers.hpp, pixels.hpp, reduction.hpp, resize.hpp. So are the loops that lie next to what they belong to: those
@@ -47,6 +48,7 @@ enum class Kernel {
   linear,
   shallow_linear,
   linear_gradient,
+  few_rows,
 };
 
 /// A kernel and the levels at which it is used where nothing was measured: those from `first` to `last`.
@@ -63,7 +65,7 @@ inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::generi
 inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::avx2;  // not used: there is only generic
 #endif
 
-inline constexpr std::array<KernelRow, 12> kKernelRows = {{
+inline constexpr std::array<KernelRow, 13> kKernelRows = {{
     {Kernel::attention, "attention", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::depthwise, "depthwise", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::patch_product, "patch_product", ProcessorLevel::avx2, ProcessorLevel::avx2},
@@ -76,6 +78,7 @@ inline constexpr std::array<KernelRow, 12> kKernelRows = {{
     {Kernel::linear, "linear", ProcessorLevel::generic, ProcessorLevel::amx},
     {Kernel::shallow_linear, "shallow_linear", ProcessorLevel::generic, ProcessorLevel::amx},
     {Kernel::linear_gradient, "linear_gradient", ProcessorLevel::generic, ProcessorLevel::amx},
+    {Kernel::few_rows, "few_rows", ProcessorLevel::generic, ProcessorLevel::amx},
 }};
 
 constexpr std::string_view name_of(Kernel kernel) { return kKernelRows[static_cast<std::size_t>(kernel)].name; }

@@ -237,13 +237,11 @@ const std::vector<Work>& works() {
         [] {
           return rounded_convolution({1, 64, 16, 16}, {64, 64, 3, 3});
         }}},
-      {Kernel::linear,
-       {[] { return linear(8, 1024, 1024); }, [] { return linear(1576, 192, 768); },
-        [] { return linear(784, 1536, 384); }}},
+      {Kernel::linear, {[] { return linear(1576, 192, 768); }, [] { return linear(784, 1536, 384); }}},
       {Kernel::shallow_linear, {[] { return linear(12544, 96, 384); }, [] { return linear(3136, 64, 256); }}},
       {Kernel::linear_gradient,
-       {[] { return linear_gradient(8, 1024, 1024); }, [] { return linear_gradient(1576, 192, 768); },
-        [] { return linear_gradient(12544, 384, 96); }}},
+       {[] { return linear_gradient(1576, 192, 768); }, [] { return linear_gradient(12544, 384, 96); }}},
+      {Kernel::few_rows, {[] { return linear(8, 1024, 1024); }, [] { return linear_gradient(8, 1024, 1024); }}},
   };
   return table;
 }

@@ -25,15 +25,18 @@ constexpr std::int64_t kFewestRowsOfInputGradient = 64;
 constexpr std::int64_t kLargeWeight = 128 * 1024;  // elements
 constexpr std::int64_t kMaxShallowInputs = 128;
 
+using kernels::Kernel;
+
 bool is_faster_forward(std::int64_t rows, const at::Tensor& weight) {
-  const bool is_shallow = weight.size(1) <= kMaxShallowInputs;
-  if (!kernels::is_used(is_shallow ? kernels::Kernel::shallow_linear : kernels::Kernel::linear)) return false;
-  return rows >= kFewestRowsOfPackedForward || (rows <= kMaxRowsOfUnpackedForward && weight.numel() >= kLargeWeight);
+  if (rows >= kFewestRowsOfPackedForward) {
+    return kernels::is_used(weight.size(1) <= kMaxShallowInputs ? Kernel::shallow_linear : Kernel::linear);
+  }
+  return rows <= kMaxRowsOfUnpackedForward && weight.numel() >= kLargeWeight && kernels::is_used(Kernel::few_rows);
 }
 
 bool is_faster_input_gradient(std::int64_t rows, const at::Tensor& weight) {
-  return kernels::is_used(kernels::Kernel::linear_gradient) &&
-         (rows >= kFewestRowsOfInputGradient || weight.numel() >= kLargeWeight);
+  if (rows >= kFewestRowsOfInputGradient) return kernels::is_used(Kernel::linear_gradient);
+  return weight.numel() >= kLargeWeight && kernels::is_used(Kernel::few_rows);
 }
 
 bool is_plain(const at::Tensor& tensor) {

@@ -37,6 +37,7 @@ const std::map<Kernel, Levels>& expected_without_ratios() {
       {Kernel::linear, every},
       {Kernel::shallow_linear, every},
       {Kernel::linear_gradient, every},
+      {Kernel::few_rows, every},
   };
   return table;
 }
