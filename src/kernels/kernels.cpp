@@ -44,6 +44,7 @@ const MeasuredRatio* find_ratio(std::initializer_list<MeasuredRatio> table, Kern
   const MeasuredRatio* found = nullptr;
   for (const MeasuredRatio& row : table) {
     if (row.kernel != kernel || row.level != level) continue;
+    if (row.vendor != vendor && row_of(kernel).is_vendors) continue;
     if (found == nullptr || (row.vendor == vendor && found->vendor != vendor)) found = &row;
   }
   if (found != nullptr || level != ProcessorLevel::amx) return found;
@@ -53,7 +54,7 @@ const MeasuredRatio* find_ratio(std::initializer_list<MeasuredRatio> table, Kern
 bool is_chosen(std::initializer_list<MeasuredRatio> table, Kernel kernel, ProcessorLevel level,
                ProcessorVendor vendor) {
   if (const MeasuredRatio* const row = find_ratio(table, kernel, level, vendor)) return row->ratio < 1;
-  const KernelRow& row = kKernelRows[static_cast<std::size_t>(kernel)];
+  const KernelRow& row = row_of(kernel);
   return row.first <= level && level <= row.last;
 }
 

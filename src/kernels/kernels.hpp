@@ -57,6 +57,7 @@ struct KernelRow {
   std::string_view name;
   ProcessorLevel first;
   ProcessorLevel last;
+  bool is_vendors = false;  ///< what was measured on processors of one vendor says nothing about those of another
 };
 
 #if defined(__x86_64__)
@@ -75,13 +76,14 @@ inline constexpr std::array<KernelRow, 13> kKernelRows = {{
     {Kernel::batch_norm, "batch_norm", ProcessorLevel::generic, ProcessorLevel::amx},
     {Kernel::outer_product, "outer_product", ProcessorLevel::generic, ProcessorLevel::amx},
     {Kernel::rounded_products, "rounded_products", kFirstOfRoundedProducts, ProcessorLevel::avx2},
-    {Kernel::linear, "linear", ProcessorLevel::generic, ProcessorLevel::amx},
-    {Kernel::shallow_linear, "shallow_linear", ProcessorLevel::generic, ProcessorLevel::amx},
-    {Kernel::linear_gradient, "linear_gradient", ProcessorLevel::generic, ProcessorLevel::amx},
-    {Kernel::few_rows, "few_rows", ProcessorLevel::generic, ProcessorLevel::amx},
+    {Kernel::linear, "linear", ProcessorLevel::generic, ProcessorLevel::amx, true},
+    {Kernel::shallow_linear, "shallow_linear", ProcessorLevel::generic, ProcessorLevel::amx, true},
+    {Kernel::linear_gradient, "linear_gradient", ProcessorLevel::generic, ProcessorLevel::amx, true},
+    {Kernel::few_rows, "few_rows", ProcessorLevel::generic, ProcessorLevel::amx, true},
 }};
 
-constexpr std::string_view name_of(Kernel kernel) { return kKernelRows[static_cast<std::size_t>(kernel)].name; }
+constexpr const KernelRow& row_of(Kernel kernel) { return kKernelRows[static_cast<std::size_t>(kernel)]; }
+constexpr std::string_view name_of(Kernel kernel) { return row_of(kernel).name; }
 
 /// A row of measured_ratios.hpp.
 struct MeasuredRatio {

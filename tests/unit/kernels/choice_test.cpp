@@ -65,6 +65,7 @@ TEST(KernelChoiceTest, IsThatOfTheVendorOrElseOfAnotherOne) {
       {Kernel::depthwise, ProcessorLevel::amx, ProcessorVendor::amd, 2.0},
       {Kernel::batch_norm, ProcessorLevel::generic, ProcessorVendor::amd, 1.2},
       {Kernel::attention, ProcessorLevel::generic, ProcessorVendor::intel, 0.99},
+      {Kernel::linear, ProcessorLevel::avx2, ProcessorVendor::intel, 1.1},
   };
   const auto choice = [&](Kernel kernel, ProcessorLevel level, ProcessorVendor vendor) {
     return is_chosen(table, kernel, level, vendor);
@@ -74,6 +75,9 @@ TEST(KernelChoiceTest, IsThatOfTheVendorOrElseOfAnotherOne) {
     EXPECT_FALSE(choice(Kernel::gelu, level, ProcessorVendor::intel));
     EXPECT_TRUE(choice(Kernel::gelu, level, ProcessorVendor::other)) << "the first row of any vendor";
   }
+  EXPECT_FALSE(choice(Kernel::linear, ProcessorLevel::avx2, ProcessorVendor::intel));
+  EXPECT_TRUE(choice(Kernel::linear, ProcessorLevel::avx2, ProcessorVendor::amd)) << "MKL differs between vendors";
+  EXPECT_TRUE(choice(Kernel::linear, ProcessorLevel::avx2, ProcessorVendor::other));
   for (const auto vendor : {ProcessorVendor::amd, ProcessorVendor::intel, ProcessorVendor::other}) {
     EXPECT_TRUE(choice(Kernel::depthwise, ProcessorLevel::avx512, vendor));
     EXPECT_FALSE(choice(Kernel::depthwise, ProcessorLevel::amx, vendor))
