@@ -74,7 +74,7 @@ inline constexpr std::array<KernelRow, 13> kKernelRows = {{
     {Kernel::gelu, "gelu", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::gelu_gradient, "gelu_gradient", ProcessorLevel::generic, ProcessorLevel::avx2},
     {Kernel::batch_norm, "batch_norm", ProcessorLevel::generic, ProcessorLevel::amx},
-    {Kernel::outer_product, "outer_product", ProcessorLevel::generic, ProcessorLevel::amx},
+    {Kernel::outer_product, "outer_product", ProcessorLevel::generic, ProcessorLevel::amx, true},
     {Kernel::rounded_products, "rounded_products", kFirstOfRoundedProducts, ProcessorLevel::avx2},
     {Kernel::linear, "linear", ProcessorLevel::generic, ProcessorLevel::amx, true},
     {Kernel::shallow_linear, "shallow_linear", ProcessorLevel::generic, ProcessorLevel::amx, true},
