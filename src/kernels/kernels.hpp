@@ -24,6 +24,7 @@
 //   batch_norm        batch_norm.hpp            float32 or bfloat16, channels last
 //   outer_product     outer_product.hpp         float32, contiguous, up to 64 samples
 //   rounded_products  (src/models)              products of bfloat16 under autocast, as float32
+//   rounded_attention, rounded_depthwise        the same for what the kernels attention and depthwise compute
 //   linear            (src/models)              y = x W^T + b of float32 by oneDNN instead of MKL, 128 rows or more
 //   shallow_linear    (src/models)              the same with up to 128 inputs: the sum with b takes much of the time
 //   linear_gradient   (src/models)              the gradient of x by oneDNN, 64 rows or more
@@ -45,6 +46,8 @@ enum class Kernel {
   batch_norm,
   outer_product,
   rounded_products,
+  rounded_attention,
+  rounded_depthwise,
   linear,
   shallow_linear,
   linear_gradient,
@@ -66,7 +69,7 @@ inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::generi
 inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::avx2;  // not used: there is only generic
 #endif
 
-inline constexpr std::array<KernelRow, 13> kKernelRows = {{
+inline constexpr std::array<KernelRow, 15> kKernelRows = {{
     {Kernel::attention, "attention", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::depthwise, "depthwise", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::patch_product, "patch_product", ProcessorLevel::avx2, ProcessorLevel::avx2},
@@ -76,6 +79,8 @@ inline constexpr std::array<KernelRow, 13> kKernelRows = {{
     {Kernel::batch_norm, "batch_norm", ProcessorLevel::generic, ProcessorLevel::amx},
     {Kernel::outer_product, "outer_product", ProcessorLevel::generic, ProcessorLevel::amx, true},
     {Kernel::rounded_products, "rounded_products", kFirstOfRoundedProducts, ProcessorLevel::avx2},
+    {Kernel::rounded_attention, "rounded_attention", kFirstOfRoundedProducts, ProcessorLevel::avx2},
+    {Kernel::rounded_depthwise, "rounded_depthwise", kFirstOfRoundedProducts, ProcessorLevel::avx2},
     {Kernel::linear, "linear", ProcessorLevel::generic, ProcessorLevel::amx, true},
     {Kernel::shallow_linear, "shallow_linear", ProcessorLevel::generic, ProcessorLevel::amx, true},
     {Kernel::linear_gradient, "linear_gradient", ProcessorLevel::generic, ProcessorLevel::amx, true},

@@ -25,6 +25,7 @@
 #include <functional>
 #include <malloc.h>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -149,6 +150,18 @@ Call rounded_convolution(const Sizes& input_sizes, const Sizes& weight_sizes) {
   return rounded_step({input, weight}, [=] { return models::convolution(input, weight, {}, {.padding = 1}); });
 }
 
+Call rounded_attention(const Sizes& sizes) {
+  const at::Tensor qkv = values(sizes).to(at::kBFloat16);  // as a linear layer gives it
+  return rounded_step({qkv}, [=] { return models::self_attention(qkv, qkv.size(1)); });
+}
+
+Call rounded_depthwise(const Sizes& input_sizes, std::int64_t side) {
+  const at::Tensor input = images(input_sizes).to(at::kBFloat16);
+  const at::Tensor weight = values({input_sizes[1], 1, side, side});
+  const models::Convolution geometry{.padding = side / 2, .groups = input_sizes[1]};
+  return rounded_step({input, weight}, [=] { return models::convolution(input, weight, {}, geometry); });
+}
+
 // --- what is timed ---
 
 /// Makes the function of a layer. It is called with the kernel and without it, because a forward chooses for both.
@@ -157,6 +170,7 @@ using Prepare = std::function<Call()>;
 struct Work {
   Kernel kernel;
   std::vector<Prepare> shapes;
+  std::optional<Kernel> needed = {};  ///< the kernel that computes the products of a rounded_...
 };
 
 constexpr auto kFloat = at::kFloat;
@@ -301,7 +315,9 @@ double geometric_mean(const std::vector<double>& positive) {
 void measure(const Work& work, double seconds) {
   const bool is_used = kernels::is_used(work.kernel);
   std::vector<std::unique_ptr<kernels::ScopedChoice>> others;
-  for (const Work& other : works()) others.push_back(std::make_unique<kernels::ScopedChoice>(other.kernel, false));
+  for (const Work& other : works()) {
+    others.push_back(std::make_unique<kernels::ScopedChoice>(other.kernel, other.kernel == work.needed));
+  }
   std::vector<double> ours;
   std::vector<double> of_library;
   std::string ratios;

@@ -62,12 +62,16 @@ at::Tensor convolution_of_library(const at::Tensor& input, const at::Tensor& wei
   return at::conv2d(input, weight, bias, geometry.stride, geometry.padding, /*dilation=*/1, geometry.groups);
 }
 
-/// Whether each channel has a kernel of its own, for which our product is the faster one.
-bool is_fast_depthwise(const at::Tensor& weight, const Convolution& geometry) {
-  return kernels::is_used(kernels::Kernel::depthwise) && !geometry.is_transposed && geometry.groups == weight.size(0) &&
-         weight.size(1) == 1 && weight.size(2) == weight.size(3) &&
+/// Whether each channel has a kernel of its own, of a size for which our product is the faster one.
+bool has_fast_kernel_per_channel(const at::Tensor& weight, const Convolution& geometry) {
+  return kernels::is_used(kernels::Kernel::depthwise) && !geometry.is_transposed && weight.dim() == 4 &&
+         geometry.groups == weight.size(0) && weight.size(1) == 1 && weight.size(2) == weight.size(3) &&
          kernels::is_depthwise_size(weight.size(3), geometry.stride) && geometry.padding < weight.size(3) &&
-         weight.size(0) % kernels::kPatchChannels == 0 && weight.scalar_type() == at::kFloat && weight.is_contiguous();
+         weight.size(0) % kernels::kPatchChannels == 0 && weight.is_contiguous();
+}
+
+bool is_fast_depthwise(const at::Tensor& weight, const Convolution& geometry) {
+  return weight.scalar_type() == at::kFloat && has_fast_kernel_per_channel(weight, geometry);
 }
 
 /// @param images  with the channels innermost
@@ -383,7 +387,10 @@ void write_winograd_gradient(const at::Tensor& images, const at::Tensor& gradien
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                        const Convolution& geometry) {
-  if (const auto type = rounding_of_products(weight); type && input.is_cpu()) {
+  const bool is_depthwise = input.dim() == 4 && input.is_contiguous(at::MemoryFormat::ChannelsLast) &&
+                            has_fast_kernel_per_channel(weight, geometry);
+  const auto kernel = is_depthwise ? kernels::Kernel::rounded_depthwise : kernels::Kernel::rounded_products;
+  if (const auto type = rounding_of_products(weight, kernel); type && input.is_cpu()) {
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
     const at::Tensor parameter = as_float(weight);
     const at::Tensor factor = rounded_factor(input, *type);

@@ -332,7 +332,7 @@ bool is_for_self_attention_kernel(const at::Tensor& qkv) {
 }  // namespace
 
 at::Tensor self_attention(const at::Tensor& qkv, std::int64_t queries) {
-  const auto type = rounding_of_products(qkv);
+  const auto type = rounding_of_products(qkv, kernels::Kernel::rounded_attention);
   const at::Tensor factors = type ? rounded_factor(qkv, *type) : qkv;
   const bool is_cast = !type && at::autocast::is_autocast_enabled(qkv.device().type());
   if (is_cast || !is_for_self_attention_kernel(factors)) return plain_self_attention(qkv, queries);

@@ -92,9 +92,8 @@ void linear_weight_gradient(const at::Tensor& gradient, const at::Tensor& input,
   });
 }
 
-std::optional<at::ScalarType> rounding_of_products(const at::Tensor& factor) {
-  if (!kernels::is_used(kernels::Kernel::rounded_products) || !factor.is_cpu() ||
-      !at::autocast::is_autocast_enabled(at::kCPU)) {
+std::optional<at::ScalarType> rounding_of_products(const at::Tensor& factor, kernels::Kernel kernel) {
+  if (!kernels::is_used(kernel) || !factor.is_cpu() || !at::autocast::is_autocast_enabled(at::kCPU)) {
     return std::nullopt;
   }
   const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCPU);

@@ -5,6 +5,8 @@
 
 #include <optional>
 
+#include "kernels/kernels.hpp"
+
 namespace lockstep::models {
 
 // The three matrix products of a linear layer, without autograd. With few rows they are bound by moving the weight, and
@@ -37,12 +39,15 @@ at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& w
 void linear_weight_gradient(const at::Tensor& gradient, const at::Tensor& input, at::Tensor target);
 
 // Products under autocast on processors that have no instructions for numbers of 16 bits, where LibTorch's products of
-// such numbers take about ten times as long as those of float32. There, layers round the factors to 16 bits, as
-// autocast does, and multiply them in float32: the products are the same, and the sums are more exact.
+// such numbers take about ten times as long as those of float32, and those for which it has no fast ones on any
+// processor. There, layers round the factors to 16 bits, as autocast does, and multiply them in float32: the products
+// are the same, and the sums are more exact.
 
 /// The type to which layers round their factors now; none = they compute as usual.
 /// @param factor  on a CPU, float32 or of that type, unless the answer is none
-std::optional<at::ScalarType> rounding_of_products(const at::Tensor& factor);
+/// @param kernel  which products: rounded_products, rounded_attention or rounded_depthwise
+std::optional<at::ScalarType> rounding_of_products(const at::Tensor& factor,
+                                                   kernels::Kernel kernel = kernels::Kernel::rounded_products);
 
 /// A parameter of 16 bits in float32, recorded by autograd: its gradient is rounded to its type. Others, also undefined
 /// ones, are returned as they are.

@@ -34,6 +34,8 @@ const std::map<Kernel, Levels>& expected_without_ratios() {
       {Kernel::batch_norm, every},
       {Kernel::outer_product, every},
       {Kernel::rounded_products, up_to_avx2},
+      {Kernel::rounded_attention, up_to_avx2},
+      {Kernel::rounded_depthwise, up_to_avx2},
       {Kernel::linear, every},
       {Kernel::shallow_linear, every},
       {Kernel::linear_gradient, every},

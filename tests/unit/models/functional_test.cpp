@@ -166,6 +166,44 @@ TEST_F(AutocastProductsTest, AttentionAgreesWithLibTorch) {
   });
 }
 
+TEST_F(AutocastProductsTest, SelfAttentionAgreesWithLibTorch) {
+  torch::manual_seed(5);
+  const at::Tensor qkv = torch::randn({2, 21, 3, 3, 16});
+  const at::Tensor unused = torch::zeros({1});
+  const auto parts_of = [](const at::Tensor& x) { return x.permute({2, 0, 3, 1, 4}).unbind(0); };
+  const Outcome expected = outcome_of(qkv, unused, [&](const at::Tensor& x, const at::Tensor& w) {
+    const auto parts = parts_of(x.to(at::kBFloat16));
+    return at::scaled_dot_product_attention(parts[0], parts[1], parts[2]).transpose(1, 2) + w.to(at::kBFloat16);
+  });
+  for (const at::ScalarType type : kTypes) {
+    const kernels::ScopedChoice attention(kernels::Kernel::attention, true);
+    testing::in_both_forms(kernels::Kernel::rounded_attention, [&] {
+      const auto ours = [&](const at::Tensor& x, const at::Tensor& w) {
+        return models::self_attention(x.to(type), x.size(1)) + w.to(at::kBFloat16);
+      };
+      expect_alike(outcome_of(qkv, unused, ours), expected);
+    });
+  }
+}
+
+TEST_F(AutocastProductsTest, DepthwiseConvolutionAgreesWithLibTorch) {
+  torch::manual_seed(6);
+  for (const at::ScalarType type : kTypes) {
+    const at::Tensor input = torch::randn({2, 24, 9, 11}).contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor weight = torch::randn({24, 1, 3, 3}).to(type);
+    const at::Tensor bias = torch::randn({24}).to(type);
+    const Outcome expected = outcome_of(
+        input, weight, [&](const at::Tensor& x, const at::Tensor& w) { return at::conv2d(x, w, bias, 1, 1, 1, 24); });
+    const kernels::ScopedChoice depthwise(kernels::Kernel::depthwise, true);
+    testing::in_both_forms(kernels::Kernel::rounded_depthwise, [&] {
+      const auto convolution = [&](const at::Tensor& x, const at::Tensor& w) {
+        return models::convolution(x, w, bias, {.padding = 1, .groups = 24});
+      };
+      expect_alike(outcome_of(input, weight, convolution), expected);
+    });
+  }
+}
+
 TEST(BatchNormByStatisticsTest, AgreesWithLibTorch) {
   torch::manual_seed(4);
   BatchNorm layer(17);
