@@ -20,12 +20,15 @@ inline at::Tensor channels_last(const at::Tensor& images) {
   return has_order ? images : images.clone(at::MemoryFormat::ChannelsLast);
 }
 
-/// Whether they are float32 images on the CPU in this order. Not so where the strides do not say it: with one channel
-/// or one pixel, LibTorch takes the usual layout.
-inline bool is_channels_last_float(const at::Tensor& images) {
-  return images.is_cpu() && images.dim() == 4 && images.scalar_type() == at::kFloat && images.numel() > 0 &&
+/// Whether they are images on the CPU in this order. Not so where the strides do not say it: with one channel or one
+/// pixel, LibTorch takes the usual layout.
+inline bool is_channels_last(const at::Tensor& images) {
+  return images.is_cpu() && images.dim() == 4 && images.numel() > 0 &&
          images.is_contiguous(at::MemoryFormat::ChannelsLast) &&
          images.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
+}
+inline bool is_channels_last_float(const at::Tensor& images) {
+  return images.scalar_type() == at::kFloat && is_channels_last(images);
 }
 
 // Convolutions with a kernel of one pixel, which are products of matrices.

@@ -13,6 +13,8 @@
 #include <optional>
 #include <string_view>
 
+#include "core/numbers/processor_level.hpp"
+#include "kernels/kernels.hpp"
 #include "models/layers/channels_last.hpp"
 #include "models/layers/linear_kernels.hpp"
 #include "models/layers/winograd.hpp"
@@ -30,12 +32,40 @@ OptionalTensor optional_of(const at::Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
 }
 
-/// oneDNN takes one channel or one pixel for the usual layout, and refuses the sum with an output in this one.
-bool can_be_added(const at::Tensor& residual) {
-  return is_channels_last_float(residual) && residual.size(1) > 1 && residual.size(2) * residual.size(3) > 1;
+/// The type of products now, if it is one of those that are kept.
+std::optional<at::ScalarType> type_of_products() {
+  if (!at::autocast::is_autocast_enabled(at::kCPU)) return at::kFloat;
+  const bool is_of_one_dnn = at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16 &&
+                             processor_level() >= ProcessorLevel::avx512 &&
+                             !kernels::is_used(kernels::Kernel::rounded_products);
+  return is_of_one_dnn ? std::optional(at::kBFloat16) : std::nullopt;
 }
 
-ConstantWeights::Packed pack(const Conv2d& conv, const BatchNorm* norm, const at::Tensor& input) {
+/// Whether layers would multiply it in this type.
+bool becomes(at::ScalarType type, const at::Tensor& input) {
+  return input.scalar_type() == type || input.scalar_type() == at::kFloat;
+}
+
+at::Tensor as_type(const at::Tensor& tensor, at::ScalarType type) {
+  return tensor.defined() ? tensor.to(type) : tensor;
+}
+
+/// oneDNN takes one channel or one pixel for the usual layout, and refuses the sum with an output in this one.
+bool can_be_added(const at::Tensor& residual) {
+  return is_channels_last(residual) && residual.size(1) > 1 && residual.size(2) * residual.size(3) > 1;
+}
+
+/// A matrix as the right factor of products. That of float32 stays as it is, for oneDNN does not gain by more.
+/// @param rows  of a left factor
+at::Tensor pack_matrix(const at::Tensor& weight, at::ScalarType type, std::int64_t rows) {
+  if (type == at::kFloat) return weight.contiguous();
+  using Function = at::Tensor(const at::Tensor&, std::optional<c10::SymInt>);
+  static const auto function =
+      c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_reorder_linear_weight", "").typed<Function>();
+  return function.call(weight.to(type).contiguous(), rows);
+}
+
+ConstantWeights::Packed pack(const Conv2d& conv, const BatchNorm* norm, const at::Tensor& input, at::ScalarType type) {
   ConstantWeights::Packed packed{.weight = conv.weight, .bias = conv.bias};
   if (norm != nullptr) {
     at::Tensor scale = (norm->running_var + norm->eps()).rsqrt();
@@ -44,21 +74,22 @@ ConstantWeights::Packed pack(const Conv2d& conv, const BatchNorm* norm, const at
     packed.weight = conv.weight * scale.view({-1, 1, 1, 1});
     packed.bias = norm->bias.defined() ? norm->bias - offset * scale : -offset * scale;
   }
+  packed.bias = as_type(packed.bias, type);
   const Convolution& geometry = conv.geometry();
   if (is_pixelwise(conv.weight, geometry)) {
-    packed.weight = matrix_of(packed.weight).contiguous();
+    packed.weight = pack_matrix(matrix_of(packed.weight), type, input.numel() / input.size(1));
     return packed;
   }
-  if (is_for_winograd(conv.weight, geometry)) {
+  if (type == at::kFloat && is_for_winograd(conv.weight, geometry)) {
     const std::int64_t added = 2 * geometry.padding - 2;
     const std::int64_t side = winograd_side(/*samples=*/0, input.size(2) + added, input.size(3) + added);
     const at::Tensor weight = packed.weight.contiguous(at::MemoryFormat::ChannelsLast);
     packed.weight = winograd_weight(weight, /*is_turned=*/false, side);
     return packed;
   }
-  packed.weight =
-      at::mkldnn_reorder_conv2d_weight(packed.weight.contiguous().to_mkldnn(), {geometry.padding, geometry.padding},
-                                       {geometry.stride, geometry.stride}, {1, 1}, geometry.groups, input.sizes());
+  packed.weight = at::mkldnn_reorder_conv2d_weight(
+      packed.weight.to(type).contiguous().to_mkldnn(), {geometry.padding, geometry.padding},
+      {geometry.stride, geometry.stride}, {1, 1}, geometry.groups, input.sizes());
   return packed;
 }
 
@@ -111,21 +142,40 @@ ConstantWeights::~ConstantWeights() { innermost = outer_; }
 at::Tensor convolution_of_constants(const Conv2d& conv, const BatchNorm* norm, const at::Tensor& input,
                                     const at::Tensor& residual, bool has_relu) {
   static const bool has_one_dnn = at::hasMKLDNN();
-  const bool is_constant = innermost != nullptr && has_one_dnn && !is_tapped() &&
+  const auto type = type_of_products();
+  const bool is_constant = innermost != nullptr && has_one_dnn && !is_tapped() && type &&
                            !torch::autograd::compute_requires_grad(input, conv.weight) &&
-                           !at::autocast::is_autocast_enabled(at::kCPU) && conv.weight.scalar_type() == at::kFloat;
-  const bool fits = is_constant && is_channels_last_float(input) && (!residual.defined() || can_be_added(residual)) &&
+                           conv.weight.scalar_type() == at::kFloat;
+  const bool fits = is_constant && is_channels_last(input) && becomes(*type, input) &&
+                    (!residual.defined() || (can_be_added(residual) && becomes(*type, residual))) &&
                     (norm == nullptr || !norm->is_training()) &&
                     input.size(1) / conv.geometry().groups == conv.weight.size(1);
   if (!fits || (norm == nullptr && conv.kind() == LayerKind::depthwise)) return {};
-  ConstantWeights::Packed& packed = innermost->packed_[{&conv, norm}];
-  if (!packed.weight.defined()) packed = pack(conv, norm, input);
+  ConstantWeights::Packed& packed = innermost->convolutions_[{&conv, norm, *type}];
+  if (!packed.weight.defined()) packed = pack(conv, norm, input, *type);
   const Convolution& geometry = conv.geometry();
-  if (is_for_winograd(conv.weight, geometry)) {
-    return winograd_convolution(input, packed.weight, packed.bias, residual, geometry.padding, has_relu);
+  const at::Tensor factor = input.to(*type);
+  const at::Tensor addend = as_type(residual, *type);
+  if (*type == at::kFloat && is_for_winograd(conv.weight, geometry)) {
+    return winograd_convolution(factor, packed.weight, packed.bias, addend, geometry.padding, has_relu);
   }
-  return is_pixelwise(conv.weight, geometry) ? pixelwise(packed, input, geometry.stride, residual, has_relu)
-                                             : with_kernel(packed, input, geometry, residual, has_relu);
+  return is_pixelwise(conv.weight, geometry) ? pixelwise(packed, factor, geometry.stride, addend, has_relu)
+                                             : with_kernel(packed, factor, geometry, addend, has_relu);
+}
+
+at::Tensor linear_of_constants(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  static const bool has_one_dnn = at::hasMKLDNN();
+  if (innermost == nullptr || !has_one_dnn || torch::autograd::compute_requires_grad(input, weight, bias)) return {};
+  const auto type = type_of_products();
+  const bool fits = type == at::kBFloat16 && input.is_cpu() && becomes(*type, input) && input.numel() > 0 &&
+                    weight.requires_grad() && weight.scalar_type() == at::kFloat && weight.dim() == 2 &&
+                    input.dim() > 0 && input.size(-1) == weight.size(1);
+  if (!fits) return {};
+  ConstantWeights::Packed& packed = innermost->linear_[weight.const_data_ptr()];
+  if (!packed.weight.defined()) {
+    packed = {.weight = pack_matrix(weight, *type, input.numel() / input.size(-1)), .bias = as_type(bias, *type)};
+  }
+  return linear_of_one_dnn(input.to(*type).contiguous(), packed.weight, packed.bias);
 }
 
 }  // namespace lockstep::models

@@ -6,16 +6,18 @@
 #include <ATen/ops/relu.h>
 
 #include <map>
-#include <utility>
+#include <tuple>
 
 namespace lockstep::models {
 
 /// While one lives, the parameters and buffers of models do not change on this thread. Convolutions without gradients
 /// then keep their weights in the layout in which oneDNN multiplies them, together with the factors of the batch norm
-/// behind them. The innermost one counts.
+/// behind them. Under autocast to bfloat16, they and linear layers also keep the rounded weights, where oneDNN
+/// multiplies those. The innermost one counts.
 class ConstantWeights {
  public:
-  /// The weight of a convolution, multiplied by the factors of its batch norm, and the bias of both.
+  /// The weight of a convolution, multiplied by the factors of its batch norm, and the bias of both, or those of a
+  /// linear layer.
   struct Packed {
     at::Tensor weight;
     at::Tensor bias;  ///< undefined = none
@@ -29,18 +31,30 @@ class ConstantWeights {
  private:
   friend at::Tensor convolution_of_constants(const Conv2d&, const BatchNorm*, const at::Tensor&, const at::Tensor&,
                                              bool);
+  friend at::Tensor linear_of_constants(const at::Tensor&, const at::Tensor&, const at::Tensor&);
 
-  std::map<std::pair<const Conv2d*, const BatchNorm*>, Packed> packed_;
+  std::map<std::tuple<const Conv2d*, const BatchNorm*, at::ScalarType>, Packed> convolutions_;
+  std::map<const void*, Packed> linear_;  ///< of a weight's values
   ConstantWeights* outer_;
 };
 
 /// relu(norm(conv(input)) + residual) in one pass over memory.
 /// @param norm      in evaluation mode, or null
 /// @param residual  undefined = none
-/// @return          undefined if the weights can change, a tap is installed, or the input is not float32 in
-///                  channels-last layout on the CPU: the layers compute it one by one then
+/// @return          undefined if the weights can change, a tap is installed, or the input is not in channels-last
+///                  layout on the CPU, or is neither float32 nor bfloat16 under autocast: the layers compute it one by
+///                  one then
 at::Tensor convolution_of_constants(const Conv2d& conv, const BatchNorm* norm, const at::Tensor& input,
                                     const at::Tensor& residual, bool has_relu);
+
+/// input weight^T + bias under autocast to bfloat16.
+/// @param input   [..., in]
+/// @param weight  [out, in]
+/// @param bias    [out], or undefined
+/// @return        undefined if the weight can change, is not a float32 parameter that is trained (others may be
+/// computed
+///                anew for each forward), or there is no such autocast: LibTorch computes it then
+at::Tensor linear_of_constants(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
 /// relu(norm(input) + residual), with fewer memory accesses for a BatchNorm. A tap sees the normalization alone.
 /// @param norm      layer, or null

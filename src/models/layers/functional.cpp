@@ -19,6 +19,7 @@
 #include "kernels/gelu.hpp"
 #include "kernels/kernels.hpp"
 #include "models/layers/attention.hpp"
+#include "models/layers/constant_weights.hpp"
 #include "models/layers/gradient_sink.hpp"
 #include "models/layers/linear_kernels.hpp"
 #include "models/layers/recorded.hpp"
@@ -347,7 +348,10 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::T
     const at::Tensor factor = rounded_factor(input, *type);
     return recorded_linear(factor, parameter, rounded_weight(parameter, *type), as_float(bias)).to(*type);
   }
-  if (at::autocast::is_autocast_enabled(weight.device().type())) return at::linear(input, weight, bias);
+  if (at::autocast::is_autocast_enabled(weight.device().type())) {
+    const at::Tensor output = linear_of_constants(input, weight, bias);
+    return output.defined() ? output : at::linear(input, weight, bias);
+  }
   return recorded_linear(input, weight, weight, bias);
 }
 

@@ -2,6 +2,8 @@
 // Convolutions whose weights are kept for oneDNN, with the batch norm behind them, beside the layers one by one.
 #include "models/layers/constant_weights.hpp"
 
+#include <lockstep/models/functional.hpp>
+
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -10,6 +12,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "kernels/kernels.hpp"
 
 namespace lockstep::models {
 namespace constant_weights_test {
@@ -126,6 +130,57 @@ TEST_F(ConstantWeightsTest, OnePassAgreesWithTheLayers) {
       const bool has_several = each.out > 1 && plain.values.size(2) > 1;
       EXPECT_EQ(convolution_of_constants(conv, norm.get(), input, residual, true).defined(), has_several);
     }
+  }
+}
+
+// Under autocast to bfloat16, at levels where oneDNN multiplies such numbers. The layers round once more, between the
+// convolution and the norm.
+TEST_F(ConstantWeightsTest, RoundedProductsAgreeWithTheLayers) {
+  const Autocast autocast(at::kCPU, at::kBFloat16);
+  const kernels::ScopedChoice choice(kernels::Kernel::rounded_products, false);
+  const bool is_kept = processor_level() >= ProcessorLevel::avx512;
+  for (const Case& each : kCases) {
+    SCOPED_TRACE(std::to_string(each.in) + " to " + std::to_string(each.out) + ", kernel " +
+                 std::to_string(each.kernel));
+    Conv2d conv(each.in, each.out, each.kernel, each.options);
+    const auto norm = norm_of(each.out);
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      const at::Tensor input = images({2, each.in, 13, 11}).to(type);
+      const at::Tensor expected = run(*norm, run(conv, input));
+      const at::Tensor residual = images(expected.sizes()).to(at::kBFloat16);
+      const ConstantWeights constant;
+      for (int i = 0; i < 2; ++i) {  // the second time with what was kept
+        const at::Tensor sum = convolution_norm_relu(conv, norm.get(), input, residual);
+        EXPECT_EQ(sum.scalar_type(), at::kBFloat16);
+        EXPECT_LT(difference(sum.to(at::kFloat), (expected + residual).relu().to(at::kFloat)), 0.02);
+        const at::Tensor output = convolution_norm(conv, *norm, input);
+        EXPECT_LT(difference(output.to(at::kFloat), expected.to(at::kFloat)), 0.02);
+      }
+      EXPECT_EQ(convolution_of_constants(conv, norm.get(), input, {}, true).defined(), is_kept);
+    }
+  }
+}
+
+TEST_F(ConstantWeightsTest, LinearLayersOfRoundedProductsAgreeWithLibTorch) {
+  const kernels::ScopedChoice choice(kernels::Kernel::rounded_products, false);
+  const at::Tensor weight = torch::randn({40, 24}).requires_grad_();
+  const at::Tensor input = torch::randn({3, 7, 24});
+  for (const at::Tensor& bias : {at::Tensor(), torch::randn({40})}) {
+    const ConstantWeights constant;
+    EXPECT_FALSE(linear_of_constants(input, weight, bias).defined()) << "float32";
+    const Autocast autocast(at::kCPU, at::kBFloat16);
+    const bool is_kept = processor_level() >= ProcessorLevel::avx512;
+    EXPECT_EQ(linear_of_constants(input, weight, bias).defined(), is_kept);
+    const at::Tensor expected = at::linear(input, weight, bias);
+    for (const at::Tensor& given :
+         {input, input.to(at::kBFloat16), input.transpose(0, 1).contiguous().transpose(0, 1)}) {
+      const at::Tensor output = linear(given, weight, bias);
+      EXPECT_EQ(output.scalar_type(), at::kBFloat16);
+      EXPECT_LT(difference(output.to(at::kFloat), expected.to(at::kFloat)), 0.01);
+    }
+    EXPECT_FALSE(linear_of_constants(input, weight * 2, bias).defined()) << "not a parameter";
+    const torch::AutoGradMode grad(true);
+    EXPECT_FALSE(linear_of_constants(input, weight, bias).defined());
   }
 }
 
