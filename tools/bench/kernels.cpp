@@ -251,6 +251,25 @@ const std::vector<Work>& works() {
         [] {
           return rounded_convolution({1, 64, 16, 16}, {64, 64, 3, 3});
         }}},
+      {Kernel::rounded_attention,
+       {[] {
+          return rounded_attention({4, 197, 3, 3, 64});
+        },
+        [] {
+          return rounded_attention({8, 50, 3, 3, 64});
+        }},
+       Kernel::attention},
+      {Kernel::rounded_depthwise,
+       {[] {
+          return rounded_depthwise({2, 96, 56, 56}, 7);
+        },
+        [] {
+          return rounded_depthwise({4, 384, 14, 14}, 7);
+        },
+        [] {
+          return rounded_depthwise({4, 192, 28, 28}, 3);
+        }},
+       Kernel::depthwise},
       {Kernel::linear, {[] { return linear(1576, 192, 768); }, [] { return linear(784, 1536, 384); }}},
       {Kernel::shallow_linear, {[] { return linear(12544, 96, 384); }, [] { return linear(3136, 64, 256); }}},
       {Kernel::linear_gradient,

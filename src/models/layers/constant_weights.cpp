@@ -128,9 +128,12 @@ at::Tensor with_kernel(const ConstantWeights::Packed& packed, const at::Tensor& 
     return plain.call(input, packed.weight, bias, padding, stride, dilation, geometry.groups,
                       has_relu ? "relu" : "none", PostScalars(), "");
   }
-  return adding.call(input, residual, packed.weight, bias, padding, stride, dilation, geometry.groups, "add",
-                     at::Scalar(1), has_relu ? std::optional<std::string_view>("relu") : std::nullopt, PostScalars(),
-                     std::nullopt);
+  // LibTorch fails to add and apply a ReLU in one pass to bfloat16 where oneDNN does not, which is with groups.
+  const bool has_fused_relu = has_relu && (geometry.groups == 1 || input.scalar_type() == at::kFloat);
+  at::Tensor output = adding.call(
+      input, residual, packed.weight, bias, padding, stride, dilation, geometry.groups, "add", at::Scalar(1),
+      has_fused_relu ? std::optional<std::string_view>("relu") : std::nullopt, PostScalars(), std::nullopt);
+  return has_relu && !has_fused_relu ? output.relu_() : output;
 }
 
 }  // namespace
