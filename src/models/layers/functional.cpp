@@ -333,7 +333,10 @@ bool is_for_self_attention_kernel(const at::Tensor& qkv) {
 }  // namespace
 
 at::Tensor self_attention(const at::Tensor& qkv, std::int64_t queries) {
-  const auto type = rounding_of_products(qkv, kernels::Kernel::rounded_attention);
+  // LibTorch is slow in the gradient of attention of bfloat16, and not in a forward alone.
+  const bool has_gradient = torch::autograd::compute_requires_grad(qkv);
+  const auto type =
+      rounding_of_products(qkv, has_gradient ? kernels::Kernel::rounded_attention : kernels::Kernel::rounded_products);
   const at::Tensor factors = type ? rounded_factor(qkv, *type) : qkv;
   const bool is_cast = !type && at::autocast::is_autocast_enabled(qkv.device().type());
   if (is_cast || !is_for_self_attention_kernel(factors)) return plain_self_attention(qkv, queries);
