@@ -16,7 +16,8 @@
 //
 //   kernel            header                    if
 //   attention         attention.hpp             float32, up to 1024 tokens, heads of 16 n features
-//   depthwise         convolution_products.hpp  float32, channels last, 8 n channels
+//   depthwise         convolution_products.hpp  float32, channels last, 8 n channels, 5x5 and 7x7
+//   depthwise_3x3     convolution_products.hpp  the same, 3x3
 //   patch_product     convolution_products.hpp  float32, channels last, 8 n inputs, 4 n outputs
 //   winograd          winograd.hpp              float32, channels last, 3x3, 16 n inputs and outputs
 //   gelu              gelu.hpp                  float32, contiguous
@@ -39,6 +40,7 @@ namespace lockstep::kernels {
 enum class Kernel {
   attention,
   depthwise,
+  depthwise_3x3,
   patch_product,
   winograd,
   gelu,
@@ -69,9 +71,10 @@ inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::generi
 inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::avx2;  // not used: there is only generic
 #endif
 
-inline constexpr std::array<KernelRow, 15> kKernelRows = {{
+inline constexpr std::array<KernelRow, 16> kKernelRows = {{
     {Kernel::attention, "attention", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::depthwise, "depthwise", ProcessorLevel::avx2, ProcessorLevel::avx2},
+    {Kernel::depthwise_3x3, "depthwise_3x3", ProcessorLevel::avx2, ProcessorLevel::avx2, true},
     {Kernel::patch_product, "patch_product", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::winograd, "winograd", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::gelu, "gelu", ProcessorLevel::avx2, ProcessorLevel::avx2},

@@ -9,7 +9,7 @@
 // library that it replaces.
 //
 // A kernel is used where the ratio of its time to that of the library is below 1. There are rows only for what was
-// measured. Without a row for a vendor, that of the other vendor counts, except for products that MKL would compute.
+// measured. Without a row for a vendor, that of the other vendor counts, except for kernels with KernelRow::is_vendors.
 // Without a row for amx, those of avx512 count there. Without any row, the levels in kKernelRows count.
 namespace lockstep::kernels {
 

@@ -197,7 +197,17 @@ const std::vector<Work>& works() {
           return convolution({4, 384, 14, 14}, {384, 1, 7, 7}, {.padding = 3, .groups = 384});
         },
         [] {
+          return convolution({4, 240, 28, 28}, {240, 1, 5, 5}, {.padding = 2, .groups = 240});
+        }}},
+      {Kernel::depthwise_3x3,
+       {[] {
           return convolution({4, 192, 28, 28}, {192, 1, 3, 3}, {.padding = 1, .groups = 192});
+        },
+        [] {
+          return convolution({4, 96, 56, 56}, {96, 1, 3, 3}, {.stride = 2, .padding = 1, .groups = 96});
+        },
+        [] {
+          return convolution({4, 576, 14, 14}, {576, 1, 3, 3}, {.padding = 1, .groups = 576});
         }}},
       {Kernel::patch_product,
        {[] {
@@ -267,7 +277,7 @@ const std::vector<Work>& works() {
           return rounded_depthwise({4, 384, 14, 14}, 7);
         },
         [] {
-          return rounded_depthwise({4, 192, 28, 28}, 3);
+          return rounded_depthwise({4, 240, 28, 28}, 5);
         }},
        Kernel::depthwise},
       {Kernel::linear, {[] { return linear(1576, 192, 768); }, [] { return linear(784, 1536, 384); }}},

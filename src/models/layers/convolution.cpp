@@ -64,10 +64,12 @@ at::Tensor convolution_of_library(const at::Tensor& input, const at::Tensor& wei
 
 /// Whether each channel has a kernel of its own, of a size for which our product is the faster one.
 bool has_fast_kernel_per_channel(const at::Tensor& weight, const Convolution& geometry) {
-  return kernels::is_used(kernels::Kernel::depthwise) && !geometry.is_transposed && weight.dim() == 4 &&
-         geometry.groups == weight.size(0) && weight.size(1) == 1 && weight.size(2) == weight.size(3) &&
-         kernels::is_depthwise_size(weight.size(3), geometry.stride) && geometry.padding < weight.size(3) &&
-         weight.size(0) % kernels::kPatchChannels == 0 && weight.is_contiguous();
+  if (weight.dim() != 4) return false;
+  const bool is_small = weight.size(3) == 3;
+  return kernels::is_used(is_small ? kernels::Kernel::depthwise_3x3 : kernels::Kernel::depthwise) &&
+         !geometry.is_transposed && geometry.groups == weight.size(0) && weight.size(1) == 1 &&
+         weight.size(2) == weight.size(3) && kernels::is_depthwise_size(weight.size(3), geometry.stride) &&
+         geometry.padding < weight.size(3) && weight.size(0) % kernels::kPatchChannels == 0 && weight.is_contiguous();
 }
 
 bool is_fast_depthwise(const at::Tensor& weight, const Convolution& geometry) {

@@ -27,6 +27,7 @@ const std::map<Kernel, Levels>& expected_without_ratios() {
   static const std::map<Kernel, Levels> table = {
       {Kernel::attention, avx2},
       {Kernel::depthwise, avx2},
+      {Kernel::depthwise_3x3, avx2},
       {Kernel::patch_product, avx2},
       {Kernel::winograd, avx2},
       {Kernel::gelu, avx2},

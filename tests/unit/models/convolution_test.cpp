@@ -79,7 +79,7 @@ std::string text_of(const Case& tested) {
 // The gradients of the weights.
 TEST(ConvolutionTest, ThreadsDivideTheWork) {
   const kernels::ScopedChoice patches(kernels::Kernel::patch_product, true);
-  const kernels::ScopedChoice depthwise(kernels::Kernel::depthwise, true);
+  const kernels::ScopedChoice depthwise(kernels::Kernel::depthwise_3x3, true);
   torch::manual_seed(2);
   const auto random = [](at::IntArrayRef sizes) {
     return torch::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
@@ -133,7 +133,8 @@ TEST(ConvolutionTest, AgreesWithLibTorch) {
     std::vector<at::Tensor> doubles;
     for (const at::Tensor& tensor : leaves) doubles.push_back(tensor.to(at::kDouble));
     const Outcome expected = outcome_of(each, doubles, gradient, by_library);
-    for (const auto kernel : {kernels::Kernel::depthwise, kernels::Kernel::patch_product, kernels::Kernel::winograd}) {
+    for (const auto kernel : {kernels::Kernel::depthwise, kernels::Kernel::depthwise_3x3,
+                              kernels::Kernel::patch_product, kernels::Kernel::winograd}) {
       testing::in_both_forms(kernel, [&] {
         const Outcome got = outcome_of(each, leaves, gradient, models::convolution);
         expect_equal(got, expected);

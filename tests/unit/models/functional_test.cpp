@@ -190,14 +190,14 @@ TEST_F(AutocastProductsTest, DepthwiseConvolutionAgreesWithLibTorch) {
   torch::manual_seed(6);
   for (const at::ScalarType type : kTypes) {
     const at::Tensor input = torch::randn({2, 24, 9, 11}).contiguous(at::MemoryFormat::ChannelsLast);
-    const at::Tensor weight = torch::randn({24, 1, 3, 3}).to(type);
+    const at::Tensor weight = torch::randn({24, 1, 5, 5}).to(type);
     const at::Tensor bias = torch::randn({24}).to(type);
     const Outcome expected = outcome_of(
-        input, weight, [&](const at::Tensor& x, const at::Tensor& w) { return at::conv2d(x, w, bias, 1, 1, 1, 24); });
+        input, weight, [&](const at::Tensor& x, const at::Tensor& w) { return at::conv2d(x, w, bias, 1, 2, 1, 24); });
     const kernels::ScopedChoice depthwise(kernels::Kernel::depthwise, true);
     testing::in_both_forms(kernels::Kernel::rounded_depthwise, [&] {
       const auto convolution = [&](const at::Tensor& x, const at::Tensor& w) {
-        return models::convolution(x, w, bias, {.padding = 1, .groups = 24});
+        return models::convolution(x, w, bias, {.padding = 2, .groups = 24});
       };
       expect_alike(outcome_of(input, weight, convolution), expected);
     });
