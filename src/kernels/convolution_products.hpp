@@ -37,8 +37,8 @@ inline constexpr std::int64_t kGrainPanels = 4;  ///< below them a second thread
 /// @param begin, end  panels: [0, patch_panels(product)) for the whole result
 void write_patch_product(const PatchProduct& product, std::int64_t begin, std::int64_t end, float* result);
 
-// Convolutions of each channel with a kernel of its own. oneDNN takes three times as long for those of 7x7, and at level
-// avx2 ten times as long for the gradient of the weight.
+// Convolutions of each channel with a kernel of its own. oneDNN takes three times as long for those of 7x7, and at
+// level avx2 ten times as long for the gradient of the weight.
 
 /// Images with the channels innermost, contiguous.
 struct DepthwiseConvolution {
