@@ -29,6 +29,7 @@
 //   linear            (src/models)              y = x W^T + b of float32 by oneDNN instead of MKL, 128 rows or more
 //   shallow_linear    (src/models)              the same with up to 128 inputs: the sum with b takes much of the time
 //   linear_gradient   (src/models)              the gradient of x by oneDNN, 64 rows or more
+//   dot_products      dot_products.hpp          y of float32, contiguous, a large weight and up to 15 rows
 //   few_rows          (src/models)              y or the gradient of x by oneDNN, a large weight and few rows
 //
 // Kernels without a counterpart in these libraries are used at every level: field_values.hpp, finite_sums.hpp,
@@ -53,10 +54,12 @@ enum class Kernel {
   linear,
   shallow_linear,
   linear_gradient,
+  dot_products,
   few_rows,
 };
 
-/// A kernel and the levels at which it is used where nothing was measured: those from `first` to `last`.
+/// A kernel and the levels at which it is used where nothing was measured: those from `first` to `last`, or none if
+/// `last` is lower.
 struct KernelRow {
   Kernel kernel;
   std::string_view name;
@@ -71,7 +74,7 @@ inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::generi
 inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::avx2;  // not used: there is only generic
 #endif
 
-inline constexpr std::array<KernelRow, 16> kKernelRows = {{
+inline constexpr std::array<KernelRow, 17> kKernelRows = {{
     {Kernel::attention, "attention", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::depthwise, "depthwise", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::depthwise_3x3, "depthwise_3x3", ProcessorLevel::avx2, ProcessorLevel::avx2, true},
@@ -87,6 +90,7 @@ inline constexpr std::array<KernelRow, 16> kKernelRows = {{
     {Kernel::linear, "linear", ProcessorLevel::generic, ProcessorLevel::amx, true},
     {Kernel::shallow_linear, "shallow_linear", ProcessorLevel::generic, ProcessorLevel::amx, true},
     {Kernel::linear_gradient, "linear_gradient", ProcessorLevel::generic, ProcessorLevel::amx, true},
+    {Kernel::dot_products, "dot_products", ProcessorLevel::amx, ProcessorLevel::generic, true},
     {Kernel::few_rows, "few_rows", ProcessorLevel::generic, ProcessorLevel::amx, true},
 }};
 

@@ -284,6 +284,9 @@ const std::vector<Work>& works() {
       {Kernel::shallow_linear, {[] { return linear(12544, 96, 384); }, [] { return linear(3136, 64, 256); }}},
       {Kernel::linear_gradient,
        {[] { return linear_gradient(1576, 192, 768); }, [] { return linear_gradient(12544, 384, 96); }}},
+      {Kernel::dot_products,
+       {[] { return linear(1, 768, 3072); }, [] { return linear(8, 1024, 1024); },
+        [] { return linear(15, 1024, 1024); }}},
       {Kernel::few_rows, {[] { return linear(8, 1024, 1024); }, [] { return linear_gradient(8, 1024, 1024); }}},
   };
   return table;

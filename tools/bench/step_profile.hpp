@@ -29,6 +29,7 @@ inline Work work_of(std::string_view name) {
       {"aten::baddbmm", Work::products},
       {"aten::mkldnn_linear", Work::products},
       {"mkldnn::_linear", Work::products},
+      {"lockstep::dot_products", Work::products},
       {"LinearBackward", Work::products},  // gradients of weights that Lockstep computes itself
       {"aten::mkldnn_convolution", Work::convolutions},
       {"aten::convolution", Work::convolutions},

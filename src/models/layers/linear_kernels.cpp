@@ -10,8 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/dot_products.hpp"
 #include "kernels/kernels.hpp"
 #include "kernels/outer_product.hpp"
+#include "models/layers/recorded.hpp"
 
 namespace lockstep::models {
 
@@ -24,6 +26,7 @@ constexpr std::int64_t kFewestRowsOfPackedForward = 128;
 constexpr std::int64_t kFewestRowsOfInputGradient = 64;
 constexpr std::int64_t kLargeWeight = 128 * 1024;  // elements
 constexpr std::int64_t kMaxShallowInputs = 128;
+constexpr std::int64_t kGrainOfDotProducts = 64;  // outputs: below them a second thread costs more than it saves
 
 using kernels::Kernel;
 
@@ -37,6 +40,29 @@ bool is_faster_forward(std::int64_t rows, const at::Tensor& weight) {
 bool is_faster_input_gradient(std::int64_t rows, const at::Tensor& weight) {
   if (rows >= kFewestRowsOfInputGradient) return kernels::is_used(Kernel::linear_gradient);
   return weight.numel() >= kLargeWeight && kernels::is_used(Kernel::few_rows);
+}
+
+bool is_for_dot_products(std::int64_t rows, const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  return rows <= kernels::kMaxDotRows && weight.numel() >= kLargeWeight && kernels::is_used(Kernel::dot_products) &&
+         input.is_contiguous() && weight.is_contiguous() &&
+         (!bias.defined() || (bias.scalar_type() == at::kFloat && bias.is_contiguous()));
+}
+
+at::Tensor dot_products(std::int64_t rows, const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  std::vector<std::int64_t> sizes = input.sizes().vec();
+  sizes.back() = weight.size(0);
+  at::Tensor result = at::empty(sizes, input.options());
+  const kernels::DotProducts products{.input = input.const_data_ptr<float>(),
+                                      .weight = weight.const_data_ptr<float>(),
+                                      .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
+                                      .rows = rows,
+                                      .inputs = weight.size(1),
+                                      .outputs = weight.size(0)};
+  const KernelRecord record("lockstep::dot_products", 2 * rows * weight.numel());
+  at::parallel_for(0, products.outputs, kGrainOfDotProducts, [&](std::int64_t begin, std::int64_t end) {
+    kernels::write_dot_products(products, begin, end, result.mutable_data_ptr<float>());
+  });
+  return result;
 }
 
 bool is_plain(const at::Tensor& tensor) {
@@ -62,7 +88,9 @@ at::Tensor linear_output(const at::Tensor& input, const at::Tensor& weight, cons
   // LibTorch has more to say of shapes that do not fit.
   const bool fits = input.dim() > 0 && weight.dim() == 2 && input.size(-1) == weight.size(1);
   if (!fits || !is_plain(input) || !is_plain(weight)) return at::linear(input, weight, bias);
-  if (!is_faster_forward(input.numel() / weight.size(1), weight)) return at::linear(input, weight, bias);
+  const std::int64_t rows = input.numel() / weight.size(1);
+  if (is_for_dot_products(rows, input, weight, bias)) return dot_products(rows, input, weight, bias);
+  if (!is_faster_forward(rows, weight)) return at::linear(input, weight, bias);
   return linear_of_one_dnn(input, weight, bias);
 }
 

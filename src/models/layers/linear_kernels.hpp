@@ -12,7 +12,7 @@ namespace lockstep::models {
 // The three matrix products of a linear layer, without autograd. With few rows they are bound by moving the weight, and
 // the BLAS that LibTorch takes moves it several times: it packs it first, or clears the result first; with many rows
 // its kernel is the slower one on some processors. So where they are faster, products of float32 on a CPU come from
-// oneDNN or are an OuterProduct. Which it is depends on sizes, and on kernels::is_used.
+// oneDNN or are DotProducts or an OuterProduct. Which it is depends on sizes, and on kernels::is_used.
 
 /// y = x W^T + b
 /// @param input   [..., in]

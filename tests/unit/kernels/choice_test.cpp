@@ -40,6 +40,7 @@ const std::map<Kernel, Levels>& expected_without_ratios() {
       {Kernel::linear, every},
       {Kernel::shallow_linear, every},
       {Kernel::linear_gradient, every},
+      {Kernel::dot_products, {}},
       {Kernel::few_rows, every},
   };
   return table;

@@ -8,6 +8,7 @@
 
 #include <stdexcept>
 
+#include "kernels/dot_products.hpp"
 #include "kernels/outer_product.hpp"
 #include "support/kernel_forms.hpp"
 
@@ -31,6 +32,64 @@ at::Tensor outer_product(const at::Tensor& left, const at::Tensor& right, std::i
     kernels::write_outer_product(product, panels, begin, end, result);
   });
   return memory.narrow(0, shift, count).view({left.size(1), right.size(1)});
+}
+
+/// input weight^T + bias, in two parts, on top of values that must not matter.
+at::Tensor dot_products(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  at::Tensor result = torch::full({input.size(0), weight.size(0)}, 1e30);
+  const kernels::DotProducts products{.input = input.const_data_ptr<float>(),
+                                      .weight = weight.const_data_ptr<float>(),
+                                      .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
+                                      .rows = input.size(0),
+                                      .inputs = input.size(1),
+                                      .outputs = weight.size(0)};
+  kernels::write_dot_products(products, 0, weight.size(0) / 3, result.mutable_data_ptr<float>());
+  kernels::write_dot_products(products, weight.size(0) / 3, weight.size(0), result.mutable_data_ptr<float>());
+  return result;
+}
+
+TEST(DotProductsTest, EverySizeIsExact) {
+  torch::manual_seed(5);
+  testing::at_each_level([] {
+    for (std::int64_t rows = 1; rows <= kernels::kMaxDotRows; ++rows) {
+      for (const std::int64_t inputs : {1, 7, 16, 64, 77}) {
+        for (const std::int64_t outputs : {1, 2, 9}) {
+          const at::Tensor input = integers({rows, inputs});
+          const at::Tensor weight = integers({outputs, inputs});
+          for (const at::Tensor& bias : {at::Tensor(), integers({outputs})}) {
+            const at::Tensor expected = at::linear(input, weight, bias);
+            EXPECT_TRUE(at::equal(dot_products(input, weight, bias), expected))
+                << rows << " " << inputs << " " << outputs;
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(DotProductsTest, ARowHasTheSameBitsAmongAnyOthers) {
+  torch::manual_seed(6);
+  const at::Tensor input = torch::randn({kernels::kMaxDotRows, 333});
+  const at::Tensor weight = torch::randn({11, 333});
+  testing::at_each_level([&] {
+    const at::Tensor all = dot_products(input, weight, {});
+    for (std::int64_t row = 0; row < input.size(0); ++row) {
+      EXPECT_TRUE(at::equal(dot_products(input.narrow(0, row, 1), weight, {})[0], all[row])) << row;
+    }
+  });
+}
+
+TEST(DotProductsTest, LinearLayersOfFewRowsUseThem) {
+  torch::manual_seed(7);
+  const at::Tensor weight = integers({256, 512});
+  const at::Tensor bias = integers({256});
+  testing::in_both_forms(kernels::Kernel::dot_products, [&] {
+    for (const at::Tensor& input :
+         {integers({2, 4, 512}), integers({1, 512}), integers({512}), integers({16, 512}), integers({512, 3}).t()}) {
+      EXPECT_TRUE(at::equal(linear_output(input, weight, bias), at::linear(input, weight, bias)));
+      EXPECT_TRUE(at::equal(linear_output(input, weight, {}), at::linear(input, weight)));
+    }
+  });
 }
 
 TEST(OuterProductTest, EverySizeIsExact) {
