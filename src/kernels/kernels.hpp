@@ -65,7 +65,7 @@ struct KernelRow {
   std::string_view name;
   ProcessorLevel first;
   ProcessorLevel last;
-  bool is_vendors = false;  ///< what was measured on processors of one vendor says nothing about those of another
+  bool is_vendors = false;  ///< ratios count only for the vendor on whose processors they were measured
 };
 
 #if defined(__x86_64__)
@@ -105,8 +105,9 @@ struct MeasuredRatio {
   double ratio;            ///< Lockstep's time / the library's time
 };
 
-/// The row of a table that counts for a kernel: that of the vendor, or else of another vendor. Without a row of amx,
-/// that of avx512 counts there, which has the same instance of the kernel. Null if there is none.
+/// The row of a table that counts for a kernel: that of the vendor, or else, unless KernelRow::is_vendors, of another
+/// vendor. Without a row of amx, that of avx512 counts there, which has the same instance of the kernel. Null if there
+/// is none.
 const MeasuredRatio* find_ratio(std::initializer_list<MeasuredRatio> table, Kernel kernel, ProcessorLevel level,
                                 ProcessorVendor vendor);
 

@@ -150,7 +150,7 @@ at::Tensor convolution_of_constants(const Conv2d& conv, const BatchNorm* norm, c
                            !torch::autograd::compute_requires_grad(input, conv.weight) &&
                            conv.weight.scalar_type() == at::kFloat;
   const bool fits = is_constant && is_channels_last(input) && becomes(*type, input) &&
-                    (!residual.defined() || (can_be_added(residual) && becomes(*type, residual))) &&
+                    (!residual.defined() || (can_be_added(residual) && residual.scalar_type() == *type)) &&
                     (norm == nullptr || !norm->is_training()) &&
                     input.size(1) / conv.geometry().groups == conv.weight.size(1);
   if (!fits || (norm == nullptr && conv.kind() == LayerKind::depthwise)) return {};
@@ -158,12 +158,11 @@ at::Tensor convolution_of_constants(const Conv2d& conv, const BatchNorm* norm, c
   if (!packed.weight.defined()) packed = pack(conv, norm, input, *type);
   const Convolution& geometry = conv.geometry();
   const at::Tensor factor = input.to(*type);
-  const at::Tensor addend = as_type(residual, *type);
   if (*type == at::kFloat && is_for_winograd(conv.weight, geometry)) {
-    return winograd_convolution(factor, packed.weight, packed.bias, addend, geometry.padding, has_relu);
+    return winograd_convolution(factor, packed.weight, packed.bias, residual, geometry.padding, has_relu);
   }
-  return is_pixelwise(conv.weight, geometry) ? pixelwise(packed, factor, geometry.stride, addend, has_relu)
-                                             : with_kernel(packed, factor, geometry, addend, has_relu);
+  return is_pixelwise(conv.weight, geometry) ? pixelwise(packed, factor, geometry.stride, residual, has_relu)
+                                             : with_kernel(packed, factor, geometry, residual, has_relu);
 }
 
 at::Tensor linear_of_constants(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
@@ -174,11 +173,9 @@ at::Tensor linear_of_constants(const at::Tensor& input, const at::Tensor& weight
                     weight.requires_grad() && weight.scalar_type() == at::kFloat && weight.dim() == 2 &&
                     input.dim() > 0 && input.size(-1) == weight.size(1);
   if (!fits) return {};
-  ConstantWeights::Packed& packed = innermost->linear_[weight.const_data_ptr()];
-  if (!packed.weight.defined()) {
-    packed = {.weight = pack_matrix(weight, *type, input.numel() / input.size(-1)), .bias = as_type(bias, *type)};
-  }
-  return linear_of_one_dnn(input.to(*type).contiguous(), packed.weight, packed.bias);
+  at::Tensor& packed = innermost->linear_[weight.const_data_ptr()];
+  if (!packed.defined()) packed = pack_matrix(weight, *type, input.numel() / input.size(-1));
+  return linear_of_one_dnn(input.to(*type).contiguous(), packed, as_type(bias, *type));
 }
 
 }  // namespace lockstep::models

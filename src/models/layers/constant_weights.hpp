@@ -16,8 +16,7 @@ namespace lockstep::models {
 /// multiplies those. The innermost one counts.
 class ConstantWeights {
  public:
-  /// The weight of a convolution, multiplied by the factors of its batch norm, and the bias of both, or those of a
-  /// linear layer.
+  /// The weight of a convolution, multiplied by the factors of its batch norm, and the bias of both.
   struct Packed {
     at::Tensor weight;
     at::Tensor bias;  ///< undefined = none
@@ -34,7 +33,7 @@ class ConstantWeights {
   friend at::Tensor linear_of_constants(const at::Tensor&, const at::Tensor&, const at::Tensor&);
 
   std::map<std::tuple<const Conv2d*, const BatchNorm*, at::ScalarType>, Packed> convolutions_;
-  std::map<const void*, Packed> linear_;  ///< of a weight's values
+  std::map<const void*, at::Tensor> linear_;  ///< packed weights of linear layers, by the address of their values
   ConstantWeights* outer_;
 };
 
@@ -51,9 +50,9 @@ at::Tensor convolution_of_constants(const Conv2d& conv, const BatchNorm* norm, c
 /// @param input   [..., in]
 /// @param weight  [out, in]
 /// @param bias    [out], or undefined
-/// @return        undefined if the weight can change, is not a float32 parameter that is trained (others may be
-/// computed
-///                anew for each forward), or there is no such autocast: LibTorch computes it then
+/// @return        undefined if the weight can change, or is not a trained float32 parameter (others may be computed
+/// anew
+///                for each forward), or without such an autocast: LibTorch computes it then
 at::Tensor linear_of_constants(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
 /// relu(norm(input) + residual), with fewer memory accesses for a BatchNorm. A tap sees the normalization alone.

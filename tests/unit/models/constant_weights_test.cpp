@@ -133,8 +133,8 @@ TEST_F(ConstantWeightsTest, OnePassAgreesWithTheLayers) {
   }
 }
 
-// Under autocast to bfloat16, at levels where oneDNN multiplies such numbers. The layers round once more, between the
-// convolution and the norm.
+// The layers round once more, between the convolution and the norm. Weights are kept at levels where oneDNN multiplies
+// numbers of bfloat16.
 TEST_F(ConstantWeightsTest, RoundedProductsAgreeWithTheLayers) {
   const Autocast autocast(at::kCPU, at::kBFloat16);
   const kernels::ScopedChoice choice(kernels::Kernel::rounded_products, false);
@@ -165,8 +165,8 @@ TEST_F(ConstantWeightsTest, LinearLayersOfRoundedProductsAgreeWithLibTorch) {
   const kernels::ScopedChoice choice(kernels::Kernel::rounded_products, false);
   const at::Tensor weight = torch::randn({40, 24}).requires_grad_();
   const at::Tensor input = torch::randn({3, 7, 24});
-  for (const at::Tensor& bias : {at::Tensor(), torch::randn({40})}) {
-    const ConstantWeights constant;
+  const ConstantWeights constant;
+  for (const at::Tensor& bias : {at::Tensor(), torch::randn({40}), torch::randn({40})}) {  // of the same weight
     EXPECT_FALSE(linear_of_constants(input, weight, bias).defined()) << "float32";
     const Autocast autocast(at::kCPU, at::kBFloat16);
     const bool is_kept = processor_level() >= ProcessorLevel::avx512;
