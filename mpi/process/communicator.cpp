@@ -35,6 +35,7 @@ MPI_Op mpi_op(Op op) {
 }
 
 MPI_Comm duplicate_of(MPI_Comm parent) {
+  if (parent == MPI_COMM_NULL) return MPI_COMM_NULL;
   MPI_Comm comm = MPI_COMM_NULL;
   check(MPI_Comm_dup(parent, &comm), "MPI_Comm_dup");
   return comm;
@@ -66,6 +67,7 @@ RankAnswer run(const std::function<void()>& step) {
 Communicator::Communicator(MPI_Comm parent) : Communicator(Adopt{}, duplicate_of(parent)) {}
 
 Communicator::Communicator(Adopt, MPI_Comm comm) : comm_(comm) {
+  if (comm_ == MPI_COMM_NULL) return;
   check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
@@ -93,10 +95,14 @@ Communicator::~Communicator() {
   if (is_finalized == 0) MPI_Comm_free(&comm_);  // Open MPI frees without a word to the other ranks
 }
 
-void Communicator::barrier() const { check(MPI_Barrier(comm_), "MPI_Barrier"); }
+void Communicator::barrier() const {
+  if (comm_ == MPI_COMM_NULL) return;
+  check(MPI_Barrier(comm_), "MPI_Barrier");
+}
 
 template <class T>
 void Communicator::all_reduce(std::span<T> values, Op op) const {
+  if (comm_ == MPI_COMM_NULL) return;
   for_each_chunk(values.size(), max_chunk, [&](std::size_t begin, std::size_t count) {
     check(MPI_Allreduce(MPI_IN_PLACE, values.data() + begin, static_cast<int>(count), mpi_type<T>(), mpi_op(op), comm_),
           "MPI_Allreduce");
@@ -105,6 +111,7 @@ void Communicator::all_reduce(std::span<T> values, Op op) const {
 
 template <class T>
 void Communicator::broadcast(std::span<T> values, int root) const {
+  if (comm_ == MPI_COMM_NULL) return;
   for_each_chunk(values.size(), max_chunk, [&](std::size_t begin, std::size_t count) {
     check(MPI_Bcast(values.data() + begin, static_cast<int>(count), mpi_type<T>(), root, comm_), "MPI_Bcast");
   });
@@ -113,6 +120,10 @@ void Communicator::broadcast(std::span<T> values, int root) const {
 template <class T>
 void Communicator::all_gather(std::span<const T> mine, std::span<T> all) const {
   const std::size_t count = mine.size();
+  if (comm_ == MPI_COMM_NULL) {
+    std::copy(mine.begin(), mine.end(), all.begin());
+    return;
+  }
   if (count <= max_chunk) {
     check(MPI_Allgather(mine.data(), static_cast<int>(count), mpi_type<T>(), all.data(), static_cast<int>(count),
                         mpi_type<T>(), comm_),
@@ -124,6 +135,7 @@ void Communicator::all_gather(std::span<const T> mine, std::span<T> all) const {
 }
 
 std::vector<std::string> Communicator::all_gather(const std::string& mine) const {
+  if (comm_ == MPI_COMM_NULL) return {mine};
   const std::uint64_t my_length = mine.size();
   std::vector<std::uint64_t> lengths(static_cast<std::size_t>(size_));
   all_gather(std::span(&my_length, 1), std::span(lengths));
@@ -149,6 +161,7 @@ std::vector<std::string> Communicator::all_gather(const std::string& mine) const
 }
 
 std::vector<std::string> Communicator::gather(const std::string& mine, int root) const {
+  if (comm_ == MPI_COMM_NULL) return {mine};
   const std::uint64_t my_length = mine.size();
   std::vector<std::uint64_t> lengths(static_cast<std::size_t>(size_));
   check(MPI_Gather(&my_length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, root, comm_), "MPI_Gather");
@@ -193,6 +206,7 @@ void Communicator::all_or_throw(const std::function<void()>& step) const {
 }
 
 std::vector<int> Communicator::world_ranks() const {
+  if (comm_ == MPI_COMM_NULL) return {0};
   MPI_Group mine = MPI_GROUP_NULL;
   MPI_Group world = MPI_GROUP_NULL;
   check(MPI_Comm_group(comm_, &mine), "MPI_Comm_group");
@@ -208,12 +222,14 @@ std::vector<int> Communicator::world_ranks() const {
 
 Communicator Communicator::split(int color, int key) const {
   if (color < 0) throw std::logic_error("comm: split by color " + std::to_string(color) + "; the minimum color is 0");
+  if (comm_ == MPI_COMM_NULL) return alone();
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_split(comm_, color, key, &part), "MPI_Comm_split");
   return Communicator(Adopt{}, part);
 }
 
 Communicator Communicator::split_by_host() const {
+  if (comm_ == MPI_COMM_NULL) return alone();
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part), "MPI_Comm_split_type");
   return Communicator(Adopt{}, part);

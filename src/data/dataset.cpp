@@ -104,7 +104,8 @@ std::vector<BadSample> SampleErrors::take_new() {
 const std::vector<Source>& builtin_sources() {
   static const std::vector<Source> rows = {digits_source(),    idx_source(),  text_source(),    tokens_source(),
                                            folder_source(),    list_source(), cifar10_source(), cifar100_source(),
-                                           synthetic_source(), hdf5_source(), npy_source(),     fields_source()};
+                                           synthetic_source(), hdf5_source(), npy_source(),     fields_source(),
+                                           arrays_source()};
   return rows;
 }
 

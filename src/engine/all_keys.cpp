@@ -9,6 +9,7 @@
 #include "data/stores/image_settings.hpp"
 #include "engine/evaluation/evaluation.hpp"
 #include "engine/session.hpp"
+#include "engine/settings/buffer_settings.hpp"
 #include "engine/settings/log_settings.hpp"
 #include "engine/settings/nonfinite.hpp"
 #include "engine/settings/run_settings.hpp"
@@ -70,7 +71,7 @@ KeySpecs all_keys(const Registry& registry) {
   data::add_transform_forms(data, registry.transforms);
   const KeySpecs own = together({RunSettings::keys(), train_keys(registry), EvalSettings::keys(registry.meters),
                                  LogSettings::keys(), SavingSettings::keys(), resume_keys()});
-  return together({keys_of_rows(own, registry.steps, {"train.step_kind"}), data, models::model_keys(registry.models),
+  return together({keys_of_rows(own, registry.steps, {"train.step_kind"}), data, BufferSettings::keys(), models::model_keys(registry.models),
                    models::loss_keys(registry.losses), distill_keys(), FinetuneSettings::keys(),
                    optim::optim_keys(registry.rules), optim::ema_keys(registry.averages),
                    schedule::sched_keys(registry.curves), parallel::ddp_keys(registry.comm_hooks),

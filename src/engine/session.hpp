@@ -74,7 +74,7 @@ RunPlan plan(const mpi::Communicator& world, const Sections& sections, const Reg
 struct TrainRequest {
   const Sections& sections;
   const Registry& registry;
-  std::string checkpoint_directory;  ///< <run.dir>/ckpt
+  std::string checkpoint_directory;  ///< <run.dir>/ckpt; empty = nothing is saved or resumed
   /// The lease of the checkpoint directory, on rank 0; null = it is taken when training starts.
   std::shared_ptr<checkpoints::Lease> lease = nullptr;
   std::string config_ini;        ///< the resolved configuration, stored in every checkpoint
@@ -91,6 +91,7 @@ struct TrainRequest {
   /// The number, on rank 0, of a run that a batch system starts: how often it has done so again by itself. Then starts
   /// are counted, and after resume.max_starts from the same step the run ends.
   std::optional<int> restarts = {};
+  bool reads_request_files = true;  ///< whether the files STOP and SAVE in the run's folder are requests
   std::vector<PrioritizedHook> hooks;  ///< hooks in addition to the built-in ones
 };
 

@@ -23,7 +23,8 @@ install(DIRECTORY tools/configs DESTINATION share/lockstep)
 
 set(package lib/cmake/Lockstep)
 set(modules_of_package tools/cmake/Compression.cmake tools/cmake/Dependencies.cmake tools/cmake/Hdf5.cmake
-                       tools/cmake/Jpeg.cmake tools/cmake/Png.cmake tools/cmake/Torch.cmake)
+                       tools/cmake/Jpeg.cmake tools/cmake/LinkEither.cmake tools/cmake/Png.cmake
+                       tools/cmake/Torch.cmake)
 install(EXPORT LockstepTargets NAMESPACE lockstep:: DESTINATION ${package})
 export(EXPORT LockstepTargets NAMESPACE lockstep:: FILE ${PROJECT_BINARY_DIR}/LockstepTargets.cmake)
 set(package_modules ${PROJECT_SOURCE_DIR}/tools/cmake)

@@ -2,6 +2,7 @@
 # lockstep_jpeg: libjpeg-turbo (2.0 or newer, for partial decoding), and lockstep_webp where libwebp was found. Static
 # libraries where there are any, so that no program's start waits for them.
 find_package(JPEG REQUIRED)
+include(LinkEither)
 get_filename_component(jpeg_folder "${JPEG_LIBRARY}" DIRECTORY)
 find_library(LOCKSTEP_STATIC_JPEG libjpeg.a HINTS ${jpeg_folder})
 find_path(LOCKSTEP_WEBP_INCLUDE webp/decode.h)
@@ -14,7 +15,7 @@ endif()
 
 add_library(lockstep_jpeg INTERFACE IMPORTED)
 target_include_directories(lockstep_jpeg SYSTEM INTERFACE ${JPEG_INCLUDE_DIRS})
-target_link_libraries(lockstep_jpeg INTERFACE ${LOCKSTEP_JPEG_LIBRARIES})
+lockstep_link_either(lockstep_jpeg "${LOCKSTEP_JPEG_LIBRARIES}" "${JPEG_LIBRARIES}")
 
 add_library(lockstep_webp INTERFACE IMPORTED)
 set(LOCKSTEP_HAS_WEBP OFF)

@@ -104,7 +104,8 @@ struct Source {
   std::string normalize = {};
 };
 
-/// The built-in sources: digits, idx, text, tokens, folder, list, cifar10, cifar100, synthetic, hdf5, npy, fields.
+/// The built-in sources: digits, idx, text, tokens, folder, list, cifar10, cifar100, synthetic, hdf5, npy, fields,
+/// arrays.
 const std::vector<Source>& builtin_sources();
 
 /// The keys of section `data` for sources of images: transforms, decoding, checks and classes.

@@ -59,6 +59,7 @@ enum class Op { sum, min, max };
 class Communicator {
  public:
   /// Duplicates `parent`. Collective over `parent`.
+  /// @param parent  MPI_COMM_NULL = this process alone, without MPI: MPI need not be initialized
   explicit Communicator(MPI_Comm parent);
   Communicator(Communicator&& other) noexcept;
   Communicator& operator=(Communicator&& other) noexcept;
@@ -69,11 +70,13 @@ class Communicator {
   void keep_open() const noexcept { is_kept_open_ = true; }
 
   static Communicator world() { return Communicator(MPI_COMM_WORLD); }
+  /// One rank that needs no MPI.
+  static Communicator alone() { return Communicator(MPI_COMM_NULL); }
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
   bool is_root() const noexcept { return rank_ == 0; }
-  MPI_Comm handle() const noexcept { return comm_; }  ///< MPI_COMM_NULL after a move
+  MPI_Comm handle() const noexcept { return comm_; }  ///< MPI_COMM_NULL without MPI and after a move
 
   void barrier() const;
 

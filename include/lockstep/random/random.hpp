@@ -18,6 +18,8 @@ enum class Stream : std::uint32_t {
   augment = 6,         ///< parameters of the transforms of samples
   mixing = 7,          ///< mixup and cutmix of batches
   rounding = 8,        ///< stochastic rounding of parameters
+  buffer_places = 9,   ///< which pushed samples a buffer keeps
+  buffer_draws = 10,   ///< which samples of a buffer a step is trained on
   user = 1000,         ///< first value for your own program
 };
 

@@ -17,6 +17,7 @@ Source synthetic_source();
 Source fields_source();
 Source hdf5_source();
 Source npy_source();
+Source arrays_source();
 
 /// Whether the arrays of a source decide if its samples are images: Source::open_images returns no training part if
 /// they are not, and Source::open opens them then.

@@ -41,6 +41,7 @@ class CheckpointHook : public Hook {
       saver_.finish();
       note_saves(run);
     };
+    run.saves.save = [this, &run] { save_now(run); };
   }
 
   void before_step(RunView& run) override {
@@ -68,14 +69,17 @@ class CheckpointHook : public Hook {
 
   void after_train(RunView& run, Outcome outcome) override {
     if (outcome == Outcome::failed) return;
-    const std::int64_t step = run.progress.step;
-    if (step == first_step_) return;
-    const batch::NvtxRange range("save");
-    saver_.save_now(step, [&] { return capture_(saver_.is_writer()); });
-    note_saves(run);
+    if (run.progress.step != first_step_) save_now(run);
   }
 
  private:
+  void save_now(RunView& run) {
+    const batch::NvtxRange range("save");
+    saver_.save_now(run.progress.step, [&] { return capture_(saver_.is_writer()); });
+    saved_at_ = Clock::now();
+    note_saves(run);
+  }
+
   std::vector<std::shared_ptr<Stateful>> states_of(const BestValues& best) {
     if (best.is_off()) return {};
     return {hook_state("best", std::bind_front(&BestValues::capture, &best_),

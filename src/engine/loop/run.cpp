@@ -313,8 +313,8 @@ void Run::resume_at(std::int64_t at_step, std::int64_t epoch, std::int64_t sampl
   plan();
 }
 
-void Run::advance() {
-  progress.advance(data.layout().global_batch_size);
+void Run::advance(std::int64_t samples) {
+  progress.advance(samples);
   events.set_step(progress.step);
 }
 

@@ -97,7 +97,8 @@ struct Run {
   /// @throws CheckpointError  the position is not a step boundary of this global batch
   void resume_at(std::int64_t step, std::int64_t epoch, std::int64_t samples_in_epoch, std::int64_t samples);
   /// One more step is done.
-  void advance();
+  /// @param samples  that it was trained on
+  void advance(std::int64_t samples);
 
   const Resources& resources;
   WrappedModel& model;

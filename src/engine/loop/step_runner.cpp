@@ -160,24 +160,29 @@ StepRunner::StepRunner(Run& run, bool reads_gradients)
 
 StepRunner::~StepRunner() { run_->view.optimizer.set_late_reports(false); }
 
-QueuedStep StepRunner::run(data::Loader& loader) {
+QueuedStep StepRunner::run(const StepInput& input) {
   const auto begin = std::chrono::steady_clock::now();
-  const double waited_before = loader.wait_seconds();
-  const double worked_before = loader.work_seconds();
+  const data::Loader* const loader = input.loader;
+  const double waited_before = loader == nullptr ? 0 : loader->wait_seconds();
+  const double worked_before = loader == nullptr ? 0 : loader->work_seconds();
   optim::OptimWrapper& optimizer = run_->view.optimizer;
   const optim::GradScaler* const scaler = run_->updates.all().scaler();
+  input_ = input;
+  if (input_.samples == 0) input_.samples = run_->data.layout().global_batch_size;
   QueuedStep step;
   StepReport& report = step.report;
-  report.samples = run_->data.layout().global_batch_size;
+  report.samples = input_.samples;
   report.lr = optimizer.optimizer().groups().front().options.at("lr");
   if (scaler != nullptr) report.loss_scale = scaler->scale();
-  optimizer.uses_closure() ? run_closure_step(loader, step) : run_micro_batches(loader, step);
+  optimizer.uses_closure() ? run_closure_step(step) : run_micro_batches(step);
   if (scaler != nullptr && reads_late_) report.loss_scale = scaler->scale();  // not known before, and not updated yet
   report.is_measured = !reads_late_;
   if (report.is_measured) complete(report);
   report.seconds = seconds_since(begin);
-  report.data_seconds = loader.wait_seconds() - waited_before;
-  report.loading_seconds = loader.work_seconds() - worked_before;
+  if (loader != nullptr) {
+    report.data_seconds = loader->wait_seconds() - waited_before;
+    report.loading_seconds = loader->work_seconds() - worked_before;
+  }
   return step;
 }
 
@@ -205,18 +210,18 @@ void StepRunner::complete(StepReport& report) const {
   if (report.is_skipped) report.grad_norm.reset();
 }
 
-void StepRunner::run_micro_batches(data::Loader& loader, QueuedStep& step) {
-  batch::Batch first = next_of(loader);
+void StepRunner::run_micro_batches(QueuedStep& step) {
+  batch::Batch first = next();
   if (!counts_) counts_ = std::make_unique<LossCounts>(run_->view.wrapper.model(), first, run_->view.world);
   if (counts_->is_empty() && !may_capture()) {
-    run_micro_batch(first, 0, usual_weight(first), step);
+    run_micro_batch(first, 0, usual_weight(counted(first, 0)), step);
     for (std::int64_t part = 1; part < run_->data.layout().micro_batches; ++part) {
-      const batch::Batch batch = next_of(loader);
-      run_micro_batch(batch, part, usual_weight(batch), step);
+      const batch::Batch batch = next();
+      run_micro_batch(batch, part, usual_weight(counted(batch, part)), step);
     }
     return;
   }
-  const std::vector<batch::Batch> batches = batches_of_step(std::move(first), loader);
+  const std::vector<batch::Batch> batches = batches_of_step(std::move(first));
   const std::vector<models::LossWeights> weights = weigh(batches);
   if (may_capture()) captured_->begin(batches, weights);
   for (std::size_t part = 0; part < batches.size(); ++part) {
@@ -225,8 +230,8 @@ void StepRunner::run_micro_batches(data::Loader& loader, QueuedStep& step) {
 }
 
 /// A step of an optimizer that evaluates the loss of its micro_batches several times. The report's loss is the first.
-void StepRunner::run_closure_step(data::Loader& loader, QueuedStep& step) {
-  const std::vector<batch::Batch> batches = batches_of_step(next_of(loader), loader);
+void StepRunner::run_closure_step(QueuedStep& step) {
+  const std::vector<batch::Batch> batches = batches_of_step(next());
   if (!counts_) counts_ = std::make_unique<LossCounts>(run_->view.wrapper.model(), batches.front(), run_->view.world);
   const std::vector<models::LossWeights> weights = weigh(batches);
   std::vector<double> first;
@@ -245,30 +250,35 @@ void StepRunner::run_closure_step(data::Loader& loader, QueuedStep& step) {
   step.report.evaluations = update.evaluations;
 }
 
-batch::Batch StepRunner::next_of(data::Loader& loader) {
+batch::Batch StepRunner::next() {
   const PerfScope timer("read_sample", run_->perf.get());
-  return loader.next();
+  return input_.next();
 }
 
-std::vector<batch::Batch> StepRunner::batches_of_step(batch::Batch first, data::Loader& loader) {
+std::vector<batch::Batch> StepRunner::batches_of_step(batch::Batch first) {
   std::vector<batch::Batch> batches;
   batches.push_back(std::move(first));
-  while (std::ssize(batches) < run_->data.layout().micro_batches) batches.push_back(next_of(loader));
+  while (std::ssize(batches) < run_->data.layout().micro_batches) batches.push_back(next());
   return batches;
 }
 
-/// The weight of a micro_batch by its samples. The reducer divides by the number of ranks: with this factor every
-/// sample of the global batch weighs the same.
-double StepRunner::usual_weight(const batch::Batch& batch) const {
-  const BatchLayout& layout = run_->data.layout();
-  if (layout.lanes > 0) return 1;
-  const auto world_size = static_cast<double>(run_->view.world.size());
-  return world_size * static_cast<double>(batch.size()) / static_cast<double>(layout.global_batch_size);
+double StepRunner::counted(const batch::Batch& batch, std::int64_t part) const {
+  return static_cast<double>(input_.counts.empty() ? batch.size() : input_.counts[static_cast<std::size_t>(part)]);
+}
+
+/// The weight of a micro_batch by its samples. The reducer divides by the number of ranks or lanes: with this factor
+/// every sample of the global batch weighs the same.
+double StepRunner::usual_weight(double samples) const {
+  const std::int64_t lanes = run_->data.layout().lanes;
+  const auto parts = static_cast<double>(lanes > 0 ? lanes : run_->view.world.size());
+  return parts * samples / static_cast<double>(input_.samples);
 }
 
 std::vector<models::LossWeights> StepRunner::weigh(const std::vector<batch::Batch>& batches) const {
   std::vector<double> usual;
-  for (const batch::Batch& batch : batches) usual.push_back(usual_weight(batch));
+  for (std::size_t part = 0; part < batches.size(); ++part) {
+    usual.push_back(usual_weight(counted(batches[part], static_cast<std::int64_t>(part))));
+  }
   if (counts_->is_empty()) return {usual.begin(), usual.end()};
   const std::int64_t lanes = run_->data.layout().lanes;
   const auto parts = static_cast<double>(lanes > 0 ? lanes : run_->view.world.size());
@@ -294,9 +304,13 @@ parallel::StepResult StepRunner::step_result(const batch::Batch& batch, std::int
 
 void StepRunner::run_micro_batch(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights,
                                  QueuedStep& step) {
+  const double samples = counted(batch, part);
+  models::Model& model = run_->view.wrapper.model();
+  if (samples == 0) model.eval();  // statistics of batches do not see what only takes part
   QueuedStep::QueuedMicroBatch queued{.result = step_result(batch, part, weights),
-                                      .samples = static_cast<double>(batch.size()),
+                                      .samples = samples,
                                       .is_weighted = !weights.by_name.empty()};
+  if (samples == 0) model.train();
   step.report.is_void = queued.result.is_void;
   step.has_pending_update = queued.result.update.is_pending;
   note_update(step.report, queued.result.update);
@@ -326,8 +340,9 @@ double StepRunner::part_of_mean(const QueuedStep::QueuedMicroBatch& part) const 
   if (part.is_weighted) {
     return layout.lanes > 0 ? result.weighted : result.weighted / static_cast<double>(run_->view.world.size());
   }
-  if (layout.lanes > 0) return result.loss;
-  return result.loss * part.samples / static_cast<double>(layout.global_batch_size);
+  if (part.samples == 0) return 0;
+  if (layout.lanes > 0) return result.loss * usual_weight(part.samples);
+  return result.loss * part.samples / static_cast<double>(input_.samples);
 }
 
 /// Every number that is drawn in a forward is the same whenever it is run; with lanes, nothing of it depends on the

@@ -18,6 +18,20 @@
 
 namespace lockstep::engine {
 
+/// The samples of a step on this rank.
+struct StepInput {
+  std::function<batch::Batch()> next;  ///< the micro_batches of this rank, in order
+  std::int64_t samples = 0;            ///< of all ranks together; 0 = as the layout of the run says
+  /// The numbers of samples that count in each micro_batch: all of it, or 0 for one that only takes part in what ranks
+  /// do together. Empty = all of them count.
+  std::vector<std::int64_t> counts = {};
+  const data::Loader* loader = nullptr;  ///< the loader behind `next`, whose times are reported; null = there is none
+
+  static StepInput of(data::Loader& loader) {
+    return {.next = [&loader] { return loader.next(); }, .loader = &loader};
+  }
+};
+
 /// A step of this rank. On a GPU its work may only be queued.
 struct QueuedStep {
   /// A micro_batch with a result that is not complete.
@@ -47,7 +61,7 @@ class StepRunner {
   bool reads_late() const noexcept { return reads_late_; }
 
   /// The next step. If not reads_late, it is complete but for the loss. Collective as TrainStep is.
-  QueuedStep run(data::Loader& loader);
+  QueuedStep run(const StepInput& input);
   /// Completes a step, but for the loss. Each step once, in order. The host waits for it, not for later steps.
   /// @return  seconds that this takes
   double measure(QueuedStep& step);
@@ -64,22 +78,24 @@ class StepRunner {
  private:
   class LossCounts;
 
-  void run_micro_batches(data::Loader& loader, QueuedStep& step);
+  void run_micro_batches(QueuedStep& step);
   bool may_capture() const { return captured_ && captured_->reason().empty(); }
-  void run_closure_step(data::Loader& loader, QueuedStep& step);
+  void run_closure_step(QueuedStep& step);
   parallel::StepResult step_result(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights);
   void run_micro_batch(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights,
                        QueuedStep& step);
   void complete(QueuedStep::QueuedMicroBatch& part, QueuedStep& step);
   void complete(StepReport& report) const;
-  double usual_weight(const batch::Batch& batch) const;
+  double counted(const batch::Batch& batch, std::int64_t part) const;
+  double usual_weight(double samples) const;
   double part_of_mean(const QueuedStep::QueuedMicroBatch& part) const;
-  std::vector<batch::Batch> batches_of_step(batch::Batch first, data::Loader& loader);
+  std::vector<batch::Batch> batches_of_step(batch::Batch first);
   std::vector<models::LossWeights> weigh(const std::vector<batch::Batch>& batches) const;
   void seed_draws(std::int64_t part) const;
-  batch::Batch next_of(data::Loader& loader);
+  batch::Batch next();
 
   Run* run_;
+  StepInput input_;  // of the step at hand
   bool reads_gradients_;  // a hook does
   bool reads_late_;
   std::function<void(StepEvent, const LastBatch&)> notify_;

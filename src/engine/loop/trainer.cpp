@@ -26,73 +26,91 @@ Trainer::Trainer(const Sections& sections, Composition& composition, data::Split
 }
 
 Outcome Trainer::train() {
-  const HookList& hooks = run_->hooks;
-  std::size_t begun = 0;  // hooks that have
-  std::size_t ended = 0;
   try {
-    for (; begun < hooks.size(); ++begun) hooks.at(begun).before_train(view());
+    begin();
     const Outcome outcome = loop();
-    while (ended < begun) hooks.at(ended++).after_train(view(), outcome);
+    end(outcome);
     return outcome;
   } catch (const Error& error) {
-    // All ranks are between two steps: what was trained is saved. A failed save is not repeated.
-    const bool can_save =
-        is_between_steps_ && error.is_agreed() && dynamic_cast<const CheckpointError*>(&error) == nullptr;
-    end_after_failure(ended, begun, can_save ? Outcome::stopped : Outcome::failed);
+    fail(&error);
     throw;
   } catch (...) {
-    end_after_failure(ended, begun, Outcome::failed);
+    fail(nullptr);
     throw;
   }
 }
 
-/// Hooks that have begun and not ended hear of it; what they throw comes second.
-void Trainer::end_after_failure(std::size_t first, std::size_t begun, Outcome outcome) noexcept {
-  for (std::size_t i = first; i < begun; ++i) {
+void Trainer::begin() {
+  const HookList& hooks = run_->hooks;
+  for (begun_ = ended_ = 0; begun_ < hooks.size(); ++begun_) hooks.at(begun_).before_train(view());
+  run_->model.wrapper->model().train();
+  runner_ = std::make_unique<StepRunner>(*run_, hooks.reads_gradients());
+  is_in_epoch_ = false;
+  late_.reset();
+}
+
+void Trainer::end(Outcome outcome) {
+  runner_.reset();
+  while (ended_ < begun_) run_->hooks.at(ended_++).after_train(view(), outcome);
+}
+
+/// All ranks can be between two steps: what was trained is then saved. A failed save is not repeated. What hooks throw
+/// here comes second.
+void Trainer::fail(const Error* error) noexcept {
+  const bool can_save = is_between_steps_ && error != nullptr && error->is_agreed() &&
+                        dynamic_cast<const CheckpointError*>(error) == nullptr;
+  const Outcome outcome = can_save ? Outcome::stopped : Outcome::failed;
+  runner_.reset();
+  for (; ended_ < begun_; ++ended_) {
     try {
-      run_->hooks.at(i).after_train(view(), outcome);
-    } catch (const std::exception& error) {
-      log::warning("a hook failed after this failure: " + message_of(error));
+      run_->hooks.at(ended_).after_train(view(), outcome);
+    } catch (const std::exception& failure) {
+      log::warning("a hook failed after this failure: " + message_of(failure));
     }
   }
 }
 
 Outcome Trainer::loop() {
-  const HookList& hooks = run_->hooks;
-  const Progress& progress = run_->progress;
-  run_->model.wrapper->model().train();
-  StepRunner runner(*run_, hooks.reads_gradients());
-  std::unique_ptr<data::Loader> loader = run_->data.open_loader(progress);
-  bool is_in_epoch = false;
+  std::unique_ptr<data::Loader> loader = run_->data.open_loader(run_->progress);
   std::optional<Outcome> outcome;
-  late_.reset();
   while (!outcome && !is_over()) {
-    if (!std::exchange(is_in_epoch, true)) hooks.each(&Hook::before_epoch, view());
-    hooks.each(&Hook::before_step, view());
-    PerfTimer whole("train_step_total", run_->perf.get());
-    whole.start();
-    QueuedStep step = runner.run(*loader);
-    hooks.each(&Hook::before_agreement, view());
-    const StepDecision verdict = judge(runner, step);
-    whole.stop();
-    whole.record();
-    if (verdict.has_gone_back || (verdict.goes_back && go_back(progress.step + 1))) {
-      loader = run_->data.open_loader(progress);
-      is_in_epoch = false;
-      continue;
-    }
-    outcome = verdict.outcome();
-    is_in_epoch = complete_step(step.report);
-    if (!step.report.is_measured) late_ = std::move(step);
-    if (late_ && is_over()) finish_late(runner);
+    const StepEnd end = step(StepInput::of(*loader));
+    if (end.has_gone_back) loader = run_->data.open_loader(run_->progress);
+    outcome = end.outcome;
   }
   return is_over() ? Outcome::done : *outcome;
+}
+
+Trainer::StepEnd Trainer::step(const StepInput& input) {
+  const HookList& hooks = run_->hooks;
+  if (!std::exchange(is_in_epoch_, true)) hooks.each(&Hook::before_epoch, view());
+  hooks.each(&Hook::before_step, view());
+  PerfTimer whole("train_step_total", run_->perf.get());
+  whole.start();
+  QueuedStep step = runner_->run(input);
+  hooks.each(&Hook::before_agreement, view());
+  const StepDecision verdict = judge(step);
+  whole.stop();
+  whole.record();
+  if (verdict.has_gone_back || (verdict.goes_back && go_back(run_->progress.step + 1))) {
+    return {.has_gone_back = true};
+  }
+  is_in_epoch_ = complete_step(step.report);
+  if (!step.report.is_measured) late_ = std::move(step);
+  if (late_ && is_over()) finish_late();
+  return {.outcome = verdict.outcome()};
+}
+
+void Trainer::resume() {
+  run_->model.wrapper->model().train();
+  ++view().roll_backs;
+  is_in_epoch_ = false;
 }
 
 /// Whether the epoch continues.
 bool Trainer::complete_step(StepReport& report) {
   const HookList& hooks = run_->hooks;
-  run_->advance();
+  run_->advance(report.samples);
   report.progress = run_->progress;
   if (report.is_measured) hooks.each(&Hook::on_measured, view(), report);
   hooks.each(&Hook::after_step, view(), report);
@@ -117,7 +135,8 @@ std::optional<Outcome> Trainer::StepDecision::outcome() const {
 
 /// Has the ranks agree, with the step at hand, on the loss of the step before, if that is still to be measured, and its
 /// own, if any rank needs it now.
-Trainer::StepDecision Trainer::judge(StepRunner& runner, QueuedStep& step) {
+Trainer::StepDecision Trainer::judge(QueuedStep& step) {
+  StepRunner& runner = *runner_;
   const bool reads_own = !runner.reads_late() || reads_report();
   const bool has_late = late_.has_value();
   if (has_late || reads_own) step.report.seconds += runner.measure(has_late ? *late_ : step);
@@ -177,7 +196,8 @@ bool Trainer::judge_late(double loss) {
 }
 
 /// The run ends with the step before, at the request of a hook.
-void Trainer::finish_late(StepRunner& runner) {
+void Trainer::finish_late() {
+  StepRunner& runner = *runner_;
   runner.measure(*late_);
   StepDecision verdict;
   const std::vector<double> sums = agree_on(runner.loss_parts(*late_), /*reads_report=*/true, verdict);
@@ -194,8 +214,7 @@ bool Trainer::go_back(std::int64_t step) {
     return false;
   }
   log::warning(what + ": returning to step " + std::to_string(run_->progress.step));
-  run_->model.wrapper->model().train();
-  ++view().roll_backs;
+  resume();
   return true;
 }
 

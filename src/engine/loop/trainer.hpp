@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/error.hpp>
+
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -39,9 +42,27 @@ class Trainer {
   ///                       so; and whatever data, model and hooks throw
   Outcome train();
 
+  // The parts of `train`, for a program with a loop of its own: begin, any number of steps, end. Each is collective,
+  // and throws as `train` does; after an exception, fail comes instead of end.
+
+  /// Hooks hear that the training begins, and the model is in training mode.
+  void begin();
+  /// The end of a step.
+  struct StepEnd {
+    std::optional<Outcome> outcome = {};  ///< a request to end the training
+    bool has_gone_back = false;           ///< the training is at an earlier step: a loader starts there
+  };
+  StepEnd step(const StepInput& input);
+  /// The state of another step was restored, between two steps.
+  void resume();
+  /// Hooks hear that the training has ended.
+  void end(Outcome outcome);
+  /// The same after an exception: hooks that have begun and not ended hear of it. Not collective.
+  /// @param error  null = an exception of another library
+  void fail(const Error* error) noexcept;
+
  private:
   Outcome loop();
-  void end_after_failure(std::size_t first, std::size_t begun, Outcome outcome) noexcept;
   bool is_over() const;
   bool complete_step(StepReport& report);
   /// The decision about the run after a step, equal on every rank.
@@ -57,17 +78,21 @@ class Trainer {
     /// None = the run continues.
     std::optional<Outcome> outcome() const;
   };
-  StepDecision judge(StepRunner& runner, QueuedStep& step);
+  StepDecision judge(QueuedStep& step);
   bool reads_report() const;
   std::vector<double> agree_on(const std::vector<double>& losses, bool reads_report, StepDecision& verdict);
   bool is_to_go_back(std::int64_t step, StepReport& report, double loss);
   bool judge_late(double loss);
-  void finish_late(StepRunner& runner);
+  void finish_late();
   bool go_back(std::int64_t step);
 
   std::unique_ptr<Run> run_;
   NonfiniteHook* nonfinite_ = nullptr;  // one of the hooks
+  std::unique_ptr<StepRunner> runner_;  // from begin on
   std::optional<QueuedStep> late_;      // the step before, which is not measured yet
+  std::size_t begun_ = 0;               // hooks that have begun
+  std::size_t ended_ = 0;               // hooks that have ended
+  bool is_in_epoch_ = false;
   bool is_between_steps_ = false;
   std::function<bool()> roll_back_;
 };

@@ -13,6 +13,9 @@ struct Saves {
   double longest_seconds = 0;   ///< longest time from a snapshot to its commit
   /// Waits for the checkpoint that is being written; empty = the run writes none. Collective.
   std::function<void()> finish = {};
+  /// Saves a checkpoint of the step at hand and waits for it; empty = the run writes none. Collective, between steps.
+  /// @throws CheckpointError  it failed; on every rank
+  std::function<void()> save = {};
 
   /// A checkpoint is committed.
   /// @param seconds  from its snapshot to its commit

@@ -78,6 +78,10 @@ KeySpecs SavingSettings::keys() {
               "ckpt.save_schedule", "true",
               "Save the rules of the schedule and their state. If false, a resumed run uses the configured rules "
               "from their initial state")),
+          keys::read_by(keys::boolean("ckpt.buffer", "false",
+                                      "Save the samples that a program has pushed, so that a resumed run draws the "
+                                      "same ones"),
+                        "data.name", {"arrays"}),
           keys::expert(keys::text(
               "ckpt.local_dir", "",
               "Folder on a fast local disk of rank 0. Checkpoints are first written there and then copied to the "

@@ -13,7 +13,7 @@ bool is_same(const at::Device& a, const at::Device& b) {
 }
 
 Alone make_alone() {
-  Alone alone{.own_world = std::make_unique<mpi::Communicator>(MPI_COMM_SELF)};
+  Alone alone{.own_world = std::make_unique<mpi::Communicator>(mpi::Communicator::alone())};
   alone.own_collectives = mpi::make_collectives(*alone.own_world, {.backend = "self"});
   return alone;
 }

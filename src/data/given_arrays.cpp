@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
+
+#include <array>
+#include <utility>
+
+#include "core/text/text.hpp"
+#include "data/source/hash.hpp"
+#include "data/source/sources.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+// Positions of a run that has no epochs. Progress and schedules count them; no sample has a number.
+constexpr std::int64_t kEndless = std::int64_t{1} << 60;
+
+/// Samples that the program hands over step by step: the data set only describes them.
+class GivenArrays : public Dataset {
+ public:
+  GivenArrays(Task task, batch::Roles roles) : task_(std::move(task)), roles_(std::move(roles)) {}
+
+  std::int64_t size() const override { return kEndless; }
+  Task task() const override { return task_; }
+  batch::Batch get(std::span<const batch::Draw>) const override {
+    throw ConfigError(
+        "data.name = arrays: samples come from the program that calls Lockstep as a library (see docs/embedding.md), "
+        "so that `trainer` cannot read them; set data.name to the source of your data");
+  }
+  batch::Roles roles() const override { return roles_; }
+  std::uint64_t digest() const override { return hash_of({static_cast<std::uint64_t>(kEndless)}); }
+
+ private:
+  Task task_;
+  batch::Roles roles_;
+};
+
+std::vector<std::string> names_in(const Section& data, const char* key, const char* usual) {
+  std::vector<std::string> names = words_in(data.text(key));
+  return names.empty() ? std::vector<std::string>{usual} : names;
+}
+
+TaskKind kind_of(const Section& data) {
+  const std::string& kind = data.text("kind");
+  if (kind == "classification") return TaskKind::classification;
+  if (kind == "multilabel") return TaskKind::multilabel;
+  return kind == "segmentation" ? TaskKind::segmentation : TaskKind::regression;
+}
+
+void require_shape(const Section& data, const char* key, const char* of_what) {
+  if (!data.integers(key).empty()) return;
+  throw ConfigError(data.full_name(key) + " is not set; data.name = arrays needs the shape of one " + of_what +
+                    ", such as 3,64,64");
+}
+
+Task task_of(const Section& data) {
+  Task task{.sample_shape = data.integers("input_shape"), .kind = kind_of(data)};
+  require_shape(data, "input_shape", "input");
+  if (task.kind != TaskKind::regression) {
+    task.classes = data.integer("classes");
+    if (task.classes >= 1) return task;
+    throw ConfigError(data.cite("classes") + ": data.kind = " + data.text("kind") + " needs the number of classes");
+  }
+  require_shape(data, "target_shape", "target");
+  const std::vector<std::int64_t> shape = data.integers("target_shape");
+  task.classes = shape.front();
+  if (shape.size() == 1) return task;
+  // Channels first, as the inputs have them.
+  static constexpr std::array kAxes = {"z", "y", "x"};
+  if (shape.size() > kAxes.size() + 1) {
+    throw ConfigError(data.cite("target_shape") + ": a target has one to four dimensions, channels first");
+  }
+  for (std::int64_t channel = 0; channel < shape.front(); ++channel) {
+    task.fields.channels.push_back("target" + std::to_string(channel));
+  }
+  task.fields.units.resize(task.fields.channels.size());
+  task.fields.axes.assign(kAxes.end() - static_cast<std::ptrdiff_t>(shape.size() - 1), kAxes.end());
+  task.fields.coordinates.resize(task.fields.axes.size());
+  return task;
+}
+
+}  // namespace
+
+Source arrays_source() {
+  return {.name = "arrays",
+          .help = "Arrays of a program that calls Lockstep as a library; not for `trainer`",
+          .keys = {keys::choice("data.kind", "regression", "arrays: kind of the task",
+                                {"regression", "classification", "multilabel", "segmentation"}),
+                   keys::integers("data.input_shape", "",
+                                  "arrays: shape of the first input of a sample, such as 3,64,64 (channels first)", 1),
+                   keys::integers("data.target_shape", "",
+                                  "arrays: shape of the target of a sample of a regression (channels first)", 1),
+                   classes_key()},
+          .open = [](const Section& data) {
+            batch::Roles roles{.inputs = names_in(data, "input_keys", "input"),
+                               .targets = names_in(data, "target_keys", "target")};
+            return Splits{.train = std::make_shared<GivenArrays>(task_of(data), std::move(roles))};
+          }};
+}
+
+}  // namespace lockstep::data

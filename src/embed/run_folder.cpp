@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "embed/run_folder.hpp"
+
+#include <lockstep/engine/run_view.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <fmt/format.h>
+
+#include "checkpoints/store/lease.hpp"
+#include "core/text/text.hpp"
+#include "engine/hooks/hooks.hpp"
+#include "engine/settings/agreed.hpp"
+#include "mpi/process/topology.hpp"
+#include "report/files/run_files.hpp"
+#include "trainer/run_environment.hpp"
+#include "trainer/run_report.hpp"
+
+namespace lockstep::embed {
+
+RunFolder::RunFolder(const mpi::Communicator& world, const config::Config& config)
+    : path_(config.section("run").text("dir")) {
+  log::LogOptions options{.rank = world.rank(), .world_size = world.size(), .to_console = false};
+  if (!is_there()) {
+    log::configure(options);
+    return;
+  }
+  const std::vector<std::string> hosts = world.all_gather(mpi::Topology::of(world).host_name);
+  environment_ = trainer::environment_json(world.size(), hosts, {});
+  world.all_or_throw([&] {
+    if (!world.is_root()) return;
+    report::make_run_folder(path_);
+    lease_ = std::make_shared<checkpoints::Lease>(checkpoints());
+  });
+  world.all_or_throw([&] {
+    options.file = fmt::format("{}/logs/rank_{:05}.log", path_, world.rank());
+    log::configure(options);
+    if (!world.is_root()) return;
+    report::write_text(path_ + "/config.resolved.ini", config.to_ini());
+    report::write_text(path_ + "/config.resolved.json", config.to_json());
+    report::write_text(path_ + "/env.json", environment_);
+    const Section& log = config.section("log");
+    report_ = std::make_unique<trainer::RunReport>(path_, log.boolean("tensorboard"), log.real("console_s"));
+  });
+}
+
+RunFolder::~RunFolder() = default;
+
+void RunFolder::prepare(engine::TrainRequest& request) const {
+  if (!is_there()) return;
+  request.checkpoint_directory = checkpoints();
+  request.lease = lease_;
+  request.environment_json = environment_;
+  if (!report_) return;
+  trainer::RunReport& report = *report_;
+  request.reporter = [&report](const Record& record) { report.on_record(record); };
+  request.on_start = [&report](std::int64_t step, const auto& from) { report.on_start(step, from); };
+  request.on_artifacts = [&report](engine::EventStorage& events) { report.on_artifacts(events); };
+  request.hooks.emplace_back(
+      engine::Priority::high,
+      engine::callback_hook(
+          {.after_step = [&report](engine::RunView&, const engine::StepReport& step) { report.on_step(step); },
+           .reads = engine::HookReads::nothing()}));
+}
+
+void RunFolder::end(engine::Outcome outcome) noexcept {
+  try {
+    if (report_) report_->on_end(outcome);
+  } catch (const std::exception& failure) {
+    log::warning("the report of the run is incomplete: " + message_of(failure));
+  }
+  log::flush();
+}
+
+void RunFolder::fail(const std::exception& failure, int exit_code) noexcept {
+  try {
+    if (report_) report_->on_failure(failure, exit_code);
+  } catch (const std::exception& other) {
+    log::warning("the report of the failure is incomplete: " + message_of(other));
+  }
+  log::flush();
+}
+
+}  // namespace lockstep::embed

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "embed/samples.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "core/text/text.hpp"
+#include "engine/evaluation/target_check.hpp"
+
+namespace lockstep::embed {
+
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+Shape shape_without_samples(const at::Tensor& tensor) { return tensor.sizes().slice(1).vec(); }
+
+Shape target_shape_of(const Section& data, const Task& task) {
+  switch (task.kind) {
+    case TaskKind::multilabel:
+      return {task.classes};
+    case TaskKind::regression:
+      return data.integers("target_shape");
+    case TaskKind::segmentation:
+      return {task.sample_shape.begin() + 1, task.sample_shape.end()};
+    default:
+      return {};
+  }
+}
+
+void require_shape(const std::string& name, const at::Tensor& tensor, const Shape& wanted, const char* key) {
+  const Shape given = shape_without_samples(tensor);
+  if (given == wanted) return;
+  throw DataError("a sample of '" + name + "' has the shape " + shape_text(given) + ", but " + key + " says " +
+                  shape_text(wanted));
+}
+
+const at::Tensor* find(const SampleTensors& samples, const std::string& name) {
+  const auto found = std::ranges::find(samples, name, &SampleTensors::value_type::first);
+  return found == samples.end() ? nullptr : &found->second;
+}
+
+std::string names_of(const SampleTensors& samples) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : samples) names.push_back("'" + name + "'");
+  return names.empty() ? "there is none" : "there are " + joined(names);
+}
+
+const at::Tensor& required(const SampleTensors& samples, const std::string& name, const char* role) {
+  if (const at::Tensor* const found = find(samples, name)) return *found;
+  throw DataError("the " + std::string(role) + " '" + name + "' is missing; " + names_of(samples));
+}
+
+/// The number of samples.
+std::int64_t count_of(const SampleTensors& samples) {
+  std::int64_t count = -1;
+  const std::string* first = nullptr;
+  for (const auto& [name, tensor] : samples) {
+    if (!tensor.defined() || tensor.dim() == 0) {
+      throw DataError("'" + name + "' has no dimension of samples; the first one counts them");
+    }
+    if (std::ranges::count(samples, name, &SampleTensors::value_type::first) > 1) {
+      throw DataError("there are two arrays of the name '" + name + "'");
+    }
+    if (first == nullptr) {
+      first = &name;
+      count = tensor.size(0);
+    } else if (tensor.size(0) != count) {
+      throw DataError("'" + *first + "' has " + std::to_string(count) + " samples, but '" + name + "' has " +
+                      std::to_string(tensor.size(0)));
+    }
+  }
+  return std::max<std::int64_t>(count, 0);
+}
+
+/// Numbers of other types than the floating-point ones become float32.
+at::Tensor as_numbers(const at::Tensor& tensor) {
+  return tensor.is_floating_point() ? tensor : tensor.to(at::kFloat);
+}
+
+}  // namespace
+
+SampleForm::SampleForm(const Section& data, const Task& task, batch::Roles roles, const models::Model& model)
+    : task_(task),
+      target_shape_(target_shape_of(data, task)),
+      roles_(std::make_shared<const batch::Roles>(std::move(roles))),
+      check_(engine::target_check(model, task)) {}
+
+batch::Batch SampleForm::batch_of(const SampleTensors& samples, bool has_targets) const {
+  const std::int64_t count = count_of(samples);
+  batch::ValueMap values;
+  for (const auto& [name, tensor] : samples) values[name] = tensor;
+  if (count == 0 && samples.empty()) {
+    batch::Batch none(std::move(values), 0);
+    none.set_roles(roles_);
+    return none;
+  }
+  for (std::size_t i = 0; i < roles_->inputs.size(); ++i) {
+    const std::string& name = roles_->inputs[i];
+    const at::Tensor& input = required(samples, name, "input");
+    if (i == 0) require_shape(name, input, task_.sample_shape, "data.input_shape");
+    values[name] = task_.is_text ? input.to(at::kLong) : as_numbers(input);
+  }
+  if (has_targets) {
+    for (std::size_t i = 0; i < roles_->targets.size(); ++i) {
+      const std::string& name = roles_->targets[i];
+      const at::Tensor& target = required(samples, name, "target");
+      values[name] = i == 0 ? checked_target(name, target) : target;
+    }
+  }
+  batch::Batch batch(std::move(values), count);
+  batch.set_roles(roles_);
+  if (!has_targets || !check_) return batch;
+  if (const std::optional<data::SampleFault> fault = check_(batch)) {
+    throw DataError("sample " + std::to_string(fault->row) + ": " + fault->text);
+  }
+  return batch;
+}
+
+at::Tensor SampleForm::checked_target(const std::string& name, const at::Tensor& target) const {
+  const bool has_classes = task_.kind == TaskKind::classification || task_.kind == TaskKind::segmentation;
+  if (task_.kind == TaskKind::custom) return target;
+  require_shape(name, target, target_shape_,
+                task_.kind == TaskKind::regression ? "data.target_shape" : "data.kind, with data.classes,");
+  if (!has_classes) return as_numbers(target);
+  if (!target.is_floating_point()) return target.to(at::kLong);
+  throw DataError("'" + name + "' has the type " + std::string(c10::toString(target.scalar_type())) +
+                  ", but targets of a " + (task_.kind == TaskKind::classification ? "classification" : "segmentation") +
+                  " are integers: the numbers of classes");
+}
+
+batch::Batch SampleForm::rows_of(const batch::Batch& batch, std::int64_t begin, std::int64_t count) const {
+  if (begin == 0 && count == batch.size()) return batch.share();
+  batch::ValueMap values;
+  for (const auto& [name, value] : batch.values()) values[name] = value.as<at::Tensor>().narrow(0, begin, count);
+  batch::Batch part(std::move(values), count);
+  part.set_roles(roles_);
+  return part;
+}
+
+batch::Batch SampleForm::drawn(batch::ValueMap values) const {
+  const std::int64_t count = values.empty() ? 0 : values.begin()->second.as<at::Tensor>().size(0);
+  batch::Batch batch(std::move(values), count);
+  batch.set_roles(roles_);
+  return batch;
+}
+
+batch::Batch SampleForm::filler(const batch::Batch& like) const {
+  batch::ValueMap values;
+  const auto row = [](const Shape& shape, c10::ScalarType type, double value) {
+    Shape one = {1};
+    one.insert(one.end(), shape.begin(), shape.end());
+    return at::full(one, value, at::TensorOptions(type));
+  };
+  for (const auto& [name, value] : like.values()) {
+    const at::Tensor& tensor = value.as<at::Tensor>();
+    values[name] = row(shape_without_samples(tensor), tensor.scalar_type(), name == "mask" ? 1 : 0);
+  }
+  const std::string& input = roles_->inputs.front();
+  if (!values.contains(input)) {
+    values[input] = row(task_.sample_shape, task_.is_text ? at::kLong : at::kFloat, 0);
+  }
+  const bool has_classes = task_.kind == TaskKind::classification || task_.kind == TaskKind::segmentation;
+  if (task_.kind != TaskKind::custom && !roles_->targets.empty()) {
+    values[roles_->targets.front()] = row(target_shape_, has_classes ? at::kLong : at::kFloat,
+                                          has_classes ? static_cast<double>(data::kIgnored) : 0);
+  }
+  batch::Batch filled(std::move(values), 1);
+  filled.set_roles(roles_);
+  return filled;
+}
+
+}  // namespace lockstep::embed

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/batch/batch.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/core/task.hpp>
+#include <lockstep/data/dataset.hpp>
+#include <lockstep/models/model.hpp>
+#include <lockstep/session.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::embed {
+
+/// What the samples of a session look like, and the batches that are made of them.
+class SampleForm {
+ public:
+  /// @param data   section `data` with data.name=arrays
+  /// @param model  whose targets are checked; outlives the object
+  SampleForm(const Section& data, const Task& task, batch::Roles roles, const models::Model& model);
+
+  /// A batch that shares memory with the tensors, as far as their types fit.
+  /// @throws DataError  the fault, with the name of the value
+  batch::Batch batch_of(const SampleTensors& samples, bool has_targets) const;
+  /// Rows [begin, begin + count) of a batch.
+  batch::Batch rows_of(const batch::Batch& batch, std::int64_t begin, std::int64_t count) const;
+  /// A batch of values that were checked before; without values it has no samples.
+  batch::Batch drawn(batch::ValueMap values) const;
+  /// One sample that counts in nothing, for a forward pass without samples.
+  /// @param like  a batch without rows; the values that it has not are those of the roles
+  batch::Batch filler(const batch::Batch& like) const;
+
+  const batch::Roles& roles() const noexcept { return *roles_; }
+
+ private:
+  at::Tensor checked_target(const std::string& name, const at::Tensor& target) const;
+
+  Task task_;
+  std::vector<std::int64_t> target_shape_;
+  std::shared_ptr<const batch::Roles> roles_;
+  std::function<std::optional<data::SampleFault>(const batch::Batch&)> check_;
+};
+
+}  // namespace lockstep::embed

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/event_storage.hpp>
+#include <lockstep/engine/registry.hpp>
+#include <lockstep/engine/run_view.hpp>
+#include <lockstep/session.hpp>
+
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <limits>
+#include <stdexcept>
+
+#include "checkpoints/store/store.hpp"
+#include "core/numbers/processor_level.hpp"
+#include "core/system/memory.hpp"
+#include "core/text/text.hpp"
+#include "embed/agreement.hpp"
+#include "embed/buffers.hpp"
+#include "embed/run_folder.hpp"
+#include "embed/samples.hpp"
+#include "embed/settings.hpp"
+#include "engine/evaluation/batch_loop.hpp"
+#include "engine/hooks/hooks.hpp"
+#include "engine/loaded_model.hpp"
+#include "engine/settings/agreed.hpp"
+#include "engine/settings/buffer_settings.hpp"
+#include "engine/settings/run_settings.hpp"
+#include "engine/state/model_tensors.hpp"
+#include "engine/training.hpp"
+#include "optim/averages/model_average.hpp"
+#include "parallel/store/tensor_collectives.hpp"
+
+namespace lockstep {
+
+namespace {
+
+using embed::Call;
+
+/// The threads of LibTorch are those of the session inside its calls, and those of the program outside.
+class OwnThreads {
+ public:
+  explicit OwnThreads(int threads) : before_(at::get_num_threads()) {
+    if (before_ != threads) at::set_num_threads(threads);
+  }
+  ~OwnThreads() {
+    if (at::get_num_threads() != before_) at::set_num_threads(before_);
+  }
+  OwnThreads(const OwnThreads&) = delete;
+  OwnThreads& operator=(const OwnThreads&) = delete;
+
+ private:
+  int before_;
+};
+
+/// A component of checkpoints.
+class StateHook : public engine::Hook {
+ public:
+  explicit StateHook(std::shared_ptr<engine::Stateful> state)
+      : Hook(engine::HookReads::nothing(), {std::move(state)}) {}
+};
+
+mpi::Communicator communicator_of(MPI_Comm communicator) {
+  require_usable_level();
+  if (communicator == MPI_COMM_NULL) return mpi::Communicator::alone();
+  int is_running = 0;
+  MPI_Initialized(&is_running);
+  if (is_running == 0) {
+    throw ConfigError("MPI is not initialized; call MPI_Init first, or open the run for this process alone");
+  }
+  embed::require_own_mpi();
+  return mpi::Communicator(communicator);
+}
+
+}  // namespace
+
+class Session::Impl {
+ public:
+  Impl(MPI_Comm communicator, const std::vector<std::string>& settings, const engine::Registry& registry)
+      : threads_before_(at::get_num_threads()),
+        world_(communicator_of(communicator)),
+        given_(embed::read_settings(world_, settings, registry)),
+        folder_(world_, given_.config) {
+    const Sections& sections = given_.config.sections();
+    if (given_.predicts_only) {
+      loaded_ = std::make_unique<engine::LoadedModel>(
+          engine::load_model(world_, sections, registry, given_.checkpoint, engine::Purpose::prediction, "train"));
+      threads_ = loaded_->resources.threads;
+      form_.emplace(sections.at("data"), loaded_->task, loaded_->splits.train->roles(), wrapper().model());
+      wrapper().model().eval();
+    } else {
+      open_training(sections, registry);
+    }
+    at::set_num_threads(threads_before_);
+  }
+
+  ~Impl() {
+    if (training_ && !is_closed_) training_->trainer().fail(nullptr);
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void close() {
+    if (is_closed_ || failure_) return;
+    if (!training_) {
+      is_closed_ = true;
+      return;
+    }
+    enter(Call::close, [] { return 0; });
+    running([&] { training_->trainer().end(engine::Outcome::done); });
+    folder_.end(engine::Outcome::done);
+    is_closed_ = true;
+  }
+
+  void push(const SampleTensors& samples, std::optional<std::int64_t> lane) {
+    require_training();
+    batch::Batch batch = form_->batch_of(samples, /*has_targets=*/true);
+    for (const auto& [name, value] : batch.values()) {
+      const at::Tensor& tensor = value.as<at::Tensor>();
+      if (tensor.is_floating_point()) batch.set(name, tensor.to(training_->composition().model.precision.parameters));
+    }
+    buffers_->push(batch, lane);
+  }
+  std::int64_t buffer_size() const { return buffers_ ? buffers_->size() : 0; }
+  std::pair<std::int64_t, std::int64_t> lanes() const {
+    if (!training_) return {0, 0};
+    const engine::BatchLayout& layout = trainer().view().data.layout();
+    return {layout.first_lane, layout.lanes > 0 ? layout.micro_batches : 0};
+  }
+
+  double train_buffer(std::int64_t steps) {
+    const OwnThreads threads(threads_);
+    const std::int64_t all = enter(Call::train_buffer, [&] {
+      if (steps < 0) throw DataError(std::to_string(steps) + " steps: the number is negative");
+      return buffers_->samples_per_step();
+    });
+    require_filled(steps);
+    double loss = std::numeric_limits<double>::quiet_NaN();
+    for (std::int64_t i = 0; i < steps; ++i) {
+      std::vector<batch::Batch> batches;
+      for (batch::ValueMap& values : buffers_->draw(step())) batches.push_back(form_->drawn(std::move(values)));
+      loss = take_step(std::move(batches), all);
+    }
+    return loss;
+  }
+
+  double train(const SampleSource& samples) {
+    batch::Batch batch;
+    const OwnThreads threads(threads_);
+    const std::int64_t all = enter(Call::train, [&] {
+      batch = form_->batch_of(samples(), /*has_targets=*/true);
+      return batch.size();
+    });
+    if (all == 0) throw_agreed(ExitCode::data, "no rank has samples, so that there is nothing to train");
+    const std::int64_t parts = trainer().view().data.layout().micro_batches;
+    std::vector<batch::Batch> batches;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const std::int64_t begin = batch.size() * part / parts;
+      batches.push_back(form_->rows_of(batch, begin, batch.size() * (part + 1) / parts - begin));
+    }
+    return take_step(std::move(batches), all);
+  }
+
+  SampleTensors predict(const SampleTensors& inputs) {
+    require_open();
+    const OwnThreads threads(threads_);
+    parallel::DistributedDataParallel& model = wrapper();
+    if (model.has_collective_forward()) {
+      throw ConfigError(
+          "ranks cannot predict alone, because no rank has all parameters (strategy.stage=3) or forward passes "
+          "communicate (ddp.sync_batch_norm); open another run with purpose=predict and from=RUN");
+    }
+    const batch::Batch given = form_->batch_of(inputs, /*has_targets=*/false);
+    if (model.model().is_training()) model.model().eval();
+    const c10::InferenceMode inference;
+    const engine::EvaluatedBatch evaluated =
+        engine::run_batch(model, given.size() > 0 ? given.share() : form_->filler(given));
+    SampleTensors predictions;
+    for (const auto& [name, tensor] : evaluated.outputs.entries()) predictions.emplace_back(name, tensor);
+    const models::Predictions own = model.model().predictions_of(evaluated.outputs, evaluated.batch);
+    for (const auto& [name, tensor] : own.entries()) predictions.emplace_back(name, tensor);
+    if (given.size() == 0) {
+      for (auto& [name, tensor] : predictions) tensor = tensor.narrow(0, 0, 0);
+    }
+    return predictions;
+  }
+
+  std::string save() {
+    const OwnThreads threads(threads_);
+    enter(Call::save, [&] {
+      require_folder();
+      return 0;
+    });
+    running([&] { trainer().view().saves.save(); });
+    return checkpoints::checkpoint_of(folder_.checkpoints(), step());
+  }
+
+  void resume(const std::string& from) {
+    const OwnThreads threads(threads_);
+    enter(Call::resume, [&] {
+      require_folder();
+      return 0;
+    });
+    try {
+      training_->resume(from);
+    } catch (const CheckpointError& error) {
+      if (!error.is_agreed()) end(std::current_exception(), &error);
+      throw;
+    } catch (const std::exception& error) {
+      end(std::current_exception(), &error);
+      throw;
+    }
+  }
+
+  void metric(const std::string& name, double value) {
+    require_training();
+    trainer().view().events.put(name, value, {.is_smoothed = false});
+  }
+
+  std::int64_t step() const { return training_ ? training_->trainer().progress().step : loaded_->step; }
+  std::int64_t parameter_count() const {
+    return training_ ? training_->composition().model.parameter_count : loaded_->model.parameter_count;
+  }
+  std::optional<double> gradient_norm() const { return gradient_norm_; }
+
+  std::vector<std::string> parameter_names() const {
+    std::vector<std::string> names;
+    for (const engine::NamedTensor& each : state()) names.push_back(each.name);
+    return names;
+  }
+
+  at::Tensor parameter(const std::string& name) const { return find(name).tensor.detach().clone(); }
+
+  void set_parameter(const std::string& name, const std::function<at::Tensor()>& make_values) {
+    const OwnThreads threads(threads_);
+    engine::NamedTensor target;
+    at::Tensor values;
+    enter(Call::set_parameter, [&] {
+      require_training();
+      if (training_->composition().model.param_dtype.is_half()) {
+        throw ConfigError("with train.param_dtype, parameters have copies of higher precision and cannot be replaced");
+      }
+      target = find(name);
+      values = make_values();
+      if (!values.defined() || values.sizes() != target.tensor.sizes()) {
+        throw DataError("the parameter '" + name + "' has the shape " + batch::shape_text(target.tensor) +
+                        ", but the given values " + (values.defined() ? batch::shape_text(values) : "none"));
+      }
+      return 0;
+    });
+    running([&] {
+      at::Tensor copy = values.to(target.tensor.scalar_type()).contiguous().clone();
+      collectives().broadcast(parallel::bytes_of(copy), 0);
+      const torch::NoGradGuard no_grad;
+      engine::write_parameters(wrapper().store(), {target},
+                               [&copy](const engine::NamedTensor& each) { each.tensor.copy_(copy); });
+    });
+  }
+
+  const Task& task() const { return task_; }
+  int rank() const { return world_.rank(); }
+  int ranks() const { return world_.size(); }
+
+ private:
+  void open_training(const Sections& sections, const engine::Registry& registry) {
+    if (!given_.checkpoint.empty() && sections.at("init").text("from").empty()) {
+      given_.config.set("init.from", given_.checkpoint, "from");
+    }
+    engine::TrainRequest request{.sections = sections,
+                                 .registry = registry,
+                                 .checkpoint_directory = "",
+                                 .config_ini = given_.config.to_ini(),
+                                 .environment_json = "",
+                                 .reporter = {},
+                                 .on_start = {},
+                                 .reads_request_files = false,
+                                 .hooks = {}};
+    folder_.prepare(request);
+    request.hooks.emplace_back(
+        engine::Priority::highest,
+        engine::callback_hook({.after_step = [this](engine::RunView&, const engine::StepReport& report) {
+          loss_ = report.loss;
+          gradient_norm_ = report.grad_norm;
+        }}));
+    const engine::RunSettings run = engine::RunSettings::from(sections.at("run"));
+    buffers_ = std::make_unique<embed::Buffers>(engine::BufferSettings::from(sections.at("buffer")),
+                                                engine::training_layout(sections, world_), run.seed, world_.rank());
+    if (sections.at("ckpt").boolean("buffer")) {
+      request.hooks.emplace_back(engine::Priority::normal, std::make_unique<StateHook>(buffers_->state(world_)));
+    }
+    training_ = std::make_unique<engine::Training>(world_, std::move(request));
+    threads_ = training_->composition().resources.threads;
+    const data::Dataset& train = *trainer().view().data.splits().train;
+    task_ = train.task();
+    form_.emplace(sections.at("data"), task_, train.roles(), wrapper().model());
+    engine::heard_by_peers(collectives(), [&] { trainer().begin(); });
+  }
+
+  /// The numbers of steps are equal, and there are samples enough. Collective.
+  void require_filled(std::int64_t steps) {
+    const auto number = static_cast<double>(steps);
+    std::array sums = {static_cast<double>(buffers_->size()), number, number * number};
+    collectives().all_reduce(sums.data(), sums.size(), DType::float64, mpi::ReduceOp::sum);
+    if (sums[1] * sums[1] != static_cast<double>(world_.size()) * sums[2]) {
+      throw_agreed(ExitCode::configuration, "ranks ask for different numbers of steps");
+    }
+    const engine::BufferSettings settings = engine::BufferSettings::from(given_.config.section("buffer"));
+    if (steps == 0 || sums[0] >= static_cast<double>(settings.min.value)) return;
+    throw_agreed(ExitCode::data, "the buffers of all ranks have " + number_text(sums[0]) + " samples; " +
+                                     settings.min.cite + " = " + std::to_string(settings.min.value) +
+                                     " are needed before the first step");
+  }
+
+  engine::Trainer& trainer() const { return training_->trainer(); }
+  parallel::DistributedDataParallel& wrapper() const {
+    return training_ ? *training_->composition().model.wrapper : *loaded_->model.wrapper;
+  }
+  mpi::Collectives& collectives() const {
+    return training_ ? *training_->composition().resources.collectives : *loaded_->resources.collectives;
+  }
+
+  void require_open() const {
+    if (failure_) std::rethrow_exception(failure_);
+    if (is_closed_) throw ConfigError("the run is closed");
+  }
+  void require_training() const {
+    require_open();
+    if (given_.predicts_only) throw ConfigError("the run only predicts (purpose=predict)");
+  }
+  void require_folder() const {
+    require_training();
+    if (!folder_.is_there()) throw ConfigError("run.dir is not set, so that the run has no checkpoints");
+  }
+
+  /// See embed::enter.
+  template <class Prepare>
+  std::int64_t enter(Call call, const Prepare& prepare) {
+    if (failure_) std::rethrow_exception(failure_);
+    return embed::enter(call, world_, collectives(), [&]() -> std::int64_t {
+      require_training();
+      return prepare();
+    });
+  }
+
+  /// Runs what all ranks do together; a failure ends the session.
+  template <class Work>
+  void running(const Work& work) {
+    try {
+      engine::heard_by_peers(collectives(), work);
+    } catch (const std::exception& error) {
+      end(std::current_exception(), &error);
+      throw;
+    }
+  }
+
+  void end(std::exception_ptr failure, const std::exception* what) noexcept {
+    failure_ = std::move(failure);
+    const auto* const error = dynamic_cast<const Error*>(what);
+    training_->trainer().fail(error);
+    folder_.fail(*what, static_cast<int>(error != nullptr ? error->exit_code() : ExitCode::internal));
+    is_closed_ = true;
+  }
+
+  /// A step on the micro_batches of this rank.
+  double take_step(std::vector<batch::Batch> batches, std::int64_t all) {
+    engine::StepInput input{.next = {}, .samples = all};
+    for (batch::Batch& batch : batches) {
+      input.counts.push_back(batch.size());
+      if (batch.size() == 0) batch = form_->filler(batch);
+    }
+    std::size_t next = 0;
+    input.next = [&] { return std::move(batches.at(next++)); };
+    loss_ = std::numeric_limits<double>::quiet_NaN();
+    gradient_norm_.reset();
+    models::Model& model = wrapper().model();
+    if (!model.is_training()) model.train();
+    running([&] { trainer().step(input); });
+    return loss_;
+  }
+
+  std::vector<engine::NamedTensor> state() const {
+    std::vector<engine::NamedTensor> all = engine::parameters_of(wrapper().model());
+    for (engine::NamedTensor& buffer : engine::buffers_of(wrapper().model())) all.push_back(std::move(buffer));
+    return all;
+  }
+
+  engine::NamedTensor find(const std::string& name) const {
+    require_open();
+    std::vector<std::string> names;
+    for (engine::NamedTensor& each : state()) {
+      if (each.name == name) return std::move(each);
+      names.push_back(each.name);
+    }
+    const std::string nearest = nearest_name(name, names);
+    throw ConfigError("the model has no parameter or buffer '" + name + "'" +
+                      (nearest.empty() ? "" : "; do you mean '" + nearest + "'?"));
+  }
+
+  int threads_before_;
+  mpi::Communicator world_;
+  embed::SessionConfig given_;
+  embed::RunFolder folder_;
+  std::unique_ptr<engine::LoadedModel> loaded_;  // of a run that only predicts
+  std::unique_ptr<engine::Training> training_;   // of any other
+  std::unique_ptr<embed::Buffers> buffers_;      // of a run that trains
+  std::optional<embed::SampleForm> form_;
+  Task task_;
+  int threads_ = 1;
+  double loss_ = 0;
+  std::optional<double> gradient_norm_;
+  bool is_closed_ = false;
+  std::exception_ptr failure_;
+};
+
+Session::Session(MPI_Comm communicator, const std::vector<std::string>& settings, const engine::Registry& registry)
+    : impl_(std::make_unique<Impl>(communicator, settings, registry)) {}
+Session::~Session() = default;
+
+void Session::close() { impl_->close(); }
+double Session::train(const SampleSource& samples) { return impl_->train(samples); }
+SampleTensors Session::predict(const SampleTensors& inputs) { return impl_->predict(inputs); }
+std::string Session::save() { return impl_->save(); }
+void Session::resume(const std::string& from) { impl_->resume(from); }
+void Session::push(const SampleTensors& samples, std::optional<std::int64_t> lane) { impl_->push(samples, lane); }
+std::int64_t Session::buffer_size() const { return impl_->buffer_size(); }
+std::pair<std::int64_t, std::int64_t> Session::lanes() const { return impl_->lanes(); }
+double Session::train_buffer(std::int64_t steps) { return impl_->train_buffer(steps); }
+void Session::metric(const std::string& name, double value) { impl_->metric(name, value); }
+std::int64_t Session::step() const { return impl_->step(); }
+std::int64_t Session::parameter_count() const { return impl_->parameter_count(); }
+std::optional<double> Session::gradient_norm() const { return impl_->gradient_norm(); }
+std::vector<std::string> Session::parameter_names() const { return impl_->parameter_names(); }
+at::Tensor Session::parameter(const std::string& name) const { return impl_->parameter(name); }
+void Session::set_parameter(const std::string& name, const std::function<at::Tensor()>& values) {
+  impl_->set_parameter(name, values);
+}
+const Task& Session::task() const { return impl_->task(); }
+int Session::rank() const { return impl_->rank(); }
+int Session::ranks() const { return impl_->ranks(); }
+
+}  // namespace lockstep

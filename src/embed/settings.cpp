@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "embed/settings.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <mpi.h>
+
+#include <algorithm>
+
+#include "checkpoints/store/store.hpp"
+#include "core/text/text.hpp"
+#include "engine/session.hpp"
+#include "engine/settings/agreed.hpp"
+#include "engine/state/stored_model.hpp"
+#include "trainer/commands/commands.hpp"
+#include "trainer/commands/derived_keys.hpp"
+
+namespace lockstep::embed {
+
+namespace {
+
+constexpr const char* kOrigin = "a setting of the program";
+
+struct Setting {
+  std::string key;
+  std::string value;
+};
+
+Setting parse(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const std::size_t begin = text.starts_with("--") ? 2 : 0;
+  if (equals == std::string::npos || equals == begin) {
+    throw ConfigError("the setting '" + text + "' is not key=value, such as model.name=mlp");
+  }
+  return {text.substr(begin, equals - begin), text.substr(equals + 1)};
+}
+
+bool is_prediction(const std::string& purpose) {
+  if (purpose == "train" || purpose == "predict") return purpose == "predict";
+  throw ConfigError("the setting purpose=" + purpose + " is neither train nor predict");
+}
+
+std::string comma_list(const std::vector<std::int64_t>& numbers) {
+  std::vector<std::string> texts;
+  for (const std::int64_t number : numbers) texts.push_back(std::to_string(number));
+  return joined(texts, ",");
+}
+
+const char* kind_of(const Task& task) {
+  switch (task.kind) {
+    case TaskKind::classification:
+      return "classification";
+    case TaskKind::multilabel:
+      return "multilabel";
+    case TaskKind::segmentation:
+      return "segmentation";
+    default:
+      return "regression";
+  }
+}
+
+/// The shapes of the samples of a run, for a run whose samples came from somewhere else.
+void take_shapes(config::Config& config, const Task& task, const std::string& origin) {
+  const Section& data = config.section("data");
+  if (data.text("name") == "arrays" && !data.integers("input_shape").empty()) return;
+  config.set("data.kind", kind_of(task), origin);
+  config.set("data.input_shape", comma_list(task.sample_shape), origin);
+  if (task.kind != TaskKind::regression) return config.set("data.classes", std::to_string(task.classes), origin);
+  if (task.fields.channels.empty()) return config.set("data.target_shape", std::to_string(task.classes), origin);
+  std::vector<std::int64_t> shape = task.sample_shape;
+  shape.front() = static_cast<std::int64_t>(task.fields.channels.size()) * task.fields.scaling.target_steps;
+  config.set("data.target_shape", comma_list(shape), origin);
+}
+
+void set_if_default(config::Config& config, const std::string& key, const std::string& value) {
+  if (config.section(config::section_of(key)).is_default(config::key_of(key))) config.set(key, value, "derived");
+}
+
+KeySpecs session_keys(const engine::Registry& registry) {
+  KeySpecs keys = engine::all_keys(registry);
+  for (const trainer::TrainerCommand& command : trainer::commands()) {
+    keys.insert(keys.end(), command.keys.begin(), command.keys.end());
+  }
+  return keys;
+}
+
+}  // namespace
+
+SessionConfig read_settings(const mpi::Communicator& world, const std::vector<std::string>& settings,
+                            const engine::Registry& registry) {
+  const KeySpecs keys = engine::agreed(world, [&] {
+    engine::check_registry(registry, {});
+    return session_keys(registry);
+  });
+  const std::vector<Setting> parsed = engine::agreed(world, [&] {
+    std::vector<Setting> all;
+    for (const std::string& text : settings) all.push_back(parse(text));
+    return all;
+  });
+  std::string from;
+  for (const Setting& setting : parsed) {
+    if (setting.key == "from") from = setting.value;
+  }
+  from = world.broadcast(from);
+  SessionConfig made{.config = config::Config(keys)};
+  config::Config& config = made.config;
+  if (!from.empty()) {
+    const engine::StoredConfig stored = engine::stored_config(world, from);
+    made.checkpoint = stored.checkpoint;
+    world.all_or_throw([&] {
+      config.read_ini(stored.config_ini, stored.checkpoint, config::OldNames::translated);
+      const auto task = engine::stored_task(checkpoints::read(stored.checkpoint));
+      if (task) take_shapes(config, *task, stored.checkpoint);
+      for (const char* const of_run : {"run.dir", "run.name"}) config.set(of_run, "", "derived");
+      config.set("resume", "none", "derived");
+    });
+  }
+  world.all_or_throw([&] {
+    for (const auto& [key, value] : parsed) {
+      if (key == "from") continue;
+      if (key == "purpose") {
+        made.predicts_only = is_prediction(value);
+      } else if (key == "config") {
+        config.read_file(value);
+      } else {
+        config.set(key, value, kOrigin, config::Author::user);
+      }
+    }
+  });
+  const trainer::CommandJob job{world, settings, registry, keys, {}};
+  trainer::expand_model_from(job, config);
+  world.all_or_throw([&] {
+    config.set("data.name", "arrays", "derived");
+    set_if_default(config, "eval.every", "never");
+    set_if_default(config, "run.peak_flops", "0");
+    if (!config.section("train").texts("mix").empty()) {
+      throw ConfigError(config.section("train").cite("mix") + ": samples of a program are not mixed; remove the key");
+    }
+    config.require_read();
+  });
+  return made;
+}
+
+void require_own_mpi() {
+  const std::string used = mpi::library_version();
+#if defined(OMPI_MAJOR_VERSION)
+  const std::string mine = "Open MPI v" + std::to_string(OMPI_MAJOR_VERSION) + ".";
+#elif defined(MPICH_NAME)
+  const std::string mine = "MPICH";
+#else
+  const std::string mine;
+#endif
+  if (used.find(mine) != std::string::npos) return;
+  throw ConfigError("this build of Lockstep uses " + mine + (mine.ends_with('.') ? "x" : "") +
+                    ", but the program runs with " + used +
+                    ", whose communicators it cannot read; use a build of Lockstep for that library");
+}
+
+}  // namespace lockstep::embed

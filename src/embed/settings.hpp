@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/engine/registry.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+
+namespace lockstep::embed {
+
+/// The configuration of a session.
+struct SessionConfig {
+  config::Config config;
+  std::string checkpoint = {};  ///< from=RUN: the checkpoint with the weights; empty = none
+  bool predicts_only = false;   ///< purpose=predict
+};
+
+/// Reads the settings of a session: "key=value", "config=FILE", "from=RUN" and
+/// "purpose=train" or "purpose=predict". Samples come from arrays, whose shapes
+/// are those of the run of `from` by default. Collective.
+/// @throws ConfigError, CheckpointError  on every rank
+SessionConfig read_settings(const mpi::Communicator& world, const std::vector<std::string>& settings,
+                            const engine::Registry& registry);
+
+/// Refuses a program with another MPI library than that of Lockstep.
+/// @throws ConfigError  states both
+void require_own_mpi();
+
+}  // namespace lockstep::embed

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Steps, predictions and checkpoints of sessions.
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/registry.hpp>
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+
+#include "sessions.hpp"
+
+namespace lockstep {
+namespace session_test {
+
+using testing::parameters_of;
+using testing::samples;
+using testing::small_settings;
+
+/// Ranks have different numbers of samples; of several, the first has none.
+std::int64_t count_of(int rank, int ranks) { return ranks == 1 ? 4 : 2 * rank; }
+
+std::int64_t begin_of(int rank, int ranks) {
+  std::int64_t begin = 0;
+  for (int r = 0; r < rank; ++r) begin += count_of(r, ranks);
+  return begin;
+}
+
+SampleTensors samples_of(int rank, int ranks, std::int64_t step) {
+  return samples(100 * step + begin_of(rank, ranks), count_of(rank, ranks));
+}
+
+TEST(SessionTest, AStepFollowsTheGradientOfAllSamples) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  Session session(MPI_COMM_WORLD, small_settings());
+  ASSERT_EQ(session.parameter_names().size(), 4U);
+  EXPECT_EQ(session.parameter_count(), 3 * 5 + 5 + 5 * 2 + 2);
+  std::vector<at::Tensor> expected;
+  for (const std::string& name : session.parameter_names()) {
+    expected.push_back(session.parameter(name).to(at::kDouble).set_requires_grad(true));
+  }
+  for (std::int64_t step = 0; step < 5; ++step) {
+    const SampleTensors all = samples(100 * step, begin_of(world.size(), world.size()));
+    const at::Tensor input = all[0].second.to(at::kDouble);
+    const at::Tensor hidden = at::tanh(at::linear(input, expected[0], expected[1]));
+    const at::Tensor loss = at::mse_loss(at::linear(hidden, expected[2], expected[3]), all[1].second.to(at::kDouble));
+    for (at::Tensor& parameter : expected) parameter.mutable_grad() = at::Tensor();
+    loss.backward();
+    EXPECT_NEAR(session.train(samples_of(world.rank(), world.size(), step)), loss.item<double>(), 1e-6);
+    const torch::NoGradGuard no_grad;
+    for (at::Tensor& parameter : expected) parameter.sub_(0.1 * parameter.grad());
+  }
+  EXPECT_EQ(session.step(), 5);
+  std::size_t i = 0;
+  for (const std::string& name : session.parameter_names()) {
+    const double error = (session.parameter(name).to(at::kDouble) - expected[i++]).abs().max().item<double>();
+    EXPECT_LT(error, 1e-6) << name;
+  }
+  session.close();
+}
+
+TEST(SessionTest, RanksWithoutSamplesMayPassNothing) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  if (world.size() == 1) GTEST_SKIP() << "one rank has all samples";
+  Session with_arrays(MPI_COMM_WORLD, small_settings());
+  Session without(MPI_COMM_WORLD, small_settings());
+  const SampleTensors mine = samples_of(world.rank(), world.size(), 0);
+  with_arrays.train(mine);
+  without.train(world.is_root() ? SampleTensors{} : mine);
+  testing::expect_same_bits(parameters_of(with_arrays), parameters_of(without));
+}
+
+TEST(SessionTest, PredictionsAreThoseOfTheWeightsOfTheLatestStep) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  Session session(MPI_COMM_WORLD, small_settings());
+  const at::Tensor input = samples(7, 6)[0].second;
+  for (std::int64_t step = 0; step < 2000; ++step) {
+    session.train(samples_of(world.rank(), world.size(), step));
+    // Every rank predicts at once; nobody may still be writing what it reads.
+    const at::Tensor output = session.predict({{"input", input}}).front().second.contiguous();
+    const at::Tensor hidden =
+        at::tanh(at::linear(input, session.parameter("hidden0.weight"), session.parameter("hidden0.bias")));
+    const std::vector<std::string> names = session.parameter_names();
+    const at::Tensor expected = at::linear(hidden, session.parameter(names[2]), session.parameter(names[3]));
+    ASSERT_TRUE(at::allclose(output, expected, 1e-6, 1e-6)) << "step " << step;
+    const std::span<const float> mine(output.const_data_ptr<float>(), static_cast<std::size_t>(output.numel()));
+    std::vector<float> of_root(mine.begin(), mine.end());
+    world.broadcast(std::span(of_root));
+    ASSERT_TRUE(std::equal(mine.begin(), mine.end(), of_root.begin())) << "step " << step;
+  }
+}
+
+TEST(SessionTest, PredictionNeedsNoSamples) {
+  Session session(MPI_COMM_NULL, small_settings());
+  const SampleTensors none = session.predict({{"input", at::empty({0, 3})}});
+  ASSERT_EQ(none.size(), 2U);
+  EXPECT_EQ(none[0].first, "output");
+  EXPECT_EQ(none[0].second.sizes(), at::IntArrayRef({0, 2}));
+  EXPECT_EQ(none[1].first, "values");
+}
+
+TEST(SessionTest, StridesAndTypesOfArraysDoNotMatter) {
+  Session plain(MPI_COMM_NULL, small_settings());
+  Session other(MPI_COMM_NULL, small_settings());
+  const SampleTensors given = samples(3, 8);
+  plain.train(given);
+  const at::Tensor columns = given[0].second.to(at::kDouble).t().contiguous().t();  // as Fortran has them
+  const at::Tensor wide = at::zeros({8, 6});
+  wide.slice(1, 0, 6, 3).copy_(given[1].second);
+  other.train({{"input", columns}, {"target", wide.slice(1, 0, 6, 3)}});
+  EXPECT_TRUE(at::allclose(parameters_of(plain), parameters_of(other), 1e-6, 1e-7));
+}
+
+TEST(SessionTest, SessionsOnOverlappingCommunicatorsTakeTurns) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  Session all(MPI_COMM_WORLD, small_settings());
+  const mpi::Communicator part = world.split(world.rank() == 0 ? 0 : 1);
+  Session some(part.handle(), small_settings({"run.seed=2"}));
+  Session alone_all(MPI_COMM_WORLD, small_settings());
+  Session alone_some(part.handle(), small_settings({"run.seed=2"}));
+  for (std::int64_t step = 0; step < 20; ++step) {
+    all.train(samples_of(world.rank(), world.size(), step));
+    some.train(samples(step, 3));
+  }
+  for (std::int64_t step = 0; step < 20; ++step) alone_all.train(samples_of(world.rank(), world.size(), step));
+  for (std::int64_t step = 0; step < 20; ++step) alone_some.train(samples(step, 3));
+  testing::expect_same_bits(parameters_of(all), parameters_of(alone_all));
+  testing::expect_same_bits(parameters_of(some), parameters_of(alone_some));
+  EXPECT_FALSE(at::equal(parameters_of(all), parameters_of(some)));
+}
+
+TEST(SessionTest, ClassesAreLearnedAndPredicted) {
+  Session session(MPI_COMM_WORLD,
+                  {"model.name=mlp", "data.kind=classification", "data.input_shape=2", "data.classes=2",
+                   "optim.lr=0.05", "run.threads=1"});
+  const at::Tensor input = at::tensor({1.0F, 0.0F, 0.0F, 1.0F, 0.9F, 0.1F, 0.2F, 0.8F}).view({4, 2});
+  const at::Tensor target = at::tensor({0, 1, 0, 1}, at::kInt);  // converted
+  for (int step = 0; step < 60; ++step) session.train({{"input", input}, {"target", target}});
+  for (const auto& [name, tensor] : session.predict({{"input", input}})) {
+    if (name != "classes") continue;
+    EXPECT_TRUE(at::equal(tensor, target.to(at::kLong)));
+  }
+}
+
+TEST(SessionTest, ARunContinuesFromItsCheckpointBitForBit) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const testing::SharedFolder folder(world);
+  const testing::Settings settings =
+      small_settings({"run.dir=" + folder.path("run"), "optim.name=adamw", "ckpt.async=false"});
+  const auto train = [&](Session& session, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t step = begin; step < end; ++step)
+      session.train(samples_of(world.rank(), world.size(), step));
+  };
+  at::Tensor expected;
+  std::string checkpoint;
+  {
+    Session session(MPI_COMM_WORLD, settings);
+    train(session, 0, 4);
+    checkpoint = session.save();
+    EXPECT_TRUE(std::filesystem::exists(checkpoint)) << checkpoint;
+    session.metric("drag", 0.5);
+    train(session, 4, 8);
+    expected = parameters_of(session);
+    session.resume("4");  // back, and on again
+    EXPECT_EQ(session.step(), 4);
+    train(session, 4, 8);
+    testing::expect_same_bits(parameters_of(session), expected);
+    session.close();
+  }
+  world.barrier();
+  EXPECT_TRUE(std::filesystem::exists(folder.path("run/report.html")));
+  testing::Settings again = settings;
+  again.push_back("resume=4");
+  Session resumed(MPI_COMM_WORLD, again);
+  EXPECT_EQ(resumed.step(), 4);
+  train(resumed, 4, 8);
+  testing::expect_same_bits(parameters_of(resumed), expected);
+}
+
+TEST(SessionTest, ARunThatOnlyPredictsTakesShapesAndWeightsFromAnotherRun) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const testing::SharedFolder folder(world);
+  Session session(MPI_COMM_WORLD, small_settings({"run.dir=" + folder.path("run")}));
+  for (std::int64_t step = 0; step < 3; ++step) session.train(samples_of(world.rank(), world.size(), step));
+  session.save();
+  Session predicting(MPI_COMM_NULL, {"from=" + folder.path("run"), "purpose=predict"});
+  const at::Tensor input = samples(0, 5)[0].second;
+  testing::expect_same_bits(predicting.predict({{"input", input}})[0].second, session.predict({{"input", input}})[0].second);
+  EXPECT_EQ(predicting.step(), 3);
+  Session tuned(MPI_COMM_WORLD, {"from=" + folder.path("run"), "optim.lr=0.01"});
+  testing::expect_same_bits(parameters_of(tuned), parameters_of(session));
+  EXPECT_EQ(tuned.step(), 0);
+}
+
+TEST(SessionTest, ParametersAreReplacedByThoseOfTheFirstRank) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  Session session(MPI_COMM_WORLD, small_settings());
+  session.set_parameter("hidden0.weight", at::full({5, 3}, 1.0 + world.rank(), at::kDouble));
+  testing::expect_same_bits(session.parameter("hidden0.weight"), at::ones({5, 3}));
+}
+
+TEST(SessionTest, ThreadsOfTheProgramStayAsTheyAre) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(2);
+  {
+    Session session(MPI_COMM_NULL, small_settings());
+    EXPECT_EQ(at::get_num_threads(), 2);
+    session.train(samples(0, 4));
+    session.predict({samples(0, 4)[0]});
+    EXPECT_EQ(at::get_num_threads(), 2);
+  }
+  at::set_num_threads(before);
+}
+
+}  // namespace session_test
+}  // namespace lockstep
