@@ -16,6 +16,7 @@
 #include "core/system/process.hpp"
 #include "core/text/text.hpp"
 #include "embed/c_arrays.hpp"
+#include "embed/settings.hpp"
 
 struct lockstep_run {
   lockstep::Session session;
@@ -149,6 +150,7 @@ int lockstep_open(const char* const* settings, int count, int communicator, lock
     }
     MPI_Comm comm = MPI_COMM_NULL;
     if (communicator != LOCKSTEP_ALONE) {
+      lockstep::embed::require_mpi();
       comm = MPI_Comm_f2c(communicator);
       if (comm == MPI_COMM_NULL) throw lockstep::ConfigError("the communicator is MPI_COMM_NULL; use LOCKSTEP_ALONE");
     }

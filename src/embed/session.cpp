@@ -67,12 +67,7 @@ class StateHook : public engine::Hook {
 mpi::Communicator communicator_of(MPI_Comm communicator) {
   require_usable_level();
   if (communicator == MPI_COMM_NULL) return mpi::Communicator::alone();
-  int is_running = 0;
-  MPI_Initialized(&is_running);
-  if (is_running == 0) {
-    throw ConfigError("MPI is not initialized; call MPI_Init first, or open the run for this process alone");
-  }
-  embed::require_own_mpi();
+  embed::require_mpi();
   return mpi::Communicator(communicator);
 }
 
@@ -90,7 +85,8 @@ class Session::Impl {
       loaded_ = std::make_unique<engine::LoadedModel>(
           engine::load_model(world_, sections, registry, given_.checkpoint, engine::Purpose::prediction, "train"));
       threads_ = loaded_->resources.threads;
-      form_.emplace(sections.at("data"), loaded_->task, loaded_->splits.train->roles(), wrapper().model());
+      task_ = loaded_->task;
+      form_.emplace(sections.at("data"), task_, loaded_->splits.train->roles(), wrapper().model());
       wrapper().model().eval();
     } else {
       open_training(sections, registry);

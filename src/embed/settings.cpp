@@ -133,6 +133,8 @@ SessionConfig read_settings(const mpi::Communicator& world, const std::vector<st
     config.set("data.name", "arrays", "derived");
     set_if_default(config, "eval.every", "never");
     set_if_default(config, "run.peak_flops", "0");
+    const bool has_numbers = config.section("data").text("kind") == "regression";
+    if (has_numbers && config.section("loss").text("name") == "auto") set_if_default(config, "loss.name", "mse");
     if (!config.section("train").texts("mix").empty()) {
       throw ConfigError(config.section("train").cite("mix") + ": samples of a program are not mixed; remove the key");
     }
@@ -141,7 +143,12 @@ SessionConfig read_settings(const mpi::Communicator& world, const std::vector<st
   return made;
 }
 
-void require_own_mpi() {
+void require_mpi() {
+  int is_running = 0;
+  MPI_Initialized(&is_running);
+  if (is_running == 0) {
+    throw ConfigError("MPI is not initialized; call MPI_Init first, or open the run for this process alone");
+  }
   const std::string used = mpi::library_version();
 #if defined(OMPI_MAJOR_VERSION)
   const std::string mine = "Open MPI v" + std::to_string(OMPI_MAJOR_VERSION) + ".";

@@ -25,8 +25,7 @@ struct SessionConfig {
 SessionConfig read_settings(const mpi::Communicator& world, const std::vector<std::string>& settings,
                             const engine::Registry& registry);
 
-/// Refuses a program with another MPI library than that of Lockstep.
-/// @throws ConfigError  states both
-void require_own_mpi();
+/// @throws ConfigError  MPI is not initialized, or the program has another MPI library than Lockstep: states both
+void require_mpi();
 
 }  // namespace lockstep::embed

@@ -138,9 +138,10 @@ void log_start(const Run& run, const Sections& sections) {
   const data::Dataset& train = *run.data.splits().train;
   const auto name_of = [&sections](const char* section) { return sections.at(section).text("name"); };
   const std::string parameters = rounded(run.model.parameter_count);
-  log::info(fmt::format("task {}; data {}: {} training samples; model {}: {} parameters",
-                        models::row_of(train.task().kind).name, name_of("data"), train.size(), name_of("model"),
-                        parameters));
+  const bool is_endless = static_cast<double>(train.size()) > kMaxSteps;  // the program has the samples
+  log::info(fmt::format("task {}; data {}{}; model {}: {} parameters", models::row_of(train.task().kind).name,
+                        name_of("data"), is_endless ? "" : fmt::format(": {} training samples", train.size()),
+                        name_of("model"), parameters));
   std::int64_t trained = 0;
   for (const at::Tensor& parameter : run.model.wrapper->model().parameters()) {
     if (parameter.requires_grad()) trained += parameter.numel();
@@ -153,8 +154,10 @@ void log_start(const Run& run, const Sections& sections) {
                                 (of_parameters.empty() ? "" : " (" + of_parameters + ")") +
                                 (run.resources.tf32 == "convolutions" ? " (convolutions in TF32)" : "");
   const StrategySettings strategy = StrategySettings::from(sections.at("strategy"));
-  log::info(fmt::format("{} steps of {} samples; optimizer {}, precision {}, strategy {}, backend {}, device {}",
-                        run.progress.total_steps, sections.at("train").integer("global_batch_size"),
+  const std::string length = is_endless ? ""
+                                        : fmt::format("{} steps of {} samples; ", run.progress.total_steps,
+                                                      sections.at("train").integer("global_batch_size"));
+  log::info(fmt::format("{}optimizer {}, precision {}, strategy {}, backend {}, device {}", length,
                         optimizer_names(run.updates.parts), precision,
                         chosen_strategy(strategy, run.resources.world.size()).name, run.resources.collectives->name(),
                         run.resources.device.is_cpu() ? "cpu" : "cuda"));

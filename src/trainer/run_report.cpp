@@ -206,7 +206,9 @@ void RunReport::on_step(const engine::StepReport& step) {
   is_first_step_ = false;
   progress_ = step.progress;
   eta_.add(step.seconds);
-  eta_seconds_ = eta_.seconds_left(progress_.total_steps - progress_.step);
+  const bool is_endless = static_cast<double>(progress_.total_steps) > engine::kMaxSteps;
+  if (is_endless) progress_.total_steps = 0;
+  if (!is_endless) eta_seconds_ = eta_.seconds_left(progress_.total_steps - progress_.step);
   bar_.update({.done = progress_.step, .total = progress_.total_steps, .eta_seconds = eta_seconds_});
   const auto now = Clock::now();
   if (now - status_written_ < kStatusInterval) return;

@@ -4,7 +4,8 @@ include(CMakePackageConfigHelpers)
 
 # All that programs like the trainer and ckpt need.
 add_library(lockstep INTERFACE)
-target_link_libraries(lockstep INTERFACE lockstep_trainer lockstep_ckpt)
+target_link_libraries(lockstep INTERFACE lockstep_trainer lockstep_embed lockstep_ckpt)
+add_library(lockstep::lockstep ALIAS lockstep)
 target_compile_features(lockstep INTERFACE cxx_std_20)
 if(LOCKSTEP_HAS_GPU_MODULE) # which the program loads
   target_link_options(lockstep INTERFACE $<BUILD_INTERFACE:-Wl,-rpath,${PROJECT_BINARY_DIR}>
@@ -16,9 +17,12 @@ endif()
 get_property(modules GLOBAL PROPERTY LOCKSTEP_MODULES)
 list(TRANSFORM modules PREPEND lockstep_ OUTPUT_VARIABLE libraries)
 install(TARGETS lockstep lockstep_flags ${libraries} EXPORT LockstepTargets ARCHIVE DESTINATION lib)
+install(TARGETS lockstep_c lockstep_fortran EXPORT LockstepTargets LIBRARY DESTINATION lib)
+install(FILES src/embed/lockstep.F90 DESTINATION share/lockstep)
+install(FILES ${PROJECT_BINARY_DIR}/install/lockstep.pc DESTINATION lib/pkgconfig)
 set_target_properties(trainer PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;${TORCH_ROOT}/lib")
 install(TARGETS trainer ckpt RUNTIME DESTINATION bin)
-install(DIRECTORY include/lockstep DESTINATION include FILES_MATCHING PATTERN *.hpp)
+install(DIRECTORY include/lockstep DESTINATION include FILES_MATCHING PATTERN *.h PATTERN *.hpp)
 install(DIRECTORY tools/configs DESTINATION share/lockstep)
 
 set(package lib/cmake/Lockstep)

@@ -112,6 +112,28 @@ TEST(SessionTest, StridesAndTypesOfArraysDoNotMatter) {
   EXPECT_TRUE(at::allclose(parameters_of(plain), parameters_of(other), 1e-6, 1e-7));
 }
 
+TEST(SessionTest, MaskedElementsDoNotCount) {
+  for (const bool has_space : {false, true}) {
+    const testing::Settings settings =
+        has_space ? testing::Settings{"model.name=unet", "model.width=4", "model.depth=1", "data.input_shape=1,8",
+                                      "data.target_shape=1,8", "optim.name=sgd", "run.threads=1"}
+                  : small_settings();
+    const at::Tensor input = has_space ? at::sin(at::arange(16, at::kFloat)).view({2, 1, 8}) : samples(0, 2)[0].second;
+    const at::Tensor target = has_space ? at::cos(at::arange(16, at::kFloat)).view({2, 1, 8}) : samples(0, 2)[1].second;
+    at::Tensor mask = at::ones_like(target, at::kByte);
+    mask[1].fill_(0);
+    at::Tensor other = target.clone();
+    other[1].fill_(1e6F);
+    Session one(MPI_COMM_NULL, settings);
+    Session two(MPI_COMM_NULL, settings);
+    Session without(MPI_COMM_NULL, settings);
+    const double loss = one.train({{"input", input}, {"target", target}, {"mask", mask}});
+    EXPECT_EQ(two.train({{"input", input}, {"target", other}, {"mask", mask}}), loss);
+    EXPECT_NE(without.train({{"input", input}, {"target", target}}), loss);
+    testing::expect_same_bits(parameters_of(one), parameters_of(two));
+  }
+}
+
 TEST(SessionTest, SessionsOnOverlappingCommunicatorsTakeTurns) {
   const mpi::Communicator world = mpi::Communicator::world();
   Session all(MPI_COMM_WORLD, small_settings());
@@ -147,7 +169,7 @@ TEST(SessionTest, ARunContinuesFromItsCheckpointBitForBit) {
   const mpi::Communicator world = mpi::Communicator::world();
   const testing::SharedFolder folder(world);
   const testing::Settings settings =
-      small_settings({"run.dir=" + folder.path("run"), "optim.name=adamw", "ckpt.async=false"});
+      small_settings({"run.dir=" + folder.path("run"), "optim.name=adamw", "log.every=2"});
   const auto train = [&](Session& session, std::int64_t begin, std::int64_t end) {
     for (std::int64_t step = begin; step < end; ++step)
       session.train(samples_of(world.rank(), world.size(), step));
