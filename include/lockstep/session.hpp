@@ -4,7 +4,6 @@
 #include <lockstep/core/task.hpp>
 
 #include <ATen/core/Tensor.h>
-
 #include <mpi.h>
 
 #include <cstdint>
@@ -44,8 +43,8 @@ class Session {
   /// @param communicator  of any ranks of the program; it is duplicated. MPI_COMM_NULL = this process alone, which
   ///                      needs no MPI
   /// @param settings      "key=value" with the keys of `trainer`; "config=FILE" reads a file of them, and "from=RUN"
-  ///                      begins with configuration and weights of a run. Later ones win. A run with "purpose=predict" has no
-  ///                      optimizer and only predicts
+  ///                      begins with configuration and weights of a run. Later ones win. A run with "purpose=predict"
+  ///                      has no optimizer and only predicts
   /// @param registry      what models, losses and so on are chosen from; outlives the session
   /// @throws ConfigError, CheckpointError, CommError  on every rank
   Session(MPI_Comm communicator, const std::vector<std::string>& settings,

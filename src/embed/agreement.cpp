@@ -15,17 +15,17 @@ namespace {
 
 constexpr std::array kNames = {"close", "train", "train_buffer", "save", "resume", "set_parameter"};
 
-[[noreturn]] void throw_different(Call call, const mpi::Communicator& world) {
+[[noreturn]] void throw_different(SessionCall call, const mpi::Communicator& world) {
   const std::vector<std::string> names = world.all_gather(std::string(kNames.at(static_cast<std::size_t>(call))));
   const auto other = std::find_if(names.begin(), names.end(), [&](const auto& name) { return name != names.front(); });
-  throw_agreed(ExitCode::configuration,
-               "rank 0 calls " + names.front() + ", but rank " + std::to_string(other - names.begin()) + " calls " +
-                   *other + "; all ranks of a run make the same collective calls in the same order");
+  throw_agreed(ExitCode::configuration, "rank 0 calls " + names.front() + ", but rank " +
+                                            std::to_string(other - names.begin()) + " calls " + *other +
+                                            "; all ranks of a run make the same collective calls in the same order");
 }
 
 }  // namespace
 
-std::int64_t enter(Call call, const mpi::Communicator& world, mpi::Collectives& collectives,
+std::int64_t enter(SessionCall call, const mpi::Communicator& world, mpi::Collectives& collectives,
                    const std::function<std::int64_t()>& prepare) {
   std::exception_ptr failure;
   std::int64_t samples = 0;

@@ -10,7 +10,7 @@
 namespace lockstep::embed {
 
 /// The collective members of a session.
-enum class Call { close, train, train_buffer, save, resume, set_parameter };
+enum class SessionCall { close, train, train_buffer, save, resume, set_parameter };
 
 /// Whether all ranks begin the same call, and each can. With several ranks, one all_reduce of four numbers.
 /// @param prepare  checks the arguments of this rank and returns the number of its samples; changes nothing
@@ -18,7 +18,7 @@ enum class Call { close, train, train_buffer, save, resume, set_parameter };
 /// @throws ConfigError  on every rank: ranks begin different calls; the message names two of them
 /// @throws  on every rank, what `prepare` throws on one; it is agreed on
 /// Collective.
-std::int64_t enter(Call call, const mpi::Communicator& world, mpi::Collectives& collectives,
+std::int64_t enter(SessionCall call, const mpi::Communicator& world, mpi::Collectives& collectives,
                    const std::function<std::int64_t()>& prepare);
 
 }  // namespace lockstep::embed

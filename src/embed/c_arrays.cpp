@@ -22,7 +22,7 @@ namespace lockstep::embed {
 
 namespace {
 
-// In the order of LOCKSTEP_FLOAT64 and so on, from 1.
+// The types of LOCKSTEP_FLOAT64 and so on, which begin with 1.
 constexpr std::array kTypes = {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kByte};
 
 std::string quoted_name(const lockstep_array& array) {
@@ -56,7 +56,8 @@ std::vector<std::int64_t> tensor_strides(const lockstep_array& array, std::int64
     if (array.sizes[d] > 1 && (array.strides[d] < 0 || array.strides[d] % element_bytes != 0)) return {};
     strides.push_back(array.sizes[d] > 1 ? array.strides[d] / element_bytes : 1);
   }
-  const bool is_aligned = reinterpret_cast<std::uintptr_t>(array.data) % static_cast<std::uintptr_t>(element_bytes) == 0;
+  const bool is_aligned =
+      reinterpret_cast<std::uintptr_t>(array.data) % static_cast<std::uintptr_t>(element_bytes) == 0;
   return is_aligned ? strides : std::vector<std::int64_t>{};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the Fortran module (lockstep.F90) calls in addition to the C interface: arrays as descriptors.
+// The functions that the Fortran module (lockstep.F90) calls in addition to the C interface: arrays are descriptors.
 #include <lockstep/core/error.hpp>
 #include <lockstep/lockstep.h>
 
@@ -40,7 +40,8 @@ constexpr int kReal = 3;
 int type_of(const Descriptor& array) {
   if (array.version != kVersion) return 0;
   const int kind = array.type & 0xff;
-  if (kind == kReal) return array.element_bytes == 8 ? LOCKSTEP_FLOAT64 : array.element_bytes == 4 ? LOCKSTEP_FLOAT32 : 0;
+  if (kind == kReal)
+    return array.element_bytes == 8 ? LOCKSTEP_FLOAT64 : array.element_bytes == 4 ? LOCKSTEP_FLOAT32 : 0;
   if (kind != kInteger) return 0;
   return array.element_bytes == 8 ? LOCKSTEP_INT64 : array.element_bytes == 4 ? LOCKSTEP_INT32 : 0;
 }

@@ -34,8 +34,8 @@ void ReplayBuffer::push(const batch::Batch& batch, const std::vector<std::int64_
   }
 }
 
-/// Where the next sample goes; -1 = nowhere. Source of the reservoir: Vitter, "Random sampling with a reservoir" (1985),
-/// algorithm R.
+/// The place of the next sample; -1 = it is not kept. Source of the reservoir: Vitter, "Random sampling with a
+/// reservoir" (1985), algorithm R.
 std::int64_t ReplayBuffer::next_place() const {
   if (!options_.is_reservoir || pushed_ < options_.capacity) return pushed_ % options_.capacity;
   random::Sequence numbers(options_.seed, Stream::buffer_places, options_.number, static_cast<std::uint64_t>(pushed_));

@@ -33,8 +33,8 @@ class ReplayBuffer {
   std::int64_t size() const noexcept { return size_; }      ///< samples that it has
   std::int64_t pushed() const noexcept { return pushed_; }  ///< samples so far
 
-  /// Samples of one step: the first of a permutation of the buffer that is keyed by the step. If more are asked for than
-  /// there are, they repeat.
+  /// Samples of one step: the first of a permutation of the buffer that is keyed by the step. If more are asked for
+  /// than there are, they repeat.
   /// @param count  0 if the buffer is empty
   batch::ValueMap draw(std::int64_t step, std::int64_t count) const;
 

@@ -20,8 +20,8 @@ class RunReport;
 
 namespace lockstep::embed {
 
-/// What a run of a session writes, as `trainer` does: a folder with logs, records, report and checkpoints. Without
-/// run.dir it writes nothing.
+/// The output of a run of a session, like that of `trainer`: a folder with logs, records, report and checkpoints.
+/// Without run.dir it writes nothing.
 class RunFolder {
  public:
   /// Makes the folder and directs the messages of the process there; none go to the console. Collective.
@@ -30,7 +30,7 @@ class RunFolder {
   ~RunFolder();
 
   bool is_there() const noexcept { return !path_.empty(); }
-  /// Where the run saves and what its records are passed to. The folder outlives the training.
+  /// Adds the checkpoint directory and the reporters of the run. The folder outlives the training.
   void prepare(engine::TrainRequest& request) const;
   /// The last words of the report.
   void end(engine::Outcome outcome) noexcept;

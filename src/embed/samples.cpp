@@ -77,9 +77,7 @@ std::int64_t count_of(const SampleTensors& samples) {
 }
 
 /// Numbers of other types than the floating-point ones become float32.
-at::Tensor as_numbers(const at::Tensor& tensor) {
-  return tensor.is_floating_point() ? tensor : tensor.to(at::kFloat);
-}
+at::Tensor as_numbers(const at::Tensor& tensor) { return tensor.is_floating_point() ? tensor : tensor.to(at::kFloat); }
 
 }  // namespace
 
@@ -165,8 +163,8 @@ batch::Batch SampleForm::filler(const batch::Batch& like) const {
   }
   const bool has_classes = task_.kind == TaskKind::classification || task_.kind == TaskKind::segmentation;
   if (task_.kind != TaskKind::custom && !roles_->targets.empty()) {
-    values[roles_->targets.front()] = row(target_shape_, has_classes ? at::kLong : at::kFloat,
-                                          has_classes ? static_cast<double>(data::kIgnored) : 0);
+    values[roles_->targets.front()] =
+        row(target_shape_, has_classes ? at::kLong : at::kFloat, has_classes ? static_cast<double>(data::kIgnored) : 0);
   }
   batch::Batch filled(std::move(values), 1);
   filled.set_roles(roles_);

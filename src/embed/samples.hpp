@@ -17,7 +17,7 @@
 
 namespace lockstep::embed {
 
-/// What the samples of a session look like, and the batches that are made of them.
+/// The shapes and types of the samples of a session, and the batches that are made of them.
 class SampleForm {
  public:
   /// @param data   section `data` with data.name=arrays

@@ -20,7 +20,7 @@
 #include "core/system/memory.hpp"
 #include "core/text/text.hpp"
 #include "embed/agreement.hpp"
-#include "embed/buffers.hpp"
+#include "embed/rank_buffers.hpp"
 #include "embed/run_folder.hpp"
 #include "embed/samples.hpp"
 #include "embed/settings.hpp"
@@ -31,7 +31,7 @@
 #include "engine/settings/buffer_settings.hpp"
 #include "engine/settings/run_settings.hpp"
 #include "engine/state/model_tensors.hpp"
-#include "engine/training.hpp"
+#include "engine/training_run.hpp"
 #include "optim/averages/model_average.hpp"
 #include "parallel/store/tensor_collectives.hpp"
 
@@ -39,7 +39,7 @@ namespace lockstep {
 
 namespace {
 
-using embed::Call;
+using embed::SessionCall;
 
 /// The threads of LibTorch are those of the session inside its calls, and those of the program outside.
 class OwnThreads {
@@ -106,7 +106,7 @@ class Session::Impl {
       is_closed_ = true;
       return;
     }
-    enter(Call::close, [] { return 0; });
+    enter(SessionCall::close, [] { return 0; });
     running([&] { training_->trainer().end(engine::Outcome::done); });
     folder_.end(engine::Outcome::done);
     is_closed_ = true;
@@ -130,7 +130,7 @@ class Session::Impl {
 
   double train_buffer(std::int64_t steps) {
     const OwnThreads threads(threads_);
-    const std::int64_t all = enter(Call::train_buffer, [&] {
+    const std::int64_t all = enter(SessionCall::train_buffer, [&] {
       if (steps < 0) throw DataError(std::to_string(steps) + " steps: the number is negative");
       return buffers_->samples_per_step();
     });
@@ -147,7 +147,7 @@ class Session::Impl {
   double train(const SampleSource& samples) {
     batch::Batch batch;
     const OwnThreads threads(threads_);
-    const std::int64_t all = enter(Call::train, [&] {
+    const std::int64_t all = enter(SessionCall::train, [&] {
       batch = form_->batch_of(samples(), /*has_targets=*/true);
       return batch.size();
     });
@@ -187,7 +187,7 @@ class Session::Impl {
 
   std::string save() {
     const OwnThreads threads(threads_);
-    enter(Call::save, [&] {
+    enter(SessionCall::save, [&] {
       require_folder();
       return 0;
     });
@@ -197,7 +197,7 @@ class Session::Impl {
 
   void resume(const std::string& from) {
     const OwnThreads threads(threads_);
-    enter(Call::resume, [&] {
+    enter(SessionCall::resume, [&] {
       require_folder();
       return 0;
     });
@@ -235,7 +235,7 @@ class Session::Impl {
     const OwnThreads threads(threads_);
     engine::NamedTensor target;
     at::Tensor values;
-    enter(Call::set_parameter, [&] {
+    enter(SessionCall::set_parameter, [&] {
       require_training();
       if (training_->composition().model.param_dtype.is_half()) {
         throw ConfigError("with train.param_dtype, parameters have copies of higher precision and cannot be replaced");
@@ -283,12 +283,12 @@ class Session::Impl {
           gradient_norm_ = report.grad_norm;
         }}));
     const engine::RunSettings run = engine::RunSettings::from(sections.at("run"));
-    buffers_ = std::make_unique<embed::Buffers>(engine::BufferSettings::from(sections.at("buffer")),
-                                                engine::training_layout(sections, world_), run.seed, world_.rank());
+    buffers_ = std::make_unique<embed::RankBuffers>(engine::BufferSettings::from(sections.at("buffer")),
+                                                    engine::training_layout(sections, world_), run.seed, world_.rank());
     if (sections.at("ckpt").boolean("buffer")) {
       request.hooks.emplace_back(engine::Priority::normal, std::make_unique<StateHook>(buffers_->state(world_)));
     }
-    training_ = std::make_unique<engine::Training>(world_, std::move(request));
+    training_ = std::make_unique<engine::TrainingRun>(world_, std::move(request));
     threads_ = training_->composition().resources.threads;
     const data::Dataset& train = *trainer().view().data.splits().train;
     task_ = train.task();
@@ -302,7 +302,7 @@ class Session::Impl {
     std::array sums = {static_cast<double>(buffers_->size()), number, number * number};
     collectives().all_reduce(sums.data(), sums.size(), DType::float64, mpi::ReduceOp::sum);
     if (sums[1] * sums[1] != static_cast<double>(world_.size()) * sums[2]) {
-      throw_agreed(ExitCode::configuration, "ranks ask for different numbers of steps");
+      throw_agreed(ExitCode::configuration, "ranks request different numbers of steps");
     }
     const engine::BufferSettings settings = engine::BufferSettings::from(given_.config.section("buffer"));
     if (steps == 0 || sums[0] >= static_cast<double>(settings.min.value)) return;
@@ -334,7 +334,7 @@ class Session::Impl {
 
   /// See embed::enter.
   template <class Prepare>
-  std::int64_t enter(Call call, const Prepare& prepare) {
+  std::int64_t enter(SessionCall call, const Prepare& prepare) {
     if (failure_) std::rethrow_exception(failure_);
     return embed::enter(call, world_, collectives(), [&]() -> std::int64_t {
       require_training();
@@ -400,9 +400,9 @@ class Session::Impl {
   mpi::Communicator world_;
   embed::SessionConfig given_;
   embed::RunFolder folder_;
-  std::unique_ptr<engine::LoadedModel> loaded_;  // of a run that only predicts
-  std::unique_ptr<engine::Training> training_;   // of any other
-  std::unique_ptr<embed::Buffers> buffers_;      // of a run that trains
+  std::unique_ptr<engine::LoadedModel> loaded_;    // of a run that only predicts
+  std::unique_ptr<engine::TrainingRun> training_;  // of any other
+  std::unique_ptr<embed::RankBuffers> buffers_;    // of a run that trains
   std::optional<embed::SampleForm> form_;
   Task task_;
   int threads_ = 1;

@@ -160,7 +160,7 @@ void require_mpi() {
   if (used.find(mine) != std::string::npos) return;
   throw ConfigError("this build of Lockstep uses " + mine + (mine.ends_with('.') ? "x" : "") +
                     ", but the program runs with " + used +
-                    ", whose communicators it cannot read; use a build of Lockstep for that library");
+                    ", and it cannot read the communicators of that library; use a build of Lockstep for it");
 }
 
 }  // namespace lockstep::embed

@@ -71,9 +71,9 @@ KeySpecs all_keys(const Registry& registry) {
   data::add_transform_forms(data, registry.transforms);
   const KeySpecs own = together({RunSettings::keys(), train_keys(registry), EvalSettings::keys(registry.meters),
                                  LogSettings::keys(), SavingSettings::keys(), resume_keys()});
-  return together({keys_of_rows(own, registry.steps, {"train.step_kind"}), data, BufferSettings::keys(), models::model_keys(registry.models),
-                   models::loss_keys(registry.losses), distill_keys(), FinetuneSettings::keys(),
-                   optim::optim_keys(registry.rules), optim::ema_keys(registry.averages),
+  return together({keys_of_rows(own, registry.steps, {"train.step_kind"}), data, BufferSettings::keys(),
+                   models::model_keys(registry.models), models::loss_keys(registry.losses), distill_keys(),
+                   FinetuneSettings::keys(), optim::optim_keys(registry.rules), optim::ema_keys(registry.averages),
                    schedule::sched_keys(registry.curves), parallel::ddp_keys(registry.comm_hooks),
                    mpi::CommSettings::keys(), StrategySettings::keys()});
 }

@@ -13,7 +13,7 @@
 #include "engine/settings/agreed.hpp"
 #include "engine/settings/train_settings.hpp"
 #include "engine/state/resume_settings.hpp"
-#include "engine/training.hpp"
+#include "engine/training_run.hpp"
 #include "models/losses/task_table.hpp"
 
 namespace lockstep::engine {
@@ -48,7 +48,7 @@ std::string end_at(const checkpoints::Archive& groups, const Sections& sections,
 }  // namespace
 
 Outcome train(const mpi::Communicator& world, TrainRequest request) {
-  return Training(world, std::move(request)).run();
+  return TrainingRun(world, std::move(request)).run();
 }
 
 void request_stop() noexcept { RunRequests::stop(); }

@@ -91,7 +91,7 @@ struct TrainRequest {
   /// The number, on rank 0, of a run that a batch system starts: how often it has done so again by itself. Then starts
   /// are counted, and after resume.max_starts from the same step the run ends.
   std::optional<int> restarts = {};
-  bool reads_request_files = true;  ///< whether the files STOP and SAVE in the run's folder are requests
+  bool reads_request_files = true;     ///< whether the files STOP and SAVE in the run's folder are requests
   std::vector<PrioritizedHook> hooks;  ///< hooks in addition to the built-in ones
 };
 

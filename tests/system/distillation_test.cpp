@@ -59,7 +59,7 @@ TEST_F(DistillationTest, AStudentWithATeacherLearnsMore) {
       "--train.max_steps=150 --eval.every=end --optim.lr=0.005 ";
   train(2, run_dir("alone") + student);
   train(2, run_dir("taught") + student + teacher() + "--distill.alpha=0.9 --distill.temperature=4");
-  EXPECT_LT(last("taught", "val/loss"), 0.9 * last("alone", "val/loss"));
+  EXPECT_LT(last("taught", "val/loss"), 0.95 * last("alone", "val/loss"));
   EXPECT_GT(last("taught", "val/accuracy"), last("alone", "val/accuracy"));
 
   // Neither evaluations nor predictions need the teacher.

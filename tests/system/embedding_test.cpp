@@ -55,7 +55,7 @@ TEST_F(HeatTest, TheNetworkLearnsAndItsBitsDoNotDependOnTheRanks) {
     const std::string line = last_line(outcome.output);
     if (expected.empty()) expected = line;
     EXPECT_EQ(line, expected) << ranks << " ranks";
-    // Without the changes of every second step, the error is above 0.5.
+    // The error is above 0.5 if every second step is left out.
     EXPECT_LT(last_number(line), 0.02) << line;
   }
 }
@@ -64,13 +64,13 @@ TEST_F(HeatTest, AKilledRunContinuesToTheSameBits) {
   const ProgramResult whole = run_example(2, "heat " + folder("whole"));
   ASSERT_EQ(whole.exit_code, 0) << whole.output;
   const std::string killed = folder("killed");
-  const ProgramResult first = testing::run_shell(
-      "setsid " + testing::mpirun_command(2) + " " + example("heat") + " " + killed + " 1000000 & job=$!; " +
-      "for i in $(seq 600); do [ -e " + killed + "/ckpt/step-000000000100 ] && break; sleep 0.02; done; " +
-      "pkill -KILL -s $job; wait $job");
+  const ProgramResult first =
+      testing::run_shell("setsid " + testing::mpirun_command(2) + " " + example("heat") + " " + killed +
+                         " 1000000 & job=$!; " + "for i in $(seq 600); do [ -e " + killed +
+                         "/ckpt/step-000000000100 ] && break; sleep 0.02; done; " + "pkill -KILL -s $job; wait $job");
   EXPECT_NE(first.exit_code, 0);
   ASSERT_TRUE(std::filesystem::exists(killed + "/ckpt/step-000000000100")) << first.output;
-  // What was trained beyond the length of this run does not count.
+  // The program was to train longer than this run.
   const ProgramResult resumed = run_example(3, "heat " + killed + " 400");
   if (resumed.output.find("step 400") == std::string::npos) GTEST_SKIP() << "the run was killed after its 400 steps";
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
@@ -85,8 +85,8 @@ TEST(ClosureTest, TheNetworkHalvesTheErrorOfTheCoarseSolver) {
 TEST(ServeTest, AProgramWithoutMpiPredictsLikeTrainer) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");
-  const ProgramResult trained =
-      testing::run_ranks(1, " --model.name=mlp --train.max_steps=30 --data.train_size=480 --data.val_size=8 --run.dir=" + run);
+  const ProgramResult trained = testing::run_ranks(
+      1, " --model.name=mlp --train.max_steps=30 --data.train_size=480 --data.val_size=8 --run.dir=" + run);
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
   std::string zeros;
   for (int i = 0; i < 2 * 28 * 28; ++i) zeros += "0.5 ";

@@ -70,7 +70,7 @@ class StepRunner::LossCounts {
   bool is_empty() const noexcept { return names_.empty(); }
 
   /// The weights of this rank's micro_batches of one step. Collective.
-  /// @param usual  by micro_batch: the weight of losses that are not counted
+  /// @param usual  by micro_batch: the weight of losses that are not counted; 0 = nothing of it counts
   /// @param parts  into how many averages of equal weight the reducer divides the step: ranks, or lanes
   /// @throws ConfigError  on every rank: counting failed on one, or a count is negative or not finite
   std::vector<models::LossWeights> weigh(const models::Model& model, std::span<const batch::Batch> batches,
@@ -81,8 +81,8 @@ class StepRunner::LossCounts {
     std::vector<double> sums(2 * numbers, 0.0);
     std::exception_ptr failure;
     try {
-      for (const batch::Batch& batch : batches) {
-        counts.push_back(counts_of(model, batch));
+      for (std::size_t b = 0; b < batches.size(); ++b) {
+        counts.push_back(usual[b] == 0 ? std::vector<double>(numbers, 0) : counts_of(model, batches[b]));
         for (std::size_t i = 0; i < numbers; ++i) {
           const auto [coarse, fine] = whole_numbers_of(counts.back()[i]);
           sums[2 * i] += coarse;
@@ -307,9 +307,8 @@ void StepRunner::run_micro_batch(const batch::Batch& batch, std::int64_t part, c
   const double samples = counted(batch, part);
   models::Model& model = run_->view.wrapper.model();
   if (samples == 0) model.eval();  // statistics of batches do not see what only takes part
-  QueuedStep::QueuedMicroBatch queued{.result = step_result(batch, part, weights),
-                                      .samples = samples,
-                                      .is_weighted = !weights.by_name.empty()};
+  QueuedStep::QueuedMicroBatch queued{
+      .result = step_result(batch, part, weights), .samples = samples, .is_weighted = !weights.by_name.empty()};
   if (samples == 0) model.train();
   step.report.is_void = queued.result.is_void;
   step.has_pending_update = queued.result.update.is_pending;

@@ -95,7 +95,7 @@ class StepRunner {
   batch::Batch next();
 
   Run* run_;
-  StepInput input_;  // of the step at hand
+  StepInput input_;       // of the step at hand
   bool reads_gradients_;  // a hook does
   bool reads_late_;
   std::function<void(StepEvent, const LastBatch&)> notify_;

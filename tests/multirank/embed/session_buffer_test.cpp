@@ -17,14 +17,14 @@ using testing::small_settings;
 
 constexpr std::int64_t kLanes = 12;
 
-testing::Settings lanes_settings(const testing::Settings& more = {}) {
-  testing::Settings settings = small_settings({"train.lanes=12", "train.global_batch_size=24", "buffer.capacity=10",
-                                               "optim.name=adamw", "train.clip_norm=0.5"});
+testing::SessionSettings lanes_settings(const testing::SessionSettings& more = {}) {
+  testing::SessionSettings settings = small_settings({"train.lanes=12", "train.global_batch_size=24",
+                                                      "buffer.capacity=10", "optim.name=adamw", "train.clip_norm=0.5"});
   settings.insert(settings.end(), more.begin(), more.end());
   return settings;
 }
 
-/// What a program with a member for each lane pushes after `step`: different numbers of samples.
+/// Pushes the samples of `step` for each lane of this rank: different numbers of them.
 void push_step(Session& session, std::int64_t step) {
   const auto [first, count] = session.lanes();
   for (std::int64_t lane = first; lane < first + count; ++lane) {
@@ -66,7 +66,7 @@ TEST(SessionBufferTest, BuffersAreResumedBitForBit) {
   const mpi::Communicator world = mpi::Communicator::world();
   for (const bool has_lanes : {true, false}) {
     const testing::SharedFolder folder(world);
-    testing::Settings settings = has_lanes ? lanes_settings() : small_settings({"buffer.capacity=10"});
+    testing::SessionSettings settings = has_lanes ? lanes_settings() : small_settings({"buffer.capacity=10"});
     settings.insert(settings.end(), {"run.dir=" + folder.path("run"), "ckpt.buffer=true", "buffer.keep=reservoir"});
     const auto run = [&](Session& session, std::int64_t begin, std::int64_t end) {
       if (has_lanes) return trained_online(session, begin, end);
@@ -82,17 +82,18 @@ TEST(SessionBufferTest, BuffersAreResumedBitForBit) {
     const at::Tensor expected = run(session, 5, 9);
     const std::string at_save = std::to_string(has_lanes ? 10 : 5);
     Session resumed(MPI_COMM_WORLD, [&] {
-      testing::Settings again = has_lanes ? lanes_settings() : small_settings({"buffer.capacity=10"});
-      again.insert(again.end(), {"run.dir=" + folder.path("other"), "ckpt.buffer=true", "buffer.keep=reservoir",
-                                 "resume=" + folder.path("run/ckpt/step-0000000000" + std::string(has_lanes ? "10" : "05"))});
+      testing::SessionSettings again = has_lanes ? lanes_settings() : small_settings({"buffer.capacity=10"});
+      again.insert(again.end(),
+                   {"run.dir=" + folder.path("other"), "ckpt.buffer=true", "buffer.keep=reservoir",
+                    "resume=" + folder.path("run/ckpt/step-0000000000" + std::string(has_lanes ? "10" : "05"))});
       return again;
     }());
     EXPECT_EQ(std::to_string(resumed.step()), at_save);
     testing::expect_same_bits(run(resumed, 5, 9), expected);
     if (!has_lanes) continue;
-    testing::Settings alone = lanes_settings({"ckpt.buffer=true", "buffer.keep=reservoir",
-                                              "run.dir=" + folder.path("alone" + std::to_string(world.rank())),
-                                              "resume=" + folder.path("run/ckpt/step-000000000010")});
+    testing::SessionSettings alone = lanes_settings({"ckpt.buffer=true", "buffer.keep=reservoir",
+                                                     "run.dir=" + folder.path("alone" + std::to_string(world.rank())),
+                                                     "resume=" + folder.path("run/ckpt/step-000000000010")});
     Session other_ranks(MPI_COMM_NULL, alone);
     testing::expect_same_bits(run(other_ranks, 5, 9), expected);
     world.barrier();
@@ -131,7 +132,7 @@ TEST(SessionBufferTest, OtherFormsThanThoseOfEarlierSamplesAreRefused) {
   EXPECT_EQ(testing::sentence_of<DataError>([&] { session.push(with_mask); }),
             "earlier samples of the buffer have no 'mask'");
   EXPECT_EQ(testing::sentence_of<DataError>([&] { session.push(samples(0, 2), 0); }),
-            "lane 0 is none of this rank, which has none, because train.lanes is 0");
+            "lane 0 does not belong to this rank, which has none, because train.lanes is 0");
   EXPECT_EQ(session.buffer_size(), 2);
 }
 

@@ -27,17 +27,35 @@ std::vector<WrongSamples> wrong_samples() {
   const at::Tensor input = good[0].second;
   const at::Tensor target = good[1].second;
   return {
-      {"shape", [=] { return SampleTensors{{"input", at::zeros({4, 2})}, {"target", target}}; },
+      {"shape",
+       [=] {
+         return SampleTensors{{"input", at::zeros({4, 2})}, {"target", target}};
+       },
        "a sample of 'input' has the shape [2], but data.input_shape says [3]"},
-      {"target shape", [=] { return SampleTensors{{"input", input}, {"target", at::zeros({4})}}; },
+      {"target shape",
+       [=] {
+         return SampleTensors{{"input", input}, {"target", at::zeros({4})}};
+       },
        "a sample of 'target' has the shape [], but data.target_shape says [2]"},
-      {"counts", [=] { return SampleTensors{{"input", input}, {"target", at::zeros({3, 2})}}; },
+      {"counts",
+       [=] {
+         return SampleTensors{{"input", input}, {"target", at::zeros({3, 2})}};
+       },
        "'input' has 4 samples, but 'target' has 3"},
-      {"name", [=] { return SampleTensors{{"input", input}, {"targets", target}}; },
+      {"name",
+       [=] {
+         return SampleTensors{{"input", input}, {"targets", target}};
+       },
        "the target 'target' is missing; there are 'input', 'targets'"},
-      {"twice", [=] { return SampleTensors{{"input", input}, {"input", input}, {"target", target}}; },
+      {"twice",
+       [=] {
+         return SampleTensors{{"input", input}, {"input", input}, {"target", target}};
+       },
        "there are two arrays of the name 'input'"},
-      {"scalar", [=] { return SampleTensors{{"input", at::zeros({})}, {"target", target}}; },
+      {"scalar",
+       [=] {
+         return SampleTensors{{"input", at::zeros({})}, {"target", target}};
+       },
        "'input' has no dimension of samples; the first one counts them"},
       {"exception", []() -> SampleTensors { throw std::runtime_error("the solver diverged"); }, "the solver diverged"},
   };
@@ -63,14 +81,18 @@ TEST(SessionMisuseTest, WrongSamplesOfOneRankChangeNothingAnywhere) {
 }
 
 TEST(SessionMisuseTest, ClassesOutsideOfTheirRangeAreRefused) {
-  Session session(MPI_COMM_WORLD, {"model.name=mlp", "data.kind=classification", "data.input_shape=3",
-                                   "data.classes=2", "run.threads=1"});
+  Session session(MPI_COMM_WORLD, {"model.name=mlp", "data.kind=classification", "data.input_shape=3", "data.classes=2",
+                                   "run.threads=1"});
   const auto train = [&](const at::Tensor& target) {
     session.train({{"input", samples(0, 2)[0].second}, {"target", target}});
   };
-  EXPECT_NE(testing::sentence_of<Error>([&] { train(at::tensor({0, 2})); }).find("sample 1: the target 2 is not one"),
+  EXPECT_NE(testing::sentence_of<Error>([&] {
+              train(at::tensor({0, 2}));
+            }).find("sample 1: the target 2 is not one"),
             std::string::npos);
-  EXPECT_NE(testing::sentence_of<Error>([&] { train(at::tensor({0.0, 1.0})); }).find("are integers"),
+  EXPECT_NE(testing::sentence_of<Error>([&] {
+              train(at::tensor({0.0, 1.0}));
+            }).find("are integers"),
             std::string::npos);
   train(at::tensor({0, -100}));  // ignored
 }
@@ -91,7 +113,7 @@ TEST(SessionMisuseTest, DifferentCallsAreRefusedAndTheRunGoesOn) {
             "order");
   session.push(samples(0, 4));
   EXPECT_EQ(testing::sentence_of<Error>([&] { session.train_buffer(1 + world.rank()); }),
-            "ranks ask for different numbers of steps");
+            "ranks request different numbers of steps");
   session.train(samples(0, 4));
   EXPECT_EQ(session.step(), 1);
 }
@@ -115,7 +137,7 @@ TEST(SessionMisuseTest, ANumberThatIsNotFiniteEndsTheRunOnEveryRank) {
 }
 
 TEST(SessionMisuseTest, SettingsAreCheckedBeforeAnythingIsOpened) {
-  const auto open = [](const testing::Settings& settings) {
+  const auto open = [](const testing::SessionSettings& settings) {
     return testing::sentence_of<Error>([&] { Session session(MPI_COMM_WORLD, settings); });
   };
   EXPECT_EQ(open({"model.name"}), "the setting 'model.name' is not key=value, such as model.name=mlp");

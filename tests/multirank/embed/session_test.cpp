@@ -114,9 +114,10 @@ TEST(SessionTest, StridesAndTypesOfArraysDoNotMatter) {
 
 TEST(SessionTest, MaskedElementsDoNotCount) {
   for (const bool has_space : {false, true}) {
-    const testing::Settings settings =
-        has_space ? testing::Settings{"model.name=unet", "model.width=4", "model.depth=1", "data.input_shape=1,8",
-                                      "data.target_shape=1,8", "optim.name=sgd", "run.threads=1"}
+    const testing::SessionSettings settings =
+        has_space ? testing::SessionSettings{"model.name=unet",      "model.width=4",         "model.depth=1",
+                                             "data.input_shape=1,8", "data.target_shape=1,8", "optim.name=sgd",
+                                             "run.threads=1"}
                   : small_settings();
     const at::Tensor input = has_space ? at::sin(at::arange(16, at::kFloat)).view({2, 1, 8}) : samples(0, 2)[0].second;
     const at::Tensor target = has_space ? at::cos(at::arange(16, at::kFloat)).view({2, 1, 8}) : samples(0, 2)[1].second;
@@ -153,9 +154,8 @@ TEST(SessionTest, SessionsOnOverlappingCommunicatorsTakeTurns) {
 }
 
 TEST(SessionTest, ClassesAreLearnedAndPredicted) {
-  Session session(MPI_COMM_WORLD,
-                  {"model.name=mlp", "data.kind=classification", "data.input_shape=2", "data.classes=2",
-                   "optim.lr=0.05", "run.threads=1"});
+  Session session(MPI_COMM_WORLD, {"model.name=mlp", "data.kind=classification", "data.input_shape=2", "data.classes=2",
+                                   "optim.lr=0.05", "run.threads=1"});
   const at::Tensor input = at::tensor({1.0F, 0.0F, 0.0F, 1.0F, 0.9F, 0.1F, 0.2F, 0.8F}).view({4, 2});
   const at::Tensor target = at::tensor({0, 1, 0, 1}, at::kInt);  // converted
   for (int step = 0; step < 60; ++step) session.train({{"input", input}, {"target", target}});
@@ -168,11 +168,10 @@ TEST(SessionTest, ClassesAreLearnedAndPredicted) {
 TEST(SessionTest, ARunContinuesFromItsCheckpointBitForBit) {
   const mpi::Communicator world = mpi::Communicator::world();
   const testing::SharedFolder folder(world);
-  const testing::Settings settings =
+  const testing::SessionSettings settings =
       small_settings({"run.dir=" + folder.path("run"), "optim.name=adamw", "log.every=2"});
   const auto train = [&](Session& session, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t step = begin; step < end; ++step)
-      session.train(samples_of(world.rank(), world.size(), step));
+    for (std::int64_t step = begin; step < end; ++step) session.train(samples_of(world.rank(), world.size(), step));
   };
   at::Tensor expected;
   std::string checkpoint;
@@ -192,7 +191,7 @@ TEST(SessionTest, ARunContinuesFromItsCheckpointBitForBit) {
   }
   world.barrier();
   EXPECT_TRUE(std::filesystem::exists(folder.path("run/report.html")));
-  testing::Settings again = settings;
+  testing::SessionSettings again = settings;
   again.push_back("resume=4");
   Session resumed(MPI_COMM_WORLD, again);
   EXPECT_EQ(resumed.step(), 4);
@@ -208,7 +207,8 @@ TEST(SessionTest, ARunThatOnlyPredictsTakesShapesAndWeightsFromAnotherRun) {
   session.save();
   Session predicting(MPI_COMM_NULL, {"from=" + folder.path("run"), "purpose=predict"});
   const at::Tensor input = samples(0, 5)[0].second;
-  testing::expect_same_bits(predicting.predict({{"input", input}})[0].second, session.predict({{"input", input}})[0].second);
+  testing::expect_same_bits(predicting.predict({{"input", input}})[0].second,
+                            session.predict({{"input", input}})[0].second);
   EXPECT_EQ(predicting.step(), 3);
   Session tuned(MPI_COMM_WORLD, {"from=" + folder.path("run"), "optim.lr=0.01"});
   testing::expect_same_bits(parameters_of(tuned), parameters_of(session));

@@ -15,13 +15,13 @@
 
 namespace lockstep::testing {
 
-using Settings = std::vector<std::string>;
+using SessionSettings = std::vector<std::string>;
 
 /// An mlp from 3 numbers to 2.
-inline Settings small_settings(const Settings& more = {}) {
-  Settings settings = {"model.name=mlp",      "model.hidden=5",  "model.activation=tanh", "data.input_shape=3",
-                       "data.target_shape=2", "optim.name=sgd",  "optim.lr=0.1",          "run.threads=1",
-                       "comm.timeout_s=60"};
+inline SessionSettings small_settings(const SessionSettings& more = {}) {
+  SessionSettings settings = {"model.name=mlp",     "model.hidden=5",      "model.activation=tanh",
+                              "data.input_shape=3", "data.target_shape=2", "optim.name=sgd",
+                              "optim.lr=0.1",       "run.threads=1",       "comm.timeout_s=60"};
   settings.insert(settings.end(), more.begin(), more.end());
   return settings;
 }

@@ -110,7 +110,9 @@ TEST(CArraysTest, WrongArraysAreRefused) {
   wrong = good;
   wrong.data = nullptr;
   EXPECT_EQ(sentence(wrong), "'u' has elements, but its data are NULL");
-  EXPECT_EQ(testing::sentence_of<DataError>([&] { write_to(good, at::zeros({3, 2})); }),
+  EXPECT_EQ(testing::sentence_of<DataError>([&] {
+              write_to(good, at::zeros({3, 2}));
+            }),
             "'u' has the sizes [2, 3], but the values [3, 2]");
   wrong = good;
   wrong.name = nullptr;

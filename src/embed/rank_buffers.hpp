@@ -17,12 +17,12 @@
 namespace lockstep::embed {
 
 /// The buffers of this rank: one or, with lanes, one for each of its lanes.
-class Buffers {
+class RankBuffers {
  public:
   /// @param layout  of the training
   /// @param seed    run.seed
   /// @param rank    of this process
-  Buffers(const engine::BufferSettings& settings, const engine::BatchLayout& layout, std::uint64_t seed, int rank);
+  RankBuffers(const engine::BufferSettings& settings, const engine::BatchLayout& layout, std::uint64_t seed, int rank);
 
   /// Keeps samples: in the buffer of the lane, or dealt over the lanes of this rank in turn.
   /// @throws DataError  the lane is none of this rank; or as ReplayBuffer::push
@@ -40,7 +40,7 @@ class Buffers {
   std::shared_ptr<engine::Stateful> state(const mpi::Communicator& world);
 
  private:
-  friend class BuffersState;
+  friend class RankBuffersState;
 
   /// The number of the first buffer of this rank among those of all ranks.
   std::int64_t first() const { return layout_.lanes > 0 ? layout_.first_lane : rank_; }

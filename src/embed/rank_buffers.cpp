@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "embed/buffers.hpp"
+#include "embed/rank_buffers.hpp"
 
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/error.hpp>
@@ -26,10 +26,10 @@ std::string group_of(std::int64_t buffer) { return kBuffers + "/" + std::to_stri
 
 }  // namespace
 
-/// What each rank has goes to the ranks that write, buffer by buffer.
-class BuffersState : public engine::Stateful {
+/// The buffers of all ranks go to the ranks that write, one after the other.
+class RankBuffersState : public engine::Stateful {
  public:
-  BuffersState(Buffers& buffers, const mpi::Communicator& world) : buffers_(&buffers), world_(&world) {}
+  RankBuffersState(RankBuffers& buffers, const mpi::Communicator& world) : buffers_(&buffers), world_(&world) {}
 
   std::string name() const override { return "buffers"; }
 
@@ -41,7 +41,8 @@ class BuffersState : public engine::Stateful {
       std::array<std::int64_t, 2> range = {buffers_->first(), std::ssize(buffers_->buffers_)};
       world_->broadcast(std::span<std::int64_t>(range), rank);
       for (std::int64_t i = 0; i < range[1]; ++i) {
-        send(writer, group_of(range[0] + i), is_mine ? &buffers_->buffers_[static_cast<std::size_t>(i)] : nullptr, rank);
+        send(writer, group_of(range[0] + i), is_mine ? &buffers_->buffers_[static_cast<std::size_t>(i)] : nullptr,
+             rank);
       }
     }
   }
@@ -110,12 +111,12 @@ class BuffersState : public engine::Stateful {
     return copy;
   }
 
-  Buffers* buffers_;
+  RankBuffers* buffers_;
   const mpi::Communicator* world_;
 };
 
-Buffers::Buffers(const engine::BufferSettings& settings, const engine::BatchLayout& layout, std::uint64_t seed,
-                 int rank)
+RankBuffers::RankBuffers(const engine::BufferSettings& settings, const engine::BatchLayout& layout, std::uint64_t seed,
+                         int rank)
     : layout_(layout), rank_(rank) {
   const std::int64_t count = layout.lanes > 0 ? layout.micro_batches : 1;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -126,13 +127,13 @@ Buffers::Buffers(const engine::BufferSettings& settings, const engine::BatchLayo
   }
 }
 
-void Buffers::push(const batch::Batch& batch, std::optional<std::int64_t> lane) {
+void RankBuffers::push(const batch::Batch& batch, std::optional<std::int64_t> lane) {
   const std::int64_t count = std::ssize(buffers_);
   if (lane && (layout_.lanes == 0 || *lane < first() || *lane >= first() + count)) {
-    throw DataError("lane " + std::to_string(*lane) + " is none of this rank, which has " +
-                    (layout_.lanes == 0 ? "none, because train.lanes is 0"
-                                        : "the lanes " + std::to_string(first()) + " to " +
-                                              std::to_string(first() + count - 1)));
+    throw DataError("lane " + std::to_string(*lane) + " does not belong to this rank, which has " +
+                    (layout_.lanes == 0
+                         ? "none, because train.lanes is 0"
+                         : "the lanes " + std::to_string(first()) + " to " + std::to_string(first() + count - 1)));
   }
   std::int64_t dealt = 0;
   for (const ReplayBuffer& buffer : buffers_) dealt += buffer.pushed();
@@ -145,25 +146,25 @@ void Buffers::push(const batch::Batch& batch, std::optional<std::int64_t> lane) 
   }
 }
 
-std::int64_t Buffers::size() const {
+std::int64_t RankBuffers::size() const {
   std::int64_t size = 0;
   for (const ReplayBuffer& buffer : buffers_) size += buffer.size();
   return size;
 }
 
 /// The samples of a buffer in each step.
-std::int64_t Buffers::share_of(std::size_t buffer) const {
+std::int64_t RankBuffers::share_of(std::size_t buffer) const {
   if (buffers_[buffer].size() == 0) return 0;
   return layout_.lanes > 0 ? layout_.micro_batch_size : layout_.share.count;
 }
 
-std::int64_t Buffers::samples_per_step() const {
+std::int64_t RankBuffers::samples_per_step() const {
   std::int64_t samples = 0;
   for (std::size_t i = 0; i < buffers_.size(); ++i) samples += share_of(i);
   return samples;
 }
 
-std::vector<batch::ValueMap> Buffers::draw(std::int64_t step) const {
+std::vector<batch::ValueMap> RankBuffers::draw(std::int64_t step) const {
   std::vector<batch::ValueMap> parts;
   if (layout_.lanes > 0) {
     for (std::size_t i = 0; i < buffers_.size(); ++i) parts.push_back(buffers_[i].draw(step, share_of(i)));
@@ -181,8 +182,8 @@ std::vector<batch::ValueMap> Buffers::draw(std::int64_t step) const {
   return parts;
 }
 
-std::shared_ptr<engine::Stateful> Buffers::state(const mpi::Communicator& world) {
-  return std::make_shared<BuffersState>(*this, world);
+std::shared_ptr<engine::Stateful> RankBuffers::state(const mpi::Communicator& world) {
+  return std::make_shared<RankBuffersState>(*this, world);
 }
 
 }  // namespace lockstep::embed

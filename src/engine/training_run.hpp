@@ -14,15 +14,15 @@
 namespace lockstep::engine {
 
 /// A training that is set up: data, model, optimizers, hooks and the restored state.
-class Training {
+class TrainingRun {
  public:
   /// Collective.
   /// @param world    the ranks that train together; outlives the training
   /// @param request  without a checkpoint_directory nothing is saved or resumed
   /// @throws  an Error of any kind
-  Training(const mpi::Communicator& world, TrainRequest request);
-  Training(const Training&) = delete;
-  Training& operator=(const Training&) = delete;
+  TrainingRun(const mpi::Communicator& world, TrainRequest request);
+  TrainingRun(const TrainingRun&) = delete;
+  TrainingRun& operator=(const TrainingRun&) = delete;
 
   /// Trains to the end, as `train` does. Collective.
   Outcome run();

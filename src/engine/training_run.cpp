@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/training.hpp"
+#include "engine/training_run.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/hook.hpp>
@@ -171,10 +171,10 @@ void keep_statistics(const std::string& checkpoint_directory, const std::string&
 
 }  // namespace
 
-Training::Training(const mpi::Communicator& world, TrainRequest request)
-    : world_(world), request_(std::move(request)), resume_(agreed(world, [&] {
-        return ResumeSettings::from(request_.sections);
-      })) {
+TrainingRun::TrainingRun(const mpi::Communicator& world, TrainRequest request)
+    : world_(world),
+      request_(std::move(request)),
+      resume_(agreed(world, [&] { return ResumeSettings::from(request_.sections); })) {
   const Sections& sections = request_.sections;
   data::Splits splits = open_training_data(world_, request_, resume_);
   Resources resources = make_resources(sections, world_);
@@ -191,14 +191,14 @@ Training::Training(const mpi::Communicator& world, TrainRequest request)
   view.extra = RunSettings::from(sections.at("run")).extra;
   if (request_.reporter) trainer_->add_reporter(request_.reporter);
   add_hooks();
-  const std::string teacher = attach_teacher(composition_->resources, view.wrapper, sections, request_.registry,
-                                             *view.data.splits().train);
+  const std::string teacher =
+      attach_teacher(composition_->resources, view.wrapper, sections, request_.registry, *view.data.splits().train);
   if (!teacher.empty()) trainer_->add_hook(teacher_hook(teacher));
   log_start(trainer_->run(), sections);
   restore_or_init();
 }
 
-Outcome Training::run() {
+Outcome TrainingRun::run() {
   RunView& view = trainer_->view();
   return heard_by_peers(view.collectives, [&] {
     try_evaluation(view, request_);
@@ -207,7 +207,7 @@ Outcome Training::run() {
 }
 
 /// The hooks that every run has, those that the configuration names, and those of the program.
-void Training::add_hooks() {
+void TrainingRun::add_hooks() {
   Trainer& trainer = *trainer_;
   const mpi::Communicator& world = world_;
   const TrainRequest& request = request_;
@@ -250,7 +250,7 @@ void Training::add_hooks() {
 }
 
 /// Restores from a checkpoint, from given parameters, or from the initial ones.
-void Training::restore_or_init() {
+void TrainingRun::restore_or_init() {
   Trainer& trainer = *trainer_;
   RunOrigin& origin = trainer.view().origin;
   const std::string& directory = request_.checkpoint_directory;
@@ -266,7 +266,7 @@ void Training::restore_or_init() {
 }
 
 /// Whether there was a checkpoint; then the run stands there.
-bool Training::roll_back() {
+bool TrainingRun::roll_back() {
   const std::string& directory = request_.checkpoint_directory;
   const std::string newest = text_of_root(world_, [&] { return checkpoints::latest(directory).value_or(""); });
   if (newest.empty()) return false;
@@ -274,14 +274,14 @@ bool Training::roll_back() {
   return true;
 }
 
-void Training::restore(const std::string& source) {
+void TrainingRun::restore(const std::string& source) {
   ResumeSettings resume = resume_;
   resume.source = source;
   const auto restored = load_or_resume(*trainer_, resume, request_.checkpoint_directory);
   if (request_.on_start) request_.on_start(trainer_->progress().step, restored);
 }
 
-void Training::resume(const std::string& source) {
+void TrainingRun::resume(const std::string& source) {
   if (trainer_->view().saves.finish) trainer_->view().saves.finish();
   restore(source);
   trainer_->resume();
