@@ -20,8 +20,8 @@ class RunReport;
 
 namespace lockstep::embed {
 
-/// The output of a run of a session, like that of `trainer`: a folder with logs, records, report and checkpoints.
-/// Without run.dir it writes nothing.
+/// The output of a run of a session, like that of `trainer`: a folder with logs, records, report and checkpoints. There
+/// is none if run.dir is not set.
 class RunFolder {
  public:
   /// Makes the folder and directs the messages of the process there; none go to the console. Collective.

@@ -32,7 +32,6 @@
 #include "engine/settings/run_settings.hpp"
 #include "engine/state/model_tensors.hpp"
 #include "engine/training_run.hpp"
-#include "optim/averages/model_average.hpp"
 #include "parallel/store/tensor_collectives.hpp"
 
 namespace lockstep {
