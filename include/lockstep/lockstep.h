@@ -121,13 +121,18 @@ int64_t lockstep_buffer_size(const lockstep_run* run);
  * Collective. */
 int lockstep_train_buffer(lockstep_run* run, int64_t steps, double* loss);
 
-/* Predicts with the weights of the latest step.
+/* Predicts with the weights of the latest step or, if the run averages weights (ema.kind), with the average at the latest
+ * lockstep_update.
  * inputs   the inputs of the model, as for lockstep_train; targets are not needed
  * outputs  receive what the model computes, by name: "output" for a model with one output; also "values" of a
  *          regression, "classes", "labels" and "masks". Any type and strides; values are converted
  * Not collective. */
 int lockstep_predict(lockstep_run* run, const lockstep_array* inputs, int input_count, lockstep_array* outputs,
                      int output_count);
+
+/* Gives lockstep_predict the average of the weights of this step, if the run has one (ema.kind, unless
+ * eval.weights=trained). Collective. */
+int lockstep_update(lockstep_run* run);
 
 /* Saves a checkpoint in run.dir and waits until it is there. Collective. */
 int lockstep_save(lockstep_run* run);

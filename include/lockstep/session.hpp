@@ -87,9 +87,14 @@ class Session {
   double train_buffer(std::int64_t steps);
 
   /// The outputs of the model and its predictions by name: "output" for a model with one output; "values" of a
-  /// regression, "classes", "labels" or "masks". Not collective: ranks predict when they want.
+  /// regression, "classes", "labels" or "masks". Not collective: ranks predict when they want. The weights are those of
+  /// the latest step or, if the run averages weights, the average at the latest `update`.
   /// @param inputs  as for train; targets are not read. N can be 0
   SampleTensors predict(const SampleTensors& inputs);
+
+  /// Gives `predict` the average of the weights of this step, if the run has one (ema.kind, unless
+  /// eval.weights=trained); each rank then has a second copy of the model. Otherwise, does nothing. Collective.
+  void update();
 
   /// Saves a checkpoint now. Collective.
   /// @return  its folder

@@ -131,7 +131,7 @@ std::vector<std::int64_t> shape_of_set(hid_t set) {
 /// @param reason  that of HDF5
 std::string fault_of_file(const std::string& reason) {
   const bool is_locked = reason.find("to lock") != std::string::npos;  // others contain "block"
-  if (!is_locked) return "it is damaged or truncated: " + reason;
+  if (!is_locked) return "it is damaged or truncated; replace it (" + reason + ")";
   return reason + "; a program is writing it, or its file system has no locks: then set HDF5_USE_FILE_LOCKING=FALSE";
 }
 

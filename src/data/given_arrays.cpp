@@ -57,6 +57,11 @@ void require_shape(const Section& data, const char* key, const char* of_what) {
 Task task_of(const Section& data) {
   Task task{.sample_shape = data.integers("input_shape"), .kind = kind_of(data)};
   require_shape(data, "input_shape", "input");
+  if (data.boolean("normalizes")) {
+    const auto channels = static_cast<std::size_t>(task.sample_shape.front());
+    task.fields.scaling.input_shift.assign(channels, 0);
+    task.fields.scaling.input_scale.assign(channels, 1);
+  }
   if (task.kind != TaskKind::regression) {
     task.classes = data.integer("classes");
     if (task.classes >= 1) return task;
@@ -65,6 +70,10 @@ Task task_of(const Section& data) {
   require_shape(data, "target_shape", "target");
   const std::vector<std::int64_t> shape = data.integers("target_shape");
   task.classes = shape.front();
+  if (data.boolean("normalizes")) {
+    task.fields.scaling.target_shift.assign(static_cast<std::size_t>(shape.front()), 0);
+    task.fields.scaling.target_scale.assign(static_cast<std::size_t>(shape.front()), 1);
+  }
   if (shape.size() == 1) return task;
   // Channels first, as the inputs have them.
   static constexpr std::array kAxes = {"z", "y", "x"};
@@ -91,6 +100,8 @@ Source arrays_source() {
                                   "arrays: shape of the first input of a sample, such as 3,64,64 (channels first)", 1),
                    keys::integers("data.target_shape", "",
                                   "arrays: shape of the target of a sample of a regression (channels first)", 1),
+                   keys::expert(keys::boolean("data.normalizes", "false",
+                                              "arrays: the model normalizes channels; set by buffer.statistics")),
                    classes_key()},
           .open = [](const Section& data) {
             batch::Roles roles{.inputs = names_in(data, "input_keys", "input"),

@@ -13,7 +13,7 @@ namespace lockstep::embed {
 
 namespace {
 
-constexpr std::array kNames = {"close", "train", "train_buffer", "save", "resume", "set_parameter"};
+constexpr std::array kNames = {"close", "train", "train_buffer", "save", "resume", "set_parameter", "update"};
 
 [[noreturn]] void throw_different(SessionCall call, const mpi::Communicator& world) {
   const std::vector<std::string> names = world.all_gather(std::string(kNames.at(static_cast<std::size_t>(call))));

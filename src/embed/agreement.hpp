@@ -10,7 +10,7 @@
 namespace lockstep::embed {
 
 /// The collective members of a session.
-enum class SessionCall { close, train, train_buffer, save, resume, set_parameter };
+enum class SessionCall { close, train, train_buffer, save, resume, set_parameter, update };
 
 /// Whether all ranks begin the same call, and each can. With several ranks, one all_reduce of four numbers.
 /// @param prepare  checks the arguments of this rank and returns the number of its samples; changes nothing

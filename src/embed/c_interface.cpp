@@ -209,6 +209,10 @@ int lockstep_train_buffer(lockstep_run* run, int64_t steps, double* loss) {
   });
 }
 
+int lockstep_update(lockstep_run* run) {
+  return with_run(run, [](lockstep::Session& session) { session.update(); });
+}
+
 int lockstep_save(lockstep_run* run) {
   return with_run(run, [](lockstep::Session& session) { session.save(); });
 }

@@ -21,7 +21,7 @@ module lockstep
   public :: lockstep_open, lockstep_close
   public :: lockstep_add, lockstep_add_output
   public :: lockstep_train, lockstep_push, lockstep_train_buffer, lockstep_predict
-  public :: lockstep_save, lockstep_resume, lockstep_metric, lockstep_log
+  public :: lockstep_update, lockstep_save, lockstep_resume, lockstep_metric, lockstep_log
   public :: lockstep_step, lockstep_parameter_count, lockstep_buffer_size, lockstep_lanes, lockstep_gradient_norm
   public :: lockstep_message, lockstep_version
 
@@ -112,6 +112,11 @@ module lockstep
       type(c_ptr), intent(inout) :: inputs, outputs
       integer(c_int) :: code
     end function c_predict
+    function c_update(run) bind(C, name="lockstep_update") result(code)
+      import
+      type(c_ptr), value :: run
+      integer(c_int) :: code
+    end function c_update
     function c_save(run) bind(C, name="lockstep_save") result(code)
       import
       type(c_ptr), value :: run
@@ -309,6 +314,13 @@ contains
     integer, intent(out), optional :: status
     call finish(run%handle, c_predict(run%handle, run%arrays, run%outputs), status)
   end subroutine predict_added
+
+  !> Gives lockstep_predict the average of the weights, if the run has one. Collective.
+  subroutine lockstep_update(run, status)
+    type(lockstep_run), intent(inout) :: run
+    integer, intent(out), optional :: status
+    call finish(run%handle, c_update(run%handle), status)
+  end subroutine lockstep_update
 
   !> Saves a checkpoint. Collective.
   subroutine lockstep_save(run, status)

@@ -127,7 +127,7 @@ RankBuffers::RankBuffers(const engine::BufferSettings& settings, const engine::B
   }
 }
 
-void RankBuffers::push(const batch::Batch& batch, std::optional<std::int64_t> lane) {
+std::vector<std::vector<std::int64_t>> RankBuffers::deal(std::int64_t samples, std::optional<std::int64_t> lane) const {
   const std::int64_t count = std::ssize(buffers_);
   if (lane && (layout_.lanes == 0 || *lane < first() || *lane >= first() + count)) {
     throw DataError("lane " + std::to_string(*lane) + " does not belong to this rank, which has " +
@@ -138,9 +138,13 @@ void RankBuffers::push(const batch::Batch& batch, std::optional<std::int64_t> la
   std::int64_t dealt = 0;
   for (const ReplayBuffer& buffer : buffers_) dealt += buffer.pushed();
   std::vector<std::vector<std::int64_t>> rows(buffers_.size());
-  for (std::int64_t row = 0; row < batch.size(); ++row) {
+  for (std::int64_t row = 0; row < samples; ++row) {
     rows[static_cast<std::size_t>(lane ? *lane - first() : (dealt + row) % count)].push_back(row);
   }
+  return rows;
+}
+
+void RankBuffers::push(const batch::Batch& batch, const std::vector<std::vector<std::int64_t>>& rows) {
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     if (!rows[i].empty()) buffers_[i].push(batch, rows[i]);
   }

@@ -24,9 +24,14 @@ class RankBuffers {
   /// @param rank    of this process
   RankBuffers(const engine::BufferSettings& settings, const engine::BatchLayout& layout, std::uint64_t seed, int rank);
 
-  /// Keeps samples: in the buffer of the lane, or dealt over the lanes of this rank in turn.
-  /// @throws DataError  the lane is none of this rank; or as ReplayBuffer::push
-  void push(const batch::Batch& batch, std::optional<std::int64_t> lane);
+  /// The rows of a batch for each buffer: all for that of the lane, or dealt over the lanes of this rank in turn.
+  /// @param count  number of samples
+  /// @throws DataError  the lane does not belong to this rank
+  std::vector<std::vector<std::int64_t>> deal(std::int64_t count, std::optional<std::int64_t> lane) const;
+  /// Keeps samples.
+  /// @param rows  a result of `deal`
+  /// @throws DataError  as ReplayBuffer::push
+  void push(const batch::Batch& batch, const std::vector<std::vector<std::int64_t>>& rows);
 
   std::int64_t size() const;  ///< samples of this rank
   /// Samples that this rank adds to a step: none of an empty buffer.

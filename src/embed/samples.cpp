@@ -139,6 +139,16 @@ batch::Batch SampleForm::rows_of(const batch::Batch& batch, std::int64_t begin, 
   return part;
 }
 
+batch::Batch SampleForm::selected(const batch::Batch& batch, const std::vector<std::int64_t>& rows) const {
+  if (std::ssize(rows) == batch.size()) return batch.share();
+  const at::Tensor chosen = at::tensor(rows, at::TensorOptions(at::kLong));
+  batch::ValueMap values;
+  for (const auto& [name, value] : batch.values()) values[name] = value.as<at::Tensor>().index_select(0, chosen);
+  batch::Batch part(std::move(values), std::ssize(rows));
+  part.set_roles(roles_);
+  return part;
+}
+
 batch::Batch SampleForm::drawn(batch::ValueMap values) const {
   const std::int64_t count = values.empty() ? 0 : values.begin()->second.as<at::Tensor>().size(0);
   batch::Batch batch(std::move(values), count);

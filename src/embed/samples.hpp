@@ -29,6 +29,8 @@ class SampleForm {
   batch::Batch batch_of(const SampleTensors& samples, bool has_targets) const;
   /// Rows [begin, begin + count) of a batch.
   batch::Batch rows_of(const batch::Batch& batch, std::int64_t begin, std::int64_t count) const;
+  /// These rows of a batch.
+  batch::Batch selected(const batch::Batch& batch, const std::vector<std::int64_t>& rows) const;
   /// A batch of values that were checked before; without values it has no samples.
   batch::Batch drawn(batch::ValueMap values) const;
   /// One sample that counts in nothing, for a forward pass without samples.

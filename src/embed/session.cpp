@@ -22,9 +22,11 @@
 #include "embed/agreement.hpp"
 #include "embed/rank_buffers.hpp"
 #include "embed/run_folder.hpp"
+#include "embed/running_statistics.hpp"
 #include "embed/samples.hpp"
 #include "embed/settings.hpp"
 #include "engine/evaluation/batch_loop.hpp"
+#include "engine/evaluation/evaluation.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/loaded_model.hpp"
 #include "engine/settings/agreed.hpp"
@@ -75,7 +77,8 @@ mpi::Communicator communicator_of(MPI_Comm communicator) {
 class Session::Impl {
  public:
   Impl(MPI_Comm communicator, const std::vector<std::string>& settings, const engine::Registry& registry)
-      : threads_before_(at::get_num_threads()),
+      : registry_(&registry),
+        threads_before_(at::get_num_threads()),
         world_(communicator_of(communicator)),
         given_(embed::read_settings(world_, settings, registry)),
         folder_(world_, given_.config) {
@@ -113,12 +116,16 @@ class Session::Impl {
 
   void push(const SampleTensors& samples, std::optional<std::int64_t> lane) {
     require_training();
-    batch::Batch batch = form_->batch_of(samples, /*has_targets=*/true);
-    for (const auto& [name, value] : batch.values()) {
+    const batch::Batch given = form_->batch_of(samples, /*has_targets=*/true);
+    batch::Batch kept = given.share();
+    for (const auto& [name, value] : given.values()) {
       const at::Tensor& tensor = value.as<at::Tensor>();
-      if (tensor.is_floating_point()) batch.set(name, tensor.to(training_->composition().model.precision.parameters));
+      if (tensor.is_floating_point()) kept.set(name, tensor.to(training_->composition().model.precision.parameters));
     }
-    buffers_->push(batch, lane);
+    const std::vector<std::vector<std::int64_t>> rows = buffers_->deal(given.size(), lane);
+    buffers_->push(kept, rows);
+    if (!statistics_) return;
+    for (std::size_t i = 0; i < rows.size(); ++i) statistics_->add(i, form_->selected(given, rows[i]));
   }
   std::int64_t buffer_size() const { return buffers_ ? buffers_->size() : 0; }
   std::pair<std::int64_t, std::int64_t> lanes() const {
@@ -134,6 +141,7 @@ class Session::Impl {
       return buffers_->samples_per_step();
     });
     require_filled(steps);
+    update_statistics();
     double loss = std::numeric_limits<double>::quiet_NaN();
     for (std::int64_t i = 0; i < steps; ++i) {
       std::vector<batch::Batch> batches;
@@ -157,13 +165,23 @@ class Session::Impl {
       const std::int64_t begin = batch.size() * part / parts;
       batches.push_back(form_->rows_of(batch, begin, batch.size() * (part + 1) / parts - begin));
     }
+    if (statistics_) {
+      const bool has_lanes = trainer().view().data.layout().lanes > 0;
+      for (std::size_t i = 0; i < batches.size(); ++i) statistics_->add(has_lanes ? i : 0, batches[i]);
+      update_statistics();
+    }
     return take_step(std::move(batches), all);
   }
 
   SampleTensors predict(const SampleTensors& inputs) {
     require_open();
     const OwnThreads threads(threads_);
-    parallel::DistributedDataParallel& model = wrapper();
+    if (uses_average() && !averaged_) {
+      throw ConfigError(
+          "predictions use the average of the weights (ema.kind), and there is none yet; call update on all "
+          "ranks first, or set eval.weights=trained");
+    }
+    parallel::DistributedDataParallel& model = uses_average() ? *averaged_->wrapper : wrapper();
     if (model.has_collective_forward()) {
       throw ConfigError(
           "ranks cannot predict alone, because no rank has all parameters (strategy.stage=3) or forward passes "
@@ -182,6 +200,27 @@ class Session::Impl {
       for (auto& [name, tensor] : predictions) tensor = tensor.narrow(0, 0, 0);
     }
     return predictions;
+  }
+
+  void update() {
+    const OwnThreads threads(threads_);
+    enter(SessionCall::update, [] { return 0; });
+    if (!uses_average()) return;
+    running([&] {
+      const engine::Composition& made = training_->composition();
+      if (!averaged_) {
+        averaged_ = std::make_unique<engine::WrappedModel>(
+            engine::make_wrapped_model(made.resources, given_.config.sections(), *registry_, task_,
+                                       {.purpose = engine::Purpose::prediction, .is_loaded = true}));
+        averaged_->wrapper->model().eval();
+      }
+      const std::vector<engine::NamedTensor> copies = state_of(averaged_->wrapper->model());
+      engine::with_average(wrapper(), made.updates.average.get(), [&] {
+        const torch::NoGradGuard no_grad;
+        const std::vector<engine::NamedTensor> now = state();
+        for (std::size_t i = 0; i < now.size(); ++i) copies[i].tensor.copy_(now[i].tensor);
+      });
+    });
   }
 
   std::string save() {
@@ -281,18 +320,43 @@ class Session::Impl {
           loss_ = report.loss;
           gradient_norm_ = report.grad_norm;
         }}));
-    const engine::RunSettings run = engine::RunSettings::from(sections.at("run"));
-    buffers_ = std::make_unique<embed::RankBuffers>(engine::BufferSettings::from(sections.at("buffer")),
-                                                    engine::training_layout(sections, world_), run.seed, world_.rank());
-    if (sections.at("ckpt").boolean("buffer")) {
-      request.hooks.emplace_back(engine::Priority::normal, std::make_unique<StateHook>(buffers_->state(world_)));
-    }
+    make_buffers(sections, request);
     training_ = std::make_unique<engine::TrainingRun>(world_, std::move(request));
     threads_ = training_->composition().resources.threads;
     const data::Dataset& train = *trainer().view().data.splits().train;
     task_ = train.task();
     form_.emplace(sections.at("data"), task_, train.roles(), wrapper().model());
     engine::heard_by_peers(collectives(), [&] { trainer().begin(); });
+  }
+
+  /// The model normalizes with the samples until now. Collective.
+  void update_statistics() {
+    if (!statistics_) return;
+    running([&] { statistics_->update(collectives(), wrapper().model()); });
+  }
+
+  void make_buffers(const Sections& sections, engine::TrainRequest& request) {
+    const engine::RunSettings run = engine::RunSettings::from(sections.at("run"));
+    const engine::BatchLayout layout = engine::training_layout(sections, world_);
+    const auto settings = engine::agreed(world_, [&] { return engine::BufferSettings::from(sections.at("buffer")); });
+    buffers_ = std::make_unique<embed::RankBuffers>(settings, layout, run.seed, world_.rank());
+    const auto add_state = [&request](std::shared_ptr<engine::Stateful> state) {
+      request.hooks.emplace_back(engine::Priority::normal, std::make_unique<StateHook>(std::move(state)));
+    };
+    if (sections.at("ckpt").boolean("buffer")) add_state(buffers_->state(world_));
+    if (!settings.has_statistics) return;
+    const bool has_lanes = layout.lanes > 0;
+    const Section& data = sections.at("data");
+    const std::vector<std::int64_t> target_shape = data.integers("target_shape");
+    const bool has_numbers = data.text("kind") == "regression" && !target_shape.empty();
+    statistics_ = std::make_unique<embed::RunningStatistics>(embed::RunningStatistics::StatisticsOptions{
+        .parts = has_lanes ? layout.micro_batches : 1,
+        .all_parts = has_lanes ? layout.lanes : world_.size(),
+        .first = has_lanes ? layout.first_lane : world_.rank(),
+        .inputs = data.integers("input_shape").empty() ? 0 : data.integers("input_shape").front(),
+        .targets = has_numbers ? target_shape.front() : 0,
+        .frozen_after = settings.frozen_after});
+    add_state(statistics_->state([this]() -> mpi::Collectives& { return collectives(); }));
   }
 
   /// The numbers of steps are equal, and there are samples enough. Collective.
@@ -377,11 +441,17 @@ class Session::Impl {
     return loss_;
   }
 
-  std::vector<engine::NamedTensor> state() const {
-    std::vector<engine::NamedTensor> all = engine::parameters_of(wrapper().model());
-    for (engine::NamedTensor& buffer : engine::buffers_of(wrapper().model())) all.push_back(std::move(buffer));
+  bool uses_average() const {
+    return training_ && training_->composition().updates.average != nullptr &&
+           given_.config.section("eval").text("weights") != "trained";
+  }
+
+  static std::vector<engine::NamedTensor> state_of(const models::Model& model) {
+    std::vector<engine::NamedTensor> all = engine::parameters_of(model);
+    for (engine::NamedTensor& buffer : engine::buffers_of(model)) all.push_back(std::move(buffer));
     return all;
   }
+  std::vector<engine::NamedTensor> state() const { return state_of(wrapper().model()); }
 
   engine::NamedTensor find(const std::string& name) const {
     require_open();
@@ -395,13 +465,16 @@ class Session::Impl {
                       (nearest.empty() ? "" : "; do you mean '" + nearest + "'?"));
   }
 
+  const engine::Registry* registry_;
   int threads_before_;
   mpi::Communicator world_;
   embed::SessionConfig given_;
   embed::RunFolder folder_;
-  std::unique_ptr<engine::LoadedModel> loaded_;    // of a run that only predicts
-  std::unique_ptr<engine::TrainingRun> training_;  // of any other
-  std::unique_ptr<embed::RankBuffers> buffers_;    // of a run that trains
+  std::unique_ptr<engine::LoadedModel> loaded_;           // of a run that only predicts
+  std::unique_ptr<engine::WrappedModel> averaged_;        // with the average of the weights at the latest update
+  std::unique_ptr<engine::TrainingRun> training_;         // of any other
+  std::unique_ptr<embed::RankBuffers> buffers_;           // of a run that trains
+  std::unique_ptr<embed::RunningStatistics> statistics_;  // null = the model does not normalize
   std::optional<embed::SampleForm> form_;
   Task task_;
   int threads_ = 1;
@@ -418,6 +491,7 @@ Session::~Session() = default;
 void Session::close() { impl_->close(); }
 double Session::train(const SampleSource& samples) { return impl_->train(samples); }
 SampleTensors Session::predict(const SampleTensors& inputs) { return impl_->predict(inputs); }
+void Session::update() { impl_->update(); }
 std::string Session::save() { return impl_->save(); }
 void Session::resume(const std::string& from) { impl_->resume(from); }
 void Session::push(const SampleTensors& samples, std::optional<std::int64_t> lane) { impl_->push(samples, lane); }

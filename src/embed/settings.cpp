@@ -133,6 +133,8 @@ SessionConfig read_settings(const mpi::Communicator& world, const std::vector<st
     config.set("data.name", "arrays", "derived");
     set_if_default(config, "eval.every", "never");
     set_if_default(config, "run.peak_flops", "0");
+    const bool normalizes = config.section("buffer").text("statistics") != "none";
+    if (normalizes) config.set("data.normalizes", "true", "derived from buffer.statistics");
     const bool has_numbers = config.section("data").text("kind") == "regression";
     if (has_numbers && config.section("loss").text("name") == "auto") set_if_default(config, "loss.name", "mse");
     if (!config.section("train").texts("mix").empty()) {

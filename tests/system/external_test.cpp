@@ -202,13 +202,15 @@ TEST_F(ExternalTest, ManualPagesAreInstalled) {
 TEST_F(ExternalTest, APrefixHasWhatAUserNeeds) {
   for (const char* name : {"bin/trainer", "bin/ckpt", "include/lockstep/engine/registry.hpp", "lib/liblockstep_core.a",
                            "lib/cmake/Lockstep/LockstepConfig.cmake", "share/lockstep/Makefile.inc",
-                           "share/lockstep/lockstep.mk", "share/lockstep/configs/digits.ini"}) {
+                           "share/lockstep/lockstep.mk", "share/lockstep/configs/digits.ini", "lib/liblockstep.so",
+                           "include/lockstep/lockstep.h", "share/lockstep/lockstep.F90"}) {
     EXPECT_TRUE(fs::exists(prefix() + "/" + name)) << name;
   }
   EXPECT_EQ(fs::exists(kBuild + "/lockstep_gpu.so"), fs::exists(prefix() + "/lib/lockstep_gpu.so"));
   EXPECT_EQ(testing::run_shell("find " + prefix() + " -name '*fake*'; grep -rl fake_gpu " + prefix()).output, "");
   for (const auto& entry : fs::recursive_directory_iterator(prefix() + "/include")) {
-    EXPECT_TRUE(entry.is_directory() || entry.path().extension() == ".hpp") << entry.path();
+    const fs::path extension = entry.path().extension();
+    EXPECT_TRUE(entry.is_directory() || extension == ".hpp" || extension == ".h") << entry.path();
   }
 }
 
@@ -231,6 +233,33 @@ TEST_F(ExternalTest, AProjectFindsTheInstalledPackage) {
                                                     "/share " + moved + "/include");
   EXPECT_EQ(mentions.output, "");
   fs::rename(moved, prefix());
+}
+
+/// The words of pkg-config for the library.
+std::string pkg_config(const std::string& prefix, const std::string& words) {
+  return "$(PKG_CONFIG_PATH=" + prefix + "/lib/pkgconfig pkg-config " + words + " lockstep)";
+}
+
+TEST_F(ExternalTest, ACompilerFindsTheLibraryByPkgConfig) {
+  const std::string program = path("c_caller");
+  succeed("mpicc -std=c99 " + pkg_config(prefix(), "--cflags") + " " + kSource + "/tests/system/c_caller.c -o " +
+          program + " " + pkg_config(prefix(), "--libs") + " -lm");
+  EXPECT_EQ(succeed(program + " quiet").output, "");
+  EXPECT_EQ(testing::run_shell("readelf -d " + program + " | grep -c torch").output, "0\n");
+  if (testing::run_shell("command -v mpifort").exit_code != 0) GTEST_SKIP() << "there is no Fortran compiler";
+  fs::create_directories(path("fortran"));
+  succeed("cd " + path("fortran") + " && mpifort " + pkg_config(prefix(), "--variable=module") + " " + kSource +
+          "/examples/heat.F90 -o heat " + pkg_config(prefix(), "--libs"));
+  const std::string heat = path("fortran") + "/heat " + path("heat_run") + " 50";
+  EXPECT_NE(succeed(testing::mpirun_command(2) + " " + heat).output.find("relative error"), std::string::npos);
+}
+
+TEST_F(ExternalTest, TheExamplesAreAProjectOfTheirOwn) {
+  fs::copy(kSource + "/examples", path("examples"), fs::copy_options::recursive);
+  succeed(configure(path("examples"), "-DCMAKE_PREFIX_PATH=" + prefix()));
+  succeed("cmake --build " + path("examples") + "/build");
+  const ProgramResult served = testing::run_shell(path("examples") + "/build/serve /nowhere < /dev/null");
+  EXPECT_EQ(served.output, "serve: /nowhere: does not exist\n");
 }
 
 TEST_F(ExternalTest, AProjectFindsTheBuildTree) {

@@ -22,7 +22,7 @@ const std::string kSmall =
     "false ";
 
 TEST(HooksTest, HelpShowsEachWithItsOptions) {
-  const ProgramResult help = run_ranks(1, "--help=train");
+  const ProgramResult help = run_ranks(1, "--help=train.all");
   EXPECT_EQ(help.exit_code, 0);
   for (const char* const words : {"--train.hooks", "train.hooks, early_stopping: ", "train.hooks, profiler: ",
                                   "patience", "every", "from_step", "priority"}) {

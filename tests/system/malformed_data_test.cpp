@@ -333,7 +333,8 @@ class CaseWriter {
       } else if (source == "cifar10") {
         cifar("", source, "data_batch_2.bin", testing::read_file(path), words);
       } else if (source == "folder") {
-        add("", source, path, "", path, words);
+        // Faults of a part are found if it is used.
+        add("", source, path, fs::exists(path + "/val") ? "--eval.every=end" : "", path, words);
       } else if (source == "list") {
         // Two lists are sound; the first of their images that is not decides the sentence.
         const bool is_sound = path.ends_with("missing.txt") || path.ends_with("escape.txt");

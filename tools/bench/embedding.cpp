@@ -196,8 +196,8 @@ void time_mlp6(int repeats) {
   engine::Registry registry;
   registry.models.push_back(bench::mlp6_row());
   Session session(MPI_COMM_WORLD,
-                  {"model.name=mlp6", "data.input_shape=1024", "data.target_shape=1", "optim.name=sgd",
-                   "optim.lr=0.01", "loss.name=auto", "run.threads=1"},
+                  {"model.name=mlp6", "data.input_shape=1024", "data.target_shape=1", "optim.name=sgd", "optim.lr=0.01",
+                   "loss.name=auto", "run.threads=1"},
                   registry);
   PlainLoop plain;
   const at::Tensor input = at::randn({8, bench::kMlpWidth});

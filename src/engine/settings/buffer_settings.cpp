@@ -1,7 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/settings/buffer_settings.hpp"
 
+#include <lockstep/core/error.hpp>
+
+#include <string_view>
+
+#include "core/text/parse_value.hpp"
+
 namespace lockstep::engine {
+
+namespace {
+
+/// The N of buffer.statistics=first:N; 0 = another value.
+std::int64_t first_samples(const Section& buffer) {
+  const std::string& text = buffer.text("statistics");
+  if (text == "none" || text == "running") return 0;
+  constexpr std::string_view kFirst = "first:";
+  const auto count = text.starts_with(kFirst) ? parse_integer(text.substr(kFirst.size())) : std::nullopt;
+  if (count && *count >= 1) return *count;
+  throw ConfigError(buffer.cite("statistics") + ": '" + text + "' is unknown; use none, running or first:1000");
+}
+
+}  // namespace
 
 KeySpecs BufferSettings::keys() {
   constexpr double kMost = 1e12;
@@ -13,7 +33,11 @@ KeySpecs BufferSettings::keys() {
                    "pushed samples",
                    {"ring", "reservoir"}),
       keys::integer("buffer.min", "1", "Minimum number of samples in all buffers together before the first step", 1,
-                    kMost)};
+                    kMost),
+      keys::text("buffer.statistics", "none",
+                 "Normalization of each channel of inputs and real targets inside the model. running = with the "
+                 "statistics of all samples until now; first:N = with those of the first N samples, which then stay; "
+                 "none = no normalization")};
   for (KeySpec& key : keys) key = keys::read_by(std::move(key), "data.name", {"arrays"});
   return keys::titled("Samples that a program pushes, for programs that call Lockstep as a library", std::move(keys));
 }
@@ -21,7 +45,9 @@ KeySpecs BufferSettings::keys() {
 BufferSettings BufferSettings::from(const Section& buffer) {
   return {.capacity = buffer.integer("capacity"),
           .is_reservoir = buffer.text("keep") == "reservoir",
-          .min = cited_integer(buffer, "min")};
+          .min = cited_integer(buffer, "min"),
+          .has_statistics = buffer.text("statistics") != "none",
+          .frozen_after = first_samples(buffer)};
 }
 
 }  // namespace lockstep::engine

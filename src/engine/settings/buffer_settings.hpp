@@ -15,7 +15,11 @@ struct BufferSettings {
   bool is_reservoir = false;      ///< a uniform choice among all pushed samples is kept, not the newest
   Cited<std::int64_t> min = {1};  ///< samples of all buffers together before the first step; >= 1
 
+  bool has_statistics = false;    ///< the model normalizes with statistics of the samples
+  std::int64_t frozen_after = 0;  ///< samples after which the statistics stay as they are; 0 = never
+
   static KeySpecs keys();
+  /// @throws ConfigError  `statistics` is neither none, running nor first:N
   static BufferSettings from(const Section& buffer);
 };
 

@@ -3,6 +3,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/registry.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 #include "sessions.hpp"
@@ -114,6 +115,107 @@ TEST(SessionBufferTest, BuffersOfRanksAreNotThoseOfAnotherNumberOfRanks) {
   });
   EXPECT_NE(sentence.find("there are 1; with train.lanes, buffers belong to lanes instead"), std::string::npos)
       << sentence;
+}
+
+/// Samples in units in which numbers are large and differ little.
+SampleTensors in_units(std::int64_t begin, std::int64_t count) {
+  SampleTensors given = samples(begin, count);
+  given[0].second = given[0].second.to(at::kDouble) * at::tensor({3.0, 0.01, 200.0}) + at::tensor({101325.0, 5.0, 0.0});
+  given[1].second = given[1].second.to(at::kDouble) * at::tensor({40.0, 1e-4}) + at::tensor({-900.0, 2.0});
+  return given;
+}
+
+/// Pushes 4 samples per lane.
+void push_in_units(Session& session, std::int64_t step) {
+  const auto [first, count] = session.lanes();
+  for (std::int64_t lane = first; lane < first + count; ++lane) {
+    session.push(in_units(1000 * lane + 10 * step, 4), lane);
+  }
+}
+
+at::Tensor all_in_units(std::size_t value, std::int64_t steps) {
+  std::vector<at::Tensor> parts;
+  for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+    for (std::int64_t step = 0; step < steps; ++step)
+      parts.push_back(in_units(1000 * lane + 10 * step, 4)[value].second);
+  }
+  return at::cat(parts);
+}
+
+/// The buffer of the model with this end of its name.
+at::Tensor statistic(const Session& session, const std::string& end) {
+  for (const std::string& name : session.parameter_names()) {
+    if (name.ends_with(end)) return session.parameter(name).to(at::kDouble);
+  }
+  ADD_FAILURE() << "there is no " << end;
+  return at::zeros({1});
+}
+
+void expect_statistics(const Session& session, std::int64_t steps) {
+  const at::Tensor inputs = all_in_units(0, steps);
+  const at::Tensor targets = all_in_units(1, steps);
+  EXPECT_TRUE(at::allclose(statistic(session, "input_shift"), inputs.mean(0), 1e-6));
+  EXPECT_TRUE(at::allclose(statistic(session, "input_scale"), inputs.std(0, /*unbiased=*/false), 1e-6));
+  EXPECT_TRUE(at::allclose(statistic(session, "target_shift"), targets.mean(0), 1e-6));
+  EXPECT_TRUE(at::allclose(statistic(session, "target_scale"), targets.std(0, /*unbiased=*/false), 1e-6));
+}
+
+TEST(SessionBufferTest, StatisticsAreThoseOfAllSamplesOnAnyNumberOfRanks) {
+  Session together(MPI_COMM_WORLD, lanes_settings({"buffer.statistics=running"}));
+  Session alone(MPI_COMM_NULL, lanes_settings({"buffer.statistics=running"}));
+  for (Session* const session : {&together, &alone}) {
+    for (std::int64_t step = 0; step < 6; ++step) {
+      push_in_units(*session, step);
+      session->train_buffer(1);
+      expect_statistics(*session, step + 1);
+    }
+  }
+  testing::expect_same_bits(parameters_of(together), parameters_of(alone));
+  // An untrained model predicts the mean, give or take some deviations.
+  const at::Tensor values = alone.predict({in_units(0, 8)[0]})[0].second.to(at::kDouble);
+  EXPECT_LT(
+      (values - statistic(alone, "target_shift")).div(statistic(alone, "target_scale")).abs().max().item<double>(), 4);
+}
+
+TEST(SessionBufferTest, StatisticsOfTheFirstSamplesStayAsTheyAre) {
+  Session session(MPI_COMM_WORLD, lanes_settings({"buffer.statistics=first:96"}));  // two steps of 12 x 4
+  for (std::int64_t step = 0; step < 5; ++step) {
+    push_in_units(session, step);
+    session.train_buffer(1);
+    expect_statistics(session, std::min<std::int64_t>(step + 1, 2));
+  }
+}
+
+TEST(SessionBufferTest, StatisticsAreResumedBitForBit) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const testing::SharedFolder folder(world);
+  const testing::SessionSettings settings = lanes_settings(
+      {"buffer.statistics=running", "ckpt.buffer=true", "run.dir=" + folder.path("run"), "ckpt.keep_last=9"});
+  const auto run = [](Session& session, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t step = begin; step < end; ++step) {
+      push_in_units(session, step);
+      session.train_buffer(1);
+    }
+    return parameters_of(session);
+  };
+  Session session(MPI_COMM_WORLD, settings);
+  run(session, 0, 3);
+  session.save();
+  const at::Tensor expected = run(session, 3, 6);
+  session.resume("3");
+  testing::expect_same_bits(run(session, 3, 6), expected);
+}
+
+TEST(SessionBufferTest, StatisticsWithoutBuffersAreThoseOfTheTrainedSamples) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  Session session(MPI_COMM_WORLD, small_settings({"buffer.statistics=running"}));
+  session.train(in_units(8 * world.rank(), 8));
+  const at::Tensor all = in_units(0, 8 * world.size())[0].second;
+  EXPECT_TRUE(at::allclose(statistic(session, "input_shift"), all.mean(0), 1e-6));
+  EXPECT_NE(testing::sentence_of<ConfigError>([] {
+              Session wrong(MPI_COMM_NULL, small_settings({"buffer.statistics=first"}));
+            }).find("use none, running or first:1000"),
+            std::string::npos);
 }
 
 TEST(SessionBufferTest, TooFewSamplesAreRefused) {

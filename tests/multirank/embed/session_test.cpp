@@ -10,6 +10,7 @@
 #include <span>
 
 #include "sessions.hpp"
+#include "support/sentence.hpp"
 
 namespace lockstep {
 namespace session_test {
@@ -89,6 +90,34 @@ TEST(SessionTest, PredictionsAreThoseOfTheWeightsOfTheLatestStep) {
     world.broadcast(std::span(of_root));
     ASSERT_TRUE(std::equal(mine.begin(), mine.end(), of_root.begin())) << "step " << step;
   }
+}
+
+TEST(SessionTest, PredictionsUseTheAverageOfTheLatestUpdate) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  Session session(MPI_COMM_WORLD, small_settings({"ema.kind=ema", "ema.decay=0.5"}));
+  const SampleTensors input = {samples(7, 6)[0]};
+  EXPECT_NE(testing::sentence_of<ConfigError>([&] { session.predict(input); }).find("call update on all"),
+            std::string::npos);
+  std::vector<at::Tensor> average;
+  for (std::int64_t step = 0; step < 4; ++step) {
+    session.train(samples_of(world.rank(), world.size(), step));
+    std::size_t i = 0;
+    for (const std::string& name : session.parameter_names()) {
+      const at::Tensor now = session.parameter(name).to(at::kDouble);
+      if (step == 0) average.push_back(now);
+      if (step > 0) average[i] = 0.5 * average[i] + 0.5 * now;
+      ++i;
+    }
+  }
+  session.update();
+  const at::Tensor trained = parameters_of(session);
+  const at::Tensor hidden = at::tanh(at::linear(input[0].second.to(at::kDouble), average[0], average[1]));
+  const at::Tensor expected = at::linear(hidden, average[2], average[3]);
+  const at::Tensor output = session.predict(input)[0].second;
+  EXPECT_TRUE(at::allclose(output.to(at::kDouble), expected, 1e-5, 1e-5));
+  session.train(samples_of(world.rank(), world.size(), 4));
+  testing::expect_same_bits(session.predict(input)[0].second, output);  // until the next update
+  EXPECT_FALSE(at::equal(parameters_of(session), trained));
 }
 
 TEST(SessionTest, PredictionNeedsNoSamples) {
