@@ -121,8 +121,8 @@ int64_t lockstep_buffer_size(const lockstep_run* run);
  * Collective. */
 int lockstep_train_buffer(lockstep_run* run, int64_t steps, double* loss);
 
-/* Predicts with the weights of the latest step or, if the run averages weights (ema.kind), with the average at the latest
- * lockstep_update.
+/* Predicts with the weights of the latest step or, if the run averages weights (ema.kind), with the average at the
+ * latest lockstep_update.
  * inputs   the inputs of the model, as for lockstep_train; targets are not needed
  * outputs  receive what the model computes, by name: "output" for a model with one output; also "values" of a
  *          regression, "classes", "labels" and "masks". Any type and strides; values are converted

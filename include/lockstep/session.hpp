@@ -106,6 +106,7 @@ class Session {
 
   /// A value of the program for metrics.jsonl and the report: the latest one is part of the next record. That of the
   /// first rank counts. Not collective.
+  /// @throws ConfigError  the records have a value of this name, such as "loss"
   void metric(const std::string& name, double value);
 
   std::int64_t step() const;             ///< updates done

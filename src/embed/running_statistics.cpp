@@ -126,9 +126,9 @@ void RunningStatistics::add(std::size_t part, const batch::Batch& samples) {
 void RunningStatistics::update(mpi::Collectives& collectives, models::Model& model) {
   if (is_frozen_ || model.normalization() == nullptr) return;
   const std::vector<double> all = gathered(collectives);
-  Part sum{.inputs = ChannelMoments(options_.inputs), .targets = ChannelMoments(options_.targets)};
+  PartMoments sum{.inputs = ChannelMoments(options_.inputs), .targets = ChannelMoments(options_.targets)};
   for (std::int64_t i = 0; i < options_.all_parts; ++i) {
-    const Part part = part_of(all.data() + static_cast<std::size_t>(i) * numbers_of_part());
+    const PartMoments part = part_of(all.data() + static_cast<std::size_t>(i) * numbers_of_part());
     sum.samples += part.samples;
     sum.inputs.add(part.inputs);
     sum.targets.add(part.targets);
@@ -151,7 +151,7 @@ std::size_t RunningStatistics::numbers_of_part() const {
 /// The numbers of all parts of all ranks, in order.
 std::vector<double> RunningStatistics::gathered(mpi::Collectives& collectives) const {
   std::vector<double> mine;
-  for (const Part& part : parts_) {
+  for (const PartMoments& part : parts_) {
     mine.push_back(part.samples);
     for (const ChannelMoments* moments : {&part.inputs, &part.targets}) {
       const std::vector<double> numbers = moments->numbers();
@@ -167,7 +167,7 @@ std::vector<double> RunningStatistics::gathered(mpi::Collectives& collectives) c
   return all;
 }
 
-RunningStatistics::Part RunningStatistics::part_of(const double* numbers) const {
+RunningStatistics::PartMoments RunningStatistics::part_of(const double* numbers) const {
   const double* const inputs = numbers + 1;
   return {.samples = *numbers,
           .inputs = ChannelMoments::of(inputs, options_.inputs),

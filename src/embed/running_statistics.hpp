@@ -68,7 +68,7 @@ class RunningStatistics {
  private:
   friend class RunningStatisticsState;
 
-  struct Part {
+  struct PartMoments {
     double samples = 0;
     ChannelMoments inputs;
     ChannelMoments targets;
@@ -76,10 +76,10 @@ class RunningStatistics {
 
   std::size_t numbers_of_part() const;
   std::vector<double> gathered(mpi::Collectives& collectives) const;
-  Part part_of(const double* numbers) const;
+  PartMoments part_of(const double* numbers) const;
 
   StatisticsOptions options_;
-  std::vector<Part> parts_;
+  std::vector<PartMoments> parts_;
   bool is_frozen_ = false;
 };
 

@@ -14,6 +14,7 @@
 #include <exception>
 #include <limits>
 #include <stdexcept>
+#include <string_view>
 
 #include "checkpoints/store/store.hpp"
 #include "core/numbers/processor_level.hpp"
@@ -41,6 +42,10 @@ namespace lockstep {
 namespace {
 
 using embed::SessionCall;
+
+/// The names of values in every record of a training.
+constexpr std::array<std::string_view, 9> kOwnValues = {"step",      "epoch",      "samples",       "loss",       "lr",
+                                                        "grad_norm", "loss_scale", "skipped_steps", "evaluations"};
 
 /// The threads of LibTorch are those of the session inside its calls, and those of the program outside.
 class OwnThreads {
@@ -252,6 +257,9 @@ class Session::Impl {
 
   void metric(const std::string& name, double value) {
     require_training();
+    if (std::ranges::find(kOwnValues, name) != kOwnValues.end() || name.starts_with("lr/")) {
+      throw ConfigError("the records of the run have a value '" + name + "' of their own; choose another name");
+    }
     trainer().view().events.put(name, value, {.is_smoothed = false});
   }
 
@@ -470,9 +478,9 @@ class Session::Impl {
   mpi::Communicator world_;
   embed::SessionConfig given_;
   embed::RunFolder folder_;
-  std::unique_ptr<engine::LoadedModel> loaded_;           // of a run that only predicts
+  std::unique_ptr<engine::LoadedModel> loaded_;           // null = the run trains
   std::unique_ptr<engine::WrappedModel> averaged_;        // with the average of the weights at the latest update
-  std::unique_ptr<engine::TrainingRun> training_;         // of any other
+  std::unique_ptr<engine::TrainingRun> training_;         // null = it only predicts
   std::unique_ptr<embed::RankBuffers> buffers_;           // of a run that trains
   std::unique_ptr<embed::RunningStatistics> statistics_;  // null = the model does not normalize
   std::optional<embed::SampleForm> form_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the library interface costs: lockstep_train beside the same step of a loop of Lockstep, lockstep_predict beside
+// The cost of the library interface: lockstep_train beside the same step of a loop of Lockstep, lockstep_predict beside
 // LibTorch's own forward, the time from lockstep_open to the first step, and 6 x Linear(1024) beside a plain LibTorch
 // loop with one blocking MPI_Allreduce per tensor. Ours and theirs take turns. Prints "name ours theirs" in ms.
 #include <lockstep/engine/registry.hpp>

@@ -153,6 +153,8 @@ TEST(SessionMisuseTest, CallsThatNeedAFolderOrATrainingSaySo) {
   Session session(MPI_COMM_WORLD, small_settings());
   EXPECT_EQ(testing::sentence_of<ConfigError>([&] { session.save(); }),
             "run.dir is not set, so that the run has no checkpoints");
+  EXPECT_EQ(testing::sentence_of<ConfigError>([&] { session.metric("loss", 1); }),
+            "the records of the run have a value 'loss' of their own; choose another name");
   EXPECT_EQ(testing::sentence_of<ConfigError>([&] { session.parameter("hidden0.wight"); }),
             "the model has no parameter or buffer 'hidden0.wight'; do you mean 'hidden0.weight'?");
   session.close();
