@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "data/source/given_arrays.hpp"
+
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 
@@ -7,6 +9,7 @@
 
 #include "core/text/text.hpp"
 #include "data/source/hash.hpp"
+#include "data/source/roles.hpp"
 #include "data/source/sources.hpp"
 
 namespace lockstep::data {
@@ -16,6 +19,13 @@ namespace {
 // Positions of a run that has no epochs. Progress and schedules count them; no sample has a number.
 constexpr std::int64_t kEndless = std::int64_t{1} << 60;
 
+[[noreturn]] void refuse() {
+  throw ConfigError(
+      "data.name = arrays: samples come from the program that calls Lockstep as a library (see docs/simulations.md), "
+      "so "
+      "that `trainer` cannot read them; set data.name to the source of your data");
+}
+
 /// Samples that the program hands over step by step: the data set only describes them.
 class GivenArrays : public Dataset {
  public:
@@ -23,11 +33,7 @@ class GivenArrays : public Dataset {
 
   std::int64_t size() const override { return kEndless; }
   Task task() const override { return task_; }
-  batch::Batch get(std::span<const batch::Draw>) const override {
-    throw ConfigError(
-        "data.name = arrays: samples come from the program that calls Lockstep as a library (see docs/embedding.md), "
-        "so that `trainer` cannot read them; set data.name to the source of your data");
-  }
+  batch::Batch get(std::span<const batch::Draw>) const override { refuse(); }
   batch::Roles roles() const override { return roles_; }
   std::uint64_t digest() const override { return hash_of({static_cast<std::uint64_t>(kEndless)}); }
 
@@ -90,6 +96,10 @@ Task task_of(const Section& data) {
 }
 
 }  // namespace
+
+void require_readable(const Dataset& dataset) {
+  if (ability_of<GivenArrays>(dataset) != nullptr) refuse();
+}
 
 Source arrays_source() {
   return {.name = "arrays",

@@ -14,6 +14,7 @@
 
 #include "checkpoints/store/checkpoint_index.hpp"
 #include "core/text/text.hpp"
+#include "data/source/given_arrays.hpp"
 #include "data/stores/cache_files.hpp"
 #include "engine/data_moments.hpp"
 #include "engine/evaluation/evaluation_counts.hpp"
@@ -200,6 +201,7 @@ TrainingRun::TrainingRun(const mpi::Communicator& world, TrainRequest request)
 
 Outcome TrainingRun::run() {
   RunView& view = trainer_->view();
+  world_.all_or_throw([&] { data::require_readable(*view.data.splits().train); });
   return heard_by_peers(view.collectives, [&] {
     try_evaluation(view, request_);
     return trainer_->train();

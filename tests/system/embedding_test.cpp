@@ -105,6 +105,18 @@ TEST(ServeTest, AProgramWithoutMpiPredictsLikeTrainer) {
   EXPECT_EQ(wrong.output, "serve: /nowhere: does not exist\n");
 }
 
+TEST(TrainerTest, ArraysOfAProgramAreRefusedOnEveryRank) {
+  const testing::TemporaryFolder folder;
+  const ProgramResult outcome = testing::run_ranks(
+      2,
+      " --data.name=arrays --data.input_shape=3 --data.target_shape=2 --model.name=mlp --eval.every=never --run.dir=" +
+          folder.path("run"));
+  EXPECT_EQ(outcome.rank_codes, (std::vector<int>{2, 2})) << outcome.output;
+  const std::vector<std::string> errors = testing::error_lines(outcome.output);
+  ASSERT_EQ(errors.size(), 1U) << outcome.output;
+  EXPECT_NE(errors[0].find("samples come from the program"), std::string::npos) << errors[0];
+}
+
 /// Runs a case of tests/system/c_caller.c.
 ProgramResult run_caller(const std::string& arguments, int ranks = 0, const std::string& environment = "") {
   const std::string program = environment + " " + built("tests/system/c_caller") + " " + arguments;
