@@ -16,7 +16,7 @@ TEST(SourcesTest, AnUnknownNameListsTheKnownOnes) {
         open_with({{"name", "digit"}});
       }),
       "data.name (command line): 'digit' is unknown; choose one of: digits, idx, text, tokens, folder, list, cifar10, "
-      "cifar100, synthetic, hdf5, npy, fields; did you mean "
+      "cifar100, synthetic, hdf5, npy, fields, arrays; did you mean "
       "'digits'?");
 }
 
