@@ -44,6 +44,21 @@ install(CODE "set(programs \"${PROJECT_BINARY_DIR}\")
 install(FILES ${PROJECT_BINARY_DIR}/install/LockstepConfig.cmake ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
               ${modules_of_package} DESTINATION ${package})
 
+# Module files, which state the prefix of the installation. In the folders of the system nothing needs a module.
+set(modulefiles share/lockstep/modulefiles/lockstep)
+install(CODE "if(NOT CMAKE_INSTALL_PREFIX MATCHES \"^/usr(/local)?\$\")
+                get_filename_component(prefix \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
+                set(version ${PROJECT_VERSION})
+                set(configured \"${PROJECT_BINARY_DIR}/install/modulefiles\")
+                foreach(kind tcl lua)
+                  set(file \"\${configured}/\${version}.\${kind}\")
+                  string(REPLACE .tcl \"\" file \"\${file}\")
+                  configure_file(\"${PROJECT_SOURCE_DIR}/packaging/modulefile.\${kind}.in\" \"\${file}\" @ONLY)
+                  file(INSTALL DESTINATION \"\${prefix}/${modulefiles}\" TYPE FILE FILES \"\${file}\")
+                endforeach()
+              endif()"
+        COMPONENT modulefiles)
+
 # Makefile.inc, which there finds lockstep.mk beside it.
 file(READ Makefile.inc makefile_inc)
 string(REPLACE "build/lockstep.mk" "lockstep.mk" makefile_inc "${makefile_inc}")
