@@ -11,6 +11,7 @@ find_package(MPI REQUIRED COMPONENTS C)
 target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 include(${CMAKE_CURRENT_LIST_DIR}/Hdf5.cmake) # lockstep_hdf5
 find_package(spdlog REQUIRED)
+find_package(fmt REQUIRED) # the spdlog of some distributions has one of its own
 find_package(Boost REQUIRED COMPONENTS program_options)
 find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
