@@ -24,6 +24,9 @@ set_target_properties(trainer PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;${TORCH_R
 install(TARGETS trainer ckpt RUNTIME DESTINATION bin)
 install(DIRECTORY include/lockstep DESTINATION include FILES_MATCHING PATTERN *.h PATTERN *.hpp)
 install(DIRECTORY tools/configs DESTINATION share/lockstep)
+install(PROGRAMS tools/setup DESTINATION share/lockstep/tools) # puts LibTorch into place
+install(FILES tools/common.sh tools/open_mpi.sh DESTINATION share/lockstep/tools)
+install(FILES LICENSE DESTINATION share/doc/lockstep RENAME copyright)
 
 set(package lib/cmake/Lockstep)
 set(modules_of_package tools/cmake/Compression.cmake tools/cmake/Dependencies.cmake tools/cmake/Hdf5.cmake
