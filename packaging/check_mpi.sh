@@ -4,7 +4,8 @@
 #
 # In a container: compares the MPI of the container with the MPI of the host that started this process. If families or
 # major versions differ, prints a sentence and ends with exit code 2. LOCKSTEP_HOST_MPI has the output of
-# `mpirun --version` on the host; without it, the variables that mpirun sets are used. Without both, nothing is compared.
+# `mpirun --version` on the host; without it, the variables that mpirun sets are used. Without both, nothing is
+# compared.
 set -eu
 
 # family: reads the output of `mpirun --version`, and prints family and major version, such as "Open MPI 4".
