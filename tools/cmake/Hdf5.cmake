@@ -4,7 +4,7 @@
 # linked to the shared one, because Debian's static one is for programs only.
 find_package(HDF5 REQUIRED COMPONENTS C)
 include(CheckCSourceCompiles)
-include(LinkEither)
+include(${CMAKE_CURRENT_LIST_DIR}/LinkEither.cmake)
 
 get_filename_component(hdf5_folder "${HDF5_C_LIBRARY_hdf5}" DIRECTORY)
 set(LOCKSTEP_HDF5_LIBRARIES "${hdf5_folder}/libhdf5.a" -lsz -lz -lm -ldl)

@@ -2,7 +2,7 @@
 # lockstep_jpeg: libjpeg-turbo (2.0 or newer, for partial decoding), and lockstep_webp where libwebp was found. Static
 # libraries where there are any, so that no program's start waits for them.
 find_package(JPEG REQUIRED)
-include(LinkEither)
+include(${CMAKE_CURRENT_LIST_DIR}/LinkEither.cmake)
 get_filename_component(jpeg_folder "${JPEG_LIBRARY}" DIRECTORY)
 find_library(LOCKSTEP_STATIC_JPEG libjpeg.a HINTS ${jpeg_folder})
 find_path(LOCKSTEP_WEBP_INCLUDE webp/decode.h)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # lockstep_png: libpng, the static one where there is one, so that no program's start waits for it.
 find_package(PNG REQUIRED)
-include(LinkEither)
+include(${CMAKE_CURRENT_LIST_DIR}/LinkEither.cmake)
 get_filename_component(png_folder "${PNG_LIBRARY}" DIRECTORY)
 find_library(LOCKSTEP_STATIC_PNG libpng.a HINTS ${png_folder})
 mark_as_advanced(LOCKSTEP_STATIC_PNG)
