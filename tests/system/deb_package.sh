@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The Debian package has what programs need, depends on the libraries that its programs load, and has no part of
-# LibTorch. A C program is compiled with what is in it. Exit code 77: there is no dpkg.
+# LibTorch. A C program is compiled and a CMake project is configured with what is in it. Exit code 77: there is no
+# dpkg.
 set -euo pipefail
 
 command -v dpkg-deb >/dev/null || exit 77
@@ -53,3 +54,4 @@ if command -v pkg-config >/dev/null && command -v mpicc >/dev/null; then
   mpicc -std=c99 "$LOCKSTEP_SOURCE_DIR/tests/system/c_caller.c" -o caller "${flags[@]}" -lm
   ./caller quiet || fail "the C program does not run"
 fi
+cmake -S "$LOCKSTEP_SOURCE_DIR/examples" -B examples -DCMAKE_PREFIX_PATH="$folder/root/usr" >log 2>&1 || fail "$(<log)"
