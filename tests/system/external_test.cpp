@@ -250,6 +250,9 @@ TEST_F(ExternalTest, ACompilerFindsTheLibraryByPkgConfig) {
   fs::create_directories(path("fortran"));
   succeed("cd " + path("fortran") + " && mpifort " + pkg_config(prefix(), "--variable=module") + " " + kSource +
           "/examples/heat.F90 -o heat " + pkg_config(prefix(), "--libs"));
+  // The form for mpi_f08 compiles, too.
+  succeed("cd " + path("fortran") + " && mpifort -DLOCKSTEP_MPI_F08 -c " + pkg_config(prefix(), "--variable=module") +
+          " -o f08.o");
   const std::string heat = path("fortran") + "/heat " + path("heat_run") + " 50";
   EXPECT_NE(succeed(testing::mpirun_command(2) + " " + heat).output.find("relative error"), std::string::npos);
 }

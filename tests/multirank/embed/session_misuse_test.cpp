@@ -3,8 +3,10 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/registry.hpp>
 
+#include <chrono>
 #include <functional>
 #include <limits>
+#include <thread>
 
 #include "sessions.hpp"
 #include "support/sentence.hpp"
@@ -116,6 +118,20 @@ TEST(SessionMisuseTest, DifferentCallsAreRefusedAndTheRunGoesOn) {
             "ranks request different numbers of steps");
   session.train(samples(0, 4));
   EXPECT_EQ(session.step(), 1);
+}
+
+TEST(SessionMisuseTest, ARankThatDoesNotCallIsNamedAfterTheTimeLimit) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  if (world.size() == 1) GTEST_SKIP() << "one rank waits for nobody";
+  Session session(MPI_COMM_WORLD, small_settings({"comm.timeout_s=1"}));
+  const int late = world.size() - 1;
+  if (world.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  const std::string sentence = testing::sentence_of<CommError>([&] { session.train(samples(0, 4)); });
+  if (world.rank() != late) {
+    EXPECT_NE(sentence.find("rank " + std::to_string(late)), std::string::npos) << sentence;
+  }
+  EXPECT_EQ(testing::sentence_of<CommError>([&] { session.train(samples(0, 4)); }), sentence);
+  world.barrier();
 }
 
 TEST(SessionMisuseTest, NothingToTrainIsRefused) {

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "sessions.hpp"
+#include "support/sampling.hpp"
 #include "support/sentence.hpp"
 
 namespace lockstep {
@@ -76,7 +77,8 @@ TEST(SessionTest, PredictionsAreThoseOfTheWeightsOfTheLatestStep) {
   const mpi::Communicator world = mpi::Communicator::world();
   Session session(MPI_COMM_WORLD, small_settings());
   const at::Tensor input = samples(7, 6)[0].second;
-  for (std::int64_t step = 0; step < 2000; ++step) {
+  const std::int64_t steps = testing::is_long_run() ? 10000 : 2000;
+  for (std::int64_t step = 0; step < steps; ++step) {
     session.train(samples_of(world.rank(), world.size(), step));
     // Every rank predicts at once; nobody may still be writing what it reads.
     const at::Tensor output = session.predict({{"input", input}}).front().second.contiguous();
