@@ -126,7 +126,7 @@ int lockstep_train_buffer(lockstep_run* run, int64_t steps, double* loss);
  * inputs   the inputs of the model, as for lockstep_train; targets are not needed
  * outputs  receive what the model computes, by name: "output" for a model with one output; also "values" of a
  *          regression, "classes", "labels" and "masks". Any type and strides; values are converted
- * Not collective. */
+ * The last bits can depend on the number of samples in the call. Not collective. */
 int lockstep_predict(lockstep_run* run, const lockstep_array* inputs, int input_count, lockstep_array* outputs,
                      int output_count);
 
