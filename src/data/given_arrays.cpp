@@ -4,6 +4,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -47,12 +48,26 @@ std::vector<std::string> names_in(const Section& data, const char* key, const ch
   return names.empty() ? std::vector<std::string>{usual} : names;
 }
 
-TaskKind kind_of(const Section& data) {
-  const std::string& kind = data.text("kind");
-  if (kind == "classification") return TaskKind::classification;
-  if (kind == "multilabel") return TaskKind::multilabel;
-  return kind == "segmentation" ? TaskKind::segmentation : TaskKind::regression;
+struct KindRow {
+  TaskKind kind;
+  std::string name;
+};
+
+const std::vector<KindRow>& kinds() {
+  static const std::vector<KindRow> rows = {{TaskKind::regression, "regression"},
+                                            {TaskKind::classification, "classification"},
+                                            {TaskKind::multilabel, "multilabel"},
+                                            {TaskKind::segmentation, "segmentation"}};
+  return rows;
 }
+
+std::vector<std::string> kind_names() {
+  std::vector<std::string> names;
+  for (const KindRow& row : kinds()) names.push_back(row.name);
+  return names;
+}
+
+TaskKind kind_of(const Section& data) { return std::ranges::find(kinds(), data.text("kind"), &KindRow::name)->kind; }
 
 void require_shape(const Section& data, const char* key, const char* of_what) {
   if (!data.integers(key).empty()) return;
@@ -97,6 +112,11 @@ Task task_of(const Section& data) {
 
 }  // namespace
 
+const std::string& name_of_kind(TaskKind kind) {
+  const auto found = std::ranges::find(kinds(), kind, &KindRow::kind);
+  return found == kinds().end() ? kinds().front().name : found->name;
+}
+
 void require_readable(const Dataset& dataset) {
   if (ability_of<GivenArrays>(dataset) != nullptr) refuse();
 }
@@ -104,8 +124,7 @@ void require_readable(const Dataset& dataset) {
 Source arrays_source() {
   return {.name = "arrays",
           .help = "Arrays of a program that calls Lockstep as a library; not for `trainer`",
-          .keys = {keys::choice("data.kind", "regression", "arrays: kind of the task",
-                                {"regression", "classification", "multilabel", "segmentation"}),
+          .keys = {keys::choice("data.kind", "regression", "arrays: kind of the task", kind_names()),
                    keys::integers("data.input_shape", "",
                                   "arrays: shape of the first input of a sample, such as 3,64,64 (channels first)", 1),
                    keys::integers("data.target_shape", "",

@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::array kNames = {"close", "train", "train_buffer", "save", "resume", "set_parameter", "update"};
 
+/// Numbers are equal exactly if the square of their sum is their count times the sum of their squares.
+bool are_equal(double sum, double squares, int count) { return sum * sum == static_cast<double>(count) * squares; }
+
 [[noreturn]] void throw_different(SessionCall call, const mpi::Communicator& world) {
   const std::vector<std::string> names = world.all_gather(std::string(kNames.at(static_cast<std::size_t>(call))));
   const auto other = std::find_if(names.begin(), names.end(), [&](const auto& name) { return name != names.front(); });
@@ -25,30 +28,36 @@ constexpr std::array kNames = {"close", "train", "train_buffer", "save", "resume
 
 }  // namespace
 
-std::int64_t enter(SessionCall call, const mpi::Communicator& world, mpi::Collectives& collectives,
-                   const std::function<std::int64_t()>& prepare) {
+SessionNumbers enter(SessionCall call, const mpi::Communicator& world, mpi::Collectives& collectives,
+                     const std::function<SessionNumbers()>& prepare) {
   std::exception_ptr failure;
-  std::int64_t samples = 0;
+  SessionNumbers mine;
   try {
-    samples = prepare();
+    mine = prepare();
   } catch (...) {
     failure = std::current_exception();
   }
   if (world.size() == 1) {
     if (failure) world.all_or_throw([&] { std::rethrow_exception(failure); });
-    return samples;
+    return mine;
   }
-  // Calls are equal exactly if the square of their sum is the number of ranks times the sum of their squares.
   const auto number = static_cast<double>(call);
-  std::array sums = {failure ? 1.0 : 0.0, number, number * number, static_cast<double>(samples)};
+  const auto steps = static_cast<double>(mine.steps);
+  std::array sums = {
+      failure ? 1.0 : 0.0,           number, number * number, steps, steps * steps, static_cast<double>(mine.samples),
+      static_cast<double>(mine.kept)};
   collectives.all_reduce(sums.data(), sums.size(), DType::float64, mpi::ReduceOp::sum);
-  if (sums[1] * sums[1] != static_cast<double>(world.size()) * sums[2]) throw_different(call, world);
+  if (!are_equal(sums[1], sums[2], world.size())) throw_different(call, world);
   if (sums[0] > 0) {
     world.all_or_throw([&] {
       if (failure) std::rethrow_exception(failure);
     });
   }
-  return static_cast<std::int64_t>(sums[3]);
+  if (!are_equal(sums[3], sums[4], world.size())) {
+    throw_agreed(ExitCode::configuration, "ranks request different numbers of steps");
+  }
+  return {
+      .samples = static_cast<std::int64_t>(sums[5]), .kept = static_cast<std::int64_t>(sums[6]), .steps = mine.steps};
 }
 
 }  // namespace lockstep::embed

@@ -12,13 +12,21 @@ namespace lockstep::embed {
 /// The collective members of a session.
 enum class SessionCall { close, train, train_buffer, save, resume, set_parameter, update };
 
-/// Whether all ranks begin the same call, and each can. With several ranks, one all_reduce of four numbers.
-/// @param prepare  checks the arguments of this rank and returns the number of its samples; changes nothing
-/// @return         the samples of all ranks
-/// @throws ConfigError  on every rank: ranks begin different calls; the message names two of them
+/// The numbers of a call. Those of all ranks are added, but for the steps, which must be equal.
+struct SessionNumbers {
+  std::int64_t samples = 0;  ///< in the step
+  std::int64_t kept = 0;     ///< in buffers
+  std::int64_t steps = 0;
+};
+
+/// Agrees that all ranks begin the same call, and that each can. Costs several ranks one all_reduce of seven numbers.
+/// @param prepare  checks the arguments of this rank and returns its numbers; changes nothing
+/// @return         the numbers of all ranks
+/// @throws ConfigError  on every rank: ranks begin different calls; the message names two of them; or other numbers of
+///                      steps
 /// @throws  on every rank, what `prepare` throws on one; it is agreed on
 /// Collective.
-std::int64_t enter(SessionCall call, const mpi::Communicator& world, mpi::Collectives& collectives,
-                   const std::function<std::int64_t()>& prepare);
+SessionNumbers enter(SessionCall call, const mpi::Communicator& world, mpi::Collectives& collectives,
+                     const std::function<SessionNumbers()>& prepare);
 
 }  // namespace lockstep::embed

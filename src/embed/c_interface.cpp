@@ -21,7 +21,7 @@
 struct lockstep_run {
   lockstep::Session session;
   std::string sentence = {};
-  std::vector<std::string> names = {};  // of parameters and buffers, once they were asked for
+  std::vector<std::string> names = {};  // parameters and buffers, once a name was requested
 };
 
 namespace {

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "embed/run_folder.hpp"
 
-#include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
-
-#include <fmt/format.h>
 
 #include "checkpoints/store/lease.hpp"
 #include "core/text/text.hpp"
-#include "engine/hooks/hooks.hpp"
 #include "engine/settings/agreed.hpp"
 #include "mpi/process/topology.hpp"
 #include "report/files/run_files.hpp"
 #include "trainer/run_environment.hpp"
+#include "trainer/run_output.hpp"
 #include "trainer/run_report.hpp"
 
 namespace lockstep::embed {
@@ -32,12 +29,10 @@ RunFolder::RunFolder(const mpi::Communicator& world, const config::Config& confi
     lease_ = std::make_shared<checkpoints::Lease>(checkpoints());
   });
   world.all_or_throw([&] {
-    options.file = fmt::format("{}/logs/rank_{:05}.log", path_, world.rank());
+    options.file = trainer::rank_file(path_, world.rank());
     log::configure(options);
     if (!world.is_root()) return;
-    report::write_text(path_ + "/config.resolved.ini", config.to_ini());
-    report::write_text(path_ + "/config.resolved.json", config.to_json());
-    report::write_text(path_ + "/env.json", environment_);
+    trainer::write_run_files(path_, config, environment_);
     const Section& log = config.section("log");
     report_ = std::make_unique<trainer::RunReport>(path_, log.boolean("tensorboard"), log.real("console_s"));
   });
@@ -51,15 +46,7 @@ void RunFolder::prepare(engine::TrainRequest& request) const {
   request.lease = lease_;
   request.environment_json = environment_;
   if (!report_) return;
-  trainer::RunReport& report = *report_;
-  request.reporter = [&report](const Record& record) { report.on_record(record); };
-  request.on_start = [&report](std::int64_t step, const auto& from) { report.on_start(step, from); };
-  request.on_artifacts = [&report](engine::EventStorage& events) { report.on_artifacts(events); };
-  request.hooks.emplace_back(
-      engine::Priority::high,
-      engine::callback_hook(
-          {.after_step = [&report](engine::RunView&, const engine::StepReport& step) { report.on_step(step); },
-           .reads = engine::HookReads::nothing()}));
+  trainer::report_to(*report_, request);
 }
 
 void RunFolder::end(engine::Outcome outcome) noexcept {

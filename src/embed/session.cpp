@@ -83,7 +83,6 @@ class Session::Impl {
  public:
   Impl(MPI_Comm communicator, const std::vector<std::string>& settings, const engine::Registry& registry)
       : registry_(&registry),
-        threads_before_(at::get_num_threads()),
         world_(communicator_of(communicator)),
         given_(embed::read_settings(world_, settings, registry)),
         folder_(world_, given_.config) {
@@ -98,7 +97,6 @@ class Session::Impl {
     } else {
       open_training(sections, registry);
     }
-    at::set_num_threads(threads_before_);
   }
 
   ~Impl() {
@@ -113,7 +111,7 @@ class Session::Impl {
       is_closed_ = true;
       return;
     }
-    enter(SessionCall::close, [] { return 0; });
+    enter(SessionCall::close, [] { return embed::SessionNumbers(); });
     running([&] { training_->trainer().end(engine::Outcome::done); });
     folder_.end(engine::Outcome::done);
     is_closed_ = true;
@@ -141,17 +139,17 @@ class Session::Impl {
 
   double train_buffer(std::int64_t steps) {
     const OwnThreads threads(threads_);
-    const std::int64_t all = enter(SessionCall::train_buffer, [&] {
+    const embed::SessionNumbers all = enter(SessionCall::train_buffer, [&]() -> embed::SessionNumbers {
       if (steps < 0) throw DataError(std::to_string(steps) + " steps: the number is negative");
-      return buffers_->samples_per_step();
+      return {.samples = buffers_->samples_per_step(), .kept = buffers_->size(), .steps = steps};
     });
-    require_filled(steps);
+    if (steps > 0) require_filled(all.kept);
     update_statistics();
     double loss = std::numeric_limits<double>::quiet_NaN();
     for (std::int64_t i = 0; i < steps; ++i) {
       std::vector<batch::Batch> batches;
       for (batch::ValueMap& values : buffers_->draw(step())) batches.push_back(form_->drawn(std::move(values)));
-      loss = take_step(std::move(batches), all);
+      loss = take_step(std::move(batches), all.samples);
     }
     return loss;
   }
@@ -159,10 +157,10 @@ class Session::Impl {
   double train(const SampleSource& samples) {
     batch::Batch batch;
     const OwnThreads threads(threads_);
-    const std::int64_t all = enter(SessionCall::train, [&] {
-      batch = form_->batch_of(samples(), /*has_targets=*/true);
-      return batch.size();
-    });
+    const std::int64_t all = enter(SessionCall::train, [&]() -> embed::SessionNumbers {
+                               batch = form_->batch_of(samples(), /*has_targets=*/true);
+                               return {.samples = batch.size()};
+                             }).samples;
     if (all == 0) throw_agreed(ExitCode::data, "no rank has samples, so that there is nothing to train");
     const std::int64_t parts = trainer().view().data.layout().micro_batches;
     std::vector<batch::Batch> batches;
@@ -209,7 +207,7 @@ class Session::Impl {
 
   void update() {
     const OwnThreads threads(threads_);
-    enter(SessionCall::update, [] { return 0; });
+    enter(SessionCall::update, [] { return embed::SessionNumbers(); });
     if (!uses_average()) return;
     running([&] {
       const engine::Composition& made = training_->composition();
@@ -232,7 +230,7 @@ class Session::Impl {
     const OwnThreads threads(threads_);
     enter(SessionCall::save, [&] {
       require_folder();
-      return 0;
+      return embed::SessionNumbers();
     });
     running([&] { trainer().view().saves.save(); });
     return checkpoints::checkpoint_of(folder_.checkpoints(), step());
@@ -242,7 +240,7 @@ class Session::Impl {
     const OwnThreads threads(threads_);
     enter(SessionCall::resume, [&] {
       require_folder();
-      return 0;
+      return embed::SessionNumbers();
     });
     try {
       training_->resume(from);
@@ -292,7 +290,7 @@ class Session::Impl {
         throw DataError("the parameter '" + name + "' has the shape " + batch::shape_text(target.tensor) +
                         ", but the given values " + (values.defined() ? batch::shape_text(values) : "none"));
       }
-      return 0;
+      return embed::SessionNumbers();
     });
     running([&] {
       at::Tensor copy = values.to(target.tensor.scalar_type()).contiguous().clone();
@@ -367,6 +365,45 @@ class Session::Impl {
     add_state(statistics_->state([this]() -> mpi::Collectives& { return collectives(); }));
   }
 
+  /// @throws DataError  the buffers of all ranks have too few samples; on every rank
+  void require_filled(std::int64_t kept) const {
+    const engine::BufferSettings settings = engine::BufferSettings::from(given_.config.section("buffer"));
+    if (kept >= settings.min.value) return;
+    throw_agreed(ExitCode::data, "the buffers of all ranks have " + std::to_string(kept) + " samples; " +
+                                     settings.min.cite + " = " + std::to_string(settings.min.value) +
+                                     " are needed before the first step");
+  }
+
+  /// The model normalizes with the samples until now. Collective.
+  void update_statistics() {
+    if (!statistics_) return;
+    running([&] { statistics_->update(collectives(), wrapper().model()); });
+  }
+
+  void make_buffers(const Sections& sections, engine::TrainRequest& request) {
+    const engine::RunSettings run = engine::RunSettings::from(sections.at("run"));
+    const engine::BatchLayout layout = engine::training_layout(sections, world_);
+    const auto settings = engine::agreed(world_, [&] { return engine::BufferSettings::from(sections.at("buffer")); });
+    buffers_ = std::make_unique<embed::RankBuffers>(settings, layout, run.seed, world_.rank());
+    const auto add_state = [&request](std::shared_ptr<engine::Stateful> state) {
+      request.hooks.emplace_back(engine::Priority::normal, std::make_unique<StateHook>(std::move(state)));
+    };
+    if (sections.at("ckpt").boolean("buffer")) add_state(buffers_->state(world_));
+    if (!settings.has_statistics) return;
+    const bool has_lanes = layout.lanes > 0;
+    const Section& data = sections.at("data");
+    const std::vector<std::int64_t> target_shape = data.integers("target_shape");
+    const bool has_numbers = data.text("kind") == "regression" && !target_shape.empty();
+    statistics_ = std::make_unique<embed::RunningStatistics>(embed::RunningStatistics::StatisticsOptions{
+        .parts = has_lanes ? layout.micro_batches : 1,
+        .all_parts = has_lanes ? layout.lanes : world_.size(),
+        .first = has_lanes ? layout.first_lane : world_.rank(),
+        .inputs = data.integers("input_shape").empty() ? 0 : data.integers("input_shape").front(),
+        .targets = has_numbers ? target_shape.front() : 0,
+        .frozen_after = settings.frozen_after});
+    add_state(statistics_->state([this]() -> mpi::Collectives& { return collectives(); }));
+  }
+
   /// The numbers of steps are equal, and there are samples enough. Collective.
   void require_filled(std::int64_t steps) {
     const auto number = static_cast<double>(steps);
@@ -405,9 +442,9 @@ class Session::Impl {
 
   /// See embed::enter.
   template <class Prepare>
-  std::int64_t enter(SessionCall call, const Prepare& prepare) {
+  embed::SessionNumbers enter(SessionCall call, const Prepare& prepare) {
     if (failure_) std::rethrow_exception(failure_);
-    return embed::enter(call, world_, collectives(), [&]() -> std::int64_t {
+    return embed::enter(call, world_, collectives(), [&] {
       require_training();
       return prepare();
     });
@@ -474,12 +511,11 @@ class Session::Impl {
   }
 
   const engine::Registry* registry_;
-  int threads_before_;
   mpi::Communicator world_;
   embed::SessionConfig given_;
   embed::RunFolder folder_;
   std::unique_ptr<engine::LoadedModel> loaded_;           // null = the run trains
-  std::unique_ptr<engine::WrappedModel> averaged_;        // with the average of the weights at the latest update
+  std::unique_ptr<engine::WrappedModel> averaged_;        // has the average of the weights at the latest update
   std::unique_ptr<engine::TrainingRun> training_;         // null = it only predicts
   std::unique_ptr<embed::RankBuffers> buffers_;           // of a run that trains
   std::unique_ptr<embed::RunningStatistics> statistics_;  // null = the model does not normalize
@@ -492,8 +528,10 @@ class Session::Impl {
   std::exception_ptr failure_;
 };
 
-Session::Session(MPI_Comm communicator, const std::vector<std::string>& settings, const engine::Registry& registry)
-    : impl_(std::make_unique<Impl>(communicator, settings, registry)) {}
+Session::Session(MPI_Comm communicator, const std::vector<std::string>& settings, const engine::Registry& registry) {
+  const OwnThreads unchanged(at::get_num_threads());
+  impl_ = std::make_unique<Impl>(communicator, settings, registry);
+}
 Session::~Session() = default;
 
 void Session::close() { impl_->close(); }

@@ -9,6 +9,7 @@
 
 #include "checkpoints/store/store.hpp"
 #include "core/text/text.hpp"
+#include "data/source/given_arrays.hpp"
 #include "engine/session.hpp"
 #include "engine/settings/agreed.hpp"
 #include "engine/state/stored_model.hpp"
@@ -46,24 +47,11 @@ std::string comma_list(const std::vector<std::int64_t>& numbers) {
   return joined(texts, ",");
 }
 
-const char* kind_of(const Task& task) {
-  switch (task.kind) {
-    case TaskKind::classification:
-      return "classification";
-    case TaskKind::multilabel:
-      return "multilabel";
-    case TaskKind::segmentation:
-      return "segmentation";
-    default:
-      return "regression";
-  }
-}
-
 /// The shapes of the samples of a run, for a run whose samples came from somewhere else.
 void take_shapes(config::Config& config, const Task& task, const std::string& origin) {
   const Section& data = config.section("data");
   if (data.text("name") == "arrays" && !data.integers("input_shape").empty()) return;
-  config.set("data.kind", kind_of(task), origin);
+  config.set("data.kind", data::name_of_kind(task.kind), origin);
   config.set("data.input_shape", comma_list(task.sample_shape), origin);
   if (task.kind != TaskKind::regression) return config.set("data.classes", std::to_string(task.classes), origin);
   if (task.fields.channels.empty()) return config.set("data.target_shape", std::to_string(task.classes), origin);
@@ -76,22 +64,11 @@ void set_if_default(config::Config& config, const std::string& key, const std::s
   if (config.section(config::section_of(key)).is_default(config::key_of(key))) config.set(key, value, "derived");
 }
 
-KeySpecs session_keys(const engine::Registry& registry) {
-  KeySpecs keys = engine::all_keys(registry);
-  for (const trainer::TrainerCommand& command : trainer::commands()) {
-    keys.insert(keys.end(), command.keys.begin(), command.keys.end());
-  }
-  return keys;
-}
-
 }  // namespace
 
 SessionConfig read_settings(const mpi::Communicator& world, const std::vector<std::string>& settings,
                             const engine::Registry& registry) {
-  const KeySpecs keys = engine::agreed(world, [&] {
-    engine::check_registry(registry, {});
-    return session_keys(registry);
-  });
+  const KeySpecs keys = trainer::trainer_keys(world, registry);
   const std::vector<Setting> parsed = engine::agreed(world, [&] {
     std::vector<Setting> all;
     for (const std::string& text : settings) all.push_back(parse(text));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trainer/commands/commands.hpp"
 
+#include <lockstep/engine/registry.hpp>
+
 #include "trainer/predict/settings.hpp"
 
 namespace lockstep::trainer {
@@ -81,6 +83,19 @@ const std::vector<TrainerCommand>& commands() {
        compare_runs},
   };
   return rows;
+}
+
+KeySpecs trainer_keys(const mpi::Communicator& world, const engine::Registry& registry) {
+  KeySpecs of_commands;
+  for (const TrainerCommand& command : commands()) {
+    of_commands.insert(of_commands.end(), command.keys.begin(), command.keys.end());
+  }
+  if (&registry != &engine::builtin_registry()) {
+    world.all_or_throw([&] { engine::check_registry(registry, of_commands); });
+  }
+  KeySpecs keys = engine::all_keys(registry);
+  keys.insert(keys.end(), of_commands.begin(), of_commands.end());
+  return keys;
 }
 
 }  // namespace lockstep::trainer

@@ -86,19 +86,6 @@ void tune_allocator() {
   mallopt(M_ARENA_MAX, 2);
 }
 
-KeySpecs trainer_keys(const mpi::Communicator& world, const engine::Registry& registry) {
-  KeySpecs of_commands;
-  for (const TrainerCommand& command : commands()) {
-    of_commands.insert(of_commands.end(), command.keys.begin(), command.keys.end());
-  }
-  if (&registry != &engine::builtin_registry()) {
-    world.all_or_throw([&] { engine::check_registry(registry, of_commands); });
-  }
-  KeySpecs keys = engine::all_keys(registry);
-  keys.insert(keys.end(), of_commands.begin(), of_commands.end());
-  return keys;
-}
-
 /// Whether the command reads the configuration of a run before that of the command line. It then settles the keys.
 bool reads_stored_config(const config::Invocation& invocation) {
   return invocation.options.contains("from") || invocation.command == "export";

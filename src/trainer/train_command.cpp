@@ -22,6 +22,7 @@
 #include "trainer/commands/commands.hpp"
 #include "trainer/commands/derived_keys.hpp"
 #include "trainer/run_environment.hpp"
+#include "trainer/run_output.hpp"
 #include "trainer/run_report.hpp"
 
 namespace lockstep::trainer {
@@ -73,32 +74,6 @@ log::Level console_level(const config::Invocation& invocation) {
   if (level == "debug") return log::Level::debug;
   if (level == "warning") return log::Level::warning;
   return level == "error" ? log::Level::error : log::Level::info;
-}
-
-/// Such as <folder>/logs/rank_00002.log.
-std::string rank_file(const std::string& folder, int rank, const std::string& kind = "rank",
-                      const std::string& ending = ".log") {
-  std::string number = std::to_string(rank);
-  number.insert(0, 5 - std::min<std::size_t>(5, number.size()), '0');
-  return folder + "/logs/" + kind + "_" + number + ending;
-}
-
-void write_run_files(const std::string& folder, const CommandJob& job, const config::Config& config,
-                     const std::string& environment) {
-  report::write_text(folder + "/config.resolved.ini", config.to_ini());
-  report::write_text(folder + "/config.resolved.json", config.to_json());
-  report::write_text(folder + "/argv.txt", report::shell_line(job.arguments));
-  report::write_text(folder + "/env.json", environment);
-  const fs::path log = folder + "/train.log";  // rank 0's log under the name people look for
-  std::error_code ignored;
-  if (!fs::exists(fs::symlink_status(log))) fs::create_symlink("logs/rank_00000.log", log, ignored);
-}
-
-/// Passes the steps on to the report.
-std::unique_ptr<engine::Hook> step_hook(RunReport& report) {
-  return engine::callback_hook(
-      {.after_step = [&report](engine::RunView&, const engine::StepReport& step) { report.on_step(step); },
-       .reads = engine::HookReads::nothing()});
 }
 
 std::string last_words(engine::Outcome outcome, const std::string& folder) {
@@ -234,7 +209,8 @@ ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
                     .file = rank_file(folder, world.rank()),
                     .console_level = console_level(invocation)});
     if (!world.is_root()) return;
-    write_run_files(folder, job, config, environment);
+    write_run_files(folder, config, environment);
+    report::write_text(folder + "/argv.txt", report::shell_line(job.arguments));
     const Section& settings = config.section("log");
     report = std::make_unique<RunReport>(folder, settings.boolean("tensorboard"), settings.real("console_s"));
   });
@@ -259,13 +235,7 @@ ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
                                .time_limit = time_limit(world, config.section("train"), started),
                                .restarts = restarts(),
                                .hooks = {}};
-  if (report) {
-    request.reporter = [&report](const Record& record) { report->on_record(record); };
-    request.on_start = [&report](std::int64_t step, const auto& from) { report->on_start(step, from); };
-    request.on_artifacts = [&report](engine::EventStorage& events) { report->on_artifacts(events); };
-    request.on_report = [&report](const parallel::DdpReport& times) { report->on_ddp_report(times); };
-    request.hooks.emplace_back(engine::Priority::high, step_hook(*report));
-  }
+  if (report) report_to(*report, request);
   try {
     const engine::Outcome outcome = engine::train(world, std::move(request));
     if (report) report->on_end(outcome);

@@ -27,6 +27,10 @@ struct CommandJob {
 using TrainerCommand = CommandRow<ExitCode(const CommandJob& job, const config::Invocation& invocation)>;
 const std::vector<TrainerCommand>& commands();
 
+/// The keys of all parts of a registry and of all commands. Collective.
+/// @throws ConfigError  see engine::check_registry; on every rank
+KeySpecs trainer_keys(const mpi::Communicator& world, const engine::Registry& registry);
+
 /// Reads the command line of the job.
 /// @param base  see config::parse
 /// @throws ConfigError  like config::parse

@@ -263,6 +263,9 @@ TEST(SessionTest, ThreadsOfTheProgramStayAsTheyAre) {
     session.predict({samples(0, 4)[0]});
     EXPECT_EQ(at::get_num_threads(), 2);
   }
+  // A run that cannot be opened has chosen its threads already.
+  EXPECT_THROW(Session(MPI_COMM_NULL, small_settings({"optim.paramwise=nothing"})), Error);
+  EXPECT_EQ(at::get_num_threads(), 2);
   at::set_num_threads(before);
 }
 

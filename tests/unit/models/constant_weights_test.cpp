@@ -166,7 +166,7 @@ TEST_F(ConstantWeightsTest, LinearLayersOfRoundedProductsAgreeWithLibTorch) {
   const at::Tensor weight = torch::randn({40, 24}).requires_grad_();
   const at::Tensor input = torch::randn({3, 7, 24});
   const ConstantWeights constant;
-  for (const at::Tensor& bias : {at::Tensor(), torch::randn({40}), torch::randn({40})}) {  // of the same weight
+  for (const at::Tensor& bias : {at::Tensor(), torch::randn({40}), torch::randn({40})}) {
     EXPECT_FALSE(linear_of_constants(input, weight, bias).defined()) << "float32";
     const Autocast autocast(at::kCPU, at::kBFloat16);
     const bool is_kept = processor_level() >= ProcessorLevel::avx512;
