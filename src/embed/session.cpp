@@ -374,36 +374,6 @@ class Session::Impl {
                                      " are needed before the first step");
   }
 
-  /// The model normalizes with the samples until now. Collective.
-  void update_statistics() {
-    if (!statistics_) return;
-    running([&] { statistics_->update(collectives(), wrapper().model()); });
-  }
-
-  void make_buffers(const Sections& sections, engine::TrainRequest& request) {
-    const engine::RunSettings run = engine::RunSettings::from(sections.at("run"));
-    const engine::BatchLayout layout = engine::training_layout(sections, world_);
-    const auto settings = engine::agreed(world_, [&] { return engine::BufferSettings::from(sections.at("buffer")); });
-    buffers_ = std::make_unique<embed::RankBuffers>(settings, layout, run.seed, world_.rank());
-    const auto add_state = [&request](std::shared_ptr<engine::Stateful> state) {
-      request.hooks.emplace_back(engine::Priority::normal, std::make_unique<StateHook>(std::move(state)));
-    };
-    if (sections.at("ckpt").boolean("buffer")) add_state(buffers_->state(world_));
-    if (!settings.has_statistics) return;
-    const bool has_lanes = layout.lanes > 0;
-    const Section& data = sections.at("data");
-    const std::vector<std::int64_t> target_shape = data.integers("target_shape");
-    const bool has_numbers = data.text("kind") == "regression" && !target_shape.empty();
-    statistics_ = std::make_unique<embed::RunningStatistics>(embed::RunningStatistics::StatisticsOptions{
-        .parts = has_lanes ? layout.micro_batches : 1,
-        .all_parts = has_lanes ? layout.lanes : world_.size(),
-        .first = has_lanes ? layout.first_lane : world_.rank(),
-        .inputs = data.integers("input_shape").empty() ? 0 : data.integers("input_shape").front(),
-        .targets = has_numbers ? target_shape.front() : 0,
-        .frozen_after = settings.frozen_after});
-    add_state(statistics_->state([this]() -> mpi::Collectives& { return collectives(); }));
-  }
-
   /// The numbers of steps are equal, and there are samples enough. Collective.
   void require_filled(std::int64_t steps) {
     const auto number = static_cast<double>(steps);
