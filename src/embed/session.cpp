@@ -21,9 +21,8 @@
 #include "core/system/memory.hpp"
 #include "core/text/text.hpp"
 #include "embed/agreement.hpp"
-#include "embed/rank_buffers.hpp"
+#include "embed/online_samples.hpp"
 #include "embed/run_folder.hpp"
-#include "embed/running_statistics.hpp"
 #include "embed/samples.hpp"
 #include "embed/settings.hpp"
 #include "engine/evaluation/batch_loop.hpp"
@@ -31,8 +30,6 @@
 #include "engine/hooks/hooks.hpp"
 #include "engine/loaded_model.hpp"
 #include "engine/settings/agreed.hpp"
-#include "engine/settings/buffer_settings.hpp"
-#include "engine/settings/run_settings.hpp"
 #include "engine/state/model_tensors.hpp"
 #include "engine/training_run.hpp"
 #include "parallel/store/tensor_collectives.hpp"
@@ -119,18 +116,10 @@ class Session::Impl {
 
   void push(const SampleTensors& samples, std::optional<std::int64_t> lane) {
     require_training();
-    const batch::Batch given = form_->batch_of(samples, /*has_targets=*/true);
-    batch::Batch kept = given.share();
-    for (const auto& [name, value] : given.values()) {
-      const at::Tensor& tensor = value.as<at::Tensor>();
-      if (tensor.is_floating_point()) kept.set(name, tensor.to(training_->composition().model.precision.parameters));
-    }
-    const std::vector<std::vector<std::int64_t>> rows = buffers_->deal(given.size(), lane);
-    buffers_->push(kept, rows);
-    if (!statistics_) return;
-    for (std::size_t i = 0; i < rows.size(); ++i) statistics_->add(i, form_->selected(given, rows[i]));
+    const at::ScalarType type = training_->composition().model.precision.parameters;
+    online_->push(*form_, form_->batch_of(samples, /*has_targets=*/true), lane, type);
   }
-  std::int64_t buffer_size() const { return buffers_ ? buffers_->size() : 0; }
+  std::int64_t buffer_size() const { return online_ ? online_->buffers().size() : 0; }
   std::pair<std::int64_t, std::int64_t> lanes() const {
     if (!training_) return {0, 0};
     const engine::BatchLayout& layout = trainer().view().data.layout();
@@ -141,14 +130,15 @@ class Session::Impl {
     const OwnThreads threads(threads_);
     const embed::SessionNumbers all = enter(SessionCall::train_buffer, [&]() -> embed::SessionNumbers {
       if (steps < 0) throw DataError(std::to_string(steps) + " steps: the number is negative");
-      return {.samples = buffers_->samples_per_step(), .kept = buffers_->size(), .steps = steps};
+      return {.samples = online_->buffers().samples_per_step(), .kept = online_->buffers().size(), .steps = steps};
     });
-    if (steps > 0) require_filled(all.kept);
-    update_statistics();
+    if (steps > 0) online_->require_filled(all.kept);
+    normalize();
     double loss = std::numeric_limits<double>::quiet_NaN();
     for (std::int64_t i = 0; i < steps; ++i) {
       std::vector<batch::Batch> batches;
-      for (batch::ValueMap& values : buffers_->draw(step())) batches.push_back(form_->drawn(std::move(values)));
+      for (batch::ValueMap& values : online_->buffers().draw(step()))
+        batches.push_back(form_->drawn(std::move(values)));
       loss = take_step(std::move(batches), all.samples);
     }
     return loss;
@@ -168,11 +158,8 @@ class Session::Impl {
       const std::int64_t begin = batch.size() * part / parts;
       batches.push_back(form_->rows_of(batch, begin, batch.size() * (part + 1) / parts - begin));
     }
-    if (statistics_) {
-      const bool has_lanes = trainer().view().data.layout().lanes > 0;
-      for (std::size_t i = 0; i < batches.size(); ++i) statistics_->add(has_lanes ? i : 0, batches[i]);
-      update_statistics();
-    }
+    online_->count(batches);
+    normalize();
     return take_step(std::move(batches), all);
   }
 
@@ -326,7 +313,10 @@ class Session::Impl {
           loss_ = report.loss;
           gradient_norm_ = report.grad_norm;
         }}));
-    make_buffers(sections, request);
+    online_ = std::make_unique<embed::OnlineSamples>(world_, sections);
+    for (auto& state : online_->states([this]() -> mpi::Collectives& { return collectives(); })) {
+      request.hooks.emplace_back(engine::Priority::normal, std::make_unique<StateHook>(std::move(state)));
+    }
     training_ = std::make_unique<engine::TrainingRun>(world_, std::move(request));
     threads_ = training_->composition().resources.threads;
     const data::Dataset& train = *trainer().view().data.splits().train;
@@ -336,57 +326,8 @@ class Session::Impl {
   }
 
   /// The model normalizes with the samples until now. Collective.
-  void update_statistics() {
-    if (!statistics_) return;
-    running([&] { statistics_->update(collectives(), wrapper().model()); });
-  }
-
-  void make_buffers(const Sections& sections, engine::TrainRequest& request) {
-    const engine::RunSettings run = engine::RunSettings::from(sections.at("run"));
-    const engine::BatchLayout layout = engine::training_layout(sections, world_);
-    const auto settings = engine::agreed(world_, [&] { return engine::BufferSettings::from(sections.at("buffer")); });
-    buffers_ = std::make_unique<embed::RankBuffers>(settings, layout, run.seed, world_.rank());
-    const auto add_state = [&request](std::shared_ptr<engine::Stateful> state) {
-      request.hooks.emplace_back(engine::Priority::normal, std::make_unique<StateHook>(std::move(state)));
-    };
-    if (sections.at("ckpt").boolean("buffer")) add_state(buffers_->state(world_));
-    if (!settings.has_statistics) return;
-    const bool has_lanes = layout.lanes > 0;
-    const Section& data = sections.at("data");
-    const std::vector<std::int64_t> target_shape = data.integers("target_shape");
-    const bool has_numbers = data.text("kind") == "regression" && !target_shape.empty();
-    statistics_ = std::make_unique<embed::RunningStatistics>(embed::RunningStatistics::StatisticsOptions{
-        .parts = has_lanes ? layout.micro_batches : 1,
-        .all_parts = has_lanes ? layout.lanes : world_.size(),
-        .first = has_lanes ? layout.first_lane : world_.rank(),
-        .inputs = data.integers("input_shape").empty() ? 0 : data.integers("input_shape").front(),
-        .targets = has_numbers ? target_shape.front() : 0,
-        .frozen_after = settings.frozen_after});
-    add_state(statistics_->state([this]() -> mpi::Collectives& { return collectives(); }));
-  }
-
-  /// @throws DataError  the buffers of all ranks have too few samples; on every rank
-  void require_filled(std::int64_t kept) const {
-    const engine::BufferSettings settings = engine::BufferSettings::from(given_.config.section("buffer"));
-    if (kept >= settings.min.value) return;
-    throw_agreed(ExitCode::data, "the buffers of all ranks have " + std::to_string(kept) + " samples; " +
-                                     settings.min.cite + " = " + std::to_string(settings.min.value) +
-                                     " are needed before the first step");
-  }
-
-  /// The numbers of steps are equal, and there are samples enough. Collective.
-  void require_filled(std::int64_t steps) {
-    const auto number = static_cast<double>(steps);
-    std::array sums = {static_cast<double>(buffers_->size()), number, number * number};
-    collectives().all_reduce(sums.data(), sums.size(), DType::float64, mpi::ReduceOp::sum);
-    if (sums[1] * sums[1] != static_cast<double>(world_.size()) * sums[2]) {
-      throw_agreed(ExitCode::configuration, "ranks request different numbers of steps");
-    }
-    const engine::BufferSettings settings = engine::BufferSettings::from(given_.config.section("buffer"));
-    if (steps == 0 || sums[0] >= static_cast<double>(settings.min.value)) return;
-    throw_agreed(ExitCode::data, "the buffers of all ranks have " + number_text(sums[0]) + " samples; " +
-                                     settings.min.cite + " = " + std::to_string(settings.min.value) +
-                                     " are needed before the first step");
+  void normalize() {
+    if (online_->has_statistics()) running([&] { online_->normalize(collectives(), wrapper().model()); });
   }
 
   engine::Trainer& trainer() const { return training_->trainer(); }
@@ -484,11 +425,10 @@ class Session::Impl {
   mpi::Communicator world_;
   embed::SessionConfig given_;
   embed::RunFolder folder_;
-  std::unique_ptr<engine::LoadedModel> loaded_;           // null = the run trains
-  std::unique_ptr<engine::WrappedModel> averaged_;        // has the average of the weights at the latest update
-  std::unique_ptr<engine::TrainingRun> training_;         // null = it only predicts
-  std::unique_ptr<embed::RankBuffers> buffers_;           // of a run that trains
-  std::unique_ptr<embed::RunningStatistics> statistics_;  // null = the model does not normalize
+  std::unique_ptr<engine::LoadedModel> loaded_;     // null = the run trains
+  std::unique_ptr<engine::WrappedModel> averaged_;  // has the average of the weights at the latest update
+  std::unique_ptr<engine::TrainingRun> training_;   // null = it only predicts
+  std::unique_ptr<embed::OnlineSamples> online_;    // null = it only predicts
   std::optional<embed::SampleForm> form_;
   Task task_;
   int threads_ = 1;
