@@ -3,10 +3,11 @@
  *
  *     mpirun -np 2 closure [STEPS]
  *
- * A sample has two input channels on the coarse grid, the velocity in m/s and its change in one coarse step, and the
- * target is the missing change. A mask leaves out the cells next to a shock. Every rank has solutions of its own. The
- * program prints the errors of the coarse solver without and with the network, and ends with 1 if it does not help. */
+ * A sample has two inputs on the coarse grid, the velocity in m/s and its change in one coarse step, and the target is
+ * the missing change. A mask leaves out the cells next to a shock. Every rank has solutions of its own. The program
+ * prints the errors of the coarse solver without and with the network, and ends with 1 if it does not help. */
 #include <lockstep/lockstep.h>
+
 #include <math.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -59,15 +60,12 @@ static void begin(double* u, unsigned seed) {
   }
 }
 
-/* The inputs of a sample, [2, COARSE]: the velocity, and its change in one coarse step. */
-static void fill_input(const double* u, double* input) {
+/* The change of `u` in one coarse step. */
+static void fill_change(const double* u, double* change) {
   double next[COARSE];
   memcpy(next, u, sizeof next);
   step_coarse(next);
-  for (int i = 0; i < COARSE; ++i) {
-    input[i] = u[i];
-    input[COARSE + i] = next[i] - u[i];
-  }
+  for (int i = 0; i < COARSE; ++i) change[i] = next[i] - u[i];
 }
 
 static void require(int code, const lockstep_run* run) {
@@ -86,13 +84,21 @@ static double distance(const double* a, const double* b) {
 }
 
 int main(int argc, char** argv) {
-  static double u[SAMPLES][FINE], inputs[SAMPLES][2][COARSE], targets[SAMPLES][1][COARSE];
+  static double u[SAMPLES][FINE], velocity[SAMPLES][1][COARSE], change[SAMPLES][1][COARSE];
+  static double targets[SAMPLES][1][COARSE];
   static uint8_t mask[SAMPLES][1][COARSE];
-  const char* const settings[] = {"model.name=fno",       "model.modes=12",      "model.width=16",
-                                  "data.input_shape=2,32", "data.target_shape=1,32", "optim.name=adamw",
-                                  "optim.lr=0.004",       "run.threads=1",       "sched.name=cosine",
-                                  "train.max_steps=600"};
-  const int64_t input_sizes[] = {SAMPLES, 2, COARSE}, target_sizes[] = {SAMPLES, 1, COARSE};
+  const char* const settings[] = {"model.name=fno",
+                                  "model.modes=12",
+                                  "model.width=16",
+                                  "data.input_shape=2,32",
+                                  "data.target_shape=1,32",
+                                  "optim.name=adamw",
+                                  "optim.lr=0.004",
+                                  "run.threads=1",
+                                  "sched.name=cosine",
+                                  "train.max_steps=600",
+                                  "data.join_keys=velocity,change"};
+  const int64_t sizes[] = {SAMPLES, 1, COARSE};
   int rank, steps = 600;
   lockstep_run* run;
 
@@ -100,43 +106,46 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (argc > 1) steps = atoi(argv[1]);
   require(lockstep_open(settings, (int)(sizeof settings / sizeof *settings), MPI_Comm_c2f(MPI_COMM_WORLD), &run), NULL);
-  const lockstep_array arrays[] = {lockstep_array_c("input", LOCKSTEP_FLOAT64, 3, input_sizes, inputs),
-                                   lockstep_array_c("target", LOCKSTEP_FLOAT64, 3, target_sizes, targets),
-                                   lockstep_array_c("mask", LOCKSTEP_UINT8, 3, target_sizes, mask)};
+  const lockstep_array arrays[] = {lockstep_array_c("velocity", LOCKSTEP_FLOAT64, 3, sizes, velocity),
+                                   lockstep_array_c("change", LOCKSTEP_FLOAT64, 3, sizes, change),
+                                   lockstep_array_c("target", LOCKSTEP_FLOAT64, 3, sizes, targets),
+                                   lockstep_array_c("mask", LOCKSTEP_UINT8, 3, sizes, mask)};
   for (int step = 0; step < steps; ++step) {
     double loss;
     for (int s = 0; s < SAMPLES; ++s) {
-      double coarse[COARSE], exact[COARSE];
+      double exact[COARSE];
+      double* const coarse = velocity[s][0];
       if (step % LENGTH == 0) begin(u[s], (unsigned)(1 + s + SAMPLES * (step / LENGTH) + 100000 * rank));
       filter(u[s], coarse);
-      fill_input(coarse, inputs[s][0]);
+      fill_change(coarse, change[s][0]);
       step_fine(u[s]);
       filter(u[s], exact);
       for (int i = 0; i < COARSE; ++i) {
-        targets[s][0][i] = 10 * (exact[i] - coarse[i] - inputs[s][1][i]);
+        targets[s][0][i] = 10 * (exact[i] - coarse[i] - change[s][0][i]);
         mask[s][0][i] = fabs(coarse[(i + 1) % COARSE] - coarse[i]) < 1.5;
       }
     }
-    require(lockstep_train(run, arrays, 3, &loss), run);
+    require(lockstep_train(run, arrays, 4, &loss), run);
     if (rank == 0 && (step + 1) % 100 == 0) printf("step %d: loss %.2e\n", step + 1, loss);
   }
 
   double without = 0, with = 0;
   for (unsigned seed = 900001; seed < 900005; ++seed) {
     double fine[FINE], plain[COARSE], closed[COARSE], exact[COARSE];
-    double input[2][COARSE], missing[COARSE];
-    const int64_t in[] = {1, 2, COARSE}, out[] = {1, 1, COARSE};
-    lockstep_array given = lockstep_array_c("input", LOCKSTEP_FLOAT64, 3, in, input);
-    lockstep_array wanted = lockstep_array_c("output", LOCKSTEP_FLOAT64, 3, out, missing);
+    double step_change[COARSE], missing[COARSE];
+    const int64_t one[] = {1, 1, COARSE};
+    const lockstep_array given[] = {lockstep_array_c("velocity", LOCKSTEP_FLOAT64, 3, one, closed),
+                                    lockstep_array_c("change", LOCKSTEP_FLOAT64, 3, one, step_change)};
+    lockstep_array wanted = lockstep_array_c("output", LOCKSTEP_FLOAT64, 3, one, missing);
     begin(fine, seed);
     filter(fine, plain);
     filter(fine, closed);
     for (int step = 0; step < LENGTH; ++step) {
       step_fine(fine);
       step_coarse(plain);
-      fill_input(closed, input[0]);
-      require(lockstep_predict(run, &given, 1, &wanted, 1), run);
-      for (int i = 0; i < COARSE; ++i) closed[i] += input[1][i] + missing[i] / 10;
+      fill_change(closed, step_change);
+      require(lockstep_predict(run, given, 2, &wanted, 1), run);
+      for (int i = 0; i < COARSE; ++i) closed[i] += step_change[i] + missing[i] / 10;
     }
     filter(fine, exact);
     without += distance(plain, exact) / 4;

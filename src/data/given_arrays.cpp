@@ -122,21 +122,28 @@ void require_readable(const Dataset& dataset) {
 }
 
 Source arrays_source() {
-  return {.name = "arrays",
-          .help = "Arrays of a program that calls Lockstep as a library; not for `trainer`",
-          .keys = {keys::choice("data.kind", "regression", "arrays: kind of the task", kind_names()),
-                   keys::integers("data.input_shape", "",
-                                  "arrays: shape of the first input of a sample, such as 3,64,64 (channels first)", 1),
-                   keys::integers("data.target_shape", "",
-                                  "arrays: shape of the target of a sample of a regression (channels first)", 1),
-                   keys::expert(keys::boolean("data.normalizes", "false",
-                                              "arrays: the model normalizes channels; set by buffer.statistics")),
-                   classes_key()},
-          .open = [](const Section& data) {
-            batch::Roles roles{.inputs = names_in(data, "input_keys", "input"),
-                               .targets = names_in(data, "target_keys", "target")};
-            return Splits{.train = std::make_shared<GivenArrays>(task_of(data), std::move(roles))};
-          }};
+  return {
+      .name = "arrays",
+      .help = "Arrays of a program that calls Lockstep as a library; not for `trainer`",
+      .keys = {keys::choice("data.kind", "regression", "arrays: kind of the task", kind_names()),
+               keys::integers("data.input_shape", "",
+                              "arrays: shape of the first input of a sample, such as 3,64,64 (channels first)", 1),
+               keys::integers("data.target_shape", "",
+                              "arrays: shape of the target of a sample of a regression (channels first)", 1),
+               keys::text("data.join_keys", "",
+                          "arrays: names of arrays that are joined along their first dimension, the channels, into "
+                          "the input; with commas between them"),
+               keys::text("data.mask_key", "mask",
+                          "arrays: name of the array that is 0 where a target does not count in the loss; it has the "
+                          "shape of the targets, or 1 for channels and axes"),
+               keys::expert(keys::boolean("data.normalizes", "false",
+                                          "arrays: the model normalizes channels; set by buffer.statistics")),
+               classes_key()},
+      .open = [](const Section& data) {
+        batch::Roles roles{.inputs = names_in(data, "input_keys", "input"),
+                           .targets = names_in(data, "target_keys", "target")};
+        return Splits{.train = std::make_shared<GivenArrays>(task_of(data), std::move(roles))};
+      }};
 }
 
 }  // namespace lockstep::data

@@ -6,6 +6,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "core/text/text.hpp"
 #include "engine/evaluation/target_check.hpp"
@@ -15,6 +16,8 @@ namespace lockstep::embed {
 namespace {
 
 using Shape = std::vector<std::int64_t>;
+
+const std::string kMask = "mask";  // the value that losses read
 
 Shape shape_without_samples(const at::Tensor& tensor) { return tensor.sizes().slice(1).vec(); }
 
@@ -84,13 +87,37 @@ at::Tensor as_numbers(const at::Tensor& tensor) { return tensor.is_floating_poin
 SampleForm::SampleForm(const Section& data, const Task& task, batch::Roles roles, const models::Model& model)
     : task_(task),
       target_shape_(target_shape_of(data, task)),
+      join_keys_(words_in(data.text("join_keys"))),
+      mask_key_(data.text("mask_key")),
       roles_(std::make_shared<const batch::Roles>(std::move(roles))),
       check_(engine::target_check(model, task)) {}
 
-batch::Batch SampleForm::batch_of(const SampleTensors& samples, bool has_targets) const {
-  const std::int64_t count = count_of(samples);
+/// The samples with the input that data.join_keys asks for, in place of its parts.
+SampleTensors SampleForm::joined_inputs(const SampleTensors& samples) const {
+  std::vector<at::Tensor> parts;
+  for (const std::string& name : join_keys_) {
+    parts.push_back(as_numbers(required(samples, name, "input")));
+    const Shape shape = shape_without_samples(parts.back());
+    const Shape first = shape_without_samples(parts.front());
+    if (!shape.empty() && std::ranges::equal(shape | std::views::drop(1), first | std::views::drop(1))) continue;
+    throw DataError("'" + name + "' has samples of the shape " + shape_text(shape) + ", which cannot be joined to " +
+                    shape_text(first) + " of '" + join_keys_.front() + "'; all but the first size must be equal");
+  }
+  SampleTensors joined = {{roles_->inputs.front(), at::cat(parts, 1)}};
+  for (const auto& each : samples) {
+    if (std::ranges::find(join_keys_, each.first) == join_keys_.end()) joined.push_back(each);
+  }
+  return joined;
+}
+
+batch::Batch SampleForm::batch_of(const SampleTensors& given, bool has_targets) const {
+  const std::int64_t count = count_of(given);
+  const SampleTensors samples = join_keys_.empty() || given.empty() ? given : joined_inputs(given);
+  if (mask_key_ != kMask && find(samples, kMask) != nullptr && find(samples, mask_key_) != nullptr) {
+    throw DataError("there are two arrays of the name 'mask', which is that of '" + mask_key_ + "' for losses");
+  }
   batch::ValueMap values;
-  for (const auto& [name, tensor] : samples) values[name] = tensor;
+  for (const auto& [name, tensor] : samples) values[name == mask_key_ ? kMask : name] = tensor;
   if (count == 0 && samples.empty()) {
     batch::Batch none(std::move(values), 0);
     none.set_roles(roles_);
@@ -165,7 +192,7 @@ batch::Batch SampleForm::filler(const batch::Batch& like) const {
   };
   for (const auto& [name, value] : like.values()) {
     const at::Tensor& tensor = value.as<at::Tensor>();
-    values[name] = row(shape_without_samples(tensor), tensor.scalar_type(), name == "mask" ? 1 : 0);
+    values[name] = row(shape_without_samples(tensor), tensor.scalar_type(), name == kMask ? 1 : 0);
   }
   const std::string& input = roles_->inputs.front();
   if (!values.contains(input)) {

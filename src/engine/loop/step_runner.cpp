@@ -289,12 +289,14 @@ parallel::StepResult StepRunner::step_result(const batch::Batch& batch, std::int
                                              const models::LossWeights& weights) {
   if (captured_ && captured_->has_begun()) return captured_->run(part, batch, weights);
   seed_draws(part);
+  // A program that gives the samples of its steps can continue after the length of the run.
+  const double last = input_.loader == nullptr ? std::nextafter(1.0, 0.0) : 1.0;
   StepContext context{.wrapper = run_->view.wrapper,
                       .optimizer = run_->updates.all(),
                       .parts = run_->view.parts,
                       .batch = batch,
                       .weights = weights,
-                      .where = run_->progress.where(),
+                      .where = std::min(run_->progress.where(), last),
                       .reads_gradients = reads_gradients_,
                       .perf = run_->perf.get(),
                       .notify = notify_,

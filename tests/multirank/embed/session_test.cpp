@@ -166,6 +166,39 @@ TEST(SessionTest, MaskedElementsDoNotCount) {
   }
 }
 
+TEST(SessionTest, AnArrayOfAnyNameIsTheMask) {
+  Session session(MPI_COMM_NULL, small_settings({"data.mask_key=valid"}));
+  SampleTensors given = samples(0, 4);
+  const at::Tensor error = session.predict({given[0]})[0].second - given[1].second;
+  const at::Tensor valid = at::arange(8, at::kLong).view({4, 2}).remainder(3);
+  given.emplace_back("valid", valid);
+  const double expected = (error.square() * valid.ne(0)).sum().item<double>() / 5;
+  EXPECT_NEAR(session.train(given), expected, 1e-6 * expected);
+  given.emplace_back("mask", valid);
+  EXPECT_EQ(testing::sentence_of<Error>([&] { session.train(given); }),
+            "there are two arrays of the name 'mask', which is that of 'valid' for losses");
+}
+
+TEST(SessionTest, SeveralArraysAreJoinedIntoTheInput) {
+  Session joined(MPI_COMM_NULL, small_settings({"data.join_keys=speed,change"}));
+  Session whole(MPI_COMM_NULL, small_settings());
+  const SampleTensors given = samples(0, 4);
+  const SampleTensors parts = {{"change", given[0].second.narrow(1, 2, 1).to(at::kDouble)},
+                               {"speed", given[0].second.narrow(1, 0, 2)},
+                               given[1]};
+  EXPECT_EQ(joined.train(parts), whole.train(given));
+  testing::expect_same_bits(parameters_of(joined), parameters_of(whole));
+  testing::expect_same_bits(joined.predict({parts[0], parts[1]})[0].second, whole.predict({given[0]})[0].second);
+  EXPECT_EQ(testing::sentence_of<Error>([&] { joined.train(given); }),
+            "the input 'speed' is missing; there are 'input', 'target'");
+  EXPECT_EQ(
+      testing::sentence_of<Error>([&] {
+        joined.train({{"speed", at::zeros({4, 2})}, {"change", at::zeros({4, 1, 7})}, given[1]});
+      }),
+      "'change' has samples of the shape [1, 7], which cannot be joined to [2] of 'speed'; all but the first size "
+      "must be equal");
+}
+
 TEST(SessionTest, SessionsOnOverlappingCommunicatorsTakeTurns) {
   const mpi::Communicator world = mpi::Communicator::world();
   Session all(MPI_COMM_WORLD, small_settings());
@@ -251,6 +284,15 @@ TEST(SessionTest, ParametersAreReplacedByThoseOfTheFirstRank) {
   Session session(MPI_COMM_WORLD, small_settings());
   session.set_parameter("hidden0.weight", at::full({5, 3}, 1.0 + world.rank(), at::kDouble));
   testing::expect_same_bits(session.parameter("hidden0.weight"), at::ones({5, 3}));
+}
+
+TEST(SessionTest, StepsBeyondTheLengthOfTheRunHaveTheLastLearningRate) {
+  Session session(MPI_COMM_WORLD, small_settings({"sched.name=cosine", "train.max_steps=3"}));
+  for (int step = 0; step < 3; ++step) session.train(samples(0, 4));
+  const at::Tensor at_end = parameters_of(session);
+  for (int step = 0; step < 4; ++step) session.train(samples(0, 4));
+  EXPECT_EQ(session.step(), 7);
+  testing::expect_same_bits(parameters_of(session), at_end);  // a cosine ends with 0
 }
 
 TEST(SessionTest, ThreadsOfTheProgramStayAsTheyAre) {
