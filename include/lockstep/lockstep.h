@@ -131,8 +131,30 @@ int lockstep_predict(lockstep_run* run, const lockstep_array* inputs, int input_
                      int output_count);
 
 /* Gives lockstep_predict the average of the weights of this step, if the run has one (ema.kind, unless
- * eval.weights=trained). Collective. */
+ * eval.weights=trained). Collective.
+ * On a producer: takes the weights with which the rank that receives its samples would predict. Waits until that rank
+ * is in a call of lockstep_train, lockstep_train_buffer or lockstep_update. Not collective. */
 int lockstep_update(lockstep_run* run);
+/* The step whose weights lockstep_predict uses; -1 = it has none yet, or `run` is NULL. Not collective. */
+int64_t lockstep_weights_step(const lockstep_run* run);
+
+/* Producers. On some ranks of a communicator, a run can be opened with the setting "embed.role=producer"; all other
+ * settings are the same on all ranks. Such a rank does not train: lockstep_push sends its samples to the buffer of a
+ * rank that trains (buffer.route, or the lane; any lane will do), waits for nothing but room in its window
+ * (buffer.window_mb, buffer.full), and lockstep_predict uses the weights of the latest lockstep_update. Only
+ * lockstep_open is collective over all ranks; other collective functions are those of the ranks that train.
+ * lockstep_close of a producer waits until its samples have arrived. On ranks that train, lockstep_train_buffer
+ * receives samples before each step, and waits until there are buffer.min.
+ * After a producer's process has ended without lockstep_close, and after the last producer has closed the run, a call
+ * of lockstep_train_buffer returns LOCKSTEP_COMMUNICATION, once; the run continues. When the ranks that train have closed the
+ * run, or it has failed, lockstep_push and lockstep_update return LOCKSTEP_COMMUNICATION. */
+
+/* On a rank that trains: producers that have not ended, at the latest call of lockstep_train_buffer; else 0. Not
+ * collective. */
+int64_t lockstep_producers(const lockstep_run* run);
+/* On a producer: samples that its window had no room for (buffer.full=drop). On a rank that trains: the sum for the
+ * producers that have closed the run, at the latest call of lockstep_train_buffer. Not collective. */
+int64_t lockstep_dropped(const lockstep_run* run);
 
 /* Saves a checkpoint in run.dir and waits until it is there. Collective. */
 int lockstep_save(lockstep_run* run);

@@ -44,7 +44,9 @@ class Session {
   ///                      needs no MPI
   /// @param settings      "key=value" with the keys of `trainer`; "config=FILE" reads a file of them, and "from=RUN"
   ///                      begins with configuration and weights of a run. Later ones win. A run with "purpose=predict"
-  ///                      has no optimizer and only predicts
+  ///                      has no optimizer and only predicts. On a rank with "embed.role=producer", which all other
+  ///                      settings have in common, the session only produces samples for the ranks that train: of its
+  ///                      members push, update, predict and close do something there
   /// @param registry      what models, losses and so on are chosen from; outlives the session
   /// @throws ConfigError, CheckpointError, CommError  on every rank
   Session(MPI_Comm communicator, const std::vector<std::string>& settings,
@@ -69,20 +71,25 @@ class Session {
   }
   double train(const SampleSource& samples);
 
-  /// Keeps samples in the buffer of this rank, up to buffer.capacity. Not collective.
+  /// Keeps samples in the buffer of this rank, up to buffer.capacity. Not collective. A producer sends them to the
+  /// buffer of the rank that buffer.route or the lane says.
   /// @param lane  with train.lanes, the lane that receives them, one of this rank; none = they are dealt to the lanes
   ///              of this rank in turn
   /// @throws DataError  as train; or another shape than that of earlier samples
   void push(const SampleTensors& samples, std::optional<std::int64_t> lane = std::nullopt);
   /// Samples in the buffer of this rank. Not collective.
   std::int64_t buffer_size() const;
-  /// The first of the lanes of this rank, and their number; 0 without train.lanes. Not collective.
+  /// The first of the lanes of this rank, and their number; 0 without train.lanes. A producer may push to all lanes.
+  /// Not collective.
   std::pair<std::int64_t, std::int64_t> lanes() const;
   /// Steps on batches of train.global_batch_size samples that are drawn from the buffers. The draws are a pure function
   /// of run.seed, the step and the number of samples in each buffer. Collective.
   /// @param steps  >= 0
   /// @return       the mean loss of the last step; NaN without steps
   /// Where a buffer is empty, its part of the batch is left out.
+  /// Where there are producers, each step begins with receiving what they have sent, and waits until the buffers have
+  /// buffer.min samples. A call that begins after a producer's process has ended without closing the run, or after
+  /// the last producer has closed it, throws CommError, once; the session can be used further.
   /// @throws DataError  the buffers of all ranks together have fewer than buffer.min samples
   double train_buffer(std::int64_t steps);
 
@@ -94,7 +101,18 @@ class Session {
 
   /// Gives `predict` the average of the weights of this step, if the run has one (ema.kind, unless
   /// eval.weights=trained); each rank then has a second copy of the model. Otherwise, does nothing. Collective.
+  ///
+  /// A producer takes the weights with which the rank that receives its samples would predict. Waits until that
+  /// rank is in a call of `train`, `train_buffer` or `update`. Not collective.
   void update();
+  /// The step whose weights `predict` uses; -1 = it has none yet.
+  std::int64_t weights_step() const;
+
+  /// Producers that have neither closed the run nor ended, at the latest call of train_buffer; 0 on a producer.
+  std::int64_t open_producers() const;
+  /// Samples that this producer dropped because its window was full (buffer.full=drop). On a rank that trains: those
+  /// that all producers that have closed the run dropped, at the latest call of train_buffer.
+  std::int64_t dropped() const;
 
   /// Saves a checkpoint now. Collective.
   /// @return  its folder

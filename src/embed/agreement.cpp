@@ -43,9 +43,12 @@ SessionNumbers enter(SessionCall call, const mpi::Communicator& world, mpi::Coll
   }
   const auto number = static_cast<double>(call);
   const auto steps = static_cast<double>(mine.steps);
-  std::array sums = {
-      failure ? 1.0 : 0.0,           number, number * number, steps, steps * steps, static_cast<double>(mine.samples),
-      static_cast<double>(mine.kept)};
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  std::array sums = {failure ? 1.0 : 0.0, number,
+                     number * number,     steps,
+                     steps * steps,       real(mine.samples),
+                     real(mine.kept),     real(mine.producers),
+                     real(mine.received), real(mine.dropped)};
   collectives.all_reduce(sums.data(), sums.size(), DType::float64, mpi::ReduceOp::sum);
   if (!are_equal(sums[1], sums[2], world.size())) throw_different(call, world);
   if (sums[0] > 0) {
@@ -56,8 +59,12 @@ SessionNumbers enter(SessionCall call, const mpi::Communicator& world, mpi::Coll
   if (!are_equal(sums[3], sums[4], world.size())) {
     throw_agreed(ExitCode::configuration, "ranks request different numbers of steps");
   }
-  return {
-      .samples = static_cast<std::int64_t>(sums[5]), .kept = static_cast<std::int64_t>(sums[6]), .steps = mine.steps};
+  return {.samples = static_cast<std::int64_t>(sums[5]),
+          .kept = static_cast<std::int64_t>(sums[6]),
+          .producers = static_cast<std::int64_t>(sums[7]),
+          .received = static_cast<std::int64_t>(sums[8]),
+          .dropped = static_cast<std::int64_t>(sums[9]),
+          .steps = mine.steps};
 }
 
 }  // namespace lockstep::embed

@@ -213,6 +213,12 @@ int lockstep_update(lockstep_run* run) {
   return with_run(run, [](lockstep::Session& session) { session.update(); });
 }
 
+int64_t lockstep_weights_step(const lockstep_run* run) { return run == nullptr ? -1 : run->session.weights_step(); }
+
+int64_t lockstep_producers(const lockstep_run* run) { return run == nullptr ? 0 : run->session.open_producers(); }
+
+int64_t lockstep_dropped(const lockstep_run* run) { return run == nullptr ? 0 : run->session.dropped(); }
+
 int lockstep_save(lockstep_run* run) {
   return with_run(run, [](lockstep::Session& session) { session.save(); });
 }

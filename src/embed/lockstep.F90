@@ -23,6 +23,7 @@ module lockstep
   public :: lockstep_train, lockstep_push, lockstep_train_buffer, lockstep_predict
   public :: lockstep_update, lockstep_save, lockstep_resume, lockstep_metric, lockstep_log
   public :: lockstep_step, lockstep_parameter_count, lockstep_buffer_size, lockstep_lanes, lockstep_gradient_norm
+  public :: lockstep_weights_step, lockstep_producers, lockstep_dropped
   public :: lockstep_message, lockstep_version
 
   !> The communicator of a run that is this process alone.
@@ -146,6 +147,21 @@ module lockstep
       type(c_ptr), value :: run
       integer(c_int64_t) :: step
     end function c_step
+    function c_weights_step(run) bind(C, name="lockstep_weights_step") result(step)
+      import
+      type(c_ptr), value :: run
+      integer(c_int64_t) :: step
+    end function c_weights_step
+    function c_producers(run) bind(C, name="lockstep_producers") result(count)
+      import
+      type(c_ptr), value :: run
+      integer(c_int64_t) :: count
+    end function c_producers
+    function c_dropped(run) bind(C, name="lockstep_dropped") result(count)
+      import
+      type(c_ptr), value :: run
+      integer(c_int64_t) :: count
+    end function c_dropped
     function c_parameter_count(run) bind(C, name="lockstep_parameter_count") result(count)
       import
       type(c_ptr), value :: run
@@ -315,7 +331,8 @@ contains
     call finish(run%handle, c_predict(run%handle, run%arrays, run%outputs), status)
   end subroutine predict_added
 
-  !> Gives lockstep_predict the average of the weights, if the run has one. Collective.
+  !> Gives lockstep_predict the average of the weights, if the run has one. Collective. On a producer, takes the weights
+  !! of the ranks that train.
   subroutine lockstep_update(run, status)
     type(lockstep_run), intent(inout) :: run
     integer, intent(out), optional :: status
@@ -357,6 +374,27 @@ contains
     integer(c_int64_t) :: step
     step = c_step(run%handle)
   end function lockstep_step
+
+  !> The step whose weights lockstep_predict uses; -1 = it has none yet.
+  function lockstep_weights_step(run) result(step)
+    type(lockstep_run), intent(in) :: run
+    integer(c_int64_t) :: step
+    step = c_weights_step(run%handle)
+  end function lockstep_weights_step
+
+  !> On a rank that trains: producers that have not ended.
+  function lockstep_producers(run) result(count)
+    type(lockstep_run), intent(in) :: run
+    integer(c_int64_t) :: count
+    count = c_producers(run%handle)
+  end function lockstep_producers
+
+  !> Samples that were dropped because the window of a producer was full.
+  function lockstep_dropped(run) result(count)
+    type(lockstep_run), intent(in) :: run
+    integer(c_int64_t) :: count
+    count = c_dropped(run%handle)
+  end function lockstep_dropped
 
   function lockstep_parameter_count(run) result(count)
     type(lockstep_run), intent(in) :: run

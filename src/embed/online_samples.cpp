@@ -71,7 +71,7 @@ void OnlineSamples::normalize(mpi::Collectives& collectives, models::Model& mode
 }
 
 void OnlineSamples::require_filled(std::int64_t kept) const {
-  if (kept >= settings_.min.value) return;
+  if (is_filled(kept)) return;
   throw_agreed(ExitCode::data, "the buffers of all ranks have " + std::to_string(kept) + " samples; " +
                                    settings_.min.cite + " = " + std::to_string(settings_.min.value) +
                                    " are needed before the first step");

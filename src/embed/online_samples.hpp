@@ -40,6 +40,8 @@ class OnlineSamples {
 
   bool has_statistics() const noexcept { return statistics_ != nullptr; }
   const RankBuffers& buffers() const noexcept { return buffers_; }
+  /// Whether they are enough for the first step (buffer.min).
+  bool is_filled(std::int64_t kept) const noexcept { return kept >= settings_.min.value; }
   /// @param kept  samples in the buffers of all ranks
   /// @throws DataError  they are too few; on every rank
   void require_filled(std::int64_t kept) const;

@@ -5,8 +5,6 @@
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/session.hpp>
 
-#include <ATen/Parallel.h>
-#include <c10/core/InferenceMode.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -15,18 +13,23 @@
 #include <limits>
 #include <stdexcept>
 #include <string_view>
+#include <thread>
 
 #include "checkpoints/store/store.hpp"
 #include "core/numbers/processor_level.hpp"
 #include "core/system/memory.hpp"
+#include "core/text/duration.hpp"
 #include "core/text/text.hpp"
 #include "embed/agreement.hpp"
+#include "embed/averaged_model.hpp"
+#include "embed/model_state.hpp"
 #include "embed/online_samples.hpp"
+#include "embed/own_threads.hpp"
+#include "embed/predictions.hpp"
 #include "embed/run_folder.hpp"
 #include "embed/samples.hpp"
 #include "embed/settings.hpp"
-#include "engine/evaluation/batch_loop.hpp"
-#include "engine/evaluation/evaluation.hpp"
+#include "embed/transit.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/loaded_model.hpp"
 #include "engine/settings/agreed.hpp"
@@ -38,27 +41,15 @@ namespace lockstep {
 
 namespace {
 
+using embed::OwnThreads;
 using embed::SessionCall;
 
 /// The names of values in every record of a training.
-constexpr std::array<std::string_view, 9> kOwnValues = {"step",      "epoch",      "samples",       "loss",       "lr",
-                                                        "grad_norm", "loss_scale", "skipped_steps", "evaluations"};
+constexpr std::array<std::string_view, 11> kOwnValues = {
+    "step",          "epoch",       "samples",          "loss",           "lr", "grad_norm", "loss_scale",
+    "skipped_steps", "evaluations", "received_samples", "dropped_samples"};
 
-/// The threads of LibTorch are those of the session inside its calls, and those of the program outside.
-class OwnThreads {
- public:
-  explicit OwnThreads(int threads) : before_(at::get_num_threads()) {
-    if (before_ != threads) at::set_num_threads(threads);
-  }
-  ~OwnThreads() {
-    if (at::get_num_threads() != before_) at::set_num_threads(before_);
-  }
-  OwnThreads(const OwnThreads&) = delete;
-  OwnThreads& operator=(const OwnThreads&) = delete;
-
- private:
-  int before_;
-};
+constexpr std::chrono::milliseconds kNap(1);
 
 /// A component of checkpoints.
 class StateHook : public engine::Hook {
@@ -80,24 +71,25 @@ class Session::Impl {
  public:
   Impl(MPI_Comm communicator, const std::vector<std::string>& settings, const engine::Registry& registry)
       : registry_(&registry),
-        world_(communicator_of(communicator)),
-        given_(embed::read_settings(world_, settings, registry)),
-        folder_(world_, given_.config) {
-    const Sections& sections = given_.config.sections();
-    if (given_.predicts_only) {
-      loaded_ = std::make_unique<engine::LoadedModel>(
-          engine::load_model(world_, sections, registry, given_.checkpoint, engine::Purpose::prediction, "train"));
-      threads_ = loaded_->resources.threads;
-      task_ = loaded_->task;
-      form_.emplace(sections.at("data"), task_, loaded_->splits.train->roles(), wrapper().model());
-      wrapper().model().eval();
-    } else {
-      open_training(sections, registry);
+        all_(communicator_of(communicator)),
+        given_(embed::read_settings(all_, settings, registry)),
+        transit_(all_, given_.is_producer),
+        timeout_s_(given_.config.section("comm").real("timeout_s")) {
+    if (!transit_.has_producers()) {
+      open();
+      return;
     }
+    all_.all_or_throw([this] { open(); });
+    const auto buffer = engine::BufferSettings::from(given_.config.section("buffer"));
+    transit_.connect(training_ ? lanes().second : 0, buffer, timeout_s_);
+    producer_ = transit_.producer();
+    receiver_ = transit_.receiver();
   }
 
   ~Impl() {
-    if (training_ && !is_closed_) training_->trainer().fail(nullptr);
+    if (is_closed_ || failure_) return;
+    if (receiver_) receiver_->end("has left the run without closing it");
+    if (training_) training_->trainer().fail(nullptr);
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -106,40 +98,49 @@ class Session::Impl {
     if (is_closed_ || failure_) return;
     if (!training_) {
       is_closed_ = true;
+      if (producer_) producer_->close();
       return;
     }
     enter(SessionCall::close, [] { return embed::SessionNumbers(); });
     running([&] { training_->trainer().end(engine::Outcome::done); });
-    folder_.end(engine::Outcome::done);
+    folder_->end(engine::Outcome::done);
+    if (receiver_) receiver_->end("has closed the run after step " + std::to_string(step()));
     is_closed_ = true;
   }
 
   void push(const SampleTensors& samples, std::optional<std::int64_t> lane) {
-    require_training();
-    const at::ScalarType type = training_->composition().model.precision.parameters;
-    online_->push(*form_, form_->batch_of(samples, /*has_targets=*/true), lane, type);
+    if (!producer_) return keep(samples, lane);
+    require_open();
+    producer_->push(*form_, form_->batch_of(samples, /*has_targets=*/true), lane);
   }
   std::int64_t buffer_size() const { return online_ ? online_->buffers().size() : 0; }
   std::pair<std::int64_t, std::int64_t> lanes() const {
-    if (!training_) return {0, 0};
+    if (!training_) return {0, producer_ ? producer_->lanes() : 0};
     const engine::BatchLayout& layout = trainer().view().data.layout();
     return {layout.first_lane, layout.lanes > 0 ? layout.micro_batches : 0};
   }
 
+  std::int64_t open_producers() const { return latest_.producers; }
+  std::int64_t dropped() const { return producer_ ? producer_->dropped() : latest_.dropped; }
+  std::int64_t weights_step() const {
+    if (loaded_) return loaded_->step;
+    return uses_average() ? averaged_.step() : step();
+  }
+
   double train_buffer(std::int64_t steps) {
     const OwnThreads threads(threads_);
-    const embed::SessionNumbers all = enter(SessionCall::train_buffer, [&]() -> embed::SessionNumbers {
-      if (steps < 0) throw DataError(std::to_string(steps) + " steps: the number is negative");
-      return {.samples = online_->buffers().samples_per_step(), .kept = online_->buffers().size(), .steps = steps};
-    });
-    if (steps > 0) online_->require_filled(all.kept);
-    normalize();
+    // The samples of producers are received before each step.
+    const std::int64_t calls = receiver_ ? std::max<std::int64_t>(steps, 1) : 1;
     double loss = std::numeric_limits<double>::quiet_NaN();
-    for (std::int64_t i = 0; i < steps; ++i) {
-      std::vector<batch::Batch> batches;
-      for (batch::ValueMap& values : online_->buffers().draw(step()))
-        batches.push_back(form_->drawn(std::move(values)));
-      loss = take_step(std::move(batches), all.samples);
+    for (std::int64_t call = 0; call < calls; ++call) {
+      const std::int64_t samples = await_samples(steps, /*reports=*/call == 0);
+      normalize();
+      for (std::int64_t i = 0; i < steps / calls; ++i) {
+        std::vector<batch::Batch> batches;
+        for (batch::ValueMap& values : online_->buffers().draw(step()))
+          batches.push_back(form_->drawn(std::move(values)));
+        loss = take_step(std::move(batches), samples);
+      }
     }
     return loss;
   }
@@ -148,6 +149,7 @@ class Session::Impl {
     batch::Batch batch;
     const OwnThreads threads(threads_);
     const std::int64_t all = enter(SessionCall::train, [&]() -> embed::SessionNumbers {
+                               receive();
                                batch = form_->batch_of(samples(), /*has_targets=*/true);
                                return {.samples = batch.size()};
                              }).samples;
@@ -166,51 +168,30 @@ class Session::Impl {
   SampleTensors predict(const SampleTensors& inputs) {
     require_open();
     const OwnThreads threads(threads_);
-    if (uses_average() && !averaged_) {
+    if (uses_average() && !averaged_.is_there()) {
       throw ConfigError(
           "predictions use the average of the weights (ema.kind), and there is none yet; call update on all "
           "ranks first, or set eval.weights=trained");
     }
-    parallel::DistributedDataParallel& model = uses_average() ? *averaged_->wrapper : wrapper();
+    parallel::DistributedDataParallel& model = uses_average() ? averaged_.wrapper() : wrapper();
     if (model.has_collective_forward()) {
       throw ConfigError(
           "ranks cannot predict alone, because no rank has all parameters (strategy.stage=3) or forward passes "
           "communicate (ddp.sync_batch_norm); open another run with purpose=predict and from=RUN");
     }
-    const batch::Batch given = form_->batch_of(inputs, /*has_targets=*/false);
-    if (model.model().is_training()) model.model().eval();
-    const c10::InferenceMode inference;
-    const engine::EvaluatedBatch evaluated =
-        engine::run_batch(model, given.size() > 0 ? given.share() : form_->filler(given));
-    SampleTensors predictions;
-    for (const auto& [name, tensor] : evaluated.outputs.entries()) predictions.emplace_back(name, tensor);
-    const models::Predictions own = model.model().predictions_of(evaluated.outputs, evaluated.batch);
-    for (const auto& [name, tensor] : own.entries()) predictions.emplace_back(name, tensor);
-    if (given.size() == 0) {
-      for (auto& [name, tensor] : predictions) tensor = tensor.narrow(0, 0, 0);
-    }
-    return predictions;
+    if (weights_step() < 0) throw ConfigError("this rank has no weights yet; call update first");
+    return embed::predictions_of(model, *form_, inputs);
   }
 
   void update() {
     const OwnThreads threads(threads_);
-    enter(SessionCall::update, [] { return embed::SessionNumbers(); });
-    if (!uses_average()) return;
-    running([&] {
-      const engine::Composition& made = training_->composition();
-      if (!averaged_) {
-        averaged_ = std::make_unique<engine::WrappedModel>(
-            engine::make_wrapped_model(made.resources, given_.config.sections(), *registry_, task_,
-                                       {.purpose = engine::Purpose::prediction, .is_loaded = true}));
-        averaged_->wrapper->model().eval();
-      }
-      const std::vector<engine::NamedTensor> copies = state_of(averaged_->wrapper->model());
-      engine::with_average(wrapper(), made.updates.average.get(), [&] {
-        const torch::NoGradGuard no_grad;
-        const std::vector<engine::NamedTensor> now = state();
-        for (std::size_t i = 0; i < now.size(); ++i) copies[i].tensor.copy_(now[i].tensor);
-      });
+    if (producer_) return take_weights();
+    enter(SessionCall::update, [&] {
+      receive();
+      return embed::SessionNumbers();
     });
+    if (!uses_average()) return;
+    running([&] { averaged_.update(training_->composition(), given_.config.sections(), *registry_, task_, step()); });
   }
 
   std::string save() {
@@ -220,7 +201,7 @@ class Session::Impl {
       return embed::SessionNumbers();
     });
     running([&] { trainer().view().saves.save(); });
-    return checkpoints::checkpoint_of(folder_.checkpoints(), step());
+    return checkpoints::checkpoint_of(folder_->checkpoints(), step());
   }
 
   void resume(const std::string& from) {
@@ -289,10 +270,112 @@ class Session::Impl {
   }
 
   const Task& task() const { return task_; }
-  int rank() const { return world_.rank(); }
-  int ranks() const { return world_.size(); }
+  int rank() const { return all_.rank(); }
+  int ranks() const { return all_.size(); }
 
  private:
+  const mpi::Communicator& world() const { return transit_.world(); }
+
+  /// Makes the model, and the training. Collective over world().
+  void open() {
+    const Sections& sections = given_.config.sections();
+    if (given_.is_producer) {
+      loaded_ = std::make_unique<engine::LoadedModel>(embed::model_without_weights(world(), sections, *registry_));
+      loaded_->step = -1;
+    } else {
+      folder_.emplace(world(), given_.config);
+      if (!given_.predicts_only) return open_training(sections, *registry_);
+      loaded_ = std::make_unique<engine::LoadedModel>(
+          engine::load_model(world(), sections, *registry_, given_.checkpoint, engine::Purpose::prediction, "train"));
+    }
+    threads_ = loaded_->resources.threads;
+    task_ = loaded_->task;
+    form_.emplace(sections.at("data"), task_, loaded_->splits.train->roles(), wrapper().model());
+    wrapper().model().eval();
+  }
+
+  void keep(const SampleTensors& samples, std::optional<std::int64_t> lane) {
+    require_training();
+    const at::ScalarType type = training_->composition().model.precision.parameters;
+    online_->push(*form_, form_->batch_of(samples, /*has_targets=*/true), lane, type);
+  }
+
+  /// Reads what producers have sent, and answers them.
+  void receive() {
+    if (!receiver_) return;
+    receiver_->receive([this](const SampleTensors& samples, std::optional<std::int64_t> lane) { keep(samples, lane); },
+                       [this] { return weights(); });
+  }
+
+  /// The weights that predictions use, for a producer.
+  std::pair<embed::LetterKind, embed::Letter> weights() const {
+    if (wrapper().has_collective_forward()) {
+      return {embed::LetterKind::refusal,
+              {.text = "producers get no weights, because no rank has all parameters (strategy.stage=3)"}};
+    }
+    if (uses_average() && !averaged_.is_there()) {
+      return {embed::LetterKind::refusal,
+              {.text = "the run averages weights (ema.kind), and there is no average yet; call update on the ranks "
+                       "that train first, or set eval.weights=trained"}};
+    }
+    embed::Letter letter{.number = weights_step()};
+    for (const engine::NamedTensor& each : uses_average() ? embed::state_of(averaged_.wrapper().model()) : state()) {
+      letter.tensors.emplace_back(each.name, each.tensor.detach().cpu());
+    }
+    return {embed::LetterKind::weights, std::move(letter)};
+  }
+
+  /// Takes the weights of the receiver, on a producer.
+  void take_weights() {
+    require_open();
+    const embed::Letter letter = producer_->request_weights();
+    const torch::NoGradGuard no_grad;
+    const std::vector<engine::NamedTensor> mine = state();
+    for (std::size_t i = 0; i < mine.size(); ++i) mine[i].tensor.copy_(letter.tensors.at(i).second);
+    wrapper().model().eval();
+    loaded_->step = letter.number;
+  }
+
+  /// Agrees on a call of train_buffer. If samples of producers are missing, waits for them. Collective.
+  /// @param reports  faults of producers, and the end of the last one, are errors
+  /// @return         the samples of all ranks in each step
+  std::int64_t await_samples(std::int64_t steps, bool reports) {
+    const SteadyClock::time_point start = SteadyClock::now();
+    for (;;) {
+      const embed::SessionNumbers all = enter(SessionCall::train_buffer, [&]() -> embed::SessionNumbers {
+        if (steps < 0) throw DataError(std::to_string(steps) + " steps: the number is negative");
+        receive();
+        embed::SessionNumbers mine{
+            .samples = online_->buffers().samples_per_step(), .kept = online_->buffers().size(), .steps = steps};
+        if (!receiver_) return mine;
+        if (reports) receiver_->report_fault();
+        if (seconds_since(start) > timeout_s_) {
+          throw CommError("producers have sent too few samples for " + seconds_text(timeout_s_) +
+                          " (comm.timeout_s): the first step needs buffer.min");
+        }
+        mine.producers = receiver_->open();
+        mine.received = receiver_->received();
+        mine.dropped = receiver_->dropped();
+        return mine;
+      });
+      if (receiver_) note(all, reports);
+      if (steps == 0) return all.samples;
+      if (online_->is_filled(all.kept) || !receiver_ || all.producers == 0) {
+        online_->require_filled(all.kept);
+        return all.samples;
+      }
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+
+  /// The numbers of producers go to the records.
+  void note(const embed::SessionNumbers& all, bool reports) {
+    latest_ = all;
+    trainer().view().events.put("received_samples", static_cast<double>(all.received), {.is_smoothed = false});
+    trainer().view().events.put("dropped_samples", static_cast<double>(all.dropped), {.is_smoothed = false});
+    if (reports) receiver_->require_producers(all.producers, all.received, all.dropped);
+  }
+
   void open_training(const Sections& sections, const engine::Registry& registry) {
     if (!given_.checkpoint.empty() && sections.at("init").text("from").empty()) {
       given_.config.set("init.from", given_.checkpoint, "from");
@@ -306,18 +389,18 @@ class Session::Impl {
                                  .on_start = {},
                                  .reads_request_files = false,
                                  .hooks = {}};
-    folder_.prepare(request);
+    folder_->prepare(request);
     request.hooks.emplace_back(
         engine::Priority::highest,
         engine::callback_hook({.after_step = [this](engine::RunView&, const engine::StepReport& report) {
           loss_ = report.loss;
           gradient_norm_ = report.grad_norm;
         }}));
-    online_ = std::make_unique<embed::OnlineSamples>(world_, sections);
+    online_ = std::make_unique<embed::OnlineSamples>(world(), sections);
     for (auto& state : online_->states([this]() -> mpi::Collectives& { return collectives(); })) {
       request.hooks.emplace_back(engine::Priority::normal, std::make_unique<StateHook>(std::move(state)));
     }
-    training_ = std::make_unique<engine::TrainingRun>(world_, std::move(request));
+    training_ = std::make_unique<engine::TrainingRun>(world(), std::move(request));
     threads_ = training_->composition().resources.threads;
     const data::Dataset& train = *trainer().view().data.splits().train;
     task_ = train.task();
@@ -345,17 +428,22 @@ class Session::Impl {
   void require_training() const {
     require_open();
     if (given_.predicts_only) throw ConfigError("the run only predicts (purpose=predict)");
+    if (given_.is_producer) {
+      throw ConfigError(
+          "this rank is a producer (embed.role=producer), which can only push, update, predict and close");
+    }
   }
   void require_folder() const {
     require_training();
-    if (!folder_.is_there()) throw ConfigError("run.dir is not set, so that the run has no checkpoints");
+    if (!folder_->is_there()) throw ConfigError("run.dir is not set, so that the run has no checkpoints");
   }
 
   /// See embed::enter.
   template <class Prepare>
   embed::SessionNumbers enter(SessionCall call, const Prepare& prepare) {
     if (failure_) std::rethrow_exception(failure_);
-    return embed::enter(call, world_, collectives(), [&] {
+    if (producer_) require_training();
+    return embed::enter(call, world(), collectives(), [&] {
       require_training();
       return prepare();
     });
@@ -376,7 +464,8 @@ class Session::Impl {
     failure_ = std::move(failure);
     const auto* const error = dynamic_cast<const Error*>(what);
     training_->trainer().fail(error);
-    folder_.fail(*what, static_cast<int>(error != nullptr ? error->exit_code() : ExitCode::internal));
+    folder_->fail(*what, static_cast<int>(error != nullptr ? error->exit_code() : ExitCode::internal));
+    if (receiver_) receiver_->end("has failed: " + message_of(*what));
     is_closed_ = true;
   }
 
@@ -402,12 +491,7 @@ class Session::Impl {
            given_.config.section("eval").text("weights") != "trained";
   }
 
-  static std::vector<engine::NamedTensor> state_of(const models::Model& model) {
-    std::vector<engine::NamedTensor> all = engine::parameters_of(model);
-    for (engine::NamedTensor& buffer : engine::buffers_of(model)) all.push_back(std::move(buffer));
-    return all;
-  }
-  std::vector<engine::NamedTensor> state() const { return state_of(wrapper().model()); }
+  std::vector<engine::NamedTensor> state() const { return embed::state_of(wrapper().model()); }
 
   engine::NamedTensor find(const std::string& name) const {
     require_open();
@@ -422,18 +506,23 @@ class Session::Impl {
   }
 
   const engine::Registry* registry_;
-  mpi::Communicator world_;
+  mpi::Communicator all_;  // ranks of the session
   embed::SessionConfig given_;
-  embed::RunFolder folder_;
-  std::unique_ptr<engine::LoadedModel> loaded_;     // null = the run trains
-  std::unique_ptr<engine::WrappedModel> averaged_;  // has the average of the weights at the latest update
-  std::unique_ptr<engine::TrainingRun> training_;   // null = it only predicts
-  std::unique_ptr<embed::OnlineSamples> online_;    // null = it only predicts
+  embed::Transit transit_;
+  double timeout_s_;
+  embed::Producer* producer_ = nullptr;  // null = this rank trains
+  embed::Receiver* receiver_ = nullptr;  // null = this rank does not train, or there are no producers
+  std::optional<embed::RunFolder> folder_;
+  std::unique_ptr<engine::LoadedModel> loaded_;    // null = the rank trains
+  embed::AveragedModel averaged_;                  // has the average of the weights at the latest update
+  std::unique_ptr<engine::TrainingRun> training_;  // null = it only predicts
+  std::unique_ptr<embed::OnlineSamples> online_;   // null = it only predicts
   std::optional<embed::SampleForm> form_;
   Task task_;
   int threads_ = 1;
   double loss_ = 0;
   std::optional<double> gradient_norm_;
+  embed::SessionNumbers latest_;  // sums of all ranks that train, if there are producers
   bool is_closed_ = false;
   std::exception_ptr failure_;
 };
@@ -455,6 +544,9 @@ std::int64_t Session::buffer_size() const { return impl_->buffer_size(); }
 std::pair<std::int64_t, std::int64_t> Session::lanes() const { return impl_->lanes(); }
 double Session::train_buffer(std::int64_t steps) { return impl_->train_buffer(steps); }
 void Session::metric(const std::string& name, double value) { impl_->metric(name, value); }
+std::int64_t Session::open_producers() const { return impl_->open_producers(); }
+std::int64_t Session::dropped() const { return impl_->dropped(); }
+std::int64_t Session::weights_step() const { return impl_->weights_step(); }
 std::int64_t Session::step() const { return impl_->step(); }
 std::int64_t Session::parameter_count() const { return impl_->parameter_count(); }
 std::optional<double> Session::gradient_norm() const { return impl_->gradient_norm(); }

@@ -41,6 +41,20 @@ bool is_prediction(const std::string& purpose) {
   throw ConfigError("the setting purpose=" + purpose + " is neither train nor predict");
 }
 
+bool is_role_of_producer(const std::string& role) {
+  if (role == "trainer" || role == "producer") return role == "producer";
+  throw ConfigError("the setting embed.role=" + role + " is neither trainer nor producer");
+}
+
+/// Producers and ranks that train must mean the same run.
+void require_same_settings(const mpi::Communicator& world, const SessionConfig& made) {
+  const std::vector<std::string> all = world.all_gather(made.config.to_ini() + (made.predicts_only ? "predict" : ""));
+  const auto other = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each != all.front(); });
+  if (other == all.end()) return;
+  throw_agreed(ExitCode::configuration, "rank 0 and rank " + std::to_string(other - all.begin()) +
+                                            " have different settings; with producers, only embed.role may differ");
+}
+
 std::string comma_list(const std::vector<std::int64_t>& numbers) {
   std::vector<std::string> texts;
   for (const std::int64_t number : numbers) texts.push_back(std::to_string(number));
@@ -97,6 +111,8 @@ SessionConfig read_settings(const mpi::Communicator& world, const std::vector<st
       if (key == "from") continue;
       if (key == "purpose") {
         made.predicts_only = is_prediction(value);
+      } else if (key == "embed.role") {
+        made.is_producer = is_role_of_producer(value);
       } else if (key == "config") {
         config.read_file(value);
       } else {
@@ -118,7 +134,15 @@ SessionConfig read_settings(const mpi::Communicator& world, const std::vector<st
       throw ConfigError(config.section("train").cite("mix") + ": samples of a program are not mixed; remove the key");
     }
     config.require_read();
+    if (made.is_producer && made.predicts_only) {
+      throw ConfigError("embed.role=producer: a run that only predicts (purpose=predict) has no producers");
+    }
   });
+  if (world.agree(!made.is_producer)) return made;
+  require_same_settings(world, made);
+  if (!made.is_producer) return made;
+  config.set("run.dir", "", "derived from embed.role");  // the files of the run are those of the ranks that train
+  config.set("resume", "none", "derived from embed.role");
   return made;
 }
 

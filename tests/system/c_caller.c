@@ -3,12 +3,15 @@
  * says what was wrong. */
 #define _POSIX_C_SOURCE 200809L
 #include <lockstep/lockstep.h>
+
 #include <math.h>
 #include <mpi.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -162,6 +165,75 @@ static void case_uninitialized(void) {
   expect(strstr(lockstep_error(NULL), "MPI is not initialized") != NULL, "the sentence");
 }
 
+static void rest(long milliseconds) {
+  const struct timespec span = {0, milliseconds * 1000000};
+  nanosleep(&span, NULL);
+}
+
+/* Rank 0 trains with the samples of the others. */
+static lockstep_run* opened_with_producers(int communicator, int rank) {
+  const char* settings[SETTINGS + 2];
+  lockstep_run* run = NULL;
+  memcpy(settings, kSettings, sizeof kSettings);
+  settings[SETTINGS] = "comm.timeout_s=60";
+  settings[SETTINGS + 1] = "embed.role=producer";
+  expect(lockstep_open(settings, SETTINGS + (rank > 0 ? 2 : 1), communicator, &run) == LOCKSTEP_DONE, "open");
+  return run;
+}
+
+/* The last rank dies, and the others continue: recovery is switched on in mpirun. */
+static void case_producer_dies(int communicator) {
+  int rank, size;
+  double loss = 0;
+  int64_t before;
+  lockstep_array arrays[2];
+  lockstep_run* run;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  run = opened_with_producers(communicator, rank);
+  fill(arrays);
+  if (rank > 0) {
+    for (int i = 0; i < 50; ++i) expect(lockstep_push(run, arrays, 2) == LOCKSTEP_DONE, "push");
+    expect(lockstep_update(run) == LOCKSTEP_DONE && lockstep_weights_step(run) >= 0, "update");
+    if (rank == size - 1) raise(SIGKILL);
+    rest(500);
+    expect(lockstep_push(run, arrays, 2) == LOCKSTEP_DONE, "push after a death");
+    expect(lockstep_close(&run) == LOCKSTEP_DONE, "close");
+    _exit(0);
+  }
+  while (lockstep_train_buffer(run, 1, &loss) == LOCKSTEP_DONE) {
+  }
+  printf("%s\n", lockstep_error(run));
+  while (lockstep_train_buffer(run, 1, &loss) == LOCKSTEP_DONE) {
+  }
+  printf("%s\n", lockstep_error(run));
+  before = lockstep_step(run);
+  expect(lockstep_train_buffer(run, 5, &loss) == LOCKSTEP_DONE && lockstep_step(run) == before + 5, "further steps");
+  expect(lockstep_close(&run) == LOCKSTEP_DONE, "close");
+  fflush(stdout);
+  _exit(0); /* MPI_Finalize would wait for the dead rank */
+}
+
+/* The rank that trains dies. */
+static void case_trainer_dies(int communicator) {
+  int rank;
+  lockstep_array arrays[2];
+  lockstep_run* run;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  run = opened_with_producers(communicator, rank);
+  fill(arrays);
+  if (rank == 0) {
+    expect(lockstep_train_buffer(run, 3, NULL) == LOCKSTEP_DONE, "steps");
+    raise(SIGKILL);
+  }
+  while (lockstep_push(run, arrays, 2) == LOCKSTEP_DONE) rest(1);
+  if (rank == 1) printf("%s\n", lockstep_error(run));
+  expect(lockstep_update(run) == LOCKSTEP_COMMUNICATION, "no weights");
+  lockstep_close(&run);
+  fflush(stdout);
+  _exit(0);
+}
+
 int main(int argc, char** argv) {
   const char* const name = argc > 1 ? argv[1] : "";
   int communicator = LOCKSTEP_ALONE;
@@ -175,6 +247,10 @@ int main(int argc, char** argv) {
     case_quiet();
   } else if (strcmp(name, "handlers") == 0) {
     case_handlers(communicator);
+  } else if (strcmp(name, "producer_dies") == 0) {
+    case_producer_dies(communicator);
+  } else if (strcmp(name, "trainer_dies") == 0) {
+    case_trainer_dies(communicator);
   } else if (strcmp(name, "misuse") == 0) {
     case_misuse();
   } else if (strcmp(name, "leaks") == 0) {

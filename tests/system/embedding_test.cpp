@@ -82,6 +82,13 @@ TEST(ClosureTest, TheNetworkHalvesTheErrorOfTheCoarseSolver) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
+TEST(TransitTest, RanksTrainWithTheSamplesOfOthers) {
+  for (const int ranks : {2, 4}) {
+    const ProgramResult outcome = run_example(ranks, "transit");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  }
+}
+
 TEST(ServeTest, AProgramWithoutMpiPredictsLikeTrainer) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");
@@ -118,9 +125,11 @@ TEST(TrainerTest, ArraysOfAProgramAreRefusedOnEveryRank) {
 }
 
 /// Runs a case of tests/system/c_caller.c.
-ProgramResult run_caller(const std::string& arguments, int ranks = 0, const std::string& environment = "") {
+ProgramResult run_caller(const std::string& arguments, int ranks = 0, const std::string& environment = "",
+                         const std::string& mpirun_options = "") {
   const std::string program = environment + " " + built("tests/system/c_caller") + " " + arguments;
-  return testing::run_shell(ranks == 0 ? "env " + program : testing::mpirun_command(ranks) + " env " + program);
+  return testing::run_shell(ranks == 0 ? "env " + program
+                                       : testing::mpirun_command(ranks) + mpirun_options + " env " + program);
 }
 
 TEST(CCallerTest, EveryLevelOfThreadSupportWillDo) {
@@ -156,6 +165,35 @@ TEST(CCallerTest, AProgramWithAnotherMpiIsRefusedWithBothNames) {
   const ProgramResult outcome = run_caller("other_mpi", 0, "LD_PRELOAD=" + built("tests/system/libother_mpi.so"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_NE(outcome.output.find("but the program runs with Imaginary MPI 7.1"), std::string::npos) << outcome.output;
+}
+
+/// Jobs that continue when a rank dies.
+class DeathTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const ProgramResult help = testing::run_shell(testing::mpirun_command(1) + " --enable-recovery true");
+    if (help.exit_code != 0) GTEST_SKIP() << "this MPI library ends a job when a rank dies";
+  }
+  static std::string output_of(const std::string& arguments) {
+    return run_caller(arguments, 3, "", " --enable-recovery").output;
+  }
+};
+
+TEST_F(DeathTest, OfAProducerIsReportedAndTheRunGoesOn) {
+  const std::string output = output_of("producer_dies multiple");
+  EXPECT_NE(output.find("the producer on rank 2 is gone: its process has ended without closing the run\n"),
+            std::string::npos)
+      << output;
+  EXPECT_NE(output.find("all producers have closed the run or are gone; they have sent 606 samples and dropped 0;"),
+            std::string::npos)
+      << output;
+  EXPECT_EQ(output.find("wrong:"), std::string::npos) << output;
+}
+
+TEST_F(DeathTest, OfTheRankThatTrainsIsReportedToProducers) {
+  const std::string output = output_of("trainer_dies multiple");
+  EXPECT_NE(output.find("rank 0, which trained, is gone: its process has ended\n"), std::string::npos) << output;
+  EXPECT_EQ(output.find("wrong:"), std::string::npos) << output;
 }
 
 TEST(CCallerTest, OpenAndCloseLoseNoMemory) {

@@ -37,7 +37,20 @@ KeySpecs BufferSettings::keys() {
       keys::text("buffer.statistics", "none",
                  "Normalization of each channel of inputs and real targets inside the model. running = with the "
                  "statistics of all samples until now; first:N = with those of the first N samples, which then stay; "
-                 "none = no normalization")};
+                 "none = no normalization"),
+      keys::choice(
+          "buffer.route", "host",
+          "Receiver of the samples of a rank that only produces (embed.role=producer). host = the ranks of its "
+          "own host that train, in turn, as far as there are some; turn = all ranks that train, in turn",
+          {"host", "turn"}),
+      keys::integer("buffer.window_mb", "64",
+                    "Maximum size of the samples that a producer has sent and no receiver has taken yet, in MB; one "
+                    "sample may be larger",
+                    1, 1e6),
+      keys::choice("buffer.full", "wait",
+                   "Behavior of a producer with a full window. wait = until a receiver takes samples; drop = the "
+                   "samples are dropped and counted",
+                   {"wait", "drop"})};
   for (KeySpec& key : keys) key = keys::read_by(std::move(key), "data.name", {"arrays"});
   return keys::titled("Samples that a program pushes, for programs that call Lockstep as a library", std::move(keys));
 }
@@ -47,7 +60,10 @@ BufferSettings BufferSettings::from(const Section& buffer) {
           .is_reservoir = buffer.text("keep") == "reservoir",
           .min = cited_integer(buffer, "min"),
           .has_statistics = buffer.text("statistics") != "none",
-          .frozen_after = first_samples(buffer)};
+          .frozen_after = first_samples(buffer),
+          .routes_by_host = buffer.text("route") == "host",
+          .window_bytes = buffer.integer("window_mb") * 1'000'000,
+          .drops_when_full = buffer.text("full") == "drop"};
 }
 
 }  // namespace lockstep::engine
