@@ -19,13 +19,13 @@ namespace lockstep::mpi {
 
 namespace {
 
-/// The first word that a command prints; empty when it fails.
-std::string first_word_of(const std::string& command) {
+/// The first line that a command prints; empty when it fails.
+std::string first_line_of(const std::string& command) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command.c_str(), "re"), ::pclose);
-  std::array<char, 64> line{};
+  std::array<char, 16384> line{};
   if (!pipe || std::fgets(line.data(), line.size(), pipe.get()) == nullptr) return "";
   const std::string text = line.data();
-  return text.substr(0, text.find_first_of(" \n"));
+  return text.substr(0, text.find('\n'));
 }
 
 std::string value_of(const Variables& variables, const std::string& name) {
@@ -83,7 +83,12 @@ std::optional<double> seconds_left(const SlurmJob& job) {
     const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
     return *job.end - now.count();
   }
-  return parse_duration(first_word_of("timeout -k 1 5 squeue -h -j " + job.id + " -O TimeLeft 2>/dev/null"));
+  const std::string line = first_line_of("timeout -k 1 5 squeue -h -j " + job.id + " -O TimeLeft 2>/dev/null");
+  return parse_duration(line.substr(0, line.find(' ')));
+}
+
+std::string description_of(const SlurmJob& job) {
+  return first_line_of("timeout -k 1 5 scontrol show job -o " + job.id + " 2>/dev/null");
 }
 
 Variables current_variables() {
@@ -141,6 +146,8 @@ std::string launch_fault(const Variables& variables, int world_size) {
 std::optional<SlurmJob> slurm_job_of(const Variables& variables) {
   SlurmJob job{.id = first_of(variables, "SLURM_JOB_ID", "SLURM_JOBID")};
   if (job.id.empty() || job.id.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  job.array_id = value_of(variables, "SLURM_ARRAY_JOB_ID");
+  job.array_task = value_of(variables, "SLURM_ARRAY_TASK_ID");
   job.restarts = std::atoi(value_of(variables, "SLURM_RESTART_COUNT").c_str());
   job.is_step_task = is_step_task(variables) && !is_under_mpirun(variables);
   const double end = parse_real(value_of(variables, "SLURM_JOB_END_TIME")).value_or(0);

@@ -12,6 +12,8 @@ namespace lockstep::mpi {
 /// The slurm job that this process belongs to, as the environment states it.
 struct SlurmJob {
   std::string id;               ///< digits
+  std::string array_id = {};    ///< id of the whole array; empty = the job belongs to none
+  std::string array_task = {};  ///< digits; empty = the job belongs to no array
   int restarts = 0;             ///< how often it was requeued
   bool is_step_task = false;    ///< started by srun: what slurm signals to the job's steps reaches this process
   std::optional<double> end{};  ///< end of the allocation, in seconds since 1970; only set by some versions of Slurm
@@ -23,6 +25,9 @@ std::optional<SlurmJob> slurm_job();
 /// Seconds that slurm leaves to the job: its end, else what `squeue` answers within 5 s; none when neither is known
 /// or there is no limit. Starts a process: for one rank, once. Not collective.
 std::optional<double> seconds_left(const SlurmJob& job);
+
+/// What `scontrol show job` says about the job within 5 s, in one line; "" = nothing. Likewise.
+std::string description_of(const SlurmJob& job);
 
 /// The variable of Open MPI that chooses how ranks of one host copy large messages.
 inline constexpr const char* kCopyMechanism = "OMPI_MCA_btl_vader_single_copy_mechanism";

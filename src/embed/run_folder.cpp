@@ -9,13 +9,22 @@
 #include "mpi/process/topology.hpp"
 #include "report/files/run_files.hpp"
 #include "trainer/run_environment.hpp"
+#include "trainer/run_folder_name.hpp"
 #include "trainer/run_output.hpp"
 #include "trainer/run_report.hpp"
 
 namespace lockstep::embed {
 
+namespace {
+
+std::string folder_of(const Section& run) {
+  return run.text("dir").empty() ? std::string() : trainer::run_folder_name(run).dir;
+}
+
+}  // namespace
+
 RunFolder::RunFolder(const mpi::Communicator& world, const config::Config& config)
-    : path_(config.section("run").text("dir")) {
+    : path_(engine::text_of_root(world, [&] { return folder_of(config.section("run")); })) {
   log::LogOptions options{.rank = world.rank(), .world_size = world.size(), .to_console = false};
   if (!is_there()) {
     log::configure(options);

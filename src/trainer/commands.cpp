@@ -77,10 +77,20 @@ const std::vector<TrainerCommand>& commands() {
        describe_data},
       {{.name = "report", .help = "Writes report.html into the folder of a run", .words = {"RUN"}}, write_report},
       {{.name = "compare",
-        .help = "Writes a page that compares the curves of two runs",
+        .help = "Writes a page that compares the curves, last values and settings of two runs or more",
         .words = {"RUN", "another RUN"},
+        .more_words = 998,
         .options = {{.name = "out", .value = "FILE", .help = "Output file (default compare.html)"}}},
        compare_runs},
+      {{.name = "doctor",
+        .help = "Examines the machine with all ranks: launch, processors, memory, network, files of run.dir, Slurm. "
+                "Prints what is wrong and what to do; the exit code is 2 if a run would fail",
+        .options = {kJson}},
+       examine},
+      {{.name = "completion",
+        .help = "Prints a script with which the shell completes commands, keys and values: bash or zsh",
+        .words = {"SHELL"}},
+       print_completion},
   };
   return rows;
 }

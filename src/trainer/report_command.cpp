@@ -29,7 +29,7 @@ ExitCode write_report(const CommandJob& job, const config::Invocation& invocatio
 ExitCode compare_runs(const CommandJob& job, const config::Invocation& invocation) {
   const auto out = invocation.options.find("out");
   return write_page(job, out == invocation.options.end() ? "compare.html" : out->second,
-                    [&] { return report::comparison_page(invocation.words.at(0), invocation.words.at(1)); });
+                    [&] { return report::comparison_page(invocation.words); });
 }
 
 }  // namespace lockstep::trainer

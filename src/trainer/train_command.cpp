@@ -3,10 +3,8 @@
 #include <lockstep/log/log.hpp>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -22,6 +20,7 @@
 #include "trainer/commands/commands.hpp"
 #include "trainer/commands/derived_keys.hpp"
 #include "trainer/run_environment.hpp"
+#include "trainer/run_folder_name.hpp"
 #include "trainer/run_output.hpp"
 #include "trainer/run_report.hpp"
 
@@ -41,31 +40,26 @@ bool are_signals_forwarded() { return std::getenv("LOCKSTEP_SIGNALS_FORWARDED") 
 
 namespace fs = std::filesystem;
 
-std::string time_stamp() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  std::array<char, 32> text{};
-  const std::size_t length = std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &local);
-  return {text.data(), length};
-}
-
-/// Fills in run.name and run.dir where they were left to the program, and makes the folder. A folder that the program
-/// names is new: runs that start in the same second get "-2", "-3" and so on. Collective: every rank gets the root's.
-void settle_folder(const mpi::Communicator& world, config::Config& config) {
+/// Fills in run.name and run.dir, and makes the folder. One that the program names is new: runs that start in the same
+/// second get "-2", "-3" and so on. Collective: every rank gets the root's.
+/// @return  whether another start would get another folder
+bool settle_folder(const mpi::Communicator& world, config::Config& config) {
   const Section& run = config.section("run");
-  const std::string dir = run.text("dir");
-  const bool is_named = !run.text("name").empty() || !dir.empty();
-  std::string name = run.text("name").empty() ? time_stamp() : run.text("name");
+  RunFolderName made;
   world.all_or_throw([&] {
-    if (name.starts_with('/')) throw ConfigError(run.cite("name") + ": '" + name + "' is a path; set run.dir instead");
     if (!world.is_root()) return;
-    if (!is_named) name = report::make_new_folder("runs", name);
-    report::make_run_folder(dir.empty() ? "runs/" + name : dir);
+    made = run_folder_name(run);
+    if (made.dir.empty()) {
+      made.name = report::make_new_folder("runs", made.name);
+      made.dir = "runs/" + made.name;
+    }
+    report::make_run_folder(made.dir);
   });
-  name = world.broadcast(name);
-  if (run.text("name").empty()) config.set("run.name", name, "derived");
-  if (dir.empty()) config.set("run.dir", "runs/" + name, "derived");
+  made.name = world.broadcast(made.name);
+  made.dir = world.broadcast(made.dir);
+  if (run.text("name") != made.name) config.set("run.name", made.name, "derived");
+  if (run.text("dir") != made.dir) config.set("run.dir", made.dir, "derived");
+  return made.names_time;
 }
 
 log::Level console_level(const config::Invocation& invocation) {
@@ -189,7 +183,7 @@ ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
   const auto started = std::chrono::steady_clock::now();
   settle_teacher(job, config);
   resume_if_requeued(world, config);
-  settle_folder(world, config);
+  const bool is_folder_new = settle_folder(world, config);
   const Section& run = config.section("run");
   const std::string folder = run.text("dir");
   const std::string resume = config.section("").text("resume");
@@ -214,10 +208,11 @@ ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
     const Section& settings = config.section("log");
     report = std::make_unique<RunReport>(folder, settings.boolean("tensorboard"), settings.real("console_s"));
   });
-  const bool is_folder_new = run.origin("name") == "derived" && run.origin("dir") == "derived";
   if (resume == "auto" && is_folder_new) {
     log::warning(
-        "resume=auto has no effect without run.dir or run.name, because the output folder is new: starting a new run");
+        "resume=auto has no effect without run.dir or run.name, or with {time} in them, because the output folder is "
+        "new: "
+        "starting a new run");
   }
   log::info("run " + folder + ": " + std::to_string(world.size()) + (world.size() == 1 ? " rank" : " ranks") + " on " +
             std::to_string(hosts.size()) + (hosts.size() == 1 ? " host" : " hosts"));

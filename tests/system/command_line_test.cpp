@@ -56,6 +56,26 @@ TEST(CommandLineTest, HelpNamesCommandsSectionsAndExitCodesOnce) {
       << refused.output;
 }
 
+/// The words that bash offers for the last word of a line.
+std::string completed(const std::string& line) {
+  return testing::run_shell("bash -c 'source <(" + testing::trainer_program() + " completion bash); COMP_LINE=\"" +
+                            line +
+                            "\"; COMP_POINT=${#COMP_LINE}; COMP_WORDS=($COMP_LINE); COMP_CWORD=$((${#COMP_WORDS[@]} - "
+                            "1)); _lockstep_trainer 2> /dev/null; echo ${COMPREPLY[@]}'")
+      .output;
+}
+
+TEST(CommandLineTest, TheShellCompletesCommandsKeysAndValues) {
+  EXPECT_EQ(completed("trainer sche"), "schedule\n");
+  EXPECT_EQ(completed("trainer --sched.mil"), "--sched.milestones=\n");
+  EXPECT_EQ(completed("trainer train --optim.name=ad"), "adagrad adam adamax adamw\n");
+  EXPECT_EQ(completed("trainer --run.cuda_graphs=t"), "true\n");
+  EXPECT_EQ(completed("trainer data --list"), "--list-transforms\n");
+  EXPECT_EQ(completed("trainer --data.path=/"), "\n");  // bash completes files itself
+  EXPECT_EQ(run_ranks(1, "completion fish").exit_code, 2);
+  EXPECT_NE(run_ranks(1, "completion zsh").output.find("bashcompinit"), std::string::npos);
+}
+
 TEST(CommandLineTest, CkptNamesTheLevelAndRefusesOthers) {
   const auto ckpt = [](const std::string& level, const std::string& arguments) {
     return testing::run_shell("LOCKSTEP_CPU=" + level + " " + testing::ckpt_program() + " " + arguments);

@@ -43,6 +43,31 @@ TEST(RunFolderTest, RunsThatStartInOneSecondHaveFoldersOfTheirOwn) {
   EXPECT_EQ(runs, 8) << all.output;
 }
 
+TEST(RunFolderTest, WordsInBracesGetTheValuesOfTheJob) {
+  const testing::TemporaryFolder folder;
+  const std::string slurm = "SLURM_JOB_ID=100 SLURM_ARRAY_JOB_ID=77 SLURM_ARRAY_TASK_ID=3 LOCKSTEP_SIGNALS_FORWARDED=1";
+  const std::string names = " --run.name=lr-{array} --run.dir=" + folder.path("{name}/{job}_{array}");
+  const ProgramResult first = testing::run_ranks(2, names + kShort, 120, slurm);
+  EXPECT_EQ(first.exit_code, 0) << first.output;
+  EXPECT_TRUE(fs::exists(folder / "lr-3/77_3/report.html")) << first.output;
+  const ProgramResult again = testing::run_ranks(2, names + kShort + " --resume=auto", 120, slurm);
+  EXPECT_NE(again.output.find("the run is finished"), std::string::npos) << again.output;
+  const auto error_of = [&](const std::string& dir, const std::string& environment = "") {
+    const ProgramResult outcome = testing::run_ranks(2, " --run.dir=" + folder.path(dir) + kShort, 120, environment);
+    EXPECT_EQ(outcome.rank_codes, (std::vector<int>{2, 2})) << outcome.output;
+    return testing::error_lines(outcome.output).at(0);
+  };
+  EXPECT_NE(error_of("{job}").find("{job} has no value, because this is no Slurm job"), std::string::npos);
+  EXPECT_NE(error_of("{array}", "SLURM_JOB_ID=5").find("this is no task of a Slurm job array"), std::string::npos);
+  EXPECT_NE(error_of("{jobs}").find("'{jobs}' is unknown; the words in braces are {job}, {array}, {time}, {name}"),
+            std::string::npos);
+  EXPECT_NE(error_of("a}b").find("'}' is unknown"), std::string::npos);
+  EXPECT_NE(error_of("a{job").find("'{job' is unknown"), std::string::npos);
+  const ProgramResult timed = testing::run_ranks(1, " --run.dir=" + folder.path("at-{time}") + kShort);
+  EXPECT_EQ(timed.exit_code, 0) << timed.output;
+  EXPECT_EQ(testing::run_shell("ls -d " + folder.path("at-20[0-9][0-9]*-[0-9]*") + " | wc -l").output, "1\n");
+}
+
 // Also with one Slurm job for both: the process of the holder is alive. The second run waits ten seconds for its end.
 TEST(RunFolderTest, ASecondRunIsRefusedBeforeItWritesAnything) {
   std::uint64_t number = 0;

@@ -38,8 +38,13 @@ KeySpecs RunSettings::keys() {
   return keys::titled(
       "Name, output folder, seed, device and threads of the run",
       {
-          keys::text("run.name", "", "Name of the run. If empty, the start time is used"),
-          keys::text("run.dir", "", "Output folder of the run. If empty, runs/<run.name> is used"),
+          keys::text("run.name", "",
+                     "Name of the run. If empty, the start time is used. It may contain the {job}, {array} and {time} "
+                     "of run.dir"),
+          keys::text("run.dir", "",
+                     "Output folder of the run. If empty, runs/<run.name> is used. In it, {name} becomes run.name, "
+                     "{job} the id of the Slurm job or job array, {array} the number of the task in the array, {time} "
+                     "the start time, such as 20260131-235900"),
           keys::integer("run.seed", "1", "Seed of the initial parameters, the sample order and dropout", 0, 9e15),
           keys::choice(
               "run.device", "auto",

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
+#include "core/text/text.hpp"
 #include "plot/svg.hpp"
 #include "report/page/curve_charts.hpp"
 #include "report/page/evaluation_section.hpp"
@@ -66,19 +68,44 @@ std::string replaced_section(const PageData& run) {
                           html_details("their names", html_table({}, names)));
 }
 
-/// Folders with the same name are distinguished by letters.
-std::vector<std::string> names_of(const PageData& one, const PageData& other) {
-  if (one.name != other.name) return {one.name, other.name};
-  return {one.name + " (A)", other.name + " (B)"};
+/// Folders with the same name are distinguished by letters, or numbers if there are many.
+std::vector<std::string> names_of(const std::vector<PageData>& runs) {
+  constexpr std::size_t kLetters = 26;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const bool is_only = std::ranges::count(runs, runs[i].name, &PageData::name) == 1;
+    const std::string mark =
+        runs.size() <= kLetters ? std::string(1, static_cast<char>('A' + i)) : std::to_string(i + 1);
+    names.push_back(is_only ? runs[i].name : runs[i].name + " (" + mark + ")");
+  }
+  return names;
 }
 
-Lines compared_numbers(const PageData& one, const PageData& other) {
-  Lines table;
-  for (const plot::Series& curve : one.curves) {
-    table.push_back({curve.name, last_of(&curve), last_of(other.curve(curve.name))});
+/// A table with a column for each run or, for more than three runs, a row for each.
+std::string table_of_runs(const std::string& head, const std::vector<std::string>& names, const Lines& rows) {
+  constexpr std::size_t kMostColumns = 3;
+  std::vector<std::string> columns = {head};
+  columns.insert(columns.end(), names.begin(), names.end());
+  if (names.size() <= kMostColumns) return html_table(columns, rows);
+  std::vector<std::string> keys = {"run"};
+  for (const auto& row : rows) keys.push_back(row.front());
+  Lines by_run;
+  for (std::size_t run = 0; run < names.size(); ++run) {
+    by_run.push_back({names[run]});
+    for (const auto& row : rows) by_run.back().push_back(row[run + 1]);
   }
-  for (const plot::Series& curve : other.curves) {
-    if (one.curve(curve.name) == nullptr) table.push_back({curve.name, "-", last_of(&curve)});
+  return html_table(keys, by_run);
+}
+
+Lines compared_numbers(const std::vector<PageData>& runs) {
+  Lines table;
+  std::set<std::string> seen;
+  for (const PageData& run : runs) {
+    for (const plot::Series& curve : run.curves) {
+      if (!seen.insert(curve.name).second) continue;
+      table.push_back({curve.name});
+      for (const PageData& each : runs) table.back().push_back(last_of(each.curve(curve.name)));
+    }
   }
   return table;
 }
@@ -89,16 +116,18 @@ std::string value_in(const PageData& run, const std::string& key) {
   return found == run.configuration.end() ? "-" : found->value;
 }
 
-Lines different_settings(const PageData& one, const PageData& other) {
+Lines different_settings(const std::vector<PageData>& runs) {
   Lines table;
-  const auto add = [&](const std::string& key) {
-    const std::string left = value_in(one, key);
-    const std::string right = value_in(other, key);
-    if (left != right) table.push_back({key, left, right});
-  };
-  for (const Setting& setting : one.configuration) add(setting.name);
-  for (const Setting& setting : other.configuration) {
-    if (value_in(one, setting.name) == "-") add(setting.name);
+  std::set<std::string> seen;
+  for (const PageData& run : runs) {
+    for (const Setting& setting : run.configuration) {
+      if (!seen.insert(setting.name).second) continue;
+      std::vector<std::string> row = {setting.name};
+      for (const PageData& each : runs) row.push_back(value_in(each, setting.name));
+      if (std::any_of(row.begin() + 2, row.end(), [&row](const std::string& value) { return value != row[1]; })) {
+        table.push_back(std::move(row));
+      }
+    }
   }
   return table;
 }
@@ -216,17 +245,23 @@ std::string run_page(const std::string& folder) {
   return html_page("Run " + run.name, body);
 }
 
-std::string comparison_page(const std::string& folder, const std::string& other_folder) {
-  const PageData one = read_run(folder);
-  const PageData other = read_run(other_folder);
-  const std::vector<std::string> names = names_of(one, other);
-  std::string body = "<p>" + escaped(names[0] + ": " + folder) + "<br/>" + escaped(names[1] + ": " + other_folder) +
-                     "</p>\n" + html_section("Curves", html_lines(curve_charts({&one, &other}, names)));
-  body += html_section("Errors over the predicted steps", html_lines(rollout_charts({&one, &other}, names)));
-  body += html_section("Times", html_lines(time_charts({&one, &other}, names)));
-  body += html_section("Last values", html_table({"metric", names[0], names[1]}, compared_numbers(one, other)));
-  body += html_section("Settings that differ", html_table({"key", names[0], names[1]}, different_settings(one, other)));
-  return html_page("Runs " + names[0] + " and " + names[1], body);
+std::string comparison_page(const std::vector<std::string>& folders) {
+  std::vector<PageData> runs;
+  for (const std::string& folder : folders) runs.push_back(read_run(folder));
+  std::vector<const PageData*> pointers;
+  for (const PageData& run : runs) pointers.push_back(&run);
+  const std::vector<std::string> names = names_of(runs);
+  std::string list;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    list += (i == 0 ? "" : "<br/>") + escaped(names[i] + ": " + folders[i]);
+  }
+  std::string body = "<p>" + list + "</p>\n" + html_section("Curves", html_lines(curve_charts(pointers, names)));
+  body += html_section("Errors over the predicted steps", html_lines(rollout_charts(pointers, names)));
+  body += html_section("Times", html_lines(time_charts(pointers, names)));
+  body += html_section("Last values", table_of_runs("metric", names, compared_numbers(runs)));
+  body += html_section("Settings that differ", table_of_runs("key", names, different_settings(runs)));
+  const std::vector<std::string> first(names.begin(), names.end() - 1);
+  return html_page("Runs " + joined(first) + " and " + names.back(), body);
 }
 
 }  // namespace lockstep::report

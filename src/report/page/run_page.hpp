@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace lockstep::report {
 
@@ -13,8 +14,9 @@ namespace lockstep::report {
 /// @throws DataError    metrics.jsonl is damaged or holds no metrics; ddp.json, tables.json or pictures.json is damaged
 std::string run_page(const std::string& folder);
 
-/// A page with the curves of two runs laid over each other, their last numbers, and the settings in which they differ.
+/// A page with the curves of runs laid over each other, their last numbers, and the settings in which they differ.
+/// @param folders  of two runs or more
 /// @throws  as run_page
-std::string comparison_page(const std::string& folder, const std::string& other);
+std::string comparison_page(const std::vector<std::string>& folders);
 
 }  // namespace lockstep::report

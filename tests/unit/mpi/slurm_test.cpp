@@ -17,6 +17,9 @@ TEST(SlurmTest, OnlyAJobsIdMakesAJob) {
   EXPECT_FALSE(slurm_job_of({{"SLURM_JOB_ID", "7; rm -r"}}));
   EXPECT_EQ(slurm_job_of({{"SLURM_JOB_ID", "7"}})->id, "7");
   EXPECT_EQ(slurm_job_of({{"SLURM_JOBID", "8"}})->id, "8");
+  EXPECT_EQ(slurm_job_of({{"SLURM_JOB_ID", "7"}})->array_task, "");
+  const auto task = slurm_job_of({{"SLURM_JOB_ID", "9"}, {"SLURM_ARRAY_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "2"}});
+  EXPECT_EQ(task->array_id + "_" + task->array_task, "7_2");
 }
 
 TEST(SlurmTest, CountsRestarts) {

@@ -198,7 +198,7 @@ TEST(ComparisonPageTest, OverlaysCurvesAndStatesWhatDiffers) {
     "run.seed": {"value": 1, "origin": "default"}})");
   folder.write("b/config.resolved.json", R"({"optim.lr": {"value": 0.01, "origin": "command line"},
     "run.seed": {"value": 1, "origin": "default"}, "new.key": {"value": true, "origin": "default"}})");
-  const std::string page = comparison_page(folder.path("a"), folder.path("b"));
+  const std::string page = comparison_page({folder.path("a"), folder.path("b")});
   EXPECT_EQ(count_of(page, "<svg"), 4U);
   for (const char* words :
        {">a, training<", ">b, training<", ">a, evaluation<", "<th>loss</th><td>1.25</td><td>0.5</td>",
@@ -214,9 +214,28 @@ TEST(ComparisonPageTest, FoldersOfOneNameAreDistinguished) {
   const Folder folder;
   write_run(folder, "x/run", kMetrics);
   write_run(folder, "y/run", kMetrics);
-  const std::string page = comparison_page(folder.path("x/run"), folder.path("y/run"));
+  const std::string page = comparison_page({folder.path("x/run"), folder.path("y/run")});
   EXPECT_TRUE(has(page, ">run (A), training<"));
   EXPECT_TRUE(has(page, ">run (B), training<"));
+}
+
+TEST(ComparisonPageTest, ManyRunsHaveARowEach) {
+  const Folder folder;
+  std::vector<std::string> runs;
+  for (const char* const rate : {"1", "2", "3", "2"}) {
+    const std::string name = "lr" + std::to_string(runs.size());
+    write_run(folder, name, kSchema + "{\"step\":10,\"loss\":" + rate + ".25,\"lr\":0.5}\n");
+    folder.write(name + "/config.resolved.json", std::string(R"({"optim.lr": {"value": 0.)") + rate +
+                                                     R"(, "origin": "command line"}, "run.seed": {"value": 1, "origin":
+                                                     "default"}})");
+    runs.push_back(folder.path(name));
+  }
+  const std::string page = comparison_page(runs);
+  for (const char* words : {"<h1>Runs lr0, lr1, lr2 and lr3</h1>", "<th>lr0</th><td>1.25</td><td>0.5</td>",
+                            "<th>lr3</th><td>2.25</td><td>0.5</td>", "<th>lr2</th><td>0.3</td>", ">lr3, training<"}) {
+    EXPECT_TRUE(has(page, words)) << words;
+  }
+  EXPECT_FALSE(has(page, "run.seed"));
 }
 
 }  // namespace run_page_test

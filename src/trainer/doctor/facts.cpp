@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "trainer/doctor/facts.hpp"
+
+#include <lockstep/mpi/communicator.hpp>
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "core/numbers/processor_level.hpp"
+#include "core/system/process.hpp"
+#include "core/system/resources.hpp"
+#include "core/text/text_files.hpp"
+#include "engine/session.hpp"
+#include "mpi/process/launch.hpp"
+
+namespace lockstep::trainer {
+
+namespace fs = std::filesystem;
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileFacts, fault, type, sync_ms, free_gb, clock_ahead_s, sees_first_rank)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, host, versions, variables, level, vendor, launched, threads, processors,
+                                   quota, governor, open_files, locked_mb, has_fabric, available_mb, shared_mb,
+                                   shared_free_mb, stale, interfaces, runtimes, copies_twice, gpu, memory_gbs,
+                                   products_gfs, latency_us, message_gbs, files)
+
+namespace {
+
+constexpr double kMb = 1e6;
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string first_word_of(const std::string& path) {
+  std::ifstream file(path);
+  std::string word;
+  file >> word;
+  return word;
+}
+
+/// Variables whose values change what a rank computes or how it communicates.
+std::map<std::string, std::string> steering_variables() {
+  constexpr std::string_view kPrefixes[] = {"LOCKSTEP_",       "OMP_",       "MKL_",  "NCCL_",
+                                            "LD_LIBRARY_PATH", "LD_PRELOAD", "ATEN_", "ONEDNN_"};
+  std::map<std::string, std::string> variables;
+  for (const auto& [name, value] : mpi::current_variables()) {
+    const bool steers =
+        std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
+    if (steers) variables.emplace(name, value);
+  }
+  return variables;
+}
+
+/// The ranks that the launcher says it has started.
+int launched_ranks(const mpi::Variables& variables) {
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    const auto found = variables.find(name);
+    if (found != variables.end()) return std::max(std::atoi(found->second.c_str()), 1);
+  }
+  return 1;
+}
+
+/// The files that a process has mapped.
+std::set<std::string> mapped_files(const std::string& process) {
+  std::set<std::string> files;
+  std::ifstream maps("/proc/" + process + "/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const std::size_t path = line.find('/');
+    if (path != std::string::npos) files.insert(line.substr(path));
+  }
+  return files;
+}
+
+bool is_number(const std::string& name) {
+  return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+}
+
+/// Segments of MPI libraries of this user that no process has mapped.
+std::vector<std::string> stale_segments() {
+  std::set<std::string> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("/dev/shm", ignored)) {
+    const std::string name = entry.path().filename();
+    const bool is_of_mpi = name.starts_with("vader_segment") || name.starts_with("sm_segment") ||
+                           name.starts_with("mpich_shar") || name.starts_with("lockstep");
+    if (is_of_mpi && entry.is_regular_file(ignored) && access(entry.path().c_str(), W_OK) == 0) {
+      found.insert(entry.path());
+    }
+  }
+  if (found.empty()) return {};
+  for (const auto& process : fs::directory_iterator("/proc", ignored)) {
+    if (!is_number(process.path().filename())) continue;
+    for (const std::string& file : mapped_files(process.path().filename())) found.erase(file);
+  }
+  return {found.begin(), found.end()};
+}
+
+std::vector<std::string> network_interfaces() {
+  std::set<std::string> names;
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return {};
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    const bool is_usable = (entry->ifa_flags & IFF_UP) != 0 && (entry->ifa_flags & IFF_LOOPBACK) == 0;
+    if (is_usable && entry->ifa_addr != nullptr && entry->ifa_addr->sa_family == AF_INET) names.insert(entry->ifa_name);
+  }
+  freeifaddrs(first);
+  return {names.begin(), names.end()};
+}
+
+/// The OpenMP libraries of this process, by file name.
+std::vector<std::string> openmp_runtimes() {
+  std::set<std::string> names;
+  for (const std::string& file : mapped_files("self")) {
+    const std::string name = fs::path(file).filename();
+    if (name.starts_with("libgomp") || name.starts_with("libiomp") || name.starts_with("libomp")) names.insert(file);
+  }
+  return {names.begin(), names.end()};
+}
+
+double limit_of(int resource, double unit) {
+  rlimit limit{};
+  if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return -1;
+  return static_cast<double>(limit.rlim_cur) / unit;
+}
+
+}  // namespace
+
+std::string packed(const RankFacts& facts) { return nlohmann::json(facts).dump(); }
+
+RankFacts unpacked(const std::string& text) { return nlohmann::json::parse(text).get<RankFacts>(); }
+
+RankFacts rank_facts(int threads) {
+  const mpi::Variables variables = mpi::current_variables();
+  RankFacts facts{.host = host_name()};
+  facts.versions = {{"Lockstep", version()},
+                    {"MPI", mpi::library_version()},
+                    {"program", std::to_string(std::hash<std::string>()(text_of("/proc/self/exe")))}};
+  for (const auto& [name, value] : engine::platform_facts()) {
+    if (name == "libtorch" || name == "hdf5") facts.versions.emplace(name, value);
+  }
+  facts.variables = steering_variables();
+  facts.level = name_of(processor_level());
+  facts.vendor = name_of(processor_vendor());
+  facts.launched = launched_ranks(variables);
+  facts.threads = threads;
+  facts.processors = usable_processors();
+  if (const auto quota = cpu_quota()) facts.quota = quota->processors;
+  facts.governor = first_word_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  facts.open_files = static_cast<std::int64_t>(limit_of(RLIMIT_NOFILE, 1));
+  facts.locked_mb = limit_of(RLIMIT_MEMLOCK, kMb);
+  std::error_code ignored;
+  facts.has_fabric = fs::exists("/sys/class/infiniband", ignored) && !fs::is_empty("/sys/class/infiniband", ignored);
+  facts.available_mb = static_cast<double>(available_memory().value_or(0)) / kMb;
+  struct statvfs shared {};
+  if (statvfs("/dev/shm", &shared) == 0) {
+    facts.shared_mb = static_cast<double>(shared.f_blocks) * static_cast<double>(shared.f_frsize) / kMb;
+    facts.shared_free_mb = static_cast<double>(shared.f_bavail) * static_cast<double>(shared.f_frsize) / kMb;
+  }
+  facts.stale = stale_segments();
+  facts.interfaces = network_interfaces();
+  facts.runtimes = openmp_runtimes();
+  facts.copies_twice = !mpi::process_memory_remark().empty();
+  return facts;
+}
+
+}  // namespace lockstep::trainer
