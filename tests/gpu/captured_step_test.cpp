@@ -203,6 +203,8 @@ TEST_F(GpuExactStepTest, AResnetThatSynchronizesItsNormsCostsNoWaits) {
                                               {"data.size", "64"},
                                               {"data.classes", "10"},
                                               {"model.name", "resnet50"},
+                                              {"model.width", "8"},
+                                              {"ddp.bucket_mb", "0.5"},
                                               {"ddp.sync_batch_norm", "true"},
                                               {"train.max_steps", "8"},
                                               {"train.global_batch_size", std::to_string(2 * world_.size())}}),
@@ -220,12 +222,19 @@ TEST_F(GpuExactStepTest, AResnetThatSynchronizesItsNormsCostsNoWaits) {
 }
 
 // Numbers of the host and of the device are rounded alike but for the learning rate of fused kernels, which is float32.
+// The fake GPU computes on the host: there models and batches are small.
 TEST_F(GpuCapturedStepTest, TrainsAsEagerStepsDo) {
-  const Settings common = {{"train.max_steps", "30"}, {"data.workers", "0"}};
+  const bool is_fake = fake_gpu::is_here();
+  const Settings common = {
+      {"train.max_steps", "30"}, {"data.workers", "0"}, {"train.global_batch_size", is_fake ? "12" : "48"}};
   const std::vector<Settings> all = {
       {{"optim.name", "sgd"}, {"optim.lr", "0.01"}, {"optim.momentum", "0.9"}, {"train.clip_norm", "1"}},
       {{"optim.name", "adamw"}, {"model.dropout", "0.2"}, {"sched.rule", "cosine"}, {"model.name", "mlp"}},
-      {{"optim.name", "nadam"}, {"ddp.buffers", "broadcast"}, {"model.name", "resnet18"}, {"train.max_steps", "10"}},
+      {{"optim.name", "nadam"},
+       {"ddp.buffers", "broadcast"},
+       {"model.name", "resnet18"},
+       {"model.width", is_fake ? "8" : "64"},
+       {"train.max_steps", "10"}},
       {{"optim.name", "lamb"}, {"train.precision", "bf16"}},
       {{"optim.name", "adamw"}, {"train.precision", "fp16"}, {"train.init_scale", "1e8"}},
       {{"optim.name", "muon"}, {"train.nonfinite", "skip"}},

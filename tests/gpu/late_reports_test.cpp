@@ -150,9 +150,11 @@ class GpuLateReportsTest : public GpuTest {
   int runs_ = 0;
 };
 
+/// Narrow layers cost as many waits as wide ones.
 const Settings kResnet = {{"data.name", "synthetic"}, {"data.shape", "3,64,64"},  {"data.size", "128"},
-                          {"data.classes", "10"},     {"model.name", "resnet50"}, {"optim.name", "sgd"},
-                          {"optim.momentum", "0.9"},  {"optim.lr", "0.01"},       {"train.max_steps", "11"}};
+                          {"data.classes", "10"},     {"model.name", "resnet50"}, {"model.width", "8"},
+                          {"ddp.bucket_mb", "0.5"},   {"optim.name", "sgd"},      {"optim.momentum", "0.9"},
+                          {"optim.lr", "0.01"},       {"train.max_steps", "11"}};
 
 class GpuStepCostTest : public GpuLateReportsTest {
  protected:
