@@ -9,10 +9,9 @@
 #include <cstring>
 #include <iterator>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
-#include "checkpoints/foreign/source.hpp"
+#include "checkpoints/foreign/pickle_stack.hpp"
 #include "checkpoints/format/names.hpp"
 
 namespace lockstep::checkpoints {
@@ -21,8 +20,6 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr std::size_t kMaxValues = 4'000'000;
-constexpr std::size_t kMaxNameBytes = 200;
 constexpr std::size_t kMaxIntegerBytes = 1024;
 
 /// Any two's complement number in decimal.
@@ -51,9 +48,9 @@ std::string decimal(std::vector<std::uint8_t> bytes) {  // little endian
 }
 
 /// The machine that a pickle is a program for, less everything that could do something.
-class Machine {
+class Machine : private PickleStack {
  public:
-  explicit Machine(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  using PickleStack::PickleStack;
 
   Pickle run() {
     if (bytes_.empty()) fail("it is empty");
@@ -77,77 +74,6 @@ class Machine {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& message, CheckpointFault fault = CheckpointFault::damaged) const {
-    throw CheckpointError("byte " + std::to_string(opcode_at_) + ": " + message).as(fault);
-  }
-
-  // --- the bytes of the program ---
-
-  std::span<const std::byte> take(std::size_t count) {
-    if (count > bytes_.size() - position_) fail("it is truncated");
-    return bytes_.subspan(std::exchange(position_, position_ + count), count);
-  }
-  template <class Value>
-  Value number() {
-    return load<Value>(take(sizeof(Value)), 0);
-  }
-  std::string text(std::size_t length) {
-    const auto bytes = take(length);
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-  }
-  std::string line() {
-    const auto rest = bytes_.subspan(position_);
-    const auto end = std::ranges::find(rest, std::byte{'\n'});
-    const auto length = static_cast<std::size_t>(end - rest.begin());
-    if (end == rest.end() || length > kMaxNameBytes) fail("a name is not terminated, or has more than 200 bytes");
-    std::string result = text(length);
-    ++position_;
-    return result;
-  }
-
-  // --- values and the stack ---
-
-  std::uint32_t make(PickleValue value) {
-    if (pickle_.values.size() >= kMaxValues) fail("it creates more than 4 million values");
-    pickle_.values.push_back(std::move(value));
-    return static_cast<std::uint32_t>(pickle_.values.size() - 1);
-  }
-  void push(PickleValue value) { stack_.push_back(make(std::move(value))); }
-  void push(Kind kind, std::vector<std::uint32_t> items = {}) { push({.kind = kind, .items = std::move(items)}); }
-  void push_integer(std::int64_t value) { push({.kind = Kind::integer, .integer = value}); }
-  void push_unknown(Kind kind, std::string text) { push({.kind = kind, .text = std::move(text)}); }
-  void push_text(std::string value) { push({.kind = Kind::text, .text = std::move(value)}); }
-  void push_converted_text(std::string value) { push({.kind = Kind::text, .integer = 1, .text = std::move(value)}); }
-
-  PickleValue& value(std::uint32_t index) { return pickle_.values[index]; }
-  std::uint32_t pop() {
-    const std::uint32_t top = peek();
-    stack_.pop_back();
-    return top;
-  }
-  std::uint32_t peek() const {
-    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) fail("it pops from an empty stack");
-    return stack_.back();
-  }
-  std::vector<std::uint32_t> pop_to_mark() {
-    if (marks_.empty()) fail("it pops to a mark that does not exist");
-    const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
-    std::vector<std::uint32_t> items(begin, stack_.end());
-    stack_.erase(begin, stack_.end());
-    marks_.pop_back();
-    return items;
-  }
-  PickleValue& top(Kind kind, const char* what) {
-    PickleValue& found = value(peek());
-    if (found.kind != kind) fail(std::string("it uses a value of another type as ") + what);
-    return found;
-  }
-  void append(Kind kind, const char* what, const std::vector<std::uint32_t>& items) {
-    if (value(peek()).kind == Kind::unknown) return;  // the content of an unknown object is left out
-    auto& known = top(kind, what).items;
-    known.insert(known.end(), items.begin(), items.end());
-  }
-
   // --- opcodes ---
 
   using Action = void (*)(Machine&);
@@ -442,14 +368,6 @@ class Machine {
     }
     push({.kind = Kind::bytes, .text = std::move(bytes)});
   }
-
-  std::span<const std::byte> bytes_;
-  std::size_t position_ = 0;
-  std::size_t opcode_at_ = 0;
-  Pickle pickle_;
-  std::vector<std::uint32_t> stack_;
-  std::vector<std::size_t> marks_;
-  std::unordered_map<std::uint32_t, std::uint32_t> memo_;
 };
 
 const std::array<Machine::Action, 256>& Machine::actions() {
