@@ -3,8 +3,6 @@
 // and one SGD step against those of a public library. A family of models adds one function: the keys of a case.
 #pragma once
 
-#include <lockstep/core/task.hpp>
-
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -12,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "support/reference.hpp"
+#include "reference/models_cases.hpp"
 
 namespace at {
 class Tensor;
@@ -23,16 +21,6 @@ class Model;
 }
 
 namespace lockstep::testing::reference {
-
-/// One entry of the state of a model. Names are as in the files.
-struct StateEntry {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  std::string own_name = {};  ///< name in our model; empty = the same
-  bool is_complex = false;    ///< complex numbers, which our model has as pairs: a last dimension of 2
-
-  const std::string& ours() const { return own_name.empty() ? name : own_name; }
-};
 
 /// A mapping from our state to that of a library, in the library's order; empty = they are the same.
 using PublicState = std::function<std::vector<StateEntry>(const std::vector<StateEntry>& ours)>;
@@ -53,16 +41,6 @@ struct GoldenModel {
 /// @param extra_fields  of the file, which other tests read
 Handler golden_models(const std::string& file, std::function<GoldenModel(const Json& one_case)> family,
                       const std::vector<std::string>& extra_fields = {}, const std::string& topic = "models");
-
-/// The task that input and target of a case stand for: segmentation for [N, H, W] classes, regression for real numbers.
-Task task_of(const Json& one_case);
-/// The dictionary or the named arguments in the text `what`, such as {'depth': 3, 'class_token': False} or
-/// (depths=(1,2), up='nearest'): numbers, truths, texts and lists. An empty object if there is none.
-Json options_of(const Json& one_case);
-/// The entries of `state_dict`, if the case lists them.
-std::vector<StateEntry> state_of(const Json& one_case);
-/// "name 2x3", "name 2x3 complex64" or "name scalar int64", as files state an entry.
-std::string line_of(const StateEntry& entry, bool is_integer);
 
 /// The state of a model in the order of PyTorch's state_dict, as files list it.
 std::vector<std::string> state_lines(const models::Model& model, const PublicState& public_state);
