@@ -114,6 +114,21 @@ Gpu::Gpu(const gpu::ModuleApi& api, int index) : api_(&api), index_(index) {
   name_ = facts.name;
   uuid_ = facts.uuid;
   bus_id_ = facts.bus_id;
+  previous_ = facts.previous;
+}
+
+MemoryPlace Gpu::place_of(const void* memory) const {
+  MemoryPlace place;
+  const gpu::Fault fault = api_->locate(memory, &place.device, &place.is_host);
+  if (fault != nullptr) throw CommError("GPU " + std::to_string(index_) + ": the place of memory: " + fault);
+  return place;
+}
+
+std::int64_t Gpu::number_of_stream(void* stream) const {
+  std::int64_t number = 0;
+  const gpu::Fault fault = api_->external_stream(index_, stream, &number);
+  if (fault != nullptr) throw CommError("GPU " + std::to_string(index_) + ": a stream: " + fault);
+  return number;
 }
 
 std::int64_t bucket_bytes_on_gpu() noexcept { return bucket_bytes; }

@@ -28,6 +28,12 @@ GpuDriver probe_gpu_driver();
 /// @param local_rank  position among the ranks of this host
 std::string gpu_name(int local_rank);
 
+/// The owner of some memory, and whether the host can access it.
+struct MemoryPlace {
+  int device = -1;      ///< LibTorch's number of the GPU that has it; -1 = memory of the host
+  bool is_host = true;  ///< with a device, too: managed memory
+};
+
 /// The GPU that a rank computes on, through the module that drives it (lockstep_gpu.so).
 class Gpu {
  public:
@@ -41,7 +47,13 @@ class Gpu {
   const std::string& uuid() const noexcept { return uuid_; }  ///< identifies a GPU across processes
   /// Identifies a GPU on its host: parts of one GPU (MIG) have the same.
   const std::string& bus_id() const noexcept { return bus_id_; }
+  int previous() const noexcept { return previous_; }  ///< device of the thread before it got this one
   const gpu::ModuleApi& api() const noexcept { return *api_; }
+  /// @throws CommError  CUDA refuses to say it
+  MemoryPlace place_of(const void* memory) const;
+  /// LibTorch's number of a stream that the program has made on this GPU.
+  /// @param stream  a cudaStream_t; null = the default stream
+  std::int64_t number_of_stream(void* stream) const;
 
  private:
   const gpu::ModuleApi* api_;
@@ -49,6 +61,7 @@ class Gpu {
   std::string name_;
   std::string uuid_;
   std::string bus_id_;
+  int previous_;
 };
 
 /// Bytes of buckets in the memory of this process's GPU. NCCL has allocated them, so that LibTorch's statistics do not

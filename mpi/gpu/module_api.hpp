@@ -19,7 +19,7 @@ using Fault = const char*;
 inline constexpr const char* kDeviceFault = "the GPU failed: ";
 
 inline constexpr std::size_t kUniqueIdBytes = 128;
-inline constexpr std::uint32_t kApiVersion = 5;  ///< grows with every change of this file
+inline constexpr std::uint32_t kApiVersion = 6;  ///< grows with every change of this file
 
 struct Link;   ///< one rank's end of an NCCL communicator, with a stream of its own
 struct Event;  ///< a point in that stream
@@ -29,6 +29,7 @@ struct DeviceFacts {
   char name[256] = {};
   char uuid[37] = {};    ///< UUID of the GPU, or of the part of it that this process sees
   char bus_id[20] = {};  ///< PCI bus ID of the GPU on its host; the parts of a GPU share it
+  int previous = 0;      ///< device of the calling thread until now
 };
 
 /// The functions of the module. "The current stream" is the one on which LibTorch queues the calling thread's work.
@@ -44,7 +45,12 @@ struct ModuleApi {
 
   /// Makes a device that of the calling thread.
   Fault (*use_device)(int device, DeviceFacts* facts) = nullptr;
-  Fault (*is_device_memory)(const void* memory, bool* yes) = nullptr;
+  /// @param device   receives the GPU that has some memory; -1 = it is memory of the host
+  /// @param is_host  receives whether the host can access it, too
+  Fault (*locate)(const void* memory, int* device, bool* is_host) = nullptr;
+  /// LibTorch's number of a stream that the program has made on a device.
+  /// @param stream  a cudaStream_t; null = the default stream
+  Fault (*external_stream)(int device, void* stream, std::int64_t* number) = nullptr;
   /// Has `observe` called when LibTorch is refused memory of a GPU, in the thread that requested it, with a
   /// description of the memory in use. The first call initializes LibTorch's half for CUDA; later calls have no effect.
   Fault (*watch_memory)(void (*observe)(const char* description)) = nullptr;
@@ -85,7 +91,8 @@ struct ModuleApi {
   /// Has the operations that come next on the link wait for an event of any link.
   Fault (*follow_event)(Link* link, Event* event) = nullptr;
 
-  /// Gives the calling thread, for good, a current stream that can be captured: the default one cannot.
+  /// Gives the calling thread, for good, a current stream that can be captured, if it has the default one, which
+  /// cannot.
   Fault (*use_stream)(int device) = nullptr;
   /// Waits until the device is idle: a captured stream cannot wait for an event from before. Until `end_capture`, work
   /// that is queued on the current stream is recorded and not done. A call that waits for the GPU fails, and the

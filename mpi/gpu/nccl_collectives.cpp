@@ -184,12 +184,7 @@ class NcclCollectives final : public OrderedCollectives, public DeviceCollective
 
   JobSlot& slot_of(const Job& job) { return slots_[job.call.sequence % kMaxJobs]; }
 
-  bool is_on_device(const void* memory) const {
-    bool yes = false;
-    const gpu::Fault fault = gpu_->api().is_device_memory(memory, &yes);
-    if (fault != nullptr) throw CommError(std::string("comm: nccl: ") + fault);
-    return yes;
-  }
+  bool is_on_device(const void* memory) const { return gpu_->place_of(memory).device >= 0; }
 
   /// The ranks are connected when they first need to be.
   const std::shared_ptr<NcclLink>& link() {

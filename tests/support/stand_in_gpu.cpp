@@ -152,12 +152,14 @@ Fault use_device(int, mpi::gpu::DeviceFacts* facts) {
   return nullptr;
 }
 
-Fault is_device_memory(const void* memory, bool* yes) {
+Fault locate(const void* memory, int* device, bool* is_host) {
   const std::lock_guard hold(mutex);
   const auto* const address = static_cast<const std::byte*>(memory);
   auto next = device_memory.upper_bound(address);
-  *yes = state.has_all_memory ||
-         (next != device_memory.begin() && address < std::prev(next)->first + std::prev(next)->second);
+  const bool is_device = state.has_all_memory ||
+                         (next != device_memory.begin() && address < std::prev(next)->first + std::prev(next)->second);
+  *device = is_device ? 0 : -1;
+  *is_host = !is_device;
   return nullptr;
 }
 
@@ -412,7 +414,7 @@ const mpi::gpu::ModuleApi& stand_in_api() {
          .nccl_compiled = 22809,
          .nccl_loaded = state.nccl_loaded,
          .use_device = use_device,
-         .is_device_memory = is_device_memory,
+         .locate = locate,
          .make_unique_id = make_unique_id,
          .open = open,
          .poll = poll,

@@ -141,6 +141,7 @@ std::string text_of(const cudaUUID_t& uuid) {
 
 Fault use_device(int device, DeviceFacts* facts) {
   return guarded([&] {
+    check(cudaGetDevice(&facts->previous), "cudaGetDevice");
     check(cudaSetDevice(device), "cudaSetDevice");
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
@@ -151,11 +152,21 @@ Fault use_device(int device, DeviceFacts* facts) {
   });
 }
 
-Fault is_device_memory(const void* memory, bool* yes) {
+Fault locate(const void* memory, int* device, bool* is_host) {
   return guarded([&] {
     cudaPointerAttributes attributes{};
     check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
-    *yes = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+    const bool is_device = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+    *device = is_device ? attributes.device : -1;
+    *is_host = attributes.type != cudaMemoryTypeDevice;
+  });
+}
+
+Fault external_stream(int device, void* stream, std::int64_t* number) {
+  return guarded([&] {
+    const auto given = static_cast<cudaStream_t>(stream);
+    const auto index = static_cast<c10::DeviceIndex>(device);
+    *number = c10::cuda::getStreamFromExternal(given == cudaStreamLegacy ? nullptr : given, index).id();
   });
 }
 
@@ -225,6 +236,7 @@ Fault use_stream(int device) {
   return guarded([&] {
     choose(device);
     const auto index = static_cast<c10::DeviceIndex>(device);
+    if (c10::cuda::getCurrentCUDAStream(index) != c10::cuda::getDefaultCUDAStream(index)) return;
     // Everything that was queued on the default stream so far, such as initial values, comes first.
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index));
@@ -309,7 +321,8 @@ ModuleApi make_api() {
                 .nccl_compiled = NCCL_VERSION_CODE,
                 .nccl_loaded = 0,
                 .use_device = use_device,
-                .is_device_memory = is_device_memory,
+                .locate = locate,
+                .external_stream = external_stream,
                 .watch_memory = watch_memory,
                 .make_unique_id = make_unique_id,
                 .open = open,

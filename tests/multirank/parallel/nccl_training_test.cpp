@@ -63,9 +63,10 @@ TEST_F(NcclTrainingTest, GradientsLieInDeviceBucketsAndAreAverages) {
     expect_gradients(*model, average_gradients(alone, size(), [&](int peer) {
       return loss_of(alone, batch_of(peer, step, kWidths));
     }));
-    bool is_on_device = false;
-    testing::stand_in_api().is_device_memory(model->parameters()[0].grad().const_data_ptr(), &is_on_device);
-    EXPECT_TRUE(is_on_device);
+    int device = -1;
+    bool is_host = true;
+    testing::stand_in_api().locate(model->parameters()[0].grad().const_data_ptr(), &device, &is_host);
+    EXPECT_EQ(device, 0);
   }
 }
 
