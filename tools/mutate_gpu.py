@@ -18,6 +18,7 @@ FILES = [
     "src/optim/update/live_numbers.cpp",
     "src/batch/late_values.cpp",
     "src/engine/loop/captured_step.cpp",
+    "src/embed/session_streams.cpp",
 ]
 # Lanes and a thread that gathers exist for the collectives of CPUs alone.
 CPU_ONLY = re.compile(r"/lane_|wait\(lock")

@@ -64,10 +64,21 @@ enum {
 
 #define LOCKSTEP_MAX_RANK 15
 
+/* The memory of an array. */
+enum {
+  LOCKSTEP_HOST = 0, /* memory of the host */
+  LOCKSTEP_GPU = 1   /* memory of the GPU that the run uses */
+};
+
 /* An array of the program, with one sample per index of its first dimension. It is read, or written, during the call
  * only. Strides are in bytes and arbitrary: an array with negative strides, or with strides that are no multiple of the
  * size of an element, is copied once. Others are read and written where they are; elements of another type than
- * float32 are converted while they are read. */
+ * float32 are converted while they are read.
+ *
+ * A run on a GPU (run.device=cuda) takes arrays in host memory, in the memory of its GPU, or both. Those on the GPU
+ * belong to the stream of lockstep_set_stream: a call uses them behind all work that this stream has when the call
+ * begins, and work that it gets later is behind the call. The host waits for neither, so that an array on the GPU is
+ * complete only for this stream when the call returns. Strides that have to be copied are an error there. */
 typedef struct lockstep_array {
   const char* name;
   int type;                           /* LOCKSTEP_FLOAT64, ... */
@@ -75,9 +86,10 @@ typedef struct lockstep_array {
   int64_t sizes[LOCKSTEP_MAX_RANK];   /* elements along each dimension; sizes[0] = samples, may be 0 */
   int64_t strides[LOCKSTEP_MAX_RANK]; /* bytes between neighbors along each dimension */
   void* data;                         /* the element with index 0 in every dimension */
+  int device;                         /* LOCKSTEP_HOST or LOCKSTEP_GPU */
 } lockstep_array;
 
-/* An array whose last dimension is contiguous, as C has it. */
+/* An array in host memory whose last dimension is contiguous, as C has it. For one on the GPU, set `device`. */
 lockstep_array lockstep_array_c(const char* name, int type, int rank, const int64_t* sizes, void* data);
 /* An array whose first dimension is contiguous, as Fortran has it. Its last dimension counts the samples: `sizes` are
  * those of Fortran, u(nx, ny, channels, samples), and a sample has the shape [channels, ny, nx]. Nothing is copied. */
@@ -178,6 +190,11 @@ const char* lockstep_parameter_name(lockstep_run* run, int64_t index);
 int lockstep_get_parameter(lockstep_run* run, lockstep_array* values);
 /* Replaces a parameter or buffer on all ranks by the values of the first rank. Collective. */
 int lockstep_set_parameter(lockstep_run* run, const lockstep_array* values);
+/* The stream to which arrays on the GPU belong, for later calls of this run. It must not be captured (recorded as a
+ * graph) during calls, and must exist until another one is set or the run is closed.
+ * stream  a cudaStream_t of the GPU of the run; NULL = the default stream (cudaStreamLegacy), as after lockstep_open
+ * Not collective. */
+int lockstep_set_stream(lockstep_run* run, void* stream);
 /* The norm of the gradients of the last step before clipping; NaN if it was not computed, as without
  * train.clip_norm. Not collective. */
 int lockstep_gradient_norm(const lockstep_run* run, double* norm);

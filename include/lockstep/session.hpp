@@ -18,6 +18,12 @@ namespace lockstep::engine {
 struct Registry;
 const Registry& builtin_registry();
 }  // namespace lockstep::engine
+namespace lockstep::mpi {
+class Gpu;
+}
+namespace lockstep::embed {
+class SessionStreams;
+}
 
 namespace lockstep {
 
@@ -33,6 +39,10 @@ using SampleSource = std::function<SampleTensors()>;
 /// Several sessions can be open at once, also on overlapping communicators. A session never initializes or finalizes
 /// MPI, installs no signal handlers and prints nothing. It may be used with every level of thread support of MPI: all
 /// calls of MPI come from the calling thread, inside the functions of the session. Not thread-safe.
+///
+/// On a GPU (run.device=cuda) a session computes on a stream of its own; device and stream of the calling thread stay
+/// as they are. Tensors on this GPU belong to the stream of `set_stream`: a call uses them behind all work that this
+/// stream has when the call begins, and work that it gets later is behind the call. The host waits for neither.
 ///
 /// A member that is collective starts with an agreement: if the arguments of one rank are wrong, or ranks call
 /// different members, every rank throws the same error, nothing has changed, and the session can be used further. Any
@@ -98,6 +108,11 @@ class Session {
   /// the latest step or, if the run averages weights, the average at the latest `update`.
   /// @param inputs  as for train; targets are not read. N can be 0
   SampleTensors predict(const SampleTensors& inputs);
+  /// The same into tensors of the program, of any type and strides, on the CPU or on the device of the session. Waits
+  /// for the GPU only if one of them is on the CPU.
+  /// @param outputs  some or all of the names that `predict` returns
+  /// @throws DataError  a name that is not computed, or another shape
+  void predict_into(const SampleTensors& inputs, const SampleTensors& outputs);
 
   /// Gives `predict` the average of the weights of this step, if the run has one (ema.kind, unless
   /// eval.weights=trained); each rank then has a second copy of the model. Otherwise, does nothing. Collective.
@@ -136,12 +151,23 @@ class Session {
   /// A copy of a parameter or buffer. Not collective.
   /// @throws ConfigError  there is none of this name
   at::Tensor parameter(const std::string& name) const;
+  /// The same into a tensor of the program, as `predict_into`.
+  /// @throws DataError  another shape
+  void read_parameter(const std::string& name, const at::Tensor& values) const;
   /// Replaces a parameter or buffer on all ranks by the values of the first rank. Collective.
   /// @throws DataError  another shape, or a name that does not exist
   void set_parameter(const std::string& name, const at::Tensor& values) {
     set_parameter(name, [&values] { return values; });
   }
   void set_parameter(const std::string& name, const std::function<at::Tensor()>& values);
+
+  /// The stream of the program to which tensors on the GPU belong, for later calls. The session neither owns nor
+  /// synchronizes it. Not collective.
+  /// @param stream  a cudaStream_t of the GPU of the session; null = the default stream, as after the opening
+  /// @throws ConfigError  not null, and the session is on the CPU; or it is no stream of this GPU
+  void set_stream(void* stream);
+  /// The GPU of this rank; null = the session is on the CPU.
+  const mpi::Gpu* gpu() const;
 
   const Task& task() const;
   /// Ranks of the session, and the number of this one.

@@ -86,50 +86,94 @@ void note_copy(const lockstep_array& array) {
             " has strides that are negative or no multiple of its elements: such arrays are copied in each call");
 }
 
-}  // namespace
+void require_device(const lockstep_array& array, const mpi::Gpu* gpu) {
+  if (array.device != LOCKSTEP_HOST && array.device != LOCKSTEP_GPU) {
+    throw DataError(quoted_name(array) + " has the device " + std::to_string(array.device) +
+                    ", which is none; use LOCKSTEP_HOST or LOCKSTEP_GPU");
+  }
+  if (array.device == LOCKSTEP_GPU && gpu == nullptr) {
+    throw DataError(
+        quoted_name(array) +
+        " is in the memory of a GPU (LOCKSTEP_GPU), but the run computes on the CPU; set run.device=cuda, or "
+        "use an array in host memory");
+  }
+}
 
-at::Tensor tensor_of(const lockstep_array& array) {
-  const at::ScalarType type = type_of(array);
-  const std::vector<std::int64_t> sizes = sizes_of(array);
-  const auto bytes = static_cast<std::int64_t>(c10::elementSize(type));
-  const std::int64_t count =
-      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<std::int64_t>());
-  if (count == 0) return at::empty(sizes, at::TensorOptions(type));
-  if (array.data == nullptr) throw DataError(quoted_name(array) + " has elements, but its data are NULL");
-  const std::vector<std::int64_t> strides = tensor_strides(array, bytes);
-  if (!strides.empty()) return at::from_blob(array.data, sizes, strides, at::TensorOptions(type));
-  note_copy(array);
+/// @throws DataError  the memory is not where the array says
+void require_place(const lockstep_array& array, const mpi::Gpu& gpu) {
+  const mpi::MemoryPlace place = gpu.place_of(array.data);
+  if (array.device == LOCKSTEP_HOST) {
+    if (place.is_host) return;
+    throw DataError(quoted_name(array) + " is in the memory of GPU " + std::to_string(place.device) +
+                    ", but its device is LOCKSTEP_HOST; set it to LOCKSTEP_GPU");
+  }
+  if (place.device < 0) {
+    throw DataError(quoted_name(array) + " is in host memory, but its device is LOCKSTEP_GPU; set it to LOCKSTEP_HOST");
+  }
+  if (place.device == gpu.index()) return;
+  throw DataError(quoted_name(array) + " is in the memory of GPU " + std::to_string(place.device) +
+                  ", but the run computes on GPU " + std::to_string(gpu.index()));
+}
+
+at::Tensor tensor_over(const lockstep_array& array, const std::vector<std::int64_t>& sizes,
+                       const std::vector<std::int64_t>& strides, at::ScalarType type, const mpi::Gpu* gpu) {
+  at::Device device(at::kCPU);
+  if (array.device == LOCKSTEP_GPU) device = {at::kCUDA, static_cast<at::DeviceIndex>(gpu->index())};
+  return at::for_blob(array.data, sizes)
+      .strides(strides)
+      .options(at::TensorOptions(type).device(device))
+      .target_device(device)
+      .make_tensor();
+}
+
+at::Tensor copy_of(const lockstep_array& array, const std::vector<std::int64_t>& sizes, at::ScalarType type) {
   const at::Tensor copy = at::empty(sizes, at::TensorOptions(type));
   auto* target = static_cast<std::byte*>(copy.mutable_data_ptr());
+  const std::size_t bytes = c10::elementSize(type);
   for_each_element(array, [&](const std::byte* place) {
-    std::memcpy(target, place, static_cast<std::size_t>(bytes));
+    std::memcpy(target, place, bytes);
     target += bytes;
   });
   return copy;
 }
 
-SampleTensors tensors_of(std::span<const lockstep_array> arrays) {
+}  // namespace
+
+at::Tensor tensor_of(const lockstep_array& array, const mpi::Gpu* gpu) {
+  const at::ScalarType type = type_of(array);
+  const std::vector<std::int64_t> sizes = sizes_of(array);
+  require_device(array, gpu);
+  const std::int64_t count =
+      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<std::int64_t>());
+  if (count == 0) return at::empty(sizes, at::TensorOptions(type));
+  if (array.data == nullptr) throw DataError(quoted_name(array) + " has elements, but its data are NULL");
+  if (gpu != nullptr) require_place(array, *gpu);
+  const std::vector<std::int64_t> strides = tensor_strides(array, static_cast<std::int64_t>(c10::elementSize(type)));
+  if (!strides.empty()) return tensor_over(array, sizes, strides, type, gpu);
+  if (array.device == LOCKSTEP_GPU) {
+    throw DataError(
+        quoted_name(array) +
+        " has strides, or an address, that are negative or no multiple of its elements, which is possible in "
+        "host memory only; copy it to an array without gaps");
+  }
+  note_copy(array);
+  return copy_of(array, sizes, type);
+}
+
+SampleTensors tensors_of(std::span<const lockstep_array> arrays, const mpi::Gpu* gpu) {
   SampleTensors tensors;
   tensors.reserve(arrays.size());
   for (const lockstep_array& array : arrays) {
     if (array.name == nullptr) throw DataError("array number " + std::to_string(tensors.size()) + " has no name");
-    tensors.emplace_back(array.name, tensor_of(array));
+    tensors.emplace_back(array.name, tensor_of(array, gpu));
   }
   return tensors;
 }
 
-void write_to(const lockstep_array& array, const at::Tensor& values) {
-  const std::vector<std::int64_t> sizes = sizes_of(array);
-  if (values.sizes() != at::IntArrayRef(sizes)) {
-    throw DataError(quoted_name(array) + " has the sizes " + shape_text(sizes) + ", but the values " +
-                    shape_text(values.sizes().vec()));
-  }
-  const at::Tensor target = tensor_of(array);
-  const c10::InferenceMode inference;
-  target.copy_(values);
-  if (values.numel() == 0 || target.const_data_ptr() == array.data) return;
-  const auto bytes = static_cast<std::size_t>(target.element_size());
-  const auto* source = static_cast<const std::byte*>(target.const_data_ptr());
+void write_back(const lockstep_array& array, const at::Tensor& written) {
+  if (written.numel() == 0 || written.const_data_ptr() == array.data) return;
+  const auto bytes = static_cast<std::size_t>(written.element_size());
+  const auto* source = static_cast<const std::byte*>(written.const_data_ptr());
   for_each_element(array, [&](std::byte* place) {
     std::memcpy(place, source, bytes);
     source += bytes;

@@ -6,16 +6,20 @@
 
 #include <span>
 
+#include "mpi/gpu/gpu.hpp"
+
 namespace lockstep::embed {
 
 /// A tensor over the memory of the program, or a copy where strides do not allow one.
-/// @throws DataError  the type or a dimension is not valid, or data is null although there are elements
-at::Tensor tensor_of(const lockstep_array& array);
+/// @param gpu  of the run; null = the CPU
+/// @throws DataError  the type or a dimension is not valid, data is null although there are elements, or an array is
+/// not
+///                    where it says; on a GPU also: strides that no tensor has
+at::Tensor tensor_of(const lockstep_array& array, const mpi::Gpu* gpu = nullptr);
 /// @throws DataError  also: an array has no name
-SampleTensors tensors_of(std::span<const lockstep_array> arrays);
+SampleTensors tensors_of(std::span<const lockstep_array> arrays, const mpi::Gpu* gpu = nullptr);
 
-/// Writes a tensor into the memory of the program, with its type and strides.
-/// @throws DataError  the shapes differ
-void write_to(const lockstep_array& array, const at::Tensor& values);
+/// Copies values back that were written into a tensor of tensor_of, if that is a copy.
+void write_back(const lockstep_array& array, const at::Tensor& written);
 
 }  // namespace lockstep::embed

@@ -112,16 +112,6 @@ void lay_out(lockstep_array& array, const int64_t* sizes, bool is_reversed) {
   }
 }
 
-const at::Tensor& output_of(const lockstep::SampleTensors& outputs, const lockstep_array& wanted) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : outputs) {
-    if (wanted.name != nullptr && name == wanted.name) return tensor;
-    names.push_back("'" + name + "'");
-  }
-  throw lockstep::DataError("the model has no output '" + std::string(wanted.name == nullptr ? "" : wanted.name) +
-                            "'; it has " + lockstep::joined(names));
-}
-
 }  // namespace
 
 extern "C" {
@@ -169,7 +159,7 @@ int lockstep_close(lockstep_run** run) {
 
 int lockstep_train(lockstep_run* run, const lockstep_array* arrays, int count, double* loss) {
   return with_run(run, [&](lockstep::Session& session) {
-    const double mean = session.train([&] { return tensors_of(span_of(arrays, count)); });
+    const double mean = session.train([&] { return tensors_of(span_of(arrays, count), session.gpu()); });
     if (loss != nullptr) *loss = mean;
   });
 }
@@ -177,19 +167,21 @@ int lockstep_train(lockstep_run* run, const lockstep_array* arrays, int count, d
 int lockstep_predict(lockstep_run* run, const lockstep_array* inputs, int input_count, lockstep_array* outputs,
                      int output_count) {
   return with_run(run, [&](lockstep::Session& session) {
-    const lockstep::SampleTensors computed = session.predict(tensors_of(span_of(inputs, input_count)));
-    for (const lockstep_array& wanted : span_of(outputs, output_count)) {
-      lockstep::embed::write_to(wanted, output_of(computed, wanted));
-    }
+    const std::span<const lockstep_array> wanted = span_of(outputs, output_count);
+    const lockstep::SampleTensors targets = tensors_of(wanted, session.gpu());
+    session.predict_into(tensors_of(span_of(inputs, input_count), session.gpu()), targets);
+    for (std::size_t i = 0; i < wanted.size(); ++i) lockstep::embed::write_back(wanted[i], targets[i].second);
   });
 }
 
 int lockstep_push(lockstep_run* run, const lockstep_array* arrays, int count) {
-  return with_run(run, [&](lockstep::Session& session) { session.push(tensors_of(span_of(arrays, count))); });
+  return with_run(run,
+                  [&](lockstep::Session& session) { session.push(tensors_of(span_of(arrays, count), session.gpu())); });
 }
 
 int lockstep_push_lane(lockstep_run* run, int64_t lane, const lockstep_array* arrays, int count) {
-  return with_run(run, [&](lockstep::Session& session) { session.push(tensors_of(span_of(arrays, count)), lane); });
+  return with_run(
+      run, [&](lockstep::Session& session) { session.push(tensors_of(span_of(arrays, count), session.gpu()), lane); });
 }
 
 int lockstep_lanes(const lockstep_run* run, int64_t* first, int64_t* count) {
@@ -256,7 +248,9 @@ const char* lockstep_parameter_name(lockstep_run* run, int64_t index) {
 int lockstep_get_parameter(lockstep_run* run, lockstep_array* values) {
   return with_run(run, [&](lockstep::Session& session) {
     if (values == nullptr || values->name == nullptr) throw lockstep::ConfigError("the parameter has no name");
-    lockstep::embed::write_to(*values, session.parameter(values->name));
+    const at::Tensor target = lockstep::embed::tensor_of(*values, session.gpu());
+    session.read_parameter(values->name, target);
+    lockstep::embed::write_back(*values, target);
   });
 }
 
@@ -264,8 +258,12 @@ int lockstep_set_parameter(lockstep_run* run, const lockstep_array* values) {
   return with_run(run, [&](lockstep::Session& session) {
     const bool is_named = values != nullptr && values->name != nullptr;
     session.set_parameter(is_named ? values->name : "",
-                          [&] { return is_named ? lockstep::embed::tensor_of(*values) : at::Tensor(); });
+                          [&] { return is_named ? lockstep::embed::tensor_of(*values, session.gpu()) : at::Tensor(); });
   });
+}
+
+int lockstep_set_stream(lockstep_run* run, void* stream) {
+  return with_run(run, [&](lockstep::Session& session) { session.set_stream(stream); });
 }
 
 int lockstep_gradient_norm(const lockstep_run* run, double* norm) {

@@ -2,7 +2,7 @@
 !> Training and prediction inside a Fortran program; see lockstep/lockstep.h for the rules of each call.
 !!
 !! An array u(nx, ny, channels, samples) is read as samples of the shape [channels, ny, nx], without a copy. Arrays are
-!! real32, real64, int32 or int64, of any rank and with any strides.
+!! real32, real64, int32 or int64, of any rank and with any strides. They are in host memory, also for a run on a GPU.
 !!
 !! Each subroutine has an optional `status`, which receives 0 or the code of the failure; lockstep_message gives the
 !! sentence. Without `status`, a failure prints the sentence and ends the job by MPI_Abort.

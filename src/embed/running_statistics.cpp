@@ -20,7 +20,7 @@ namespace {
 const std::string kStatistics = engine::kHooks + "/statistics";
 
 std::vector<double> numbers_in(const at::Tensor& tensor) {
-  const at::Tensor values = tensor.contiguous();
+  const at::Tensor values = tensor.cpu().contiguous();
   const auto* const begin = values.const_data_ptr<double>();
   return {begin, begin + values.numel()};
 }

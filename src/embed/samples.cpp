@@ -3,6 +3,7 @@
 
 #include <lockstep/core/error.hpp>
 
+#include <c10/core/InferenceMode.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -82,7 +83,38 @@ std::int64_t count_of(const SampleTensors& samples) {
 /// Numbers of other types than the floating-point ones become float32.
 at::Tensor as_numbers(const at::Tensor& tensor) { return tensor.is_floating_point() ? tensor : tensor.to(at::kFloat); }
 
+/// The batch with its target in the memory of the host, where classes are checked. A kernel of a GPU that gets a wrong
+/// class as an index ends the use of this GPU.
+batch::Batch with_target_on_host(const batch::Batch& batch) {
+  batch::Batch checked = batch.share();
+  if (batch.has_target() && !batch.target().is_cpu()) checked.set(batch.target_key(), batch.target().cpu());
+  return checked;
+}
+
 }  // namespace
+
+SampleTensors on_host(SampleTensors samples) {
+  for (auto& [name, tensor] : samples) {
+    if (tensor.defined()) tensor = tensor.cpu();
+  }
+  return samples;
+}
+
+const at::Tensor& output_of(const SampleTensors& outputs, const std::string& name) {
+  if (const at::Tensor* const found = find(outputs, name)) return *found;
+  std::vector<std::string> names;
+  for (const auto& [known, tensor] : outputs) names.push_back("'" + known + "'");
+  throw DataError("the model has no output '" + name + "'; it has " + joined(names));
+}
+
+void write(const std::string& name, const at::Tensor& target, const at::Tensor& values) {
+  if (!target.defined() || target.sizes() != values.sizes()) {
+    throw DataError("'" + name + "' has the sizes " + (target.defined() ? batch::shape_text(target) : "of nothing") +
+                    ", but the values " + batch::shape_text(values));
+  }
+  const c10::InferenceMode inference;
+  target.copy_(values);
+}
 
 SampleForm::SampleForm(const Section& data, const Task& task, batch::Roles roles, const models::Model& model)
     : task_(task),
@@ -139,7 +171,7 @@ batch::Batch SampleForm::batch_of(const SampleTensors& given, bool has_targets) 
   batch::Batch batch(std::move(values), count);
   batch.set_roles(roles_);
   if (!has_targets || !check_) return batch;
-  if (const std::optional<data::SampleFault> fault = check_(batch)) {
+  if (const std::optional<data::SampleFault> fault = check_(with_target_on_host(batch))) {
     throw DataError("sample " + std::to_string(fault->row) + ": " + fault->text);
   }
   return batch;

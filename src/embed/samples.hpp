@@ -17,6 +17,15 @@
 
 namespace lockstep::embed {
 
+/// The same in the memory of the host. Waits for what is on a GPU.
+SampleTensors on_host(SampleTensors samples);
+/// @throws DataError  the model has no output of this name
+const at::Tensor& output_of(const SampleTensors& outputs, const std::string& name);
+/// Copies values into a tensor of the program, with its type and strides. Waits for a GPU only if the tensor is not on
+/// it.
+/// @throws DataError  the shapes differ
+void write(const std::string& name, const at::Tensor& target, const at::Tensor& values);
+
 /// The shapes and types of the samples of a session, and the batches that are made of them.
 class SampleForm {
  public:

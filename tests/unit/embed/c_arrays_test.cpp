@@ -10,6 +10,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "embed/samples.hpp"
 #include "support/sentence.hpp"
 
 namespace lockstep::embed {
@@ -26,6 +27,13 @@ lockstep_array array_over(int type, const std::vector<std::int64_t>& sizes, cons
   std::copy(strides.begin(), strides.end(), array.strides);
   array.data = data;
   return array;
+}
+
+/// Results of a run are written to an array of the program in this way.
+void write_to(const lockstep_array& array, const at::Tensor& values) {
+  const at::Tensor target = tensor_of(array);
+  write(array.name, target, values);
+  write_back(array, target);
 }
 
 std::vector<float> counted(std::size_t count) {
@@ -114,6 +122,16 @@ TEST(CArraysTest, WrongArraysAreRefused) {
               write_to(good, at::zeros({3, 2}));
             }),
             "'u' has the sizes [2, 3], but the values [3, 2]");
+  wrong = good;
+  wrong.device = LOCKSTEP_GPU;
+  EXPECT_EQ(
+      sentence(wrong),
+      "'u' is in the memory of a GPU (LOCKSTEP_GPU), but the run computes on the CPU; set run.device=cuda, or use an "
+      "array in host memory");
+  wrong.sizes[0] = 0;
+  EXPECT_THROW(tensor_of(wrong), DataError);
+  wrong.device = 2;
+  EXPECT_EQ(sentence(wrong), "'u' has the device 2, which is none; use LOCKSTEP_HOST or LOCKSTEP_GPU");
   wrong = good;
   wrong.name = nullptr;
   EXPECT_EQ(testing::sentence_of<DataError>([&] { tensors_of(std::span(&wrong, 1)); }), "array number 0 has no name");
