@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* In transit: half of the ranks simulate pendulums, and send what they see to the other half, which trains meanwhile.
+/* Training in transit: half of the ranks simulate pendulums, and send what they see to the other half, which trains
+ * meanwhile.
  *
  *     mpirun -np 4 transit [STEPS]
  *

@@ -158,13 +158,13 @@ int64_t lockstep_weights_step(const lockstep_run* run);
  * lockstep_close of a producer waits until its samples have arrived. On ranks that train, lockstep_train_buffer
  * receives samples before each step, and waits until there are buffer.min.
  * After a producer's process has ended without lockstep_close, and after the last producer has closed the run, a call
- * of lockstep_train_buffer returns LOCKSTEP_COMMUNICATION, once; the run continues. When the ranks that train have closed the
- * run, or it has failed, lockstep_push and lockstep_update return LOCKSTEP_COMMUNICATION. */
+ * of lockstep_train_buffer returns LOCKSTEP_COMMUNICATION, once; the run continues. When the ranks that train have
+ * closed the run, or it has failed, lockstep_push and lockstep_update return LOCKSTEP_COMMUNICATION. */
 
-/* On a rank that trains: producers that have not ended, at the latest call of lockstep_train_buffer; else 0. Not
+/* Producers that have not ended, at the latest call of lockstep_train_buffer on a rank that trains; else 0. Not
  * collective. */
 int64_t lockstep_producers(const lockstep_run* run);
-/* On a producer: samples that its window had no room for (buffer.full=drop). On a rank that trains: the sum for the
+/* Samples that the window of this producer had no room for (buffer.full=drop). On a rank that trains: the sum for the
  * producers that have closed the run, at the latest call of lockstep_train_buffer. Not collective. */
 int64_t lockstep_dropped(const lockstep_run* run);
 

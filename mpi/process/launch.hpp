@@ -26,7 +26,7 @@ std::optional<SlurmJob> slurm_job();
 /// or there is no limit. Starts a process: for one rank, once. Not collective.
 std::optional<double> seconds_left(const SlurmJob& job);
 
-/// What `scontrol show job` says about the job within 5 s, in one line; "" = nothing. Likewise.
+/// The line that `scontrol show job` prints about the job within 5 s; "" = nothing. Likewise.
 std::string description_of(const SlurmJob& job);
 
 /// The variable of Open MPI that chooses how ranks of one host copy large messages.

@@ -18,7 +18,7 @@ ExitCode examine(const CommandJob& job, const config::Invocation& invocation) {
   const mpi::Communicator& world = job.world;
   const Sections& sections = invocation.config.sections();
   const engine::Resources resources = engine::make_resources(sections, world, engine::Purpose::prediction);
-  RankFacts mine = rank_facts(resources.threads);
+  DoctorFacts mine = rank_facts(resources.threads);
   if (resources.gpu) mine.gpu = mpi::gpu_name(mpi::Topology::of(world).local_rank);
   measure_speed(world, resources.threads, mine);
   std::string folder;
@@ -28,7 +28,7 @@ ExitCode examine(const CommandJob& job, const config::Invocation& invocation) {
   folder = world.broadcast(folder);
   if (!folder.empty()) try_files(world, folder, mine.files);
 
-  std::vector<RankFacts> ranks;
+  std::vector<DoctorFacts> ranks;
   for (const std::string& text : world.all_gather(packed(mine))) ranks.push_back(unpacked(text));
   std::string of_job;
   if (world.is_root()) {

@@ -23,7 +23,7 @@
 #include "core/numbers/processor_level.hpp"
 #include "core/system/process.hpp"
 #include "core/system/resources.hpp"
-#include "core/text/text_files.hpp"
+#include "core/text/text_stream.hpp"
 #include "engine/session.hpp"
 #include "mpi/process/launch.hpp"
 
@@ -32,7 +32,7 @@ namespace lockstep::trainer {
 namespace fs = std::filesystem;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileFacts, fault, type, sync_ms, free_gb, clock_ahead_s, sees_first_rank)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, host, versions, variables, level, vendor, launched, threads, processors,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DoctorFacts, host, versions, variables, level, vendor, launched, threads, processors,
                                    quota, governor, open_files, locked_mb, has_fabric, available_mb, shared_mb,
                                    shared_free_mb, stale, interfaces, runtimes, copies_twice, gpu, memory_gbs,
                                    products_gfs, latency_us, message_gbs, files)
@@ -47,7 +47,7 @@ std::string text_of(const std::string& path) {
 }
 
 std::string first_word_of(const std::string& path) {
-  std::ifstream file(path);
+  FileReader file(path);
   std::string word;
   file >> word;
   return word;
@@ -140,13 +140,13 @@ double limit_of(int resource, double unit) {
 
 }  // namespace
 
-std::string packed(const RankFacts& facts) { return nlohmann::json(facts).dump(); }
+std::string packed(const DoctorFacts& facts) { return nlohmann::json(facts).dump(); }
 
-RankFacts unpacked(const std::string& text) { return nlohmann::json::parse(text).get<RankFacts>(); }
+DoctorFacts unpacked(const std::string& text) { return nlohmann::json::parse(text).get<DoctorFacts>(); }
 
-RankFacts rank_facts(int threads) {
+DoctorFacts rank_facts(int threads) {
   const mpi::Variables variables = mpi::current_variables();
-  RankFacts facts{.host = host_name()};
+  DoctorFacts facts{.host = host_name()};
   facts.versions = {{"Lockstep", version()},
                     {"MPI", mpi::library_version()},
                     {"program", std::to_string(std::hash<std::string>()(text_of("/proc/self/exe")))}};

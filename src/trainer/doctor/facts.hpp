@@ -8,10 +8,10 @@
 
 namespace lockstep::trainer {
 
-/// What the file system of run.dir did with a file of this rank.
+/// The fate of a file that this rank wrote to run.dir.
 struct FileFacts {
   std::string fault = {};       ///< "" = everything worked
-  std::string type = {};        ///< of the file system, such as "nfs"; "" = another one
+  std::string type = {};        ///< type of the file system, such as "nfs"; "" = another one
   double sync_ms = 0;           ///< writing 1 MB durably
   double free_gb = 0;           ///< free space
   double clock_ahead_s = 0;     ///< clock of the file system minus that of this host
@@ -19,11 +19,11 @@ struct FileFacts {
 };
 
 /// The facts about one rank and its host, as far as this rank can see them.
-struct RankFacts {
+struct DoctorFacts {
   std::string host = {};
-  std::map<std::string, std::string> versions = {};   ///< of the program and of libraries
-  std::map<std::string, std::string> variables = {};  ///< of the environment: those that must be equal on all ranks
-  std::string level = {};                             ///< of processors, see core/numbers/processor_level.hpp
+  std::map<std::string, std::string> versions = {};   ///< the program and libraries
+  std::map<std::string, std::string> variables = {};  ///< variables that must be equal on all ranks
+  std::string level = {};                             ///< level of processors, see core/numbers/processor_level.hpp
   std::string vendor = {};
   int launched = 1;    ///< ranks, as the launcher says
   int threads = 1;     ///< computing and loader threads
@@ -37,22 +37,22 @@ struct RankFacts {
   double shared_mb = 0;                      ///< size of /dev/shm
   double shared_free_mb = 0;                 ///< free space of /dev/shm
   std::vector<std::string> stale = {};       ///< files in /dev/shm that no process uses
-  std::vector<std::string> interfaces = {};  ///< of the network, with addresses, without the loop
+  std::vector<std::string> interfaces = {};  ///< network interfaces with addresses, without the loop
   std::vector<std::string> runtimes = {};    ///< OpenMP libraries that are loaded
   bool copies_twice = false;                 ///< the system denies process_vm_readv
   std::string gpu = {};
   double memory_gbs = 0;    ///< measured bandwidth of memory, all ranks at once
   double products_gfs = 0;  ///< measured speed of float32 products, all ranks at once
-  double latency_us = 0;    ///< of a message of 8 bytes to rank 0 and back, halved; 0 on rank 0
+  double latency_us = 0;    ///< half the time of 8 bytes to rank 0 and back; 0 on rank 0
   double message_gbs = 0;   ///< bandwidth of messages of 4 MB to rank 0
   FileFacts files = {};
 };
 
-std::string packed(const RankFacts& facts);
-RankFacts unpacked(const std::string& text);
+std::string packed(const DoctorFacts& facts);
+DoctorFacts unpacked(const std::string& text);
 
 /// The facts that this rank can look up. Not collective.
 /// @param threads  computing and loader threads of the configuration
-RankFacts rank_facts(int threads);
+DoctorFacts rank_facts(int threads);
 
 }  // namespace lockstep::trainer

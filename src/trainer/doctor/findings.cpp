@@ -9,7 +9,6 @@
 #include <functional>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "core/text/text.hpp"
 #include "engine/setup/resources.hpp"
@@ -18,9 +17,9 @@ namespace lockstep::trainer {
 
 namespace {
 
-/// What the checks read.
+/// The facts that the checks read.
 struct Patient {
-  const std::vector<RankFacts>& ranks;
+  const std::vector<DoctorFacts>& ranks;
   const JobFacts& job;
   std::string folder;
   std::map<std::string, std::vector<std::size_t>> ranks_of_host = {};
@@ -51,7 +50,7 @@ double median_of(std::vector<double> values) {
 
 /// The first rank with another text than rank 0.
 std::optional<std::size_t> first_other(const Patient& patient,
-                                       const std::function<std::string(const RankFacts&)>& text) {
+                                       const std::function<std::string(const DoctorFacts&)>& text) {
   for (std::size_t rank = 1; rank < patient.ranks.size(); ++rank) {
     if (text(patient.ranks[rank]) != text(patient.ranks.front())) return rank;
   }
@@ -60,7 +59,7 @@ std::optional<std::size_t> first_other(const Patient& patient,
 
 void check_versions(const Patient& patient, Findings& found) {
   for (const auto& [name, value] : patient.ranks.front().versions) {
-    const auto version = [&name = name](const RankFacts& rank) {
+    const auto version = [&name = name](const DoctorFacts& rank) {
       const auto entry = rank.versions.find(name);
       return entry == rank.versions.end() ? std::string("none") : entry->second;
     };
@@ -76,11 +75,11 @@ void check_versions(const Patient& patient, Findings& found) {
 
 void check_variables(const Patient& patient, Findings& found) {
   std::set<std::string> names;
-  for (const RankFacts& rank : patient.ranks) {
+  for (const DoctorFacts& rank : patient.ranks) {
     for (const auto& [name, value] : rank.variables) names.insert(name);
   }
   for (const std::string& name : names) {
-    const auto value = [&name](const RankFacts& rank) {
+    const auto value = [&name](const DoctorFacts& rank) {
       const auto entry = rank.variables.find(name);
       return entry == rank.variables.end() ? std::string("not set") : entry->second;
     };
@@ -116,7 +115,7 @@ Findings check_launch(const Patient& patient) {
 
 void check_binding(const Patient& patient, Findings& found) {
   for (std::size_t rank = 0; rank < patient.ranks.size(); ++rank) {
-    const RankFacts& facts = patient.ranks[rank];
+    const DoctorFacts& facts = patient.ranks[rank];
     if (facts.quota > 0 && facts.quota < facts.threads) {
       found.push_back(warning(fmt::format("{} has {} threads, but its control group allows {:.3g} processors",
                                           rank_on_host(patient, rank), facts.threads, facts.quota),
@@ -135,9 +134,9 @@ void check_binding(const Patient& patient, Findings& found) {
 
 void check_evenness(const Patient& patient, Findings& found) {
   constexpr double kSlow = 0.7;
-  const auto check = [&](const char* name, const char* unit, const std::function<double(const RankFacts&)>& value) {
+  const auto check = [&](const char* name, const char* unit, const std::function<double(const DoctorFacts&)>& value) {
     std::vector<double> values;
-    for (const RankFacts& rank : patient.ranks) values.push_back(value(rank));
+    for (const DoctorFacts& rank : patient.ranks) values.push_back(value(rank));
     const double median = median_of(values);
     const auto slowest = static_cast<std::size_t>(std::min_element(values.begin(), values.end()) - values.begin());
     if (values[slowest] < kSlow * median) {
@@ -147,8 +146,9 @@ void check_evenness(const Patient& patient, Findings& found) {
     }
     return median;
   };
-  const double memory = check("memory bandwidth", "GB/s", [](const RankFacts& rank) { return rank.memory_gbs; });
-  const double products = check("float32 products", "GFLOP/s", [](const RankFacts& rank) { return rank.products_gfs; });
+  const double memory = check("memory bandwidth", "GB/s", [](const DoctorFacts& rank) { return rank.memory_gbs; });
+  const double products =
+      check("float32 products", "GFLOP/s", [](const DoctorFacts& rank) { return rank.products_gfs; });
   found.push_back(fine(fmt::format("level {} ({}), {:.3g} GB/s of memory and {:.3g} GFLOP/s per rank, all at once",
                                    patient.ranks.front().level, patient.ranks.front().vendor, memory, products)));
 }
@@ -158,7 +158,7 @@ Findings check_processors(const Patient& patient) {
   check_binding(patient, found);
   std::vector<std::string> levels;
   std::vector<std::string> vendors;
-  for (const RankFacts& rank : patient.ranks) {
+  for (const DoctorFacts& rank : patient.ranks) {
     levels.push_back(rank.level);
     vendors.push_back(rank.vendor);
   }
@@ -183,7 +183,7 @@ Findings check_memory(const Patient& patient) {
   constexpr std::int64_t kFiles = 4096;
   Findings found;
   for (const auto& [host, ranks] : patient.ranks_of_host) {
-    const RankFacts& facts = patient.ranks[ranks.front()];
+    const DoctorFacts& facts = patient.ranks[ranks.front()];
     const auto count = static_cast<double>(ranks.size());
     if (facts.shared_free_mb < kSharedMb * count) {
       found.push_back(
@@ -220,7 +220,7 @@ Findings check_memory(const Patient& patient) {
     }
   }
   if (found.empty()) {
-    const RankFacts& first = patient.ranks.front();
+    const DoctorFacts& first = patient.ranks.front();
     found.push_back(fine(fmt::format("{:.1f} GB available, {:.1f} GB in /dev/shm", first.available_mb / 1e3,
                                      first.shared_free_mb / 1e3)));
   }
@@ -245,7 +245,7 @@ Findings check_network(const Patient& patient) {
   for (const bool is_near : {true, false}) {
     std::vector<double> latencies;
     std::vector<double> speeds;
-    for (const RankFacts& rank : patient.ranks) {
+    for (const DoctorFacts& rank : patient.ranks) {
       if (rank.latency_us == 0 || (rank.host == patient.ranks.front().host) != is_near) continue;
       latencies.push_back(rank.latency_us);
       speeds.push_back(rank.message_gbs);
@@ -313,7 +313,7 @@ Findings check_slurm(const Patient& patient) {
 
 Findings check_gpus(const Patient& patient) {
   const std::string& first = patient.ranks.front().gpu;
-  if (const auto other = first_other(patient, [](const RankFacts& rank) { return rank.gpu; })) {
+  if (const auto other = first_other(patient, [](const DoctorFacts& rank) { return rank.gpu; })) {
     const std::string& name = patient.ranks[*other].gpu;
     return {warning("rank 0 has " + (first.empty() ? "no GPU" : first) + ", but " + rank_on_host(patient, *other) +
                         " " + (name.empty() ? "none" : name),
@@ -324,7 +324,7 @@ Findings check_gpus(const Patient& patient) {
 
 Findings check_libtorch(const Patient& patient) {
   for (std::size_t rank = 0; rank < patient.ranks.size(); ++rank) {
-    const RankFacts& facts = patient.ranks[rank];
+    const DoctorFacts& facts = patient.ranks[rank];
     if (facts.runtimes.size() < 2) continue;
     return {warning(rank_on_host(patient, rank) + " has loaded OpenMP twice: " + joined(facts.runtimes),
                     "remove one from LD_PRELOAD and LD_LIBRARY_PATH: two pools of threads share the processors")};
@@ -378,15 +378,14 @@ std::string json_of(const std::vector<Finding>& findings) {
 
 JobFacts job_facts_in(const std::string& line) {
   JobFacts facts;
-  std::istringstream words(line);
-  for (std::string word; words >> word;) {
+  for (const std::string& word : words_in(line, ' ')) {
     const std::size_t equals = word.find('=');
     if (equals != std::string::npos) facts.emplace(word.substr(0, equals), word.substr(equals + 1));
   }
   return facts;
 }
 
-std::vector<Finding> findings_about(const std::vector<RankFacts>& ranks, const JobFacts& job,
+std::vector<Finding> findings_about(const std::vector<DoctorFacts>& ranks, const JobFacts& job,
                                     const std::string& folder) {
   Patient patient{.ranks = ranks, .job = job, .folder = folder};
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) patient.ranks_of_host[ranks[rank].host].push_back(rank);

@@ -29,7 +29,7 @@ JobFacts job_facts_in(const std::string& line);
 /// The findings about a job, by subject in the order of the documentation.
 /// @param ranks   facts of each rank
 /// @param folder  run.dir; "" = files were not tried
-std::vector<Finding> findings_about(const std::vector<RankFacts>& ranks, const JobFacts& job,
+std::vector<Finding> findings_about(const std::vector<DoctorFacts>& ranks, const JobFacts& job,
                                     const std::string& folder);
 
 /// A line for each finding, with the remedy below it, and the numbers of faults and warnings.

@@ -63,7 +63,7 @@ double round_trip(const mpi::Communicator& world, int peer, std::size_t bytes, i
 }
 
 /// The ranks exchange messages with rank 0, one after the other.
-void measure_messages(const mpi::Communicator& world, RankFacts& facts) {
+void measure_messages(const mpi::Communicator& world, DoctorFacts& facts) {
   constexpr std::size_t kLarge = 4'000'000;
   for (int peer = 1; peer < world.size(); ++peer) {
     if (!world.is_root() && world.rank() != peer) continue;
@@ -90,7 +90,7 @@ std::string file_of(const std::string& folder, int rank) { return folder + "/.do
 
 }  // namespace
 
-void measure_speed(const mpi::Communicator& world, int threads, RankFacts& facts) {
+void measure_speed(const mpi::Communicator& world, int threads, DoctorFacts& facts) {
   const int before = at::get_num_threads();
   at::set_num_threads(threads);
   world.barrier();

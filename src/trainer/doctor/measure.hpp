@@ -11,7 +11,7 @@ namespace lockstep::trainer {
 
 /// Measures memory, products and messages of this rank, all ranks at once, for about a second. Collective.
 /// @param threads  computing threads of LibTorch
-void measure_speed(const mpi::Communicator& world, int threads, RankFacts& facts);
+void measure_speed(const mpi::Communicator& world, int threads, DoctorFacts& facts);
 
 /// Writes a file to a folder, makes it durable, reads it, and looks for that of rank 0; removes it. Makes the folder if
 /// there is none, and removes it again. Collective.

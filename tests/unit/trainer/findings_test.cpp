@@ -8,7 +8,7 @@
 namespace lockstep::trainer {
 namespace findings_test {
 
-using Ranks = std::vector<RankFacts>;
+using Ranks = std::vector<DoctorFacts>;
 
 /// Two ranks on each of two hosts, with nothing to complain about.
 Ranks healthy() {
@@ -61,8 +61,8 @@ TEST(FindingsTest, AHealthyJobHasALinePerSubject) {
 }
 
 TEST(FindingsTest, FactsOfARankSurviveTheirWay) {
-  const RankFacts facts = healthy()[1];
-  const RankFacts got = unpacked(packed(facts));
+  const DoctorFacts facts = healthy()[1];
+  const DoctorFacts got = unpacked(packed(facts));
   EXPECT_EQ(packed(got), packed(facts));
   EXPECT_EQ(got.versions, facts.versions);
   EXPECT_EQ(got.files.type, "nfs");
@@ -156,7 +156,7 @@ TEST(FindingsTest, EachIllnessIsNamedWithItsRemedy) {
 TEST(FindingsTest, BridgesOfOneHostAreOfNoImportance) {
   Ranks ranks = healthy();
   ranks.resize(2);
-  for (RankFacts& rank : ranks) {
+  for (DoctorFacts& rank : ranks) {
     rank.launched = 2;
     rank.interfaces = {"docker0", "eth0"};
   }
