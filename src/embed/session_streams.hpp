@@ -66,7 +66,7 @@ class SessionStreams {
   std::optional<c10::Stream> program_stream_;
   std::optional<c10::Event> event_;
   std::optional<c10::Stream> outside_;  // set in a call
-  bool follows_program_ = false;        // in the call at hand
+  bool follows_program_ = false;        // the call at hand does
   bool program_follows_ = false;        // will, at the end of the call
 };
 

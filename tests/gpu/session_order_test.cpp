@@ -237,7 +237,7 @@ TEST_F(SessionOrderTest, MemoryOfSamplesIsNotReusedWhileTheSessionReadsIt) {
   EXPECT_TRUE(stream.run([&] { return at::isfinite(output).all().item<bool>(); }));
 }
 
-// What is under way on another stream would hold up a call that waits for the device.
+// Work under way on another stream would hold up a call that waits for the device.
 TEST_F(SessionOrderTest, NoCallWaitsForTheDevice) {
   if (is_eager()) GTEST_SKIP() << "nothing is under way";
   const auto session = opened();
