@@ -40,7 +40,7 @@ using SampleSource = std::function<SampleTensors()>;
 /// MPI, installs no signal handlers and prints nothing. It may be used with every level of thread support of MPI: all
 /// calls of MPI come from the calling thread, inside the functions of the session. Not thread-safe.
 ///
-/// On a GPU (run.device=cuda) a session computes on a stream of its own; device and stream of the calling thread stay
+/// A session on a GPU (run.device=cuda) computes on a stream of its own; device and stream of the calling thread stay
 /// as they are. Tensors on this GPU belong to the stream of `set_stream`: a call uses them behind all work that this
 /// stream has when the call begins, and work that it gets later is behind the call. The host waits for neither.
 ///
@@ -163,7 +163,8 @@ class Session {
 
   /// The stream of the program to which tensors on the GPU belong, for later calls. The session neither owns nor
   /// synchronizes it. Not collective.
-  /// @param stream  a cudaStream_t of the GPU of the session; null = the default stream, as after the opening
+  /// @param stream  a cudaStream_t of the GPU of the session; null = LibTorch's current stream of the thread that calls
+  ///                the session, as after the opening
   /// @throws ConfigError  not null, and the session is on the CPU; or it is no stream of this GPU
   void set_stream(void* stream);
   /// The GPU of this rank; null = the session is on the CPU.

@@ -21,8 +21,7 @@ namespace lockstep::embed {
 SampleTensors on_host(SampleTensors samples);
 /// @throws DataError  the model has no output of this name
 const at::Tensor& output_of(const SampleTensors& outputs, const std::string& name);
-/// Copies values into a tensor of the program, with its type and strides. Waits for a GPU only if the tensor is not on
-/// it.
+/// Copies values into a tensor of the program, with its type and strides. Waits only for copies from a GPU to the host.
 /// @throws DataError  the shapes differ
 void write(const std::string& name, const at::Tensor& target, const at::Tensor& values);
 

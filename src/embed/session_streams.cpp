@@ -25,13 +25,12 @@ SessionStreams::SessionStreams(const std::string& device, const mpi::Communicato
   if (!gpu_) return;
   const c10::impl::VirtualGuardImpl streams(at::kCUDA);
   own_stream_ = streams.getStreamFromGlobalPool(device_of(*gpu_));
-  program_stream_ = streams.getDefaultStream(device_of(*gpu_));
   event_.emplace(at::kCUDA);
   streams.uncheckedSetDevice({at::kCUDA, static_cast<at::DeviceIndex>(gpu_->previous())});
 }
 
 void SessionStreams::set_program_stream(void* stream) {
-  if (!gpu_ && stream == nullptr) return;
+  if (stream == nullptr) return program_stream_.reset();
   if (!gpu_) throw ConfigError("a stream needs a run on a GPU, but this run computes on the CPU; set run.device=cuda");
   const c10::Stream given(c10::Stream::UNSAFE, device(), gpu_->number_of_stream(stream));
   try {
@@ -56,14 +55,14 @@ void SessionStreams::use(const std::string& name, const at::Tensor& tensor) {
 
 void SessionStreams::hand_out(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return;
-  tensor.record_stream(*program_stream_);
+  tensor.record_stream(program_stream());
   program_follows_ = true;
 }
 
 void SessionStreams::follow_program() {
   program_follows_ = true;
   if (std::exchange(follows_program_, true)) return;
-  event_->record(*program_stream_);
+  event_->record(program_stream());
   event_->block(*own_stream_);
 }
 
@@ -72,7 +71,7 @@ void SessionStreams::let_program_follow() noexcept {
   if (!std::exchange(program_follows_, false)) return;
   try {
     event_->record(*own_stream_);
-    event_->block(*program_stream_);
+    event_->block(program_stream());
   } catch (const std::exception&) {  // the device has failed: nothing runs on it any more
   }
 }

@@ -32,11 +32,12 @@ class SessionStreams {
   at::Device device() const noexcept { return own_stream_ ? own_stream_->device() : at::Device(at::kCPU); }
 
   /// The stream of the program from now on.
-  /// @param stream  a cudaStream_t of the GPU of the session; null = the default stream
+  /// @param stream  a cudaStream_t of the GPU of the session; null = the current one of LibTorch in the thread that
+  ///                calls, which is the default stream unless the program changes it
   /// @throws ConfigError  it is no stream of this GPU
   void set_program_stream(void* stream);
 
-  // ---- in a call, which OwnStream begins and ends
+  // ---- calls, which OwnStream begins and ends
 
   /// A tensor of the program is read or written: if it is on the GPU, what comes next in the call follows what the
   /// program's stream has so far, and what that gets later follows the call.
@@ -58,20 +59,20 @@ class SessionStreams {
  private:
   friend class OwnStream;
 
+  const c10::Stream& program_stream() const { return program_stream_ ? *program_stream_ : *outside_; }
   void follow_program();
   void let_program_follow() noexcept;
 
-  std::shared_ptr<const mpi::Gpu> gpu_;    // null = the CPU
-  std::optional<c10::Stream> own_stream_;  // all three are set on a GPU
-  std::optional<c10::Stream> program_stream_;
-  std::optional<c10::Event> event_;
-  std::optional<c10::Stream> outside_;  // set in a call
-  bool follows_program_ = false;        // the call at hand does
-  bool program_follows_ = false;        // will, at the end of the call
+  std::shared_ptr<const mpi::Gpu> gpu_;        // null = the CPU
+  std::optional<c10::Stream> own_stream_;      // set on a GPU, as the event
+  std::optional<c10::Event> event_;            // marks what one stream has for the other
+  std::optional<c10::Stream> program_stream_;  // none = that of the thread
+  std::optional<c10::Stream> outside_;         // that of the thread, set in a call
+  bool follows_program_ = false;               // the call at hand does
+  bool program_follows_ = false;               // will, at the end of the call
 };
 
-/// During a call of a session, its GPU and stream are those of the thread. Afterwards those of the program are as they
-/// were.
+/// A call of a session: its GPU and stream are those of the thread. At the end those of the program are as they were.
 class OwnStream {
  public:
   explicit OwnStream(SessionStreams& streams);

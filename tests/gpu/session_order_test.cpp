@@ -128,6 +128,23 @@ TEST_F(SessionOrderTest, APredictionIsBetweenTheWorkBeforeAndBehindIt) {
   expect_equal_on_host(after, expected);
 }
 
+TEST_F(SessionOrderTest, WithoutAStreamOfItsOwnAProgramHasThatOfTheThread) {
+  const auto session = opened();
+  const ProgramStream stream(device());
+  const SampleTensors given = {samples(7, 6)[0]};
+  const at::Tensor here = given[0].second.pin_memory();
+  const at::Tensor expected = session->predict(given)[0].second.cpu();
+  stream.run([&] {
+    const at::Tensor input = empty({6, 3});
+    delay(device());
+    input.copy_(here, /*non_blocking=*/true);
+    testing::expect_same_bits(session->predict({{"input", input}})[0].second.cpu(), expected);
+  });
+  session->set_stream(stream.handle());
+  session->set_stream(nullptr);
+  testing::expect_same_bits(session->predict(given)[0].second.cpu(), expected);
+}
+
 // The work before the call reads what a prediction of host memory is written to.
 TEST_F(SessionOrderTest, AnOutputAloneIsOrdered) {
   const auto session = opened();
@@ -237,7 +254,7 @@ TEST_F(SessionOrderTest, MemoryOfSamplesIsNotReusedWhileTheSessionReadsIt) {
   EXPECT_TRUE(stream.run([&] { return at::isfinite(output).all().item<bool>(); }));
 }
 
-// Work under way on another stream would hold up a call that waits for the device.
+// Work on another stream would hold up a call that waits for the device.
 TEST_F(SessionOrderTest, NoCallWaitsForTheDevice) {
   if (is_eager()) GTEST_SKIP() << "nothing is under way";
   const auto session = opened();
