@@ -123,6 +123,33 @@ TEST_F(GpuSessionTest, BuffersAndStatisticsTakeArraysOfTheGpu) {
   EXPECT_EQ(gpu->buffer_size(), 20);
 }
 
+TEST_F(GpuSessionTest, AProducerSendsArraysOfTheGpuAndPredictsThere) {
+  if (world_.size() == 1) GTEST_SKIP() << "needs several ranks";
+  const int trainers = world_.size() - 1;
+  const bool is_producer = world_.rank() == trainers;
+  SessionSettings settings = {"buffer.capacity=20", "buffer.min=8",
+                              "train.global_batch_size=" + std::to_string(4 * trainers)};
+  if (is_producer) settings.emplace_back("embed.role=producer");
+  const auto session = opened(settings);
+  if (!is_producer) {
+    const auto train = [&] {
+      while (session->step() < 100'000) session->train_buffer(1);
+    };
+    EXPECT_THROW(train(), CommError);  // the producer has ended
+    EXPECT_GT(session->step(), 0);
+    return session->close();
+  }
+  const at::Device own(at::kCUDA, static_cast<at::DeviceIndex>(session->gpu()->index()));
+  SampleTensors given = of_step(0);
+  for (auto& [name, tensor] : given) tensor = tensor.to(own);
+  session->push(given);
+  session->update();
+  const at::Tensor predicted = session->predict({given[0]})[0].second;
+  EXPECT_EQ(predicted.device(), own);
+  EXPECT_TRUE(at::isfinite(predicted).all().item<bool>());
+  session->close();
+}
+
 TEST_F(GpuSessionTest, StepsThatAreCapturedReadTheArraysOfEachStep) {
   const auto eager = opened();
   const auto captured = opened({"run.cuda_graphs=true"});
