@@ -64,6 +64,18 @@ inline void write_hdf5(const std::string& path, const SeededField& field, const 
   checkpoints::checked(H5Dwrite(set.id(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers.data()), "H5Dwrite");
 }
 
+inline void write_netcdf(const std::string& path, const arrays::NetcdfContents& contents) {
+  const arrays::NetcdfLayout layout(contents);
+  {
+    std::ofstream file(path, std::ios::binary);
+    layout.for_each_piece([&file](std::uint64_t offset, std::span<const std::byte> bytes) {
+      file.seekp(static_cast<std::streamoff>(offset));
+      file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    });
+  }
+  std::filesystem::resize_file(path, layout.size());
+}
+
 /// A netCDF-4 file with dimension scales.
 /// @param is_packed  the numbers are int16 with a scale
 inline void write_netcdf(const std::string& path, const SeededField& field, bool is_packed) {
@@ -81,15 +93,7 @@ inline void write_netcdf(const std::string& path, const SeededField& field, bool
     u.values.assign(numbers.begin(), numbers.end());
   }
   contents.variables.push_back(std::move(u));
-  const arrays::NetcdfLayout layout(contents);
-  {
-    std::ofstream file(path, std::ios::binary);
-    layout.for_each_piece([&file](std::uint64_t offset, std::span<const std::byte> bytes) {
-      file.seekp(static_cast<std::streamoff>(offset));
-      file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    });
-  }
-  std::filesystem::resize_file(path, layout.size());
+  write_netcdf(path, contents);
 }
 
 }  // namespace lockstep::testing

@@ -298,6 +298,11 @@ metrics::Meters::Readings EvaluationCounts::read() const {
       if (is_behind_end(name, step)) number = results[i].is_higher_better ? -kInfinity : kInfinity;
       if (step == 0) name.insert(0, "rollout_");  // a number of all steps together
     }
+    // The later steps of a target have the names of steps of the rollout, which stand for them.
+    std::erase_if(readings.numbers, [&](const auto& number) {
+      return std::ranges::find(of_rollout.numbers, number.first, &decltype(readings.numbers)::value_type::first) !=
+             of_rollout.numbers.end();
+    });
     std::ranges::move(skillful_steps(of_rollout.numbers), std::back_inserter(readings.numbers));
     std::ranges::move(of_rollout.numbers, std::back_inserter(readings.numbers));
     std::ranges::move(of_rollout.tables, std::back_inserter(readings.tables));

@@ -230,6 +230,10 @@ std::vector<plot::LineChart> rollout_charts(const std::vector<const PageData*>& 
       const std::string series = (names.size() < 2 ? "" : names[i] + ", ") + (is_persistence ? "persistence" : "model");
       auto line = std::ranges::find(chart->series, series, &plot::Series::name);
       if (line == chart->series.end()) line = chart->series.insert(line, {.name = series, .points = {}});
+      if (line->points.empty() && name->step > 1) {  // a target of several steps, the first of which has no number
+        const plot::Series* const first = runs[i]->curve("val/" + name->metric + "/" + name->channel);
+        if (first != nullptr) line->points.push_back({1, first->points.back().y});
+      }
       line->points.push_back({name->step, curve.points.back().y});
     }
   }

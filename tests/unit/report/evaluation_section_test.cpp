@@ -8,6 +8,7 @@
 #include "folder.hpp"
 #include "report/files/artifacts.hpp"
 #include "report/files/image.hpp"
+#include "report/page/curve_charts.hpp"
 #include "report/page/run_page.hpp"
 
 namespace lockstep::report {
@@ -170,6 +171,26 @@ TEST(RolloutsTest, MetricsOfStepsAreOneChartWithPersistence) {
   EXPECT_TRUE(has(page, "<title>val/rmse/t2m</title>"));
   EXPECT_FALSE(has(page, "<title>val/rmse@3/t2m</title>"));
   EXPECT_FALSE(has(page_with({}), "Errors over the predicted steps"));
+}
+
+// The curves of one run: the first step of a target of three has no number in its name.
+TEST(RolloutsTest, TheFirstStepOfATargetBeginsItsCurve) {
+  PageData run;
+  for (const auto& [name, value] : std::vector<std::pair<std::string, double>>{
+           {"val/rmse/t2m", 1}, {"val/rmse/u", 5}, {"val/rmse@2/t2m", 2}, {"val/rmse@3/t2m", 4}}) {
+    run.curves.push_back({.name = name, .points = {{10, 9}, {20, value}}});
+  }
+  const std::vector<plot::LineChart> charts = rollout_charts({&run}, {"a"});
+  ASSERT_EQ(charts.size(), 1U);
+  ASSERT_EQ(charts[0].series.size(), 1U);
+  std::vector<std::pair<double, double>> points;
+  for (const plot::Point& point : charts[0].series[0].points) points.emplace_back(point.x, point.y);
+  EXPECT_EQ(points, (std::vector<std::pair<double, double>>{{1, 1}, {2, 2}, {3, 4}}));
+
+  run.curves.insert(run.curves.begin(), {.name = "val/rmse@1/t2m", .points = {{20, 3}}});
+  const std::vector<plot::LineChart> rolled_out = rollout_charts({&run}, {"a"});
+  ASSERT_EQ(rolled_out.at(0).series.at(0).points.size(), 3U);
+  EXPECT_EQ(rolled_out[0].series[0].points[0].y, 3);
 }
 
 }  // namespace evaluation_section_test
