@@ -31,11 +31,13 @@ std::vector<std::string> numbered(std::int64_t count) {
 /// The channels of a task. Channels of several steps follow one another; those of one name are measured together.
 struct FieldChannels {
   std::vector<std::string> names;  ///< names of the channels of one step
+  std::vector<std::string> units;  ///< their units; "" = unknown
   std::size_t count = 0;           ///< number of channels of all steps
 
   static FieldChannels of(const Task& task) {
-    FieldChannels channels{.names = task.fields.channels};
+    FieldChannels channels{.names = task.fields.channels, .units = task.fields.units};
     if (channels.names.empty()) channels.names = numbered(task.classes);
+    channels.units.resize(channels.names.size());
     channels.count = task.classes > 0 ? static_cast<std::size_t>(task.classes) : channels.names.size();
     if (channels.count > 0 && channels.count % channels.names.size() == 0) return channels;
     throw ConfigError("the targets have " + std::to_string(task.classes) + " channels, but there are names for " +
@@ -167,7 +169,7 @@ std::string result_name(const std::string& number, const std::string& channel) {
   return has_step ? number + channel.substr(sign) + "/" + channel.substr(0, sign) : number + "/" + channel;
 }
 
-/// Results named NUMBER/CHANNEL, one number after the other.
+/// Results named NUMBER/CHANNEL without a unit, one number after the other.
 std::vector<Result> results_of_channels(const std::vector<std::string>& numbers, const FieldChannels& channels,
                                         bool is_higher_better = false) {
   std::vector<Result> results;
@@ -177,11 +179,19 @@ std::vector<Result> results_of_channels(const std::vector<std::string>& numbers,
   return results;
 }
 
+/// The same of errors, which have the units of their channels.
+std::vector<Result> errors_of_channels(const std::vector<std::string>& numbers, const FieldChannels& channels) {
+  std::vector<Result> results = results_of_channels(numbers, channels);
+  for (std::size_t i = 0; i < results.size(); ++i) results[i].unit = channels.units[i % channels.units.size()];
+  return results;
+}
+
 /// Results of all channels together, and then those of each.
-std::vector<Result> with_channels(const std::vector<std::string>& numbers, std::vector<Result> of_channels) {
+std::vector<Result> with_channels(const std::vector<std::string>& numbers,
+                                  const std::vector<std::vector<Result>>& of_channels) {
   std::vector<Result> results;
   for (const std::string& number : numbers) results.push_back({number, false});
-  results.insert(results.end(), of_channels.begin(), of_channels.end());
+  for (const std::vector<Result>& each : of_channels) results.insert(results.end(), each.begin(), each.end());
   return results;
 }
 
@@ -337,7 +347,7 @@ Meter field_meter(const Section& options, const Task& task) {
   const FieldSamples fields("field", task, row_weights(options.text("area"), task.fields, "area"));
   const std::size_t names = fields.channels().names.size();
   Meter meter = meter_of_totals(
-      results_of_channels({"rmse", "mae", "max", "bias"}, fields.channels()), names * kSums, names,
+      errors_of_channels({"rmse", "mae", "max", "bias"}, fields.channels()), names * kSums, names,
       [fields](const Samples& samples, FieldTotals& totals) {
         fields.for_each(samples, [&](const ChannelOfSample& one) {
           const std::size_t name = fields.name_of(one.channel);
@@ -372,7 +382,7 @@ Meter persistence_meter(const Section& options, const Task& task) {
   const FieldSamples fields(values, task, row_weights(options.text("area"), task.fields, "area"));
   const std::size_t names = fields.channels().names.size();
   Meter meter = meter_of_totals(
-      results_of_channels({"persistence_rmse"}, fields.channels()), names * 2, 0,
+      errors_of_channels({"persistence_rmse"}, fields.channels()), names * 2, 0,
       [fields, values](const Samples& samples, FieldTotals& totals) {
         fields.for_each(
             samples,
@@ -404,7 +414,7 @@ Meter well_meter(const Section& /*options*/, const Task& task) {
   const ChannelMeans means(names, kNumbers);
   Meter meter = meter_of_totals(
       with_channels({"nrmse", "vrmse", "nmse", "vmse", "nmae", "linfinity", "pearson_r"},
-                    results_of_channels({"nrmse", "vrmse"}, fields.channels())),
+                    {results_of_channels({"nrmse", "vrmse"}, fields.channels())}),
       means.sums(), 0,
       [fields, means](const Samples& samples, FieldTotals& totals) {
         fields.for_each(samples, [&](const ChannelOfSample& one) {
@@ -466,7 +476,8 @@ Meter pdebench_meter(const Section& /*options*/, const Task& task) {
   Meter meter = meter_of_totals(
       with_channels({"pdebench_rmse", "pdebench_nrmse", "pdebench_conserved", "pdebench_max", "pdebench_boundary",
                      "pdebench_fourier/low", "pdebench_fourier/mid", "pdebench_fourier/high"},
-                    results_of_channels({"pdebench_rmse", "pdebench_nrmse"}, pde.channels())),
+                    {errors_of_channels({"pdebench_rmse"}, pde.channels()),
+                     results_of_channels({"pdebench_nrmse"}, pde.channels())}),
       pde.sums(), pde.channels().count,
       [pde](const Samples& samples, FieldTotals& totals) { pde.add(samples, totals); },
       [pde](const FieldTotals& totals) { return pde.read(totals); });

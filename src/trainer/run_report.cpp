@@ -167,6 +167,7 @@ void RunReport::on_record(const Record& record) {
   const auto number = [&record](const std::string& name) { return record.number(name).value_or(0); };
   metrics_.write(record);
   if (tensorboard_) tensorboard_->write(record);
+  artifacts_.put_units(record.units);
   if (record.kind == "eval") {
     summary_.write(record);
     log::info("step " + std::to_string(progress_.step) + evaluation_line(record));

@@ -133,5 +133,25 @@ TEST_F(FieldReportTest, ANumberOfAStepHasOneValueAndSelectsTheCheckpoint) {
   EXPECT_EQ(recorded(one_pass, "val/rmse@1/t"), recorded(runs[0], "val/rmse/t"));
 }
 
+TEST_F(FieldReportTest, ChartsHaveTheUnitsOfTheFiles) {
+  const std::string run = train(2, "--eval.rollout=2 --eval.metrics=field --eval.metrics=well");
+  const Json units = Json::parse(testing::read_file(run + "/units.json"));
+  for (const char* name : {"val/rmse/t", "val/bias/t", "val/rmse@2/t", "val/persistence_rmse@1/t"}) {
+    EXPECT_EQ(units.value(name, ""), "K") << name;
+  }
+  for (const auto& [name, unit] : units.items()) {
+    EXPECT_TRUE(name.ends_with("/t")) << name << ": w has no unit";
+    EXPECT_EQ(name.find("nrmse"), std::string::npos) << name << " is a ratio";
+  }
+  const std::string page = testing::read_file(run + "/report.html");
+  const std::size_t chart = page.find("<title>t: rmse</title>");
+  ASSERT_NE(chart, std::string::npos);
+  EXPECT_EQ(count_of(page.substr(chart, page.find("</svg>", chart) - chart), ">rmse [K]</text>"), 1U);
+  const std::size_t other = page.find("<title>w: rmse</title>");
+  ASSERT_NE(other, std::string::npos);
+  EXPECT_EQ(count_of(page.substr(other, page.find("</svg>", other) - other), ">rmse</text>"), 1U);
+  EXPECT_EQ(count_of(page, "nrmse [K]"), 0U);
+}
+
 }  // namespace field_report_test
 }  // namespace lockstep

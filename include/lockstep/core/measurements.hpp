@@ -27,6 +27,8 @@ std::optional<double> number_in(const NamedValue& value);
 struct Record {
   std::string kind = {};  ///< "train", "eval", ...
   NamedValues values = {};
+  /// Units of the values that have one, by their names.
+  std::vector<std::pair<std::string, std::string>> units = {};
 
   /// The number named `name`, or none.
   std::optional<double> number(const std::string& name) const;

@@ -139,6 +139,7 @@ Samples unpack(std::span<const std::vector<std::byte>> parts);
 struct Result {
   std::string name;  ///< an evaluation adds a prefix: "val/name"
   bool is_higher_better = true;
+  std::string unit = {};  ///< such as "K"; "" = it has none, or it is unknown
 };
 
 /// The values of a meter: one number per result, in order, and tables.

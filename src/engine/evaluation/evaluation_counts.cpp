@@ -83,6 +83,11 @@ std::int64_t step_of_number(const std::string& name) {
   return parse_integer(name.substr(sign + 1, name.find('/', sign) - sign - 1)).value_or(0);
 }
 
+/// The name of a number of a rollout among the numbers of an evaluation.
+std::string name_of_rollout(const std::string& name) {
+  return step_of_number(name) == 0 ? "rollout_" + name : name;  // one of all steps together
+}
+
 /// The first step of each channel at which the anomaly correlation is below 0.6, which is the usual limit of a useful
 /// forecast: "rollout_acc_steps/z500". One more than the number of steps if there is none.
 std::vector<std::pair<std::string, double>> skillful_steps(
@@ -287,6 +292,16 @@ bool EvaluationCounts::is_behind_end(const std::string& name, std::int64_t step)
   return rollout_end_ > 0 && is_of_end && name.find("persistence_rmse") == std::string::npos;
 }
 
+std::vector<std::pair<std::string, std::string>> EvaluationCounts::units() const {
+  std::vector<std::pair<std::string, std::string>> units;
+  for (const metrics::Result& result : meters_.results()) units.emplace_back(result.name, result.unit);
+  for (const metrics::Result& result : rollout_meters_.results()) {
+    units.emplace_back(name_of_rollout(result.name), result.unit);
+  }
+  std::erase_if(units, [](const auto& unit) { return unit.second.empty(); });
+  return units;
+}
+
 metrics::Meters::Readings EvaluationCounts::read() const {
   metrics::Meters::Readings readings = meters_.read();
   if (rollout_) {
@@ -296,7 +311,7 @@ metrics::Meters::Readings EvaluationCounts::read() const {
       auto& [name, number] = of_rollout.numbers[i];
       const std::int64_t step = step_of_number(name);
       if (is_behind_end(name, step)) number = results[i].is_higher_better ? -kInfinity : kInfinity;
-      if (step == 0) name.insert(0, "rollout_");  // a number of all steps together
+      name = name_of_rollout(name);
     }
     // The later steps of a target have the names of steps of the rollout, which stand for them.
     std::erase_if(readings.numbers, [&](const auto& number) {

@@ -102,6 +102,8 @@ class EvaluationCounts {
   /// worst infinity as the numbers of that step and of later ones.
   /// @throws DataError  as metrics::Meters::read
   metrics::Meters::Readings read() const;
+  /// The units of those numbers that have one, by their names.
+  std::vector<std::pair<std::string, std::string>> units() const;
 
  private:
   bool is_behind_end(const std::string& name, std::int64_t step) const;

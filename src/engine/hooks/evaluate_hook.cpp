@@ -83,6 +83,7 @@ class EvaluateHook : public Hook {
     run.world.all_or_throw([&] {  // the same everywhere, whether it can be read or not
       auto readings = counts.read();
       for (const auto& [name, number] : readings.numbers) record.values.emplace_back("val/" + name, number);
+      for (const auto& [name, unit] : counts.units()) record.units.emplace_back("val/" + name, unit);
       const auto scope = events.scope("val");
       pictures.put_in(events);
       views.put_in(events, dataset);

@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/text/text.hpp"
 #include "report/files/run_files.hpp"
 
 namespace lockstep::report {
@@ -117,6 +118,14 @@ void write_items(const std::string& path, const std::vector<Item>& items) {
 
 std::string tables_path(const std::string& folder) { return folder + "/tables.json"; }
 std::string pictures_path(const std::string& folder) { return folder + "/pictures.json"; }
+std::string units_path(const std::string& folder) { return folder + "/units.json"; }
+
+using Units = std::map<std::string, std::string>;
+
+Units read_units(const std::string& folder) {
+  return read_json(units_path(folder), "the units of metrics", [](const Json& all) { return all.get<Units>(); })
+      .value_or(Units());
+}
 
 std::string group_of(const std::string& name) { return name.substr(0, name.rfind('/') + 1); }
 
@@ -128,10 +137,10 @@ void put_in(std::vector<Item>& items, Item item) {
   items.push_back(std::move(item));
 }
 
-template <class Item>
-std::vector<Item> readable(const std::string& path, Item (*read)(const Json&)) {
+/// The result of `read`; nothing if it fails.
+auto readable(const auto& read) -> decltype(read()) {
   try {
-    return read_items(path, read);
+    return read();
   } catch (const Error&) {
     return {};
   }
@@ -187,12 +196,14 @@ Base64Image base64_image(const Picture& image, const EncodedImage& png) {
 }
 
 Artifacts read_artifacts(const std::string& folder) {
-  return {read_items(tables_path(folder), table_of), read_items(pictures_path(folder), picture_of)};
+  return {read_items(tables_path(folder), table_of), read_items(pictures_path(folder), picture_of), read_units(folder)};
 }
 
 ArtifactsWriter::ArtifactsWriter(std::string folder)
     : folder_(std::move(folder)),
-      held_{readable(tables_path(folder_), table_of), readable(pictures_path(folder_), picture_of)} {}
+      held_{readable([&] { return read_items(tables_path(folder_), table_of); }),
+            readable([&] { return read_items(pictures_path(folder_), picture_of); }),
+            readable([&] { return read_units(folder_); })} {}
 
 void ArtifactsWriter::put(Table table) {
   put_in(held_.tables, std::move(table));
@@ -204,7 +215,18 @@ void ArtifactsWriter::put(Base64Image picture) {
   has_new_pictures_ = true;
 }
 
+void ArtifactsWriter::put_units(const std::vector<std::pair<std::string, std::string>>& units) {
+  for (const auto& [name, unit] : units) {
+    std::string& known = held_.units[utf8_text(name)];
+    has_new_units_ = has_new_units_ || known != utf8_text(unit);
+    known = utf8_text(unit);
+  }
+}
+
 void ArtifactsWriter::save() {
+  if (std::exchange(has_new_units_, false)) {
+    write_text(units_path(folder_), Json(held_.units).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
   if (std::exchange(has_new_tables_, false)) write_items(tables_path(folder_), held_.tables);
   if (std::exchange(has_new_pictures_, false)) write_items(pictures_path(folder_), held_.pictures);
 }

@@ -4,8 +4,10 @@
 #include <lockstep/core/measurements.hpp>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plot/timeline_chart.hpp"
@@ -32,6 +34,7 @@ Base64Image base64_image(const Picture& image, const EncodedImage& png);
 struct Artifacts {
   std::vector<Table> tables;
   std::vector<Base64Image> pictures;
+  std::map<std::string, std::string> units = {};  ///< units of values of metrics.jsonl, by their names
 };
 
 /// The content of what the files of ArtifactsWriter hold; nothing where there are none.
@@ -39,7 +42,7 @@ struct Artifacts {
 Artifacts read_artifacts(const std::string& folder);
 
 /// Keeps tables and images in a run's folder, in tables.json and pictures.json: of each group (names that are alike up
-/// to the last '/') those of the latest step. The files are replaced as a whole.
+/// to the last '/') those of the latest step. Keeps units of metrics in units.json. The files are replaced as a whole.
 ///
 /// For one rank only (the root).
 class ArtifactsWriter {
@@ -50,6 +53,8 @@ class ArtifactsWriter {
   /// Takes the place of one of the same name, and of what the group has of other steps.
   void put(Table table);
   void put(Base64Image picture);
+  /// @param units  by names of values of records; take the place of those of the same names
+  void put_units(const std::vector<std::pair<std::string, std::string>>& units);
   /// @throws ConfigError  a file cannot be written; the message has the reason
   void save();
 
@@ -61,6 +66,7 @@ class ArtifactsWriter {
   Artifacts held_;
   bool has_new_tables_ = false;
   bool has_new_pictures_ = false;
+  bool has_new_units_ = false;
 };
 
 /// The places where the time of a median step goes, for the page of a run.

@@ -79,6 +79,11 @@ bool is_time(const PageData& run, const std::string& key) {
          !over_ranks(run, key).empty();
 }
 
+/// "rmse [K]". @param unit  "" = unknown
+std::string label_of(const std::string& metric, const std::string& unit) {
+  return unit.empty() ? metric : metric + " [" + unit + "]";
+}
+
 plot::LineChart chart_named(const std::string& title, const std::string& label) {
   return {.title = title, .x_label = "step", .y_label = label, .series = {}, .width = kChartWidth, .height = 290};
 }
@@ -114,6 +119,19 @@ std::vector<plot::Point> thinned(const std::vector<plot::Point>& points, std::si
     if (low != high) kept.push_back(points[std::max(low, high)]);
   }
   return kept;
+}
+
+/// The unit of a value in all runs that have it; "" if it is unknown or differs.
+std::string common_unit(const std::vector<const PageData*>& runs, const std::string& key) {
+  std::optional<std::string> common;
+  for (const PageData* run : runs) {
+    if (run->curve(key) == nullptr) continue;
+    const auto found = run->artifacts.units.find(key);
+    const std::string unit = found == run->artifacts.units.end() ? "" : found->second;
+    if (common && *common != unit) return "";
+    common = unit;
+  }
+  return common.value_or("");
 }
 
 class Charts {
@@ -154,8 +172,10 @@ class Charts {
     const std::string trained = key.starts_with("val/") ? "train/" + key.substr(4) : "";
     const bool has_both = std::any_of(runs_.begin(), runs_.end(),
                                       [&trained](const PageData* run) { return run->curve(trained) != nullptr; });
-    if (!has_both) return add(chart_named(key, key), {{key, ""}});
-    add(chart_named(key.substr(4), key.substr(4)), {{trained, "training"}, {key, "evaluation"}});
+    const std::string unit = common_unit(runs_, key);
+    if (!has_both) return add(chart_named(key, label_of(key, unit)), {{key, ""}});
+    const std::string name = key.substr(4);
+    add(chart_named(name, label_of(name, unit)), {{trained, "training"}, {key, "evaluation"}});
   }
 
   void add_sections(const std::string& title, std::string_view prefix) {
@@ -224,7 +244,7 @@ std::vector<plot::LineChart> rollout_charts(const std::vector<const PageData*>& 
       const std::string title = name->channel + ": " + metric;
       auto chart = std::ranges::find(charts, title, &plot::LineChart::title);
       if (chart == charts.end()) {
-        chart = charts.insert(chart, chart_named(title, metric));
+        chart = charts.insert(chart, chart_named(title, label_of(metric, common_unit(runs, curve.name))));
         chart->x_label = "predicted step";
       }
       const std::string series = (names.size() < 2 ? "" : names[i] + ", ") + (is_persistence ? "persistence" : "model");

@@ -11,7 +11,9 @@ namespace lockstep::report {
 /// network, and has a dark look where the reader prefers one.
 /// @param folder  of the run
 /// @throws ConfigError  the folder does not exist, or no metrics.jsonl in it
-/// @throws DataError    metrics.jsonl is damaged or holds no metrics; ddp.json, tables.json or pictures.json is damaged
+/// @throws DataError    metrics.jsonl is damaged or holds no metrics; ddp.json, tables.json, pictures.json or
+/// units.json is
+///                      damaged
 std::string run_page(const std::string& folder);
 
 /// A page with the curves of runs laid over each other, their last numbers, and the settings in which they differ.

@@ -58,6 +58,26 @@ TEST(FieldMetersTest, EachChannelHasItsNumbers) {
                           {"bias/v", 1}}));
 }
 
+// Relative errors have no unit, and the channel v has none in the files.
+TEST(FieldMetersTest, ErrorsHaveTheUnitOfTheirChannel) {
+  Task task = task_of();
+  task.fields.units = {"K", ""};
+  std::map<std::string, std::string> units;
+  for (const char* text : {"field", "persistence", "well", "pdebench", "acc"}) {
+    for (const Result& result : make_meter(text, task, "test").results) {
+      if (!result.unit.empty()) units[result.name] = result.unit;
+    }
+  }
+  EXPECT_EQ(units, (std::map<std::string, std::string>{{"rmse/u", "K"},
+                                                       {"mae/u", "K"},
+                                                       {"max/u", "K"},
+                                                       {"bias/u", "K"},
+                                                       {"persistence_rmse/u", "K"},
+                                                       {"pdebench_rmse/u", "K"}}));
+  task.fields.units.clear();
+  for (const Result& result : make_meter("field", task, "test").results) EXPECT_EQ(result.unit, "") << result.name;
+}
+
 // The root of the mean square over samples is not the mean of the roots, which is 2 here.
 TEST(FieldMetersTest, SquaresAreAveragedBeforeTheRoot) {
   Meters meters = one_meter("field");

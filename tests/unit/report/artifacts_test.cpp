@@ -44,6 +44,24 @@ TEST(Base64Test, HasTheVectorsOfRfc4648) {
   }
 }
 
+TEST(ArtifactsTest, UnitsComeBackAndAreKeptByLaterRuns) {
+  const Folder folder;
+  ArtifactsWriter writer(folder.path());
+  writer.put_units({});
+  writer.save();
+  EXPECT_EQ(folder.count(), 0U) << "a run without units has no file of them";
+  writer.put_units({{"val/rmse/t2m", "K"}, {"val/rmse/u", "m s-1"}});
+  writer.save();
+  EXPECT_EQ(folder.read("units.json"), "{\n \"val/rmse/t2m\": \"K\",\n \"val/rmse/u\": \"m s-1\"\n}\n");
+  ArtifactsWriter resumed(folder.path());
+  resumed.put_units({{"val/rmse/u", "m/s"}});
+  resumed.save();
+  EXPECT_EQ(read_artifacts(folder.path()).units,
+            (std::map<std::string, std::string>{{"val/rmse/t2m", "K"}, {"val/rmse/u", "m/s"}}));
+  folder.write("units.json", "{\"val/rmse/u\": 3}");
+  EXPECT_THROW(read_artifacts(folder.path()), DataError);
+}
+
 TEST(ArtifactsTest, TablesAndPicturesComeBackAsTheyWere) {
   const Folder folder;
   EXPECT_TRUE(read_artifacts(folder.path()).tables.empty());

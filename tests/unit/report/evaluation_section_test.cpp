@@ -193,5 +193,27 @@ TEST(RolloutsTest, TheFirstStepOfATargetBeginsItsCurve) {
   EXPECT_EQ(rolled_out[0].series[0].points[0].y, 3);
 }
 
+std::vector<std::string> y_labels(const std::vector<plot::LineChart>& charts) {
+  std::vector<std::string> labels;
+  for (const plot::LineChart& chart : charts) labels.push_back(chart.y_label);
+  return labels;
+}
+
+TEST(RolloutsTest, AxesHaveUnitsThatAllRunsAgreeOn) {
+  PageData one;
+  for (const char* name : {"val/rmse/t2m", "val/rmse@1/t2m", "val/persistence_rmse@1/t2m", "val/rmse@1/u"}) {
+    one.curves.push_back({.name = name, .points = {{20, 1}}});
+  }
+  EXPECT_EQ(y_labels(rollout_charts({&one}, {"a"})), (std::vector<std::string>{"rmse", "rmse"})) << "nothing is known";
+  one.artifacts.units = {{"val/rmse/t2m", "K"}, {"val/rmse@1/t2m", "K"}, {"val/persistence_rmse@1/t2m", "K"}};
+  EXPECT_EQ(y_labels(rollout_charts({&one}, {"a"})), (std::vector<std::string>{"rmse [K]", "rmse"}));
+  EXPECT_EQ(y_labels(curve_charts({&one}, {"a"})), std::vector<std::string>{"val/rmse/t2m [K]"});
+
+  PageData other = one;
+  EXPECT_EQ(y_labels(rollout_charts({&one, &other}, {"a", "b"}))[0], "rmse [K]");
+  other.artifacts.units["val/rmse@1/t2m"] = "degC";
+  EXPECT_EQ(y_labels(rollout_charts({&one, &other}, {"a", "b"}))[0], "rmse");
+}
+
 }  // namespace evaluation_section_test
 }  // namespace lockstep::report
