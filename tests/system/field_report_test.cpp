@@ -153,5 +153,36 @@ TEST_F(FieldReportTest, ChartsHaveTheUnitsOfTheFiles) {
   EXPECT_EQ(count_of(page, "nrmse [K]"), 0U);
 }
 
+// Latitudes are rows and longitudes columns, whichever axis is the first one in the file.
+TEST_F(FieldReportTest, PicturesDoNotDependOnTheOrderOfTheAxes) {
+  write_grid(folder_.path("turned.nc"), /*has_longitudes_first=*/true);
+  const auto pictures_of = [](const std::string& run) {
+    std::map<std::string, Json> pictures;
+    for (const Json& picture : Json::parse(testing::read_file(run + "/pictures.json"))) {
+      pictures[picture.at("name")] = picture;
+    }
+    return pictures;
+  };
+  const auto wanted = pictures_of(train(1, ""));
+  const std::string run = train(1, "", "turned.nc");
+  const auto found = pictures_of(run);
+  ASSERT_EQ(found.size(), wanted.size());
+  for (const std::string name : {"val/field_00_t_target", "val/field_01_w_target", "val/field_00_t_input"}) {
+    EXPECT_EQ(found.at(name).at("height"), kLatitudes);
+    EXPECT_EQ(found.at(name).at("width"), kLongitudes);
+    EXPECT_EQ(found.at(name).at("scale").at("unit"), name.find("_t_") == std::string::npos ? "" : "K");
+  }
+  EXPECT_EQ(found.at("val/rmse_t").at("height"), kLatitudes);
+  EXPECT_EQ(found.at("val/bias_w").at("width"), kLongitudes);
+
+  const ProgramResult predicted =
+      run_ranks(1, "predict --from=" + run + " --data.cache=off --predict.out=" + folder_.path("out.npy") +
+                       " --predict.html=" + folder_.path("page.html"));
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.output;
+  const std::string page = testing::read_file(folder_.path("page.html"));
+  EXPECT_GT(count_of(page, "width=\"6\" height=\"4\""), 0U);
+  EXPECT_EQ(count_of(page, "width=\"4\" height=\"6\""), 0U);
+}
+
 }  // namespace field_report_test
 }  // namespace lockstep

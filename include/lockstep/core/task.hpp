@@ -55,6 +55,7 @@ struct FieldTask {
   std::vector<std::string> units = {};                ///< units of the target channels; "" = unknown
   std::vector<std::string> axes = {};                 ///< names of the axes of space
   std::vector<std::vector<double>> coordinates = {};  ///< the points along each axis; empty = unknown
+  std::vector<std::string> axis_units = {};           ///< units of the coordinates; "" = unknown
   std::vector<std::string> inputs = {};               ///< names of the input channels
   FieldScaling scaling = {};
 };

@@ -18,6 +18,16 @@ constexpr double kMinGlobalSpan = 150;  // degrees between the outermost rows of
 
 double radians(double degrees) { return degrees * std::numbers::pi / 180; }
 
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+  return text;
+}
+
+/// @param words  separated by blanks
+bool is_among(const std::string& word, const std::string& words) {
+  return !word.empty() && (" " + words + " ").find(" " + word + " ") != std::string::npos;
+}
+
 bool is_latitude(double degrees) { return std::abs(degrees) <= kPole; }
 
 bool are_latitudes(std::span<const double> values) {
@@ -47,6 +57,24 @@ std::vector<double> row_areas(std::span<const double> latitudes, AreaRule rule) 
 
 }  // namespace
 
+bool is_latitude_axis(const std::string& name, const std::string& unit) {
+  return is_among(lower(name), "lat latitude") ||
+         is_among(unit, "degrees_north degree_north degree_N degrees_N degreeN degreesN");
+}
+
+bool is_longitude_axis(const std::string& name, const std::string& unit) {
+  return is_among(lower(name), "lon longitude") ||
+         is_among(unit, "degrees_east degree_east degree_E degrees_E degreeE degreesE");
+}
+
+std::optional<std::size_t> axis_of(const FieldTask& fields,
+                                   bool (*is_wanted)(const std::string& name, const std::string& unit)) {
+  for (std::size_t i = 0; i < fields.axes.size(); ++i) {
+    if (is_wanted(fields.axes[i], i < fields.axis_units.size() ? fields.axis_units[i] : "")) return i;
+  }
+  return std::nullopt;
+}
+
 std::vector<double> latitude_weights(std::span<const double> latitudes, AreaRule rule) {
   if (!are_latitudes(latitudes)) {
     throw ConfigError(
@@ -73,11 +101,11 @@ KeySpec area_key(const std::string& name) {
 
 std::optional<RowWeights> row_weights(const std::string& area, const FieldTask& fields, const std::string& cited_as) {
   if (area == "false") return std::nullopt;
-  const auto found =
-      std::ranges::find_if(fields.axes, [](const std::string& name) { return name == "lat" || name == "latitude"; });
-  RowWeights rows{.axis = static_cast<std::size_t>(found - fields.axes.begin())};
+  RowWeights rows{.axis = axis_of(fields, is_latitude_axis).value_or(fields.axes.size())};
   if (rows.axis >= fields.coordinates.size() || fields.coordinates[rows.axis].empty()) {
-    throw ConfigError(cited_as + ": no axis of the fields is called lat or latitude and has coordinates; use false");
+    throw ConfigError(cited_as +
+                      ": no axis of the fields has latitudes as coordinates (it is called lat or latitude, or has the "
+                      "unit degrees_north); use false");
   }
   const std::vector<double>& latitudes = fields.coordinates[rows.axis];
   const bool is_region = std::abs(latitudes.back() - latitudes.front()) < kMinGlobalSpan;

@@ -214,6 +214,11 @@ std::optional<arrays::ArrayInfo> coordinate_array(const arrays::ArrayFile& file,
   }
 }
 
+std::string unit_of(const arrays::ArrayInfo& array) {
+  const std::vector<std::string> units = arrays::texts_of(array.attributes, "units");
+  return units.empty() ? "" : units.front();
+}
+
 std::vector<double> coordinates_in(const arrays::ArrayFile& file, const arrays::ArrayInfo& array) {
   std::vector<std::byte> stored(static_cast<std::size_t>(array.shape.front()) * array.type.bytes);
   file.read(array, arrays::whole(array), stored);

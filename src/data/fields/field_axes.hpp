@@ -47,6 +47,8 @@ FieldAxes axes_of(const arrays::ArrayFile& file, const arrays::ArrayInfo& array,
 /// The coordinate of an axis: an array of one axis named `axis`, in the group of `array` or above.
 std::optional<arrays::ArrayInfo> coordinate_array(const arrays::ArrayFile& file, const std::string& array,
                                                   const std::string& axis);
+/// The attribute `units` of an array; "" = it has none.
+std::string unit_of(const arrays::ArrayInfo& array);
 /// The numbers of an array of one axis, decoded.
 std::vector<double> coordinates_in(const arrays::ArrayFile& file, const arrays::ArrayInfo& array);
 /// Those of coordinate_array; empty if there is none.

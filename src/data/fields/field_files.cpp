@@ -171,8 +171,7 @@ FieldVariable open_variable(const arrays::ArrayFile& file, const VariableChoice&
     throw ConfigError(options.layout_cited + ": each group is a trajectory, so the layout '" + variable.axes.letters +
                       "' of '" + choice.path + "' must not have the letter n");
   }
-  const std::vector<std::string> units = arrays::texts_of(variable.info.attributes, "units");
-  if (!units.empty()) variable.units = units.front();
+  variable.units = unit_of(variable.info);
   variable.repeats = repeated_axes(variable.info, variable.axes);
   choose_channels(file, variable, choice, options);
   return variable;
@@ -375,7 +374,9 @@ SampleSpace space_of(const arrays::ArrayFile& file, const FieldFile& described,
                         std::to_string(each.part.end) + " ends outside of the axis, which has " +
                         std::to_string(each.size) + " points in " + file.path());
     }
-    const std::vector<double> all = coordinate_of(file, first->info.path, each.name);
+    const auto stored = coordinate_array(file, first->info.path, each.name);
+    const std::vector<double> all = stored ? coordinates_in(file, *stored) : std::vector<double>();
+    if (stored) each.unit = unit_of(*stored);
     for (std::int64_t i = each.part.begin; std::ssize(all) == each.size && i < each.part.end; i += each.part.step) {
       each.coordinates.push_back(all[static_cast<std::size_t>(i)]);
     }

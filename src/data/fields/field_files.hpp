@@ -54,6 +54,7 @@ struct SpaceAxis {
   std::int64_t size = 0;                 ///< number of stored points
   SpacePart part = {};                   ///< the points of the samples; `end` is not -1
   std::vector<double> coordinates = {};  ///< those of the points of samples; empty = unknown
+  std::string unit = {};                 ///< that of the coordinates; "" = unknown
 
   std::int64_t count() const { return (part.end - part.begin + part.step - 1) / part.step; }
 };

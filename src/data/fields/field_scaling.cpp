@@ -185,6 +185,7 @@ Task FieldDataset::task_with(const std::vector<FieldNumbers>& numbers) const {
   for (const SpaceAxis& axis : description_.space) {
     task.fields.axes.push_back(axis.name);
     task.fields.coordinates.push_back(axis.coordinates);
+    task.fields.axis_units.push_back(axis.unit);
   }
   task.fields.inputs = input_names();
   task.fields.scaling = scaling(numbers);

@@ -41,6 +41,7 @@ std::vector<double> weights_of_points(const FieldDescription& description) {
   for (const SpaceAxis& axis : description.space) {
     fields.axes.push_back(axis.name);
     fields.coordinates.push_back(axis.coordinates);
+    fields.axis_units.push_back(axis.unit);
   }
   const std::optional<RowWeights> rows = row_weights("true", fields, description.normalization.area_cited);
   if (!rows) return {};

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "core/numbers/latitudes.hpp"
 #include "core/text/text.hpp"
 #include "data/fields/field_chunks.hpp"
 #include "data/fields/field_dataset.hpp"
@@ -222,7 +223,7 @@ void FieldOpener::add_positions(FieldDescription& description) const {
   for (const SpaceAxis& axis : space) {
     const auto count = static_cast<std::size_t>(axis.count());
     inner /= count;
-    const bool is_latitude = axis.name == "lat" || axis.name == "latitude";
+    const bool is_latitude = is_latitude_axis(axis.name, axis.unit);
     if (settings_.position == "none" || (settings_.position == "latitude" && !is_latitude)) continue;
     if (settings_.position != "grid" && axis.coordinates.empty()) {
       throw ConfigError(data_.cite("position") + ": the files have no coordinates of the axis " + axis.name +
@@ -238,7 +239,9 @@ void FieldOpener::add_positions(FieldDescription& description) const {
     description.position_names.push_back(axis.name);
   }
   if (settings_.position == "latitude" && description.position_names.empty()) {
-    throw ConfigError(data_.cite("position") + ": no axis of the fields is called lat or latitude; use grid");
+    throw ConfigError(data_.cite("position") +
+                      ": no axis of the fields has latitudes (it is called lat or latitude, or "
+                      "has the unit degrees_north); use grid");
   }
 }
 

@@ -153,16 +153,12 @@ FieldViews::FieldViews(const Task& task, const LogSettings& settings) {
   axis_ = fields.axes.back();
   target_channels_ = std::ssize(fields.channels);
   masks_inputs_ = !fields.scaling.fills_gaps;
-  const auto coordinates_along = [&](std::size_t from_last) {
-    return fields.coordinates.size() < from_last ? std::vector<double>()
-                                                 : fields.coordinates[fields.coordinates.size() - from_last];
-  };
-  coordinates_ = coordinates_along(1);
-  const std::vector<double> rows = space_.size() > 1 ? coordinates_along(2) : std::vector<double>();
-  is_row_0_last_ = rows.size() > 1 && rows.back() > rows.front();
+  if (!fields.coordinates.empty()) coordinates_ = fields.coordinates.back();
+  view_ = MapView(fields);
 
-  const Grid whole{.rows = space_.size() > 1 ? static_cast<std::size_t>(space_[space_.size() - 2]) : 1,
-                   .columns = static_cast<std::size_t>(space_.back())};
+  const bool is_map = space_.size() > 1;
+  const Grid whole{.rows = is_map ? static_cast<std::size_t>(space_.at(view_.row_axis())) : 1,
+                   .columns = static_cast<std::size_t>(is_map ? space_.at(view_.column_axis()) : space_.back())};
   shown_size_ = metrics::cell_size(whole, whole.rows > 1 ? kMaxPictureCells : kLongestLine, kMaxPictureCells);
   errors_size_ = metrics::cell_size(whole, std::max(whole.rows, whole.columns), kMaxErrorCells);
   const auto cells_of = [&](std::size_t size) {
@@ -190,9 +186,8 @@ FieldViews::FieldViews(const Task& task, const LogSettings& settings) {
 
 /// @param field  [space...] float64 on the CPU
 Grid FieldViews::grid_of(const at::Tensor& field) const {
-  at::Tensor shown = field.dim() == 3 ? field[field.size(0) / 2] : field;
+  at::Tensor shown = view_.of(field);
   if (shown.dim() == 1) shown = shown.unsqueeze(0);
-  if (is_row_0_last_) shown = shown.flip(0);
   shown = shown.contiguous();
   const double* const begin = shown.const_data_ptr<double>();
   return {.rows = static_cast<std::size_t>(shown.size(0)),

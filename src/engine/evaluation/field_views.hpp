@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/evaluation/map_view.hpp"
 #include "engine/settings/log_settings.hpp"
 #include "metrics/field_maps.hpp"
 
@@ -20,8 +21,7 @@ namespace lockstep::engine {
 
 /// The pictures of chosen channels of fields: input, target, prediction and error of the first samples, the mean error
 /// and the root mean square error at each point, and the spectra of prediction and target. 1-dimensional fields are
-/// lines, and 3-dimensional ones are represented by the middle slice of their first axis. Collected on all ranks; the
-/// results do not depend on their number.
+/// lines, and the others maps as MapView draws them. Collected on all ranks; the results do not depend on their number.
 class FieldViews {
  public:
   FieldViews() = default;  ///< collects nothing
@@ -58,9 +58,9 @@ class FieldViews {
 
   std::vector<ShownChannel> channels_;
   std::vector<std::int64_t> space_;
-  std::string axis_;                  // name of the last axis
-  std::vector<double> coordinates_;   // points along the last axis; empty = unknown
-  bool is_row_0_last_ = false;        // whether coordinates grow upwards
+  std::string axis_;                 // name of the last axis
+  std::vector<double> coordinates_;  // points along the last axis; empty = unknown
+  MapView view_;
   bool masks_inputs_ = false;         // whether gaps of inputs have been replaced by numbers
   std::int64_t target_channels_ = 0;  // number of channels of the targets
   std::int64_t max_samples_ = 0;

@@ -149,7 +149,7 @@ void SamplePictures::take(const LastBatch& batch) {
     const bool has_target_mask = has_mask && target.defined() && target.dim() >= 3;
     const at::Tensor wanted = has_target_mask ? target[i] : at::Tensor();
     const at::Tensor predicted = has_mask ? masks[i] : at::Tensor();
-    Picture image = picture_of_sample(input[i], {wanted, predicted});
+    Picture image = picture_of_sample(view_.of(input[i]), {view_.of(wanted), view_.of(predicted)});
     image.name = fmt::format("{}_{:02}", has_mask ? "mask" : "sample", images_.size());
     if (has_mask) image.caption = caption_of_masks(wanted, predicted);
     if (has_classes) caption(image, target[i].item<std::int64_t>(), classes[i].item<std::int64_t>(), class_names_);

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/evaluation/map_view.hpp"
+
 namespace lockstep::engine {
 
 /// The picture of a sample of at most 256 pixels a side. Colors go from the smallest number to the largest; with C = 3
@@ -25,8 +27,9 @@ class SamplePictures {
  public:
   /// @param most  0 = none
   /// @param class_names  of the task; empty = the numbers of the classes are shown
-  explicit SamplePictures(std::int64_t max, std::vector<std::string> class_names = {})
-      : max_(max), class_names_(std::move(class_names)) {}
+  /// @param view         how fields and their masks are drawn
+  explicit SamplePictures(std::int64_t max, std::vector<std::string> class_names = {}, const MapView& view = {})
+      : max_(max), class_names_(std::move(class_names)), view_(view) {}
 
   /// Takes samples until there are enough; those whose inputs are no images, [C, H, W] or [H, W], are skipped. Colors
   /// go from the sample's smallest number to its largest; with C = 3 they are red, green and blue, otherwise the first
@@ -41,6 +44,7 @@ class SamplePictures {
 
   std::int64_t max_;
   std::vector<std::string> class_names_;
+  MapView view_;
   std::vector<Picture> images_;
 };
 

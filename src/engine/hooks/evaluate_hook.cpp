@@ -62,7 +62,8 @@ class EvaluateHook : public Hook {
     const bool are_kept = !run.world.agree(!events.keeps_pictures());  // the root decides for all ranks
     FieldViews views = are_kept ? fresh_views_ : FieldViews();
     const bool has_samples = events.keeps_pictures() && !views.is_used();
-    SamplePictures pictures(has_samples ? shown_.pictures : 0, dataset.task().class_names);
+    const Task task = dataset.task();
+    SamplePictures pictures(has_samples ? shown_.pictures : 0, task.class_names, MapView(task.fields));
     const auto notify = [&](StepEvent event, const LastBatch& last) {
       run.notify(event, last);
       if (event != StepEvent::forward) return;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/numbers/latitudes.hpp"
 #include "core/text/text.hpp"
 
 namespace lockstep::trainer {
@@ -51,9 +52,7 @@ FieldSplit split_of(const std::string& name, const data::FieldDataset& dataset) 
 std::string unit_of(const arrays::ArrayFile& file, const FieldVariable& variable, const std::string& axis) {
   try {
     const auto array = data::coordinate_array(file, variable.info.path, axis);
-    const std::vector<std::string> units =
-        array ? arrays::texts_of(array->attributes, "units") : std::vector<std::string>();
-    return units.empty() ? "" : units.front();
+    return array ? data::unit_of(*array) : "";
   } catch (const DataError&) {  // the coordinates are texts, such as names of channels
     return "";
   }
@@ -175,8 +174,7 @@ std::string open_files_warning(const FieldDescription& description, const FieldS
 }
 
 bool spans_the_circle(const data::SpaceAxis& axis) {
-  const bool is_longitude = axis.name == "lon" || axis.name == "longitude";
-  if (!is_longitude || axis.coordinates.size() < 2) return false;
+  if (!is_longitude_axis(axis.name, axis.unit) || axis.coordinates.size() < 2) return false;
   const auto points = static_cast<double>(axis.coordinates.size());
   const double span = std::abs(axis.coordinates.back() - axis.coordinates.front()) * points / (points - 1);
   return std::abs(span - 360) < 0.5 * 360 / points;
@@ -227,9 +225,6 @@ FieldSurvey survey_fields(const FieldParts& parts, const ReadingKeys& keys) {
   }
   survey.values_per_channel = survey.splits.front().steps * data::points_of(description.space);
   const auto file = arrays::open_arrays(description.pairs.front().inputs.path);
-  for (const data::SpaceAxis& axis : survey.space) {
-    survey.space_units.push_back(unit_of(*file, description.pairs.front().inputs.variables.front(), axis.name));
-  }
   survey.times = times_of(*file, description);
   const auto warn = [&](const std::string& warning) {
     if (!warning.empty()) survey.warnings.push_back(warning);

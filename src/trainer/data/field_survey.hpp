@@ -70,7 +70,6 @@ struct FieldSurvey {
   std::vector<std::string> inputs;              ///< names of the input channels
   std::vector<FieldArray> arrays;
   data::SampleSpace space;
-  std::vector<std::string> space_units = {};
   std::optional<FieldTimes> times = {};
   double sample_bytes = 0;  ///< stored numbers of a sample
   data::ChunkCost chunks;

@@ -134,13 +134,12 @@ std::string window_text(const FieldSurvey& survey) {
 
 std::string space_text(const FieldSurvey& survey) {
   std::string text;
-  for (std::size_t i = 0; i < survey.space.size(); ++i) {
-    const data::SpaceAxis& axis = survey.space[i];
+  for (const data::SpaceAxis& axis : survey.space) {
     text += "\n" + axis.name + ": " + std::to_string(axis.count()) + " points";
     if (axis.count() != axis.size) text += " of " + std::to_string(axis.size);
     if (axis.coordinates.empty()) continue;
     text += ", " + number_text(axis.coordinates.front(), 6) + " to " + number_text(axis.coordinates.back(), 6);
-    if (!survey.space_units[i].empty()) text += " " + survey.space_units[i];
+    if (!axis.unit.empty()) text += " " + axis.unit;
   }
   return text;
 }
@@ -247,12 +246,9 @@ Json json_of(const FieldSplit& split, const FieldSurvey& survey) {
 
 Json space_json(const FieldSurvey& survey) {
   Json space = Json::array();
-  for (std::size_t i = 0; i < survey.space.size(); ++i) {
-    const data::SpaceAxis& axis = survey.space[i];
-    space.push_back({{"name", axis.name},
-                     {"points", axis.count()},
-                     {"stored_points", axis.size},
-                     {"units", survey.space_units[i]}});
+  for (const data::SpaceAxis& axis : survey.space) {
+    space.push_back(
+        {{"name", axis.name}, {"points", axis.count()}, {"stored_points", axis.size}, {"units", axis.unit}});
     if (axis.coordinates.empty()) continue;
     space.back()["first"] = axis.coordinates.front();
     space.back()["last"] = axis.coordinates.back();

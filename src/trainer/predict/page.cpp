@@ -55,7 +55,7 @@ bool is_image(const batch::Batch& given) {
 }  // namespace
 
 PageSamples::PageSamples(const PredictSettings& settings, Task task, const data::Dataset& dataset)
-    : settings_(settings), task_(std::move(task)), dataset_(&dataset) {}
+    : settings_(settings), task_(std::move(task)), view_(task_.fields), dataset_(&dataset) {}
 
 bool PageSamples::is_before(const Sample& a, const Sample& b) {
   return a.rank != b.rank ? a.rank > b.rank : a.index < b.index;
@@ -150,7 +150,7 @@ void PageSamples::add(const engine::BatchPredictions& predictions, const batch::
     if (has_images) {
       const at::Tensor mask = predictions.masks.defined() ? predictions.masks[i] : at::Tensor();
       const at::Tensor target = mask.defined() && has_masks_as_target ? predictions.target_of(i) : at::Tensor();
-      const Picture image = engine::picture_of_sample(given.input()[i], {target, mask});
+      const Picture image = engine::picture_of_sample(view_.of(given.input()[i]), {view_.of(target), view_.of(mask)});
       sample.height = image.height;
       sample.width = image.width;
       sample.png = report::base64_of(report::png_of(image).bytes);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/evaluation/map_view.hpp"
 #include "engine/evaluation/predictions.hpp"
 #include "trainer/predict/settings.hpp"
 
@@ -53,6 +54,7 @@ class PageSamples {
 
   PredictSettings settings_;
   Task task_;
+  engine::MapView view_;
   const data::Dataset* dataset_;
   std::vector<Sample> samples_;  // sorted
   std::int64_t labeled_ = 0;

@@ -62,12 +62,35 @@ TEST(LatitudesTest, TheAxisIsFoundByItsName) {
   EXPECT_EQ(row_weights("true", task, "loss.area").value().axis, 1U);
 }
 
+// The units of latitudes and longitudes of the CF conventions, sections 4.1 and 4.2.
+TEST(LatitudesTest, TheAxisIsFoundByItsUnit) {
+  FieldTask task = {.axes = {"x", "y"}, .coordinates = {{0, 1}, {10, 20}}, .axis_units = {"degrees_east", ""}};
+  for (const char* unit : {"degrees_north", "degree_north", "degree_N", "degrees_N", "degreeN", "degreesN"}) {
+    task.axis_units[1] = unit;
+    EXPECT_EQ(row_weights("true", task, "loss.area").value().axis, 1U) << unit;
+    EXPECT_FALSE(is_longitude_axis("y", unit)) << unit;
+  }
+  for (const char* unit : {"degrees_east", "degree_east", "degree_E", "degrees_E", "degreeE", "degreesE"}) {
+    EXPECT_TRUE(is_longitude_axis("x", unit)) << unit;
+    EXPECT_FALSE(is_latitude_axis("x", unit)) << unit;
+  }
+  EXPECT_TRUE(is_latitude_axis("Latitude", ""));
+  EXPECT_TRUE(is_longitude_axis("LON", "degrees"));
+  for (const char* unit : {"", "degrees", "north", "degrees_north degrees_east"}) {
+    EXPECT_FALSE(is_latitude_axis("y", unit)) << unit;
+    EXPECT_FALSE(is_longitude_axis("x", unit)) << unit;
+  }
+  EXPECT_EQ(axis_of(task, is_longitude_axis), 0U);
+  EXPECT_FALSE(axis_of({.axes = {"x", "y"}}, is_latitude_axis));
+}
+
 TEST(LatitudesTest, OtherCoordinatesAreRefused) {
   const auto refusal = [](const FieldTask& task) {
     return sentence_of<ConfigError>([&] { row_weights("true", task, "loss.area (here)"); });
   };
   const std::string no_axis =
-      "loss.area (here): no axis of the fields is called lat or latitude and has coordinates; use false";
+      "loss.area (here): no axis of the fields has latitudes as coordinates (it is called lat or latitude, or has the "
+      "unit degrees_north); use false";
   EXPECT_EQ(refusal({}), no_axis);
   EXPECT_EQ(refusal({.axes = {"y", "x"}, .coordinates = {{10, 20}, {1, 2}}}), no_axis);
   EXPECT_EQ(refusal({.axes = {"lat"}, .coordinates = {{}}}), no_axis);

@@ -53,6 +53,23 @@ TEST(SamplePicturesTest, GoFromTheSmallestToTheLargestNumberOfEachSample) {
   EXPECT_TRUE(images[1].is_wrong);
 }
 
+// Maps of classes whose first axis is that of longitudes: north is up, and the masks are turned like the picture.
+TEST(SamplePicturesTest, FieldsAndTheirMasksAreDrawnAsMaps) {
+  const at::Tensor map = torch::tensor({{0.0F, 1.0F, 2.0F}, {3.0F, 4.0F, 5.0F}});  // the north west is first
+  const at::Tensor classes = torch::tensor({{0, 1, 0}, {0, 0, 2}});
+  const auto pixels = [](const at::Tensor& input, const at::Tensor& target, const MapView& view) {
+    const SayingModel model({{"masks", target}});
+    SamplePictures pictures(1, {}, view);
+    const batch::Batch batch{input, target};
+    pictures.add({.is_training = false, .given = &batch, .batch = &batch, .outputs = input, .model = &model});
+    return images_of(pictures).at(0).pixels;
+  };
+  const auto alone = [](const at::Tensor& tensor) { return tensor.unsqueeze(0); };
+  const FieldTask by_longitude = {.axes = {"lon", "lat"}, .coordinates = {{0, 1, 2}, {-10, 10}}};
+  EXPECT_EQ(pixels(alone(map.flip(0).t().unsqueeze(0)), alone(classes.flip(0).t()), MapView(by_longitude)),
+            pixels(alone(map.unsqueeze(0)), alone(classes), {}));
+}
+
 TEST(SamplePicturesTest, ThreeChannelsAreColorsAndOthersGray) {
   const at::Tensor rgb = torch::tensor({0.0F, 1.0F, 0.5F, 0.0F, 0.0F, 0.2F}).reshape({1, 3, 1, 2});
   const models::Predictions said{{"classes", torch::tensor({0})}};

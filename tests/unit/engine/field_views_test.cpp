@@ -145,6 +145,55 @@ TEST(FieldViewsTest, PicturesOfASampleShareAScaleAndGapsAreGray) {
   EXPECT_EQ(named(views, "field_00_a.v_error").scale->group, "a/v, sample 0");
 }
 
+/// A task of maps, and the pixels of the target `map`, which is stored in the order of its axes.
+Pixels pixels_of_target(const std::vector<std::string>& axes, const std::vector<std::vector<double>>& coordinates,
+                        const at::Tensor& map, const std::vector<std::string>& units = {}) {
+  Task task = task_of(map.sizes().vec(), coordinates);
+  task.fields.axes = axes;
+  task.fields.axis_units = units;
+  std::vector<std::int64_t> shape = {1, 2};
+  shape.insert(shape.end(), map.sizes().begin(), map.sizes().end());
+  const at::Tensor target = at::zeros(shape);
+  target[0][0] = map;
+  shape[1] = 4;
+  const Views views = views_of(task, at::zeros(shape), target, target.clone());
+  const Picture& picture = named(views, "field_00_u_target");
+  EXPECT_EQ(picture.height, 2);
+  EXPECT_EQ(picture.width, 3);
+  EXPECT_EQ(named(views, "bias_u").height, 2);
+  EXPECT_EQ(named(views, "rmse_u").width, 3);
+  return picture.pixels;
+}
+
+// North is up and east is right, however the file orders the axes and their points. The map has 2 latitudes and 3
+// longitudes; the numbers of the northern row are 0, 1, 2, and those of the southern one 3, 4, 5.
+TEST(FieldViewsTest, NorthIsUpAndEastIsRight) {
+  const Pixels wanted = pixels_of(sequential_map(), {0, 0.2, 0.4, 0.6, 0.8, 1});
+  const at::Tensor map = at::arange(6, at::kFloat).view({2, 3});
+  const std::vector<double> north_first = {10, -10}, south_first = {-10, 10};
+  const std::vector<double> eastward = {0, 1, 2}, westward = {2, 1, 0}, across_the_meridian = {358, 359, 0};
+  EXPECT_EQ(pixels_of_target({"lat", "lon"}, {north_first, eastward}, map), wanted);
+  EXPECT_EQ(pixels_of_target({"lat", "lon"}, {south_first, eastward}, map.flip(0)), wanted);
+  EXPECT_EQ(pixels_of_target({"lon", "lat"}, {eastward, north_first}, map.t()), wanted);
+  EXPECT_EQ(pixels_of_target({"longitude", "latitude"}, {eastward, south_first}, map.flip(0).t()), wanted);
+  EXPECT_EQ(pixels_of_target({"Lon", "Lat"}, {westward, south_first}, map.flip({0, 1}).t()), wanted);
+  EXPECT_EQ(pixels_of_target({"lon", "lat"}, {across_the_meridian, north_first}, map.t()), wanted);
+  EXPECT_EQ(pixels_of_target({"a", "b"}, {eastward, north_first}, map.t(), {"degrees_east", "degree_N"}), wanted);
+  EXPECT_EQ(pixels_of_target({"lon", "lat"}, {}, map.t()), wanted) << "north first if nothing is known";
+
+  // Levels take the place that is left: the middle one of three is shown.
+  const auto among_levels = [&](const at::Tensor& field, std::int64_t dim) {
+    return at::stack({at::full_like(field, 9), field, at::full_like(field, 7)}, dim);
+  };
+  const std::vector<double> levels = {1, 2, 3};
+  EXPECT_EQ(pixels_of_target({"lon", "level", "lat"}, {eastward, levels, north_first}, among_levels(map.t(), 1)),
+            wanted);
+  EXPECT_EQ(pixels_of_target({"lat", "lon", "level"}, {north_first, eastward, levels}, among_levels(map, 2)), wanted);
+  // A section along a meridian is not turned, and one along a parallel has its longitudes along the width.
+  EXPECT_EQ(pixels_of_target({"height", "lat"}, {{1, 0}, {-5, 0, 5}}, map), wanted);
+  EXPECT_EQ(pixels_of_target({"lon", "height"}, {eastward, {0, 1}}, map.flip(0).t()), wanted);
+}
+
 TEST(FieldViewsTest, TheMiddleSliceOfThreeAxesIsShown) {
   const at::Tensor target = at::zeros({1, 2, 3, 1, 2});
   target[0][0][1] = torch::tensor({{0.0F, 8.0F}});

@@ -193,7 +193,8 @@ TEST(FieldMetersTest, TasksThatDoNotFitAreRefused) {
             "eval.metrics: field: the targets have 3 channels, but there are names for 2; set the option classes");
   EXPECT_EQ(
       refusal("field,area=true", Task{.classes = 2}),
-      "eval.metrics: field: area: no axis of the fields is called lat or latitude and has coordinates; use false");
+      "eval.metrics: field: area: no axis of the fields has latitudes as coordinates (it is called lat or latitude, or "
+      "has the unit degrees_north); use false");
 }
 
 }  // namespace field_meters_test
