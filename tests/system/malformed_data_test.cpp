@@ -175,10 +175,14 @@ class CaseWriter {
   }
 
   void write_targets() {
-    for (const char* const number : {"nan", "inf", "1e999", "five", "1,2", "-"}) {
+    for (const char* const number : {"nan", "inf", "1e999", "five", "-"}) {
       list("the number " + std::string(number), "a/0.ppm 1.5\na/1.ppm " + std::string(number) + "\n",
            {"line 2", "'" + std::string(number) + "'", "not a finite number"}, "--data.target=real");
     }
+    list("two numbers", "a/0.ppm 1.5\na/1.ppm 1,2\n", {"line 2", "2 numbers", "the first image has 1"},
+         "--data.target=real");
+    list("a missing number", "a/0.ppm 1.5,2\na/1.ppm 1,\n", {"line 2", "''", "not a finite number"},
+         "--data.target=real");
     list("no number", "a/0.ppm 1.5\na/1.ppm\n", {"line 2", "has no label"}, "--data.target=real");
     list("no mask", "a/0.ppm\n", {"line 1", "has no mask", "PATH MASK"}, "--data.target=mask");
     const std::string folder = new_folder("sets");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Trainings on images with several labels, with real numbers, and on IDX files with transforms: they learn, and their
-// bits depend neither on the number of ranks nor on a resume within an epoch.
+// Trainings on images with several labels, with one or several real numbers, and on IDX files with transforms: they
+// learn, and their bits depend neither on the number of ranks nor on a resume within an epoch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -162,6 +162,25 @@ TEST_F(TargetsTest, RealNumbers) {
   expect_that_the_loss_falls(0.2);
   EXPECT_LT(last("learned", "val/rmse"), 2);
   expect_equal_bits();
+}
+
+// The numbers are the height of a bar, and its distance from the left.
+TEST_F(TargetsTest, SeveralRealNumbers) {
+  write_lists([](Canvas& canvas, std::mt19937& random) {
+    const int height = static_cast<int>(random() % 13);
+    const int left = static_cast<int>(random() % 13);
+    canvas.fill(1, left, 14 - height, 4, height, 220);
+    return std::to_string(height) + ".0," + std::to_string(left);
+  });
+  write_configuration(lists() + "target = real\n");
+  expect_that_the_loss_falls(0.4);
+  EXPECT_LT(last("learned", "val/rmse"), 3) << "a constant answer has an error of about 3.7";
+  expect_equal_bits();
+  const ProgramResult predicted =
+      run_ranks(2, "predict --from " + folder_.path("learned") + " --predict.out=" + folder_.path("values.csv"));
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.output;
+  const std::string table = testing::read_file(folder_.path("values.csv"));
+  EXPECT_EQ(table.substr(0, table.find('\n')), "index,id,target_0,target_1,value_0,value_1");
 }
 
 // Twelve classes: the position of a bright column. The number of classes comes from the data.

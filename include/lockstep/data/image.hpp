@@ -153,7 +153,7 @@ struct ReadBuffer {
 enum class TargetKind {
   classes,     ///< every image has one class
   label_sets,  ///< every image has any number of classes
-  numbers,     ///< every image has a real number
+  numbers,     ///< every image has StoreFacts::numbers real numbers
   masks,       ///< every image has an image of the same size, which contains the class of each pixel
   none         ///< images have no targets
 };
@@ -161,7 +161,7 @@ enum class TargetKind {
 /// The target of an image, except for masks.
 struct ImageTarget {
   std::vector<std::int64_t> classes = {};  ///< each in [0, StoreFacts::classes); one for TargetKind::classes
-  double number = 0;                       ///< used with TargetKind::numbers
+  std::vector<double> numbers = {};        ///< StoreFacts::numbers of them for TargetKind::numbers
 };
 
 class ImageStore;
@@ -172,6 +172,7 @@ struct StoreFacts {
   TargetKind targets = TargetKind::classes;
   std::int64_t classes = 0;                   ///< number of classes; 0 where the targets are not classes
   std::vector<std::string> class_names = {};  ///< the name of each class; empty if the classes have none
+  std::int64_t numbers = 1;                   ///< numbers of a target, for TargetKind::numbers
   /// The shape of every image, where all have the same one and are stored as pixels.
   std::optional<PixelShape> shape = {};
   /// The masks of the images, with the same indices, for TargetKind::masks: PNG or PGM files with one channel.

@@ -76,11 +76,8 @@ RowImages::RowImages(RowPair rows, const ImageAxes& axes, std::vector<std::strin
             .targets = targets.kind(),
             .classes = has_classes ? targets.width() : 0,
             .class_names = std::move(class_names),
+            .numbers = targets.width(),
             .shape = shape};
-  if (targets.kind() != TargetKind::numbers || targets.width() == 1) return;
-  throw DataError(rows_.inputs->first_place(),
-                  "its images have " + std::to_string(targets.width()) +
-                      " numbers each as targets, but images can have one; store the images as float32 numbers");
 }
 
 StoredImage RowImages::read(std::int64_t index, ReadBuffer& buffer) const {
@@ -109,7 +106,7 @@ ImageTarget RowImages::target(std::int64_t index) const {
   if (targets.kind() == TargetKind::classes) return {.classes = {targets.label(index)}};
   std::vector<float> values(static_cast<std::size_t>(targets.width()));
   targets.read(index, values);
-  if (targets.kind() == TargetKind::numbers) return {.number = values.front()};
+  if (targets.kind() == TargetKind::numbers) return {.numbers = {values.begin(), values.end()}};
   ImageTarget target;
   for (std::size_t c = 0; c < values.size(); ++c) {
     if (values[c] != 0) target.classes.push_back(static_cast<std::int64_t>(c));

@@ -28,7 +28,6 @@ std::optional<ImageAxes> image_axes(const RowArray& array, const std::string& la
 /// Images in an array of bytes. The fourth channel, which is alpha, is left out.
 class RowImages : public ImageStore, public StoreChunks {
  public:
-  /// @throws DataError  an image has several numbers as its target
   RowImages(RowPair rows, const ImageAxes& axes, std::vector<std::string> class_names);
 
   const StoreFacts& facts() const override { return facts_; }

@@ -105,6 +105,7 @@ FileStore::FileStore(std::shared_ptr<const ListLines> lines, FileStoreOptions op
             .targets = options_.are_masks ? TargetKind::none : kind,
             .classes = options_.classes,
             .class_names = options_.class_names,
+            .numbers = lines_->numbers_per_line(),
             .has_files = true};
   if (facts_.targets != TargetKind::masks) return;
   FileStoreOptions masks = options_;
@@ -140,7 +141,7 @@ std::string FileStore::name(std::int64_t index) const {
 }
 
 ImageTarget FileStore::target(std::int64_t index) const {
-  if (facts_.targets == TargetKind::numbers) return {.number = lines_->number(index)};
+  if (facts_.targets == TargetKind::numbers) return {.numbers = lines_->numbers(index)};
   if (facts_.targets == TargetKind::label_sets) return {.classes = lines_->labels(index)};
   if (facts_.targets != TargetKind::classes) return {};
   const std::int64_t label = lines_->label(index);

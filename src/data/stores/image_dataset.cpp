@@ -39,15 +39,16 @@ Task image_task(const ImageStore& store, const ImageDataset::ImageDatasetOptions
   if (targets == TargetKind::masks) task.kind = TaskKind::segmentation;
   if (targets == TargetKind::numbers) {
     task.kind = TaskKind::regression;
-    task.classes = 1;
+    task.classes = store.facts().numbers;
   }
   if (targets == TargetKind::none) task.classes = std::max<std::int64_t>(task.classes, 1);
   return task;
 }
 
 Field label_field(TargetKind targets, std::int64_t classes, ImageSize size) {
-  if (targets == TargetKind::label_sets) return {.name = "label", .shape = {classes}, .dtype = at::kFloat};
-  if (targets == TargetKind::numbers) return {.name = "label", .shape = {1}, .dtype = at::kFloat};
+  if (targets == TargetKind::label_sets || targets == TargetKind::numbers) {
+    return {.name = "label", .shape = {classes}, .dtype = at::kFloat};
+  }
   if (targets == TargetKind::masks) return {.name = "label", .shape = {size.height, size.width}, .dtype = at::kLong};
   return {.name = "label", .shape = {}, .dtype = at::kLong};
 }
@@ -233,7 +234,12 @@ void ImageDataset::fill_label(std::int64_t index, const at::Tensor& label, Scrat
     std::fill_n(values, label.numel(), 0.0F);
     for (const std::int64_t c : store_->target(index).classes) values[c] = 1;
   } else if (targets == TargetKind::numbers) {
-    *label.mutable_data_ptr<float>() = static_cast<float>(store_->target(index).number);
+    const std::vector<double> numbers = store_->target(index).numbers;
+    if (std::ssize(numbers) != label.numel()) {
+      throw DataError(store_->place(index), "has " + std::to_string(numbers.size()) + " numbers as its target, not " +
+                                                std::to_string(label.numel()));
+    }
+    std::ranges::transform(numbers, label.mutable_data_ptr<float>(), [](double x) { return static_cast<float>(x); });
   } else {
     const bool has_class = targets == TargetKind::classes;
     *label.mutable_data_ptr<std::int64_t>() = has_class ? store_->target(index).classes.front() : kIgnored;

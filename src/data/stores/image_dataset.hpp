@@ -24,8 +24,8 @@ enum class PixelOutput {
 };
 
 /// The images of a store as float32 tensors [C, H, W], which a pipeline writes in place. The values of a sample are
-/// "data", further crops "crop1", "crop2", ..., and "label": an int64 class, float32 [classes] of 0 and 1, a float32
-/// number [1], int64 classes of pixels [H, W] (255 in a mask becomes kIgnored), or kIgnored. In byte_fields, the
+/// "data", further crops "crop1", "crop2", ..., and "label": an int64 class, float32 [classes] of 0 and 1, float32
+/// numbers [K], int64 classes of pixels [H, W] (255 in a mask becomes kIgnored), or kIgnored. In byte_fields, the
 /// images are uint8 tensors with adjacent channels.
 class ImageDataset : public SampleDataset,
                      public SampleClasses,

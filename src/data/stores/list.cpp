@@ -59,6 +59,11 @@ std::shared_ptr<const FileStore> open_list_split(const Section& data, const std:
   if (lines->has_several() && !is_multilabel) {
     throw DataError(path, "has several labels per image, but the training part has one; use the same kind of labels");
   }
+  if (train != nullptr && lines->numbers_per_line() != train->facts().numbers) {
+    throw DataError(path, "has " + std::to_string(lines->numbers_per_line()) +
+                              " numbers per image, but the training part has " +
+                              std::to_string(train->facts().numbers) + "; use the same kind of labels");
+  }
   const FileStore::FileStoreOptions store{.root = root_of(data, path, lines->text()),
                                           .classes = lines->classes(),
                                           .max_file_bytes = max_image_bytes(data),
@@ -82,7 +87,8 @@ Source list_source() {
       keys::text("data.root", "", "list: folder to which the paths of a list are relative; empty = folder of the list"),
       keys::choice("data.target", "class",
                    "list: labels are classes (several separated by commas make a multi-label task), real numbers "
-                   "(regression), or paths of images with the class of each pixel (segmentation)",
+                   "(regression of one number, or of several separated by commas), or paths of images with the class "
+                   "of each pixel (segmentation)",
                    {"class", "real", "mask"}),
       unlabeled_key()};
   return {.name = "list",

@@ -91,6 +91,8 @@ void for_each_word(std::string_view text, const Call& call) {
   }
 }
 
+std::int64_t words_in_label(std::string_view label) { return 1 + std::ranges::count(label, ','); }
+
 std::string_view whole_line(std::string_view text, std::size_t start) {
   return text.substr(start, std::min(text.find('\n', start), text.size()) - start);
 }
@@ -253,20 +255,28 @@ void ListLines::check(const ListLine& line, std::int64_t number) {
                         : "' has no label; write 'PATH LABEL', or set data.unlabeled = true"));
   }
   if (options_.target == ListTarget::masks) return;
-  if (options_.target == ListTarget::numbers) {
-    if (!parsed<double>(line.label)) {
-      fail(text_.name(), number,
-           "'" + std::string(line.label) +
-               "' is not a finite number, which data.target = real requires; correct the label");
-    }
-    return;
-  }
+  if (options_.target == ListTarget::numbers) return check_numbers(line, number);
   if (line.label == kNoLabels) {
     facts_.has_several = true;
     return;
   }
   for_each_word(line.label, [&](std::string_view word) { check_class(word, line, number); });
   facts_.has_several = facts_.has_several || line.label.find(',') != std::string_view::npos;
+}
+
+void ListLines::check_numbers(const ListLine& line, std::int64_t number) {
+  for_each_word(line.label, [&](std::string_view word) {
+    if (parsed<double>(word)) return;
+    fail(text_.name(), number,
+         "'" + std::string(word) + "' is not a finite number, which data.target = real requires; correct the label");
+  });
+  if (own_starts_.empty()) return;
+  const std::int64_t wanted = words_in_label(line_at(own_starts_.front()).label);
+  const std::int64_t found = words_in_label(line.label);
+  if (found == wanted) return;
+  fail(text_.name(), number,
+       "the label has " + std::to_string(found) + (found == 1 ? " number" : " numbers") + ", but that of the first " +
+           "image has " + std::to_string(wanted) + "; each image needs as many");
 }
 
 void ListLines::check_class(std::string_view word, const ListLine& line, std::int64_t number) {
@@ -333,7 +343,15 @@ std::vector<std::int64_t> ListLines::labels(std::int64_t index) const {
   return labels;
 }
 
-double ListLines::number(std::int64_t index) const { return parsed<double>(line(index).label).value_or(0); }
+std::vector<double> ListLines::numbers(std::int64_t index) const {
+  std::vector<double> numbers;
+  for_each_word(line(index).label, [&](std::string_view word) { numbers.push_back(parsed<double>(word).value_or(0)); });
+  return numbers;
+}
+
+std::int64_t ListLines::numbers_per_line() const {
+  return options_.target == ListTarget::numbers ? words_in_label(line(0).label) : 0;
+}
 
 std::vector<std::string> read_class_names(const std::string& path) {
   const MappedFile file(path, "data.class_names");

@@ -66,7 +66,7 @@ struct ListLine {
 /// The targets in a list.
 enum class ListTarget {
   classes,  ///< "path 3" or, for several classes of one image, "path 3,17"
-  numbers,  ///< "path 0.25": a real number
+  numbers,  ///< "path 0.25" or "path 0.25,3": real numbers, as many in each line
   masks,    ///< "path mask": the path of an image with the class of each pixel. The last tab separates, if there is one
   none      ///< "path": the rest of the line is the path, with its blanks
 };
@@ -140,7 +140,10 @@ class ListLines {
   std::int64_t label(std::int64_t index) const;
   /// The classes of a line; empty if none is given ("path -").
   std::vector<std::int64_t> labels(std::int64_t index) const;
-  double number(std::int64_t index) const;
+  /// The real numbers of a line.
+  std::vector<double> numbers(std::int64_t index) const;
+  /// How many real numbers each line has; 0 if the targets are others.
+  std::int64_t numbers_per_line() const;
   /// The number of classes: that of the options, else the largest label plus 1; 0 if the targets are not classes.
   std::int64_t classes() const noexcept;
   /// Whether a line has several classes.
@@ -158,6 +161,7 @@ class ListLines {
   void read_lines();
   ListLine line_at(std::size_t start) const;
   void check(const ListLine& line, std::int64_t number);
+  void check_numbers(const ListLine& line, std::int64_t number);
   void check_class(std::string_view word, const ListLine& line, std::int64_t number);
 
   ListText text_;

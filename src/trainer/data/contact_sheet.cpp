@@ -104,8 +104,11 @@ data::Pipeline pipeline_of(data::PipelineOptions options, std::vector<std::strin
 
 std::string target_of(const data::ImageStore& store, std::int64_t index, const std::vector<std::string>& names) {
   switch (store.facts().targets) {
-    case data::TargetKind::numbers:
-      return number_text(store.target(index).number);
+    case data::TargetKind::numbers: {
+      std::vector<std::string> words;
+      for (const double number : store.target(index).numbers) words.push_back(number_text(number));
+      return joined(words);
+    }
     case data::TargetKind::none:
     case data::TargetKind::masks:
       return "";

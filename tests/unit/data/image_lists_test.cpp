@@ -111,6 +111,25 @@ TEST_F(ListTest, TargetsCanBeSetsNumbersOrMissing) {
   EXPECT_EQ(sample_name_of(*bare.train, 0), "images/a b.ppm");
 }
 
+TEST_F(ListTest, AnImageCanHaveSeveralNumbers) {
+  const std::string text = "images/a b.ppm 0.25,-3e2,7\nimages/c.ppm 1,2,0.5\n";
+  const Splits numbers = open_with(values(text, {{"target", "real"}}));
+  EXPECT_EQ(numbers.train->task().kind, TaskKind::regression);
+  EXPECT_EQ(numbers.train->task().classes, 3);
+  const batch::Batch batch = get(*numbers.train, {1, 0});
+  EXPECT_EQ(batch.target().sizes(), (Labels{2, 3}));
+  EXPECT_EQ(values_of<float>(batch.target()), (std::vector<float>{1, 2, 0.5F, 0.25F, -300, 7}));
+
+  EXPECT_EQ(fault("images/a b.ppm 1,2\n\nimages/c.ppm 1\n", {{"target", "real"}}),
+            "line 3: the label has 1 number, but that of the first image has 2; each image needs as many");
+  EXPECT_EQ(fault("images/a b.ppm 1,x\n", {{"target", "real"}}),
+            "line 1: 'x' is not a finite number, which data.target = real requires; correct the label");
+  folder.write("val.txt", "images/c.ppm 1,2\n");
+  EXPECT_EQ(
+      refusal(values(text, {{"target", "real"}, {"val_path", folder.path("val.txt")}})),
+      folder.path("val.txt") + ": has 2 numbers per image, but the training part has 3; use the same kind of labels");
+}
+
 /// Anonymous and modified memory of this process in MB.
 double private_mb() {
   std::ifstream file("/proc/self/smaps_rollup");

@@ -153,6 +153,17 @@ TEST_F(RowsTest, BytesOfTheRightShapeAreImages) {
             (std::vector<std::int64_t>{3, 8, 32}));
 }
 
+TEST_F(RowsTest, ImagesCanHaveSeveralNumbers) {
+  write("x", "|u1", "2, 2, 2", std::string("\0\1\2\3\4\5\6\7", 8));
+  write("y", {2, 3}, {0, 1, 2, 3.5, 4, 5});
+  const Splits splits = open();
+  EXPECT_EQ(splits.train->task().kind, TaskKind::regression);
+  EXPECT_EQ(splits.train->task().classes, 3);
+  const batch::Batch batch = get(*splits.train, {1, 0});
+  EXPECT_EQ(batch.input().sizes(), (std::vector<std::int64_t>{2, 1, 2, 2}));
+  EXPECT_EQ(values_of<float>(batch.target()), (std::vector<float>{3.5, 4, 5, 0, 1, 2}));
+}
+
 TEST_F(RowsTest, OtherNumbersAreNoImages) {
   write("y", "|u1", "2,", std::string("\0\1", 2));
   write("x", {2, 2, 1, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
