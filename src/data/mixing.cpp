@@ -186,6 +186,9 @@ Mixing::Mixing(MixingOptions options, const Task& task, const batch::Roles& role
   if (roles.inputs.size() != 1 || roles.targets.size() != 1) {
     throw ConfigError(cite + ": only samples with one input and one target can be mixed; remove train.mix");
   }
+  if (task.has_weights) {
+    throw ConfigError(cite + ": samples with weights (data.weight_array) cannot be mixed; remove one of the two");
+  }
   const bool has_cutmix = std::any_of(options_.settings.rules.value.begin(), options_.settings.rules.value.end(),
                                       [](const MixRule& rule) { return rule.is_cutmix; });
   const bool is_image = task.sample_shape.size() == 3;

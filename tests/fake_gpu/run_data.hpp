@@ -4,11 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "fake_gpu/fake_run.hpp"
 #include "support/folders.hpp"
+#include "support/npy.hpp"
 
 namespace lockstep::testing {
 
@@ -26,6 +29,7 @@ class RowData {
     replace(text, "{run}", [this] { return finished_run(); });
     replace(text, "{values}", [this] { return images("values"); });
     replace(text, "{masks}", [this] { return images("masks"); });
+    replace(text, "{weighted}", [this] { return weighted_numbers(); });
     return text;
   }
 
@@ -67,6 +71,22 @@ class RowData {
     }
     folder_->write(name + ".txt", list);
     return folder_->path(name + ".txt");
+  }
+
+  /// A folder with arrays of inputs, targets and weights.
+  std::string weighted_numbers() const {
+    std::vector<float> inputs, targets, weights;
+    for (int i = 0; i < kImages; ++i) {
+      for (int j = 0; j < 3; ++j) inputs.push_back(static_cast<float>((i * 5 + j * 3) % 7) - 3);
+      targets.push_back(static_cast<float>(i % 5));
+      weights.push_back(static_cast<float>(i % 4));
+    }
+    const std::filesystem::path folder = folder_->path("weighted");
+    std::filesystem::create_directories(folder);
+    write_npy(folder / "x.npy", {kImages, 3}, inputs);
+    write_npy(folder / "y.npy", {kImages}, targets);
+    write_npy(folder / "w.npy", {kImages}, weights);
+    return folder.string();
   }
 
   static std::string pixels(int image, int channels, int values) {

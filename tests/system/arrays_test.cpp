@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -67,6 +68,47 @@ TEST_F(ArraysProgramTest, PartsOfAFileAreTheSplits) {
                 " --model.channels=4 --model.hidden=8 --train.max_epochs=2 --data.classes=4",
             "val/loss");
   EXPECT_FALSE(losses.empty());
+}
+
+// A step with the weights 2, 0, 1 and 3 is a step with so many copies of the samples.
+TEST_F(ArraysProgramTest, WeightsCountAsCopies) {
+  std::vector<float> inputs, targets, copied_inputs, copied_targets;
+  const std::vector<float> weights = {2, 0, 1, 3};
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const std::vector<float> input = {std::sin(static_cast<float>(i)), std::cos(3 * static_cast<float>(i))};
+    inputs.insert(inputs.end(), input.begin(), input.end());
+    targets.push_back(static_cast<float>(i * i));
+    for (int copy = 0; copy < static_cast<int>(weights[i]); ++copy) {
+      copied_inputs.insert(copied_inputs.end(), input.begin(), input.end());
+      copied_targets.push_back(targets.back());
+    }
+  }
+  for (const char* folder : {"weighted", "copied"}) std::filesystem::create_directory(folder_.path(folder));
+  testing::write_npy(folder_ / "weighted/x.npy", {4, 2}, inputs);
+  testing::write_npy(folder_ / "weighted/y.npy", {4}, targets);
+  testing::write_npy(folder_ / "weighted/w.npy", {4}, weights);
+  testing::write_npy(folder_ / "copied/x.npy", {6, 2}, copied_inputs);
+  testing::write_npy(folder_ / "copied/y.npy", {6}, copied_targets);
+  const std::string common =
+      " --data.name=npy --data.val_fraction=0 --model.name=mlp --model.hidden=4 --train.precision=fp64"
+      " --train.max_steps=5 --optim.name=sgd --optim.lr=0.02 --train.lanes=2 --eval.split=train --eval.every=5";
+  const auto of_run = [&](int ranks, const std::string& more, const std::string& field) {
+    return train(ranks, common + more, field);
+  };
+  const std::string copied = " --train.global_batch_size=6 --data.path=" + folder_.path("copied");
+  const std::string weighted =
+      " --train.global_batch_size=4 --data.weight_array=w --data.path=" + folder_.path("weighted");
+  for (const char* field : {"loss", "val/loss"}) {
+    const std::vector<double> wanted = of_run(1, copied, field);
+    const std::vector<double> one = of_run(1, weighted, field);
+    EXPECT_EQ(of_run(2, weighted, field), one) << field;
+    ASSERT_EQ(one.size(), wanted.size()) << field;
+    ASSERT_EQ(one.size(), std::string(field) == "loss" ? 5U : 1U);
+    for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], wanted[i], 1e-9 * wanted[i]) << field << i;
+  }
+  const ProgramResult refused = run(2, common + weighted + " --loss.name=relative_l2");
+  EXPECT_EQ(refused.rank_codes, std::vector<int>(2, kConfiguration)) << refused.output;
+  EXPECT_NE(refused.output.find("relative_l2 does not weigh samples"), std::string::npos) << refused.output;
 }
 
 TEST_F(ArraysProgramTest, NumbersTrainARegression) {

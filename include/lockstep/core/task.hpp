@@ -79,6 +79,8 @@ struct Task {
   /// them. Empty = they are computed before the training if `model.standardize` is true.
   Moments input_moments = {};
   Moments target_moments = {};
+  /// Whether batches have the value "weight" [N], the weight of each sample in the loss.
+  bool has_weights = false;
   /// Fields of a regression: the shape of a target is {fields.channels.size(), space...}.
   FieldTask fields = {};
 };

@@ -162,6 +162,7 @@ enum class TargetKind {
 struct ImageTarget {
   std::vector<std::int64_t> classes = {};  ///< each in [0, StoreFacts::classes); one for TargetKind::classes
   std::vector<double> numbers = {};        ///< StoreFacts::numbers of them for TargetKind::numbers
+  double weight = 1;                       ///< weight of the image in the loss, with StoreFacts::has_weights
 };
 
 class ImageStore;
@@ -173,6 +174,7 @@ struct StoreFacts {
   std::int64_t classes = 0;                   ///< number of classes; 0 where the targets are not classes
   std::vector<std::string> class_names = {};  ///< the name of each class; empty if the classes have none
   std::int64_t numbers = 1;                   ///< numbers of a target, for TargetKind::numbers
+  bool has_weights = false;                   ///< images have ImageTarget::weight
   /// The shape of every image, where all have the same one and are stored as pixels.
   std::optional<PixelShape> shape = {};
   /// The masks of the images, with the same indices, for TargetKind::masks: PNG or PGM files with one channel.

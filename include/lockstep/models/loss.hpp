@@ -57,6 +57,8 @@ struct LossRow {
   /// Creates the loss; it must have a `value`. Only the built-in row `auto` returns none: the losses of the model.
   /// @throws ConfigError  the options contradict each other or the task
   std::function<Loss(const Section& loss, const Task& task)> make;
+  /// Whether the loss weighs samples by the batch value "weight" [N], see Task::has_weights. Others are refused then.
+  bool weighs_samples = false;
 };
 
 /// The losses of Lockstep, which `trainer --help=loss` lists; the first is `auto`.

@@ -6,9 +6,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <utility>
 
+#include "core/text/text.hpp"
 #include "data/source/sources.hpp"
 
 namespace lockstep::data {
@@ -40,6 +42,19 @@ std::int64_t RowPair::chunk_of(std::int64_t index) const {
   return is_other ? other->chunk_of(index) : inputs->chunk_of(index);
 }
 
+float RowPair::weight(std::int64_t index) const {
+  float weight = 0;
+  weights->read(index, 1, std::span(&weight, 1));
+  if (std::isfinite(weight) && weight >= 0) return weight;
+  throw DataError(weights->place(index), "the weight is " + number_text(weight) +
+                                             ", but weights are finite numbers of at least 0; correct the data");
+}
+
+std::uint64_t RowPair::digest(std::uint64_t layout) const {
+  const std::uint64_t digest = hash_of({inputs->digest(), targets->digest(), layout});
+  return weights ? hash_of({digest, weights->digest()}) : digest;
+}
+
 RowDataset::RowDataset(RowPair rows, RowDatasetOptions options)
     : rows_(std::move(rows)),
       options_(std::move(options)),
@@ -51,6 +66,7 @@ Task RowDataset::task() const {
   if (targets.kind() == TargetKind::label_sets) task.kind = TaskKind::multilabel;
   if (targets.kind() == TargetKind::numbers) task.kind = TaskKind::regression;
   if (targets.kind() == TargetKind::none) task.classes = std::max<std::int64_t>(options_.classes, 1);
+  task.has_weights = rows_.weights != nullptr;
   return task;
 }
 
@@ -60,7 +76,9 @@ SampleLayout RowDataset::layout() const {
   if (kind == TargetKind::label_sets || kind == TargetKind::numbers) {
     label = {.name = "label", .shape = {rows_.targets->width()}};
   }
-  return {.fields = {{.name = "data", .shape = shape_}, label}};
+  std::vector<Field> fields = {{.name = "data", .shape = shape_}, label};
+  if (rows_.weights) fields.push_back({.name = "weight", .shape = {}});
+  return {.fields = std::move(fields)};
 }
 
 void RowDataset::fill(const batch::Draw& draw, batch::ValueMap& row) const {
@@ -79,6 +97,7 @@ void RowDataset::fill(const batch::Draw& draw, batch::ValueMap& row) const {
     inputs.read(index, 1, std::span(data, numbers));
     require_finite({data, numbers}, inputs, index);
   }
+  if (rows_.weights) *row.at("weight").as<at::Tensor>().mutable_data_ptr<float>() = rows_.weight(index);
   const RowTargets& targets = *rows_.targets;
   const at::Tensor label = row.at("label").as<at::Tensor>();
   if (targets.kind() == TargetKind::classes || targets.kind() == TargetKind::none) {
@@ -115,8 +134,7 @@ std::vector<std::int64_t> RowDataset::chunks() const {
 std::uint64_t RowDataset::digest() const {
   return digest_.get([this] {
     const RowRange& range = options_.range;
-    const std::uint64_t digest =
-        hash_of({rows_.inputs->digest(), rows_.targets->digest(), options_.has_last_channels ? 1U : 0U});
+    const std::uint64_t digest = rows_.digest(options_.has_last_channels ? 1U : 0U);
     if (!range.order) return digest;
     return hash_of(
         {digest, (*range.order)(0), static_cast<std::uint64_t>(range.begin), static_cast<std::uint64_t>(range.size)});

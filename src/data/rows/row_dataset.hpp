@@ -21,7 +21,13 @@ namespace lockstep::data {
 struct RowPair {
   std::shared_ptr<const RowArray> inputs;
   std::shared_ptr<const RowTargets> targets;
+  std::shared_ptr<const RowArray> weights = nullptr;  ///< one number for each sample; null = all weigh the same
 
+  /// The weight of a sample.
+  /// @throws DataError  it is negative or not finite
+  float weight(std::int64_t index) const;
+  /// @param layout  the order of the axes of the inputs
+  std::uint64_t digest(std::uint64_t layout) const;
   /// The number of the chunk of a sample, in the array that costs more in a random order.
   std::int64_t chunk_of(std::int64_t index) const;
 };
@@ -39,7 +45,7 @@ struct RowRange {
 };
 
 /// Samples of numbers of any shape. Values of a sample: "data" [...] float32; "label" as TargetKind says: a class
-/// int64, [classes] float32 of 0 and 1, or [numbers] float32.
+/// int64, [classes] float32 of 0 and 1, or [numbers] float32; "weight" [] float32 if the samples have weights.
 class RowDataset : public SampleDataset, public SampleClasses, public SampleNames, public SampleChunks {
  public:
   struct RowDatasetOptions {

@@ -30,10 +30,11 @@ const SplitNames kValNames = {"val", "valid", "validation"};
 const SplitNames kTestNames = {"test"};
 const SplitNames kWhole = {""};
 
-/// The names of an array of inputs and of its targets.
+/// The names of an array of inputs, of its targets and of their weights.
 struct NamePair {
   std::string input;
-  std::string target;  ///< "" = data.unlabeled
+  std::string target;       ///< "" = data.unlabeled
+  std::string weight = {};  ///< "" = all samples weigh the same
 };
 
 /// The usual names; those of Caffe are data and label.
@@ -162,8 +163,9 @@ class RowFinder {
         for (NamePair& pair : pairs) pair.target = target;
       }
     }
-    if (is_unlabeled_) {
-      for (NamePair& pair : pairs) pair.target.clear();
+    for (NamePair& pair : pairs) {
+      if (is_unlabeled_) pair.target.clear();
+      if (!is_unlabeled_) pair.weight = data.text("weight_array");
     }
     return pairs;
   }
@@ -173,7 +175,7 @@ class RowFinder {
     if (split.empty()) return {pair};
     const auto with = [&](const std::string& before, const std::string& after) {
       const auto changed = [&](const std::string& name) { return name.empty() ? "" : before + name + after; };
-      return NamePair{changed(pair.input), changed(pair.target)};
+      return NamePair{changed(pair.input), changed(pair.target), changed(pair.weight)};
     };
     return {with(split + "/", ""), with(split + "_", ""), with("", "_" + split)};
   }
@@ -190,13 +192,18 @@ class RowFinder {
 
   RowPlaces places_of(const std::vector<NamedArrays>& sets, const NamePair& pair) const {
     RowPlaces places;
+    if (!pair.weight.empty() && !sets.front().has(pair.weight)) {
+      throw DataError(sets.front().path, arrays::no_such_array(pair.weight, sets.front().names) +
+                                             "; correct data.weight_array, or remove it");
+    }
     for (const NamedArrays& set : sets) {
-      for (const std::string& name : {pair.input, pair.target}) {
+      for (const std::string& name : {pair.input, pair.target, pair.weight}) {
         if (!set.is_folder || name.empty() || set.has(name)) continue;
         throw DataError(set.path, "there is no file " + name + ".npy, which " + sets.front().path + " has");
       }
       places.inputs.push_back(set.place(pair.input));
       if (!is_unlabeled_) places.targets.push_back(set.place(pair.target));
+      if (!pair.weight.empty()) places.weights.push_back(set.place(pair.weight));
     }
     const NamedArrays& first = sets.front();
     if (!first.is_folder && first.has("class_names")) places.class_names = files_.get(first.path)->texts("class_names");

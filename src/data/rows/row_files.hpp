@@ -24,6 +24,7 @@ enum class ArrayFormat {
 struct RowPlaces {
   std::vector<ArrayPlace> inputs;
   std::vector<ArrayPlace> targets = {};       ///< empty = data.unlabeled
+  std::vector<ArrayPlace> weights = {};       ///< empty = no data.weight_array, or data.unlabeled
   std::vector<std::string> class_names = {};  ///< the texts of the array class_names of the first file
 };
 
@@ -36,8 +37,8 @@ struct RowParts {
 };
 
 /// Finds the files of data.path, data.val_path and data.test_path, and the arrays of the splits in them: by
-/// data.input_array and data.target_array, else the first pair of usual names, such as images and labels. A split of a
-/// file is a group, or part of the name: train/x, train_x and x_train.
+/// data.input_array and data.target_array, else the first pair of usual names, such as images and labels. Weights have
+/// the name data.weight_array. A split of a file is a group, or part of the name: train/x, train_x and x_train.
 /// @throws ConfigError, DataError  a file is missing or of another format, or has no such arrays
 RowParts find_rows(const Section& data, ArrayFormat format, arrays::OpenFiles& files);
 

@@ -77,6 +77,7 @@ RowImages::RowImages(RowPair rows, const ImageAxes& axes, std::vector<std::strin
             .classes = has_classes ? targets.width() : 0,
             .class_names = std::move(class_names),
             .numbers = targets.width(),
+            .has_weights = rows_.weights != nullptr,
             .shape = shape};
 }
 
@@ -102,12 +103,18 @@ StoredImage RowImages::read(std::int64_t index, ReadBuffer& buffer) const {
 
 ImageTarget RowImages::target(std::int64_t index) const {
   const RowTargets& targets = *rows_.targets;
-  if (targets.kind() == TargetKind::none) return {};
-  if (targets.kind() == TargetKind::classes) return {.classes = {targets.label(index)}};
+  ImageTarget target{.weight = rows_.weights ? rows_.weight(index) : 1};
+  if (targets.kind() == TargetKind::none) return target;
+  if (targets.kind() == TargetKind::classes) {
+    target.classes = {targets.label(index)};
+    return target;
+  }
   std::vector<float> values(static_cast<std::size_t>(targets.width()));
   targets.read(index, values);
-  if (targets.kind() == TargetKind::numbers) return {.numbers = {values.begin(), values.end()}};
-  ImageTarget target;
+  if (targets.kind() == TargetKind::numbers) {
+    target.numbers.assign(values.begin(), values.end());
+    return target;
+  }
   for (std::size_t c = 0; c < values.size(); ++c) {
     if (values[c] != 0) target.classes.push_back(static_cast<std::int64_t>(c));
   }
@@ -115,9 +122,7 @@ ImageTarget RowImages::target(std::int64_t index) const {
 }
 
 std::uint64_t RowImages::digest() const {
-  return digest_.get([this] {
-    return hash_of({rows_.inputs->digest(), rows_.targets->digest(), axes_.has_first_channels ? 1U : 0U});
-  });
+  return digest_.get([this] { return rows_.digest(axes_.has_first_channels ? 1U : 0U); });
 }
 
 }  // namespace lockstep::data

@@ -151,10 +151,17 @@ class RowOpener {
     std::shared_ptr<const RowArray> targets;
     if (!places.targets.empty()) {
       targets = std::make_shared<RowArray>(files_, places.targets);
-      require_same_sizes(*inputs, *targets, places);
+      require_same_sizes(*inputs, *targets, places.inputs, places.targets);
+    }
+    std::shared_ptr<const RowArray> weights;
+    if (!places.weights.empty()) {
+      weights = std::make_shared<RowArray>(files_, places.weights);
+      require_same_sizes(*inputs, *weights, places.inputs, places.weights);
+      require_one_number(*weights);
     }
     return {.rows = {.inputs = std::move(inputs),
-                     .targets = std::make_shared<RowTargets>(std::move(targets), rule(), train)},
+                     .targets = std::make_shared<RowTargets>(std::move(targets), rule(), train),
+                     .weights = std::move(weights)},
             .class_names = {}};
   }
 
@@ -172,19 +179,29 @@ class RowOpener {
     return open_split(std::make_shared<RowArray>(files_, places.inputs), places, train.rows.targets.get());
   }
 
-  static void require_same_sizes(const RowArray& inputs, const RowArray& targets, const RowPlaces& places) {
+  void require_one_number(const RowArray& weights) const {
+    weights.require_written();
+    if (weights.row_numbers() == 1) return;
+    std::vector<std::int64_t> shape = weights.row_shape();
+    shape.insert(shape.begin(), weights.size());
+    throw DataError(weights.first_place(), "has the shape " + shape_text(shape) + ", but " +
+                                               data_.cite("weight_array") + " needs one number per sample");
+  }
+
+  static void require_same_sizes(const RowArray& inputs, const RowArray& others,
+                                 const std::vector<ArrayPlace>& input_places,
+                                 const std::vector<ArrayPlace>& other_places) {
     const std::vector<std::int64_t> ins = inputs.sizes();
-    const std::vector<std::int64_t> outs = targets.sizes();
+    const std::vector<std::int64_t> outs = others.sizes();
     for (std::size_t i = 0; i < ins.size(); ++i) {
       if (ins[i] == outs[i]) continue;
       const auto name = [](const ArrayPlace& place) {
         return place.array.empty() ? place.file : "'" + utf8_text(place.array) + "'";
       };
-      const std::string& array = places.inputs[i].array;
-      throw DataError(places.inputs[i].file, (array.empty() ? "" : name(places.inputs[i]) + " ") + "has " +
-                                                 std::to_string(ins[i]) + " samples, but " + name(places.targets[i]) +
-                                                 " has " + std::to_string(outs[i]) +
-                                                 "; both must have the same number");
+      const std::string& array = input_places[i].array;
+      throw DataError(input_places[i].file, (array.empty() ? "" : name(input_places[i]) + " ") + "has " +
+                                                std::to_string(ins[i]) + " samples, but " + name(other_places[i]) +
+                                                " has " + std::to_string(outs[i]) + "; both must have the same number");
     }
   }
 
@@ -263,6 +280,8 @@ Source array_source(const std::string& name, const std::string& help, ArrayForma
            "inputs and image that has targets"),
       text("data.target_array", "",
            "hdf5, npy: array of the targets. If empty, that of data.input_array: labels, label, y or targets"),
+      text("data.weight_array", "",
+           "hdf5, npy: array with the weight of each sample in the loss, a number >= 0. If empty, all weigh the same"),
       choice(
           "data.target_kind", "auto",
           "Targets are classes (class) or numbers (real). auto = classes if they are integers, one per sample, or if "

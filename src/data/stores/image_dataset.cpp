@@ -42,6 +42,7 @@ Task image_task(const ImageStore& store, const ImageDataset::ImageDatasetOptions
     task.classes = store.facts().numbers;
   }
   if (targets == TargetKind::none) task.classes = std::max<std::int64_t>(task.classes, 1);
+  task.has_weights = store.facts().has_weights;
   return task;
 }
 
@@ -95,6 +96,7 @@ ImageDataset::ImageDataset(std::shared_ptr<const ImageStore> store, ImageDataset
   }
   task_ = image_task(*store_, options, pipeline_.channels(), sizes_.front());
   layout_.fields.push_back(label_field(store_->facts().targets, task_.classes, sizes_.front()));
+  if (task_.has_weights) layout_.fields.push_back({.name = "weight", .shape = {}});
   if (options.output != PixelOutput::floats) offer_bytes(options.output, options.pipeline.key);
   const std::string changing = pipeline_.float_transform();
   if (layout_.byte_fields.empty() && !changing.empty()) layout_.float_reason = changing + " changes float32 numbers";
@@ -188,6 +190,8 @@ void ImageDataset::fill_from(std::int64_t index, const batch::Draw& draw, batch:
     with_place(*store_, index, [&] { fill_image(stored, draw, crop, tensor, memory); });
   }
   fill_label(index, row.at("label").as<at::Tensor>(), memory);
+  if (!task_.has_weights) return;
+  *row.at("weight").as<at::Tensor>().mutable_data_ptr<float>() = static_cast<float>(store_->target(index).weight);
 }
 
 void ImageDataset::fill_image(const StoredImage& stored, const batch::Draw& draw, int crop, const at::Tensor& tensor,

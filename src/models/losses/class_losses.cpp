@@ -13,6 +13,7 @@
 #include "core/text/parse_value.hpp"
 #include "core/text/text.hpp"
 #include "core/text/text_files.hpp"
+#include "models/losses/field_weights.hpp"
 #include "models/losses/loss_rows.hpp"
 #include "models/losses/task_table.hpp"
 
@@ -59,11 +60,13 @@ std::vector<std::int64_t> without_factor(const at::Tensor& factors) {
 
 /// @param target   classes of samples [N], tokens [N, T] or pixels [N, H, W], or probabilities [N, C]
 /// @param ignored  without_factor(factors)
+/// @return         the mean, or the losses of the targets [N, ...], in which factors are included
 at::Tensor weighted_cross_entropy(const at::Tensor& output, const at::Tensor& target, const at::Tensor& factors,
-                                  const std::vector<std::int64_t>& ignored, double smoothing) {
+                                  const std::vector<std::int64_t>& ignored, double smoothing,
+                                  at::Reduction::Reduction reduction) {
   if (target.is_floating_point()) {
     const at::Tensor scores = in_float32(output);
-    return at::cross_entropy_loss(scores, target.to(scores.scalar_type()), like(factors, scores));
+    return at::cross_entropy_loss(scores, target.to(scores.scalar_type()), like(factors, scores), reduction);
   }
   at::Tensor counted = target;
   // The gradient of a mean over targets of weight 0 would be NaN. With smoothing, they are part of the sum.
@@ -72,8 +75,33 @@ at::Tensor weighted_cross_entropy(const at::Tensor& output, const at::Tensor& ta
   }
   const bool has_classes_last = output.dim() != 4;
   const at::Tensor scores = has_classes_last ? output.reshape({-1, output.size(-1)}) : output;
-  return at::cross_entropy_loss(scores, has_classes_last ? counted.reshape({-1}) : counted, like(factors, scores),
-                                at::Reduction::Mean, kIgnoredClass, smoothing);
+  const at::Tensor loss = at::cross_entropy_loss(scores, has_classes_last ? counted.reshape({-1}) : counted,
+                                                 like(factors, scores), reduction, kIgnoredClass, smoothing);
+  return reduction == at::Reduction::Mean ? loss : loss.view(target.sizes());
+}
+
+/// The count of each target in a mean: the factor of its class or 1, and 0 if it is ignored.
+/// @param target  without_ignored
+/// @return        float64 [N, ...]; [N] for probabilities
+at::Tensor counts_of_targets(const at::Tensor& target, const at::Tensor& factors) {
+  if (target.is_floating_point()) return at::ones({target.size(0)}, target.options().dtype(at::kDouble));
+  const at::Tensor is_counted = target.ne(kIgnoredClass);
+  if (!factors.defined()) return is_counted.to(at::kDouble);
+  const at::Tensor classes = target.masked_fill(is_counted.logical_not(), 0).to(at::kLong);
+  return batch::kept_on(factors, target.device()).index_select(0, classes.flatten()).view_as(target) * is_counted;
+}
+
+/// The mean of losses by the weights of their samples.
+/// @param losses  [N, ...]
+/// @param counts  what they count, with the same shape; those that count 0 are 0
+at::Tensor mean_by_samples(const at::Tensor& losses, const at::Tensor& counts, const batch::Batch& batch) {
+  const at::Tensor weights = sample_weights(batch, losses);
+  const at::Tensor divisor = (counts.to(losses.scalar_type()) * weights).sum();
+  return (losses * weights).sum() / divisor.clamp_min(1e-12);
+}
+
+double sum_by_samples(const at::Tensor& counts, const batch::Batch& batch) {
+  return (counts * sample_weights(batch, counts)).sum().item<double>();
 }
 
 /// The divisor of the mean: targets that count, or the sum of their factors.
@@ -92,13 +120,21 @@ Loss counted_cross_entropy(const Section& loss, const Task& task, std::int64_t u
   const double smoothing = loss.real("label_smoothing");
   const at::Tensor factors = class_factors(loss, "class_weights", task);
   const std::int64_t ignored = ignored_class(loss, usually_ignored);
-  return loss_of_target(
-      [=, weightless = without_factor(factors)](const at::Tensor& output, const at::Tensor& target, bool is_training) {
-        return weighted_cross_entropy(output, without_ignored(target, ignored), factors, weightless,
-                                      is_training ? smoothing : 0);
-      },
-      [=](const at::Tensor& target) { return sum_of_factors(target, factors, ignored); },
-      {.classes = task.classes, .ignored = ignored});
+  const auto value = [=, weightless = without_factor(factors), has_weights = task.has_weights](
+                         const batch::Outputs& outputs, const batch::Batch& batch, bool is_training) {
+    const at::Tensor target = without_ignored(batch.target(), ignored);
+    const auto reduced = [&](at::Reduction::Reduction reduction) {
+      return weighted_cross_entropy(outputs.main(), target, factors, weightless, is_training ? smoothing : 0,
+                                    reduction);
+    };
+    if (!has_weights) return reduced(at::Reduction::Mean);
+    return mean_by_samples(reduced(at::Reduction::None), counts_of_targets(target, factors), batch);
+  };
+  const auto count = [=, has_weights = task.has_weights](const batch::Batch& batch) {
+    if (!has_weights) return sum_of_factors(batch.target(), factors, ignored);
+    return sum_by_samples(counts_of_targets(without_ignored(batch.target(), ignored), factors), batch);
+  };
+  return {.value = value, .count = count, .targets = {.classes = task.classes, .ignored = ignored}};
 }
 
 /// Targets of each class: probabilities [N, C], and which samples count [N, 1]; undefined = all.
@@ -115,7 +151,14 @@ LabelTarget labels_of(const at::Tensor& scores, const at::Tensor& target, double
   return {of_class.to(scores.scalar_type()) * (1 - smoothing) + smoothing / classes, is_counted.unsqueeze(-1)};
 }
 
-at::Tensor mean_of(const at::Tensor& losses, const at::Tensor& is_counted) {
+/// @param losses      [N, C]
+/// @param is_counted  [N, 1]; undefined = all
+/// @param batch       has the weights of the samples; null = all weigh the same
+at::Tensor mean_of(const at::Tensor& losses, const at::Tensor& is_counted, const batch::Batch* batch = nullptr) {
+  if (batch != nullptr) {
+    const at::Tensor counts = is_counted.defined() ? is_counted.expand_as(losses) : at::ones_like(losses);
+    return mean_by_samples(losses * counts, counts, *batch);
+  }
   if (!is_counted.defined()) return losses.mean();
   const auto classes = static_cast<double>(losses.size(-1));
   return losses.masked_fill(is_counted.logical_not(), 0).sum() / (is_counted.sum().to(losses.scalar_type()) * classes);
@@ -129,6 +172,16 @@ ClassRange classes_of_samples(const Task& task, std::int64_t ignored) {
 /// Samples that count; those of several labels all do.
 double count_labels(const at::Tensor& given, std::int64_t ignored) {
   return given.dim() > 1 ? static_cast<double>(given.size(0)) : counted_targets(given, ignored);
+}
+
+/// The function Loss::count of losses of labels.
+std::function<double(const batch::Batch&)> label_count(const Task& task, std::int64_t ignored) {
+  return [=, has_weights = task.has_weights](const batch::Batch& batch) {
+    const at::Tensor& target = batch.target();
+    if (!has_weights) return count_labels(target, ignored);
+    if (target.dim() > 1) return sum_by_samples(at::ones({target.size(0)}, at::kDouble), batch);
+    return sum_by_samples(without_ignored(target, ignored).ne(kIgnoredClass).to(at::kDouble), batch);
+  };
 }
 
 // Losses of segmentations that compare whole regions.
@@ -257,17 +310,18 @@ Loss make_bce(const Section& loss, const Task& task) {
   }
   const at::Tensor factors = class_factors(loss, "pos_weight", task);
   const std::int64_t ignored = ignored_class(loss, kIgnoredClass);
-  return loss_of_target(
-      [=](const at::Tensor& output, const at::Tensor& given, bool is_training) {
-        const at::Tensor target = without_ignored(given, ignored);
-        if (!factors.defined()) return binary_cross_entropy(output, target, is_training ? smoothing : 0);
-        const at::Tensor scores = in_float32(output);
-        const LabelTarget labels = labels_of(scores, target, is_training ? smoothing : 0);
-        return mean_of(
-            at::binary_cross_entropy_with_logits(scores, labels.wanted, {}, like(factors, scores), at::Reduction::None),
-            labels.is_counted);
-      },
-      [=](const at::Tensor& target) { return count_labels(target, ignored); }, classes_of_samples(task, ignored));
+  const auto value = [=, has_weights = task.has_weights](const batch::Outputs& outputs, const batch::Batch& batch,
+                                                         bool is_training) {
+    const at::Tensor target = without_ignored(batch.target(), ignored);
+    const double smooth = is_training ? smoothing : 0;
+    if (!factors.defined() && !has_weights) return binary_cross_entropy(outputs.main(), target, smooth);
+    const at::Tensor scores = in_float32(outputs.main());
+    const LabelTarget labels = labels_of(scores, target, smooth);
+    return mean_of(
+        at::binary_cross_entropy_with_logits(scores, labels.wanted, {}, like(factors, scores), at::Reduction::None),
+        labels.is_counted, has_weights ? &batch : nullptr);
+  };
+  return {.value = value, .count = label_count(task, ignored), .targets = classes_of_samples(task, ignored)};
 }
 
 Loss make_focal(const Section& loss, const Task& task) {
@@ -275,18 +329,18 @@ Loss make_focal(const Section& loss, const Task& task) {
   const double alpha = loss.real("alpha");
   const double gamma = loss.real("gamma");
   const std::int64_t ignored = ignored_class(loss, kIgnoredClass);
-  return loss_of_target(
-      [=](const at::Tensor& output, const at::Tensor& target, bool) {
-        const at::Tensor scores = in_float32(output);
-        const auto [wanted, is_counted] = labels_of(scores, without_ignored(target, ignored), 0);
-        const at::Tensor likely = scores.sigmoid();
-        const at::Tensor missed = likely * (1 - wanted) + (1 - likely) * wanted;  // 1 - probability of the target
-        at::Tensor losses =
-            at::binary_cross_entropy_with_logits(scores, wanted, {}, {}, at::Reduction::None) * missed.pow(gamma);
-        if (alpha >= 0) losses = losses * (alpha * wanted + (1 - alpha) * (1 - wanted));
-        return mean_of(losses, is_counted);
-      },
-      [=](const at::Tensor& target) { return count_labels(target, ignored); }, classes_of_samples(task, ignored));
+  const auto value = [=, has_weights = task.has_weights](const batch::Outputs& outputs, const batch::Batch& batch,
+                                                         bool) {
+    const at::Tensor scores = in_float32(outputs.main());
+    const auto [wanted, is_counted] = labels_of(scores, without_ignored(batch.target(), ignored), 0);
+    const at::Tensor likely = scores.sigmoid();
+    const at::Tensor missed = likely * (1 - wanted) + (1 - likely) * wanted;  // 1 - probability of the target
+    at::Tensor losses =
+        at::binary_cross_entropy_with_logits(scores, wanted, {}, {}, at::Reduction::None) * missed.pow(gamma);
+    if (alpha >= 0) losses = losses * (alpha * wanted + (1 - alpha) * (1 - wanted));
+    return mean_of(losses, is_counted, has_weights ? &batch : nullptr);
+  };
+  return {.value = value, .count = label_count(task, ignored), .targets = classes_of_samples(task, ignored)};
 }
 
 Loss make_dice(const Section& loss, const Task& task) { return make_region(loss, task, dice_of); }

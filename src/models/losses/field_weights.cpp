@@ -17,6 +17,7 @@ namespace lockstep::models {
 namespace {
 
 constexpr const char* kMaskKey = "mask";
+constexpr const char* kWeightKey = "weight";
 
 /// `numbers` as weights along a dimension of `like`.
 at::Tensor along(const at::Tensor& numbers, std::int64_t dim, const at::Tensor& like) {
@@ -36,6 +37,7 @@ KeySpecs field_weight_keys() {
 
 FieldWeights FieldWeights::from(const Section& loss, const Task& task) {
   FieldWeights weights;
+  weights.has_samples_ = task.has_weights;
   if (loss.has("area")) {
     if (const auto rows = row_weights(loss.text("area"), task.fields, loss.cite("area"))) {
       weights.axis_ = rows->axis;
@@ -78,6 +80,21 @@ at::Tensor FieldWeights::channels(const at::Tensor& values) const {
                     batch::shape_text(values) + "; give one for each channel");
   }
   return along(channels_.repeat({values.size(1) / factors}), 1, values);
+}
+
+at::Tensor FieldWeights::samples(const batch::Batch& batch, const at::Tensor& values) const {
+  return has_samples_ ? sample_weights(batch, values) : at::Tensor();
+}
+
+at::Tensor sample_weights(const batch::Batch& batch, const at::Tensor& like) {
+  const at::Tensor& weights = batch.tensor(kWeightKey);
+  if (weights.dim() != 1 || like.dim() < 1 || weights.size(0) != like.size(0)) {
+    throw DataError("the value weight of the batch has the shape " + batch::shape_text(weights) +
+                    ", but one number is needed for each of the samples of the shape " + batch::shape_text(like));
+  }
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(like.dim()), 1);
+  shape.front() = weights.size(0);
+  return weights.to(like.device(), like.scalar_type()).view(shape);
 }
 
 at::Tensor mask_of(const batch::Batch& batch, const at::Tensor& target) {

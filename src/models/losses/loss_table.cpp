@@ -16,12 +16,24 @@ namespace lockstep::models {
 
 namespace {
 
-/// The losses of the model, unless a key changes the cross-entropy of classes, or fields can have gaps.
+/// The usual loss of a task whose samples have weights.
+Loss make_weighted(const Section& loss, const Task& task) {
+  if (task.kind == TaskKind::regression) return make_mse(loss, task);
+  if (task.kind == TaskKind::multilabel) return make_bce(loss, task);
+  if (task.kind == TaskKind::segmentation) return make_pixels(loss, task);
+  if (row_of(task.kind).has_accuracy) return make_cross_entropy(loss, task);
+  throw ConfigError(loss.cite("name") + ": the samples have weights, but the losses of a task that is " +
+                    row_of(task.kind).name + " do not weigh samples; remove the weights");
+}
+
+/// The losses of the model, unless a key changes the cross-entropy of classes, fields can have gaps, or samples have
+/// weights.
 Loss make_auto(const Section& loss, const Task& task) {
   const bool is_weighted = !loss.text("class_weights").empty();
   const bool has_ignored = loss.integer("ignore_index") != kIgnoredClass;
   const bool is_smoothed = loss.real("label_smoothing") != 0;
   const bool has_gaps = task.kind == TaskKind::regression && !task.fields.axes.empty();
+  if (!is_weighted && !has_ignored && !is_smoothed && task.has_weights) return make_weighted(loss, task);
   if (!is_weighted && !has_ignored && !is_smoothed) return has_gaps ? make_mse(loss, task) : Loss();
   if (task.kind == TaskKind::segmentation) return make_pixels(loss, task);
   if (row_of(task.kind).has_accuracy) return make_cross_entropy(loss, task);
@@ -99,39 +111,45 @@ KeySpec periodic_key() {
 }  // namespace
 
 const std::vector<LossRow>& builtin_losses() {
+  constexpr bool kWeighs = true;  // LossRow::weighs_samples
   static const std::vector<LossRow> rows = {
       {"auto", "The losses of the model; with label smoothing, class weights or an ignored class, cross_entropy",
-       cross_entropy_keys(), make_auto},
-      {"cross_entropy", "Cross-entropy for classes, pixels and tokens", cross_entropy_keys(), make_cross_entropy},
+       cross_entropy_keys(), make_auto, kWeighs},
+      {"cross_entropy", "Cross-entropy for classes, pixels and tokens", cross_entropy_keys(), make_cross_entropy,
+       kWeighs},
       {"bce",
        "Binary cross-entropy of each class, for classes and labels",
        {smoothing_key(), ignored_key(),
         keys::text("loss.pos_weight", "", "Factor of the positive targets of each class: a list or a file")},
-       make_bce},
+       make_bce,
+       kWeighs},
       {"focal",
        "Binary cross-entropy in which well predicted targets weigh less",
        {ignored_key(),
         keys::real("loss.alpha", "0.25", "Weight of positive targets; 1 - alpha for negative ones. -1 = none", -1, 1),
         keys::real("loss.gamma", "2", "Exponent of the probability of an error", 0)},
-       make_focal},
-      {"mse", "Mean squared error", distance_keys(), make_mse},
-      {"l1", "Mean absolute error", distance_keys(), make_l1},
+       make_focal,
+       kWeighs},
+      {"mse", "Mean squared error", distance_keys(), make_mse, kWeighs},
+      {"l1", "Mean absolute error", distance_keys(), make_l1, kWeighs},
       {"huber",
        "Squared error / 2 up to delta, linear beyond it",
        {output_weights_key(),
         keys::real_above("loss.delta", 0, keys::kUnlimited, "1", "Largest error that is squared")},
-       make_huber},
+       make_huber,
+       kWeighs},
       {"smooth_l1",
        "Huber loss divided by beta",
        {output_weights_key(), keys::real_above("loss.beta", 0, keys::kUnlimited, "1", "Largest error that is squared")},
-       make_smooth_l1},
+       make_smooth_l1,
+       kWeighs},
       {"relative_l2", "L2 norm of the error of each channel by that of its target", norm_keys(), make_relative_l2},
       {"relative_l1", "L1 norm of the error of each channel by that of its target", norm_keys(), make_relative_l1},
       {"h1", "relative_l2 with the first derivatives of fields", norm_keys({measure_key(), periodic_key()}), make_h1},
       {"l2", "L2 norm of the error of each channel", norm_keys({measure_key()}), make_l2},
       {"h1_absolute", "l2 with the first derivatives of fields", norm_keys({measure_key(), periodic_key()}),
        make_h1_absolute},
-      {"pixels", "Cross-entropy of pixels", cross_entropy_keys(), make_pixels},
+      {"pixels", "Cross-entropy of pixels", cross_entropy_keys(), make_pixels, kWeighs},
       {"dice", "1 - Dice coefficient of each class over a micro-batch", {ignored_key(), smooth_key()}, make_dice},
       {"jaccard",
        "1 - intersection over union of each class over a micro-batch",
@@ -153,6 +171,16 @@ const std::vector<LossRow>& builtin_losses() {
 
 Loss make_loss(const Section& loss, const Task& task, const std::vector<LossRow>& rows) {
   const LossRow& row = find_row(rows, loss.text("name"), loss.cite("name"));
+  if (task.has_weights && !row.weighs_samples) {
+    std::vector<std::string> names;
+    for (const LossRow& each : rows) {
+      if (each.weighs_samples) names.push_back(each.name);
+    }
+    throw ConfigError(loss.cite("name") + ": " + row.name +
+                      " does not weigh samples, but the samples have weights (data.weight_array); remove them, or "
+                      "choose one of: " +
+                      joined(names));
+  }
   Loss made = row.make(loss, task);
   if (made || row.name == rows.front().name) return made;  // auto: none is that of the model
   throw ConfigError(loss.cite("name") + ": the function `make` of the loss returned nothing");

@@ -173,6 +173,7 @@ std::vector<RowFacts> row_facts(const data::Dataset& dataset) {
   };
   add("inputs", rows->rows().inputs.get());
   if (rows->rows().targets) add("targets", rows->rows().targets->array());
+  add("weights", rows->rows().weights.get());
   return facts;
 }
 

@@ -62,6 +62,22 @@ class Rows : public data::SampleDataset {
   std::int64_t ignored_;
 };
 
+/// Rows with the weights 0, 1, 2, 3, 0, ...
+class WeightedRows : public Rows {
+ public:
+  using Rows::Rows;
+  Task task() const override {
+    Task task = Rows::task();
+    task.has_weights = true;
+    return task;
+  }
+  batch::ValueMap sample(const batch::Draw& draw) const override {
+    batch::ValueMap values = Rows::sample(draw);
+    values["weight"] = static_cast<double>(draw.index % 4);
+    return values;
+  }
+};
+
 /// Fields of two latitudes and three longitudes.
 class FieldRows : public Rows {
  public:
@@ -117,6 +133,11 @@ data::Splits open_rows(const Section&) {
   return {.train = std::make_shared<Rows>(kKind, 50), .val = std::make_shared<Rows>(kKind, 13)};
 }
 
+template <TaskKind kKind>
+data::Splits open_weighted(const Section&) {
+  return {.train = std::make_shared<WeightedRows>(kKind, 50), .val = std::make_shared<WeightedRows>(kKind, 13)};
+}
+
 data::Splits open_masks(const Section&) {
   return {.train = std::make_shared<Rows>(TaskKind::segmentation, 50, -100),
           .val = std::make_shared<Rows>(TaskKind::segmentation, 13, -100)};
@@ -144,6 +165,9 @@ Registry registry_with_rows() {
   registry.sources.push_back({"fields of a mask", "", {}, open_fields<true>});
   registry.sources.push_back({"language", "", {}, open_rows<TaskKind::language>});
   registry.sources.push_back({"regression", "", {}, open_rows<TaskKind::regression>});
+  registry.sources.push_back({"weighted classes", "", {}, open_weighted<TaskKind::classification>});
+  registry.sources.push_back({"weighted multilabel", "", {}, open_weighted<TaskKind::multilabel>});
+  registry.sources.push_back({"weighted regression", "", {}, open_weighted<TaskKind::regression>});
   registry.models.push_back({.name = "pointwise",
                              .help = "",
                              .keys = {},
@@ -188,6 +212,10 @@ const std::vector<LossCase>& cases() {
       {"fields of a mask", {{"loss.name", "relative_l2"}, {"loss.area", "true"}}},
       {"fields of a mask", {{"loss.name", "relative_l1"}}},
       {"fields of a mask", {{"loss.name", "l2"}, {"loss.measure", "2"}}},
+      {"weighted classes", {{"loss.name", "auto"}}},
+      {"weighted classes", {{"loss.name", "focal"}}},
+      {"weighted multilabel", {{"loss.name", "auto"}}},
+      {"weighted regression", {{"loss.name", "auto"}}},
       {"segmentation", {{"loss.name", "pixels"}, {"loss.class_weights", "1,2,0.3,3"}}},
       {"segmentation", {{"loss.name", "distill"}}},
       {"segmentation", {{"loss.name", "dice"}}, true},
@@ -331,8 +359,8 @@ TEST_F(LossAgreementTest, EvaluationsAgreeToo) {
       return evaluate(run, *run.splits.val, batch_size, meters);
     };
     const Task task = Rows(TaskKind::custom, 1).task();  // any meter fits it
-    const std::string meter = each.source == "multilabel"               ? "multilabel,threshold=0"
-                              : each.source == "regression"             ? "regression"
+    const std::string meter = each.source.ends_with("multilabel")       ? "multilabel,threshold=0"
+                              : each.source.ends_with("regression")     ? "regression"
                               : each.source.starts_with("fields")       ? "field"
                               : each.source.starts_with("segmentation") ? "overlap,ignored=255"
                                                                         : "confusion";

@@ -164,6 +164,54 @@ TEST_F(RowsTest, ImagesCanHaveSeveralNumbers) {
   EXPECT_EQ(values_of<float>(batch.target()), (std::vector<float>{3.5, 4, 5, 0, 1, 2}));
 }
 
+TEST_F(RowsTest, SamplesHaveTheWeightsOfAnArray) {
+  write_inputs();
+  write("y", {4, 1}, {1, 0, 2, 1});
+  EXPECT_FALSE(open().train->task().has_weights);
+  const std::uint64_t digest = open().train->digest();
+  write("w", {4}, {0.5, 0, 2, 3});
+  const Splits splits = open({{"weight_array", "w"}});
+  EXPECT_TRUE(splits.train->task().has_weights);
+  EXPECT_EQ(splits.train->roles().targets, std::vector<std::string>{"label"});
+  const batch::Batch batch = get(*splits.train, {2, 0});
+  EXPECT_EQ(batch.tensor("weight").sizes(), std::vector<std::int64_t>{2});
+  EXPECT_EQ(values_of<float>(batch.tensor("weight")), (std::vector<float>{2, 0.5}));
+  EXPECT_EQ(open().train->digest(), digest);
+  EXPECT_NE(splits.train->digest(), digest);
+  EXPECT_FALSE(open({{"weight_array", "w"}, {"unlabeled", "true"}}).train->task().has_weights);
+
+  EXPECT_EQ(fault_here<DataError>({{"weight_array", "v"}}),
+            "DIR: there is no variable 'v'; there are w, x, y; correct data.weight_array, or remove it");
+  write("w", {3}, {1, 1, 1});
+  EXPECT_EQ(fault_here<DataError>({{"weight_array", "w"}}),
+            "DIR/x.npy: has 4 samples, but DIR/w.npy has 3; both must have the same number");
+  write("w", {4, 2}, {1, 1, 1, 1, 1, 1, 1, 1});
+  EXPECT_EQ(fault_here<DataError>({{"weight_array", "w"}}),
+            "DIR/w.npy: has the shape [4, 2], but data.weight_array (command line) needs one number per sample");
+  for (const float bad : {-1.0F, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    write("w", {4, 1}, {1, 1, bad, 1});
+    const Splits damaged = open({{"weight_array", "w"}});
+    const std::string sentence = sentence_of<DataError>([&] { get(*damaged.train, {2}); });
+    EXPECT_NE(sentence.find("w.npy: sample 2: the weight is "), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("finite numbers of at least 0"), std::string::npos) << sentence;
+  }
+}
+
+TEST_F(RowsTest, ImagesAndSplitsHaveWeights) {
+  write("train_x", "|u1", "2, 2, 2", std::string("\0\1\2\3\4\5\6\7", 8));
+  write("train_y", {2, 2}, {1, 2, 3.5, 4});
+  write("train_w", {2}, {0.25, 4});
+  write("test_x", "|u1", "1, 2, 2", std::string("\0\1\2\3", 4));
+  write("test_y", {1, 2}, {1, 2});
+  write("test_w", {1}, {7});
+  const Splits splits = open({{"weight_array", "w"}});
+  EXPECT_TRUE(splits.train->task().has_weights);
+  const batch::Batch batch = get(*splits.train, {1, 0});
+  EXPECT_EQ(values_of<float>(batch.tensor("weight")), (std::vector<float>{4, 0.25}));
+  EXPECT_EQ(values_of<float>(batch.target()), (std::vector<float>{3.5, 4, 1, 2}));
+  EXPECT_EQ(values_of<float>(get(*splits.test, {0}).tensor("weight")), std::vector<float>{7});
+}
+
 TEST_F(RowsTest, OtherNumbersAreNoImages) {
   write("y", "|u1", "2,", std::string("\0\1", 2));
   write("x", {2, 2, 1, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});

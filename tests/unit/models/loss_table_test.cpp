@@ -7,6 +7,9 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "models/losses/task_table.hpp"
 #include "support/sentence.hpp"
@@ -193,6 +196,130 @@ TEST(LossTableTest, FactorsThatDoNotFitAreRefused) {
       refusal({{"class_weights", "1,1,1,1"}}, TaskKind::regression),
       "loss.class_weights (here): the task, which is regression, has no cross-entropy of classes; choose its loss "
       "with loss.name");
+}
+
+/// Scores of four samples, their targets, and the keys of a loss.
+struct WeighedCase {
+  std::map<std::string, std::string> keys;
+  Task task;
+  std::vector<std::int64_t> shape;
+  at::Tensor target;
+};
+
+std::vector<WeighedCase> weighed_cases() {
+  torch::manual_seed(3);
+  const at::Tensor classes = torch::tensor({2, 1, -100, 3});
+  const at::Tensor sets = torch::randn({4, 4}).gt(0);
+  const at::Tensor pixels = torch::tensor({0, 1, 2, 255, 3, 1, 255, 255, 2, 0, 0, 1}).view({4, 1, 3});
+  const at::Tensor numbers = torch::randn({4, 3}, at::kDouble);
+  const auto task = [](TaskKind kind, std::int64_t count) {
+    return Task{.sample_shape = {3}, .classes = count, .kind = kind};
+  };
+  const Task classified = task(TaskKind::classification, 4), labeled = task(TaskKind::multilabel, 4),
+             segmented = task(TaskKind::segmentation, 4), measured = task(TaskKind::regression, 3);
+  std::vector<WeighedCase> cases = {
+      {{}, classified, {4, 4}, classes},
+      {{}, labeled, {4, 4}, sets},
+      {{}, segmented, {4, 4, 1, 3}, pixels},
+      {{}, measured, {4, 3}, numbers},
+      {{{"label_smoothing", "0.1"}}, classified, {4, 4}, classes},
+      {{{"name", "cross_entropy"}, {"class_weights", "1,0,0.3,3"}}, classified, {4, 4}, classes},
+      {{{"name", "bce"}, {"pos_weight", "1,2,0,3"}}, labeled, {4, 4}, sets},
+      {{{"name", "bce"}}, classified, {4, 4}, classes},
+      {{{"name", "focal"}}, classified, {4, 4}, classes},
+      {{{"name", "pixels"}, {"class_weights", "1,2,0.3,3"}}, segmented, {4, 4, 1, 3}, pixels},
+      {{{"name", "mse"}, {"weights", "1,0,3"}}, measured, {4, 3}, numbers},
+  };
+  for (const char* name : {"l1", "huber", "smooth_l1"}) cases.push_back({{{"name", name}}, measured, {4, 3}, numbers});
+  return cases;
+}
+
+const char* usual_loss(TaskKind kind) {
+  if (kind == TaskKind::regression) return "mse";
+  if (kind == TaskKind::segmentation) return "pixels";
+  return kind == TaskKind::multilabel ? "bce" : "cross_entropy";
+}
+
+// A sample of weight 3 counts as three samples, and one of weight 0 as none: in the value, the gradient and the count.
+TEST(LossTableTest, AWeightRepeatsItsSample) {
+  std::set<std::string> covered = {"auto"};
+  for (WeighedCase each : weighed_cases()) {
+    const std::string name = each.keys.contains("name") ? each.keys.at("name") : "auto";
+    covered.insert(name);
+    for (const bool has_mask : {false, true}) {
+      if (has_mask && (each.task.kind != TaskKind::regression || each.keys.contains("weights"))) continue;
+      SCOPED_TRACE(name + (has_mask ? " with gaps" : ""));
+      const at::Tensor copies = torch::tensor({0, 0, 2, 3, 3, 3});
+      const at::Tensor mask = torch::arange(12).view({4, 3}).remainder(5).ne(0);
+      const auto result = [&](bool is_weighted) {
+        each.task.has_weights = is_weighted;
+        std::map<std::string, std::string> keys = each.keys;
+        if (!is_weighted) keys.try_emplace("name", usual_loss(each.task.kind));  // auto is the loss of a model
+        const Loss loss = loss_of(keys, each.task);
+        const at::Tensor scores = torch::linspace(-2, 3, c10::multiply_integers(each.shape), at::kDouble)
+                                      .sin()
+                                      .view(each.shape)
+                                      .requires_grad_();
+        const at::Tensor output = is_weighted ? scores : scores.index_select(0, copies);
+        batch::Batch batch(scores.detach(), is_weighted ? each.target : each.target.index_select(0, copies));
+        if (is_weighted) batch.set("weight", torch::tensor({2.0F, 0.0F, 1.0F, 3.0F}));
+        if (has_mask) batch.set("mask", is_weighted ? mask : mask.index_select(0, copies));
+        const at::Tensor value = loss.value(output, batch, true);
+        value.backward();
+        const auto count = loss.count ? loss.count(batch) : static_cast<double>(batch.target().size(0));
+        return std::tuple(value.item<double>(), count, scores.grad().clone());
+      };
+      const auto [weighted, weighted_count, weighted_gradient] = result(true);
+      const auto [repeated, repeated_count, repeated_gradient] = result(false);
+      EXPECT_NEAR(weighted, repeated, 1e-12 * std::abs(repeated));
+      EXPECT_NEAR(weighted_count, repeated_count, 1e-12 * repeated_count);
+      EXPECT_TRUE(at::allclose(weighted_gradient, repeated_gradient, 1e-12, 1e-14));
+      EXPECT_GT(repeated_gradient.abs().max().item<double>(), 1e-3);
+    }
+  }
+  for (const LossRow& row : builtin_losses()) EXPECT_EQ(covered.contains(row.name), row.weighs_samples) << row.name;
+}
+
+// The weights of samples multiply those of latitudes: (1 * 3 * 2^2 + 0.5 * 1 * 4^2) / (3 * 1.5 + 1 * 1.5) of the rows
+// of 0 and 60 degrees.
+TEST(LossTableTest, WeightsOfSamplesMultiplyThoseOfLatitudes) {
+  const Task task = {.sample_shape = {1, 2, 1},
+                     .classes = 1,
+                     .kind = TaskKind::regression,
+                     .has_weights = true,
+                     .fields = {.channels = {"u"}, .axes = {"lat", "lon"}, .coordinates = {{0, 60}, {0}}}};
+  const Loss loss = loss_of({{"name", "mse"}, {"area", "cosine"}}, task);
+  const at::Tensor errors = torch::tensor({2.0, 0.0, 0.0, 4.0}, at::kDouble).view({2, 1, 2, 1});
+  batch::Batch batch(errors, at::zeros_like(errors));
+  batch.set("weight", torch::tensor({3.0, 1.0}));
+  EXPECT_NEAR(loss.value(errors, batch, true).item<double>(), (3 * 4.0 + 0.5 * 16) / (4 * 1.5), 1e-12);
+  EXPECT_NEAR(loss.count(batch), 4 * 2, 1e-12) << "weights of latitudes have the mean 1";
+}
+
+TEST(LossTableTest, LossesThatDoNotWeighSamplesAreRefused) {
+  const auto refusal = [](const std::string& name, TaskKind kind) {
+    return sentence_of<ConfigError>([&] {
+      loss_of({{"name", name}}, {.sample_shape = {3}, .classes = 4, .kind = kind, .has_weights = true});
+    });
+  };
+  EXPECT_EQ(refusal("dice", TaskKind::segmentation),
+            "loss.name (here): dice does not weigh samples, but the samples have weights (data.weight_array); remove "
+            "them, or choose one of: auto, cross_entropy, bce, focal, mse, l1, huber, smooth_l1, pixels");
+  for (const char* name : {"relative_l2", "h1"}) {
+    EXPECT_NE(refusal(name, TaskKind::regression).find("does not weigh samples"), std::string::npos) << name;
+  }
+  EXPECT_NE(refusal("distill", TaskKind::classification).find("does not weigh samples"), std::string::npos);
+  EXPECT_EQ(refusal("auto", TaskKind::custom),
+            "loss.name (here): the samples have weights, but the losses of a task that is custom do not weigh samples; "
+            "remove the weights");
+  const Loss loss = loss_of({{"name", "mse"}}, {.classes = 1, .kind = TaskKind::regression, .has_weights = true});
+  batch::Batch batch(torch::zeros({2, 1}), torch::zeros({2, 1}));
+  batch.set("weight", torch::ones({2, 1}));
+  EXPECT_EQ(sentence_of<DataError>([&] {
+              loss.value(torch::zeros({2, 1}), batch, true);
+            }),
+            "the value weight of the batch has the shape [2, 1], but one number is needed for each of the samples of "
+            "the shape [2, 1]");
 }
 
 TEST(LossTableTest, ARowOfAProgramIsUsed) {
