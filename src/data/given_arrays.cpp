@@ -77,6 +77,7 @@ void require_shape(const Section& data, const char* key, const char* of_what) {
 
 Task task_of(const Section& data) {
   Task task{.sample_shape = data.integers("input_shape"), .kind = kind_of(data)};
+  task.has_weights = !data.text("weight_key").empty();
   require_shape(data, "input_shape", "input");
   if (data.boolean("normalizes")) {
     const auto channels = static_cast<std::size_t>(task.sample_shape.front());
@@ -133,6 +134,9 @@ Source arrays_source() {
                keys::text("data.join_keys", "",
                           "arrays: names of arrays that are joined along their first dimension, the channels, into "
                           "the input; with commas between them"),
+               keys::text("data.weight_key", "",
+                          "arrays: name of the array with one number per sample that weights its loss, as "
+                          "data.weight_array does; empty = all samples count alike"),
                keys::text("data.mask_key", "mask",
                           "arrays: name of the array that is 0 where a target does not count in the loss; it has the "
                           "shape of the targets, or 1 for channels and axes"),

@@ -18,7 +18,7 @@ namespace lockstep::embed {
 /// The letters of producers, on a rank that trains.
 class Receiver {
  public:
-  /// Keeps samples of a producer. What it throws is a fault of the samples.
+  /// Keeps samples that a producer has checked. What it throws is a fault of the samples.
   using Keep = std::function<void(const SampleTensors&, std::optional<std::int64_t> lane)>;
   /// The weights that predictions use, or a refusal.
   using MakeWeights = std::function<std::pair<LetterKind, Letter>()>;

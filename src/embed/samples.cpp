@@ -18,7 +18,9 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-const std::string kMask = "mask";  // the value that losses read
+// The values that losses read.
+const std::string kMask = "mask";
+const std::string kWeight = "weight";
 
 Shape shape_without_samples(const at::Tensor& tensor) { return tensor.sizes().slice(1).vec(); }
 
@@ -121,6 +123,7 @@ SampleForm::SampleForm(const Section& data, const Task& task, batch::Roles roles
       target_shape_(target_shape_of(data, task)),
       join_keys_(words_in(data.text("join_keys"))),
       mask_key_(data.text("mask_key")),
+      weight_key_(data.text("weight_key")),
       roles_(std::make_shared<const batch::Roles>(std::move(roles))),
       check_(engine::target_check(model, task)) {}
 
@@ -162,6 +165,7 @@ batch::Batch SampleForm::batch_of(const SampleTensors& given, bool has_targets) 
     values[name] = task_.is_text ? input.to(at::kLong) : as_numbers(input);
   }
   if (has_targets) {
+    if (!weight_key_.empty()) values[kWeight] = weights_in(samples);
     for (std::size_t i = 0; i < roles_->targets.size(); ++i) {
       const std::string& name = roles_->targets[i];
       const at::Tensor& target = required(samples, name, "target");
@@ -175,6 +179,16 @@ batch::Batch SampleForm::batch_of(const SampleTensors& given, bool has_targets) 
     throw DataError("sample " + std::to_string(fault->row) + ": " + fault->text);
   }
   return batch;
+}
+
+/// One number per sample, [N].
+at::Tensor SampleForm::weights_in(const SampleTensors& samples) const {
+  const at::Tensor& weights = required(samples, weight_key_, "weight");
+  if (weights.numel() != weights.size(0)) {
+    throw DataError("'" + weight_key_ + "' has the shape " + batch::shape_text(weights) +
+                    ", but data.weight_key names one number per sample");
+  }
+  return weights.flatten().to(at::kFloat);
 }
 
 at::Tensor SampleForm::checked_target(const std::string& name, const at::Tensor& target) const {
@@ -224,7 +238,7 @@ batch::Batch SampleForm::filler(const batch::Batch& like) const {
   };
   for (const auto& [name, value] : like.values()) {
     const at::Tensor& tensor = value.as<at::Tensor>();
-    values[name] = row(shape_without_samples(tensor), tensor.scalar_type(), name == kMask ? 1 : 0);
+    values[name] = row(shape_without_samples(tensor), tensor.scalar_type(), name == kMask || name == kWeight ? 1 : 0);
   }
   const std::string& input = roles_->inputs.front();
   if (!values.contains(input)) {
@@ -235,6 +249,7 @@ batch::Batch SampleForm::filler(const batch::Batch& like) const {
     values[roles_->targets.front()] =
         row(target_shape_, has_classes ? at::kLong : at::kFloat, has_classes ? static_cast<double>(data::kIgnored) : 0);
   }
+  if (!weight_key_.empty()) values[kWeight] = at::ones({1});
   batch::Batch filled(std::move(values), 1);
   filled.set_roles(roles_);
   return filled;

@@ -49,12 +49,14 @@ class SampleForm {
 
  private:
   SampleTensors joined_inputs(const SampleTensors& samples) const;
+  at::Tensor weights_in(const SampleTensors& samples) const;
   at::Tensor checked_target(const std::string& name, const at::Tensor& target) const;
 
   Task task_;
   std::vector<std::int64_t> target_shape_;
   std::vector<std::string> join_keys_;
   std::string mask_key_;
+  std::string weight_key_;  // "" = samples have no weights
   std::shared_ptr<const batch::Roles> roles_;
   std::function<std::optional<data::SampleFault>(const batch::Batch&)> check_;
 };

@@ -107,8 +107,8 @@ class Session::Impl {
   }
   void end(std::exception_ptr failure, const std::exception* what) noexcept;
 
-  /// Puts samples on the host into the buffers.
-  void keep(const SampleTensors& samples, std::optional<std::int64_t> lane);
+  /// Puts checked samples on the host into the buffers.
+  void keep(const batch::Batch& samples, std::optional<std::int64_t> lane);
   /// Reads what producers have sent, and answers them.
   void receive();
   /// Agrees on a call of train_buffer. If samples of producers are missing, waits for them. Collective.

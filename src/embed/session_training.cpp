@@ -35,15 +35,14 @@ constexpr std::chrono::milliseconds kNap(1);
 void Session::Impl::push(const SampleTensors& samples, std::optional<std::int64_t> lane) {
   require_open();
   streams_->use(samples);
-  const SampleTensors given = embed::on_host(samples);
-  if (!producer_) return keep(given, lane);
-  producer_->push(*form_, form_->batch_of(given, /*has_targets=*/true), lane);
+  const batch::Batch given = form_->batch_of(embed::on_host(samples), /*has_targets=*/true);
+  if (producer_) return producer_->push(*form_, given, lane);
+  keep(given, lane);
 }
 
-void Session::Impl::keep(const SampleTensors& samples, std::optional<std::int64_t> lane) {
+void Session::Impl::keep(const batch::Batch& samples, std::optional<std::int64_t> lane) {
   require_training();
-  const at::ScalarType type = training_->composition().model.precision.parameters;
-  online_->push(*form_, form_->batch_of(samples, /*has_targets=*/true), lane, type);
+  online_->push(*form_, samples, lane, training_->composition().model.precision.parameters);
 }
 
 std::pair<std::int64_t, std::int64_t> Session::Impl::lanes() const {
@@ -94,8 +93,13 @@ double Session::Impl::train(const SampleSource& samples) {
 
 void Session::Impl::receive() {
   if (!receiver_) return;
-  receiver_->receive([this](const SampleTensors& samples, std::optional<std::int64_t> lane) { keep(samples, lane); },
-                     [this] { return weights(); });
+  receiver_->receive(
+      [this](const SampleTensors& samples, std::optional<std::int64_t> lane) {
+        batch::ValueMap values;
+        for (const auto& [name, tensor] : samples) values[name] = tensor;
+        keep(form_->drawn(std::move(values)), lane);
+      },
+      [this] { return weights(); });
 }
 
 embed::SessionNumbers Session::Impl::numbers_of_buffers(std::int64_t steps) const {

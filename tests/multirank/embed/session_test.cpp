@@ -179,6 +179,40 @@ TEST(SessionTest, AnArrayOfAnyNameIsTheMask) {
             "there are two arrays of the name 'mask', which is that of 'valid' for losses");
 }
 
+TEST(SessionTest, SamplesHaveWeights) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  for (const bool uses_buffer : {false, true}) {
+    Session session(MPI_COMM_WORLD, small_settings({"data.weight_key=area", "train.global_batch_size=48"}));
+    SampleTensors given = samples(4 * world.rank(), 4);
+    const SampleTensors all = samples(0, 4 * world.size());
+    const at::Tensor weights = at::arange(4 * world.size(), at::kDouble) + 1;
+    const at::Tensor error = session.predict({all[0]})[0].second - all[1].second;
+    const double expected = ((weights * error.square().mean(1)).sum() / weights.sum()).item<double>();
+    given.emplace_back("area", weights.narrow(0, 4 * world.rank(), 4));
+    if (uses_buffer) session.push(given);
+    const double loss = uses_buffer ? session.train_buffer(1) : session.train(given);
+    EXPECT_NEAR(loss, expected, 1e-6 * expected) << uses_buffer;  // 48 is a multiple of the samples of each rank
+  }
+  Session session(MPI_COMM_WORLD, small_settings({"data.weight_key=area"}));
+  EXPECT_EQ(testing::sentence_of<Error>([&] { session.train(samples(0, 4)); }),
+            "the weight 'area' is missing; there are 'input', 'target'");
+  SampleTensors wide = samples(0, 4);
+  wide.emplace_back("area", at::ones({4, 2}));
+  EXPECT_EQ(testing::sentence_of<Error>([&] { session.train(wide); }),
+            "'area' has the shape [4, 2], but data.weight_key names one number per sample");
+}
+
+TEST(SessionTest, RanksWithoutWeightedSamplesAddNothing) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  Session together(MPI_COMM_WORLD, small_settings({"data.weight_key=area"}));
+  Session alone(MPI_COMM_NULL, small_settings({"data.weight_key=area"}));
+  SampleTensors given = samples(0, 4);
+  given.emplace_back("area", at::tensor({1.0, 2.0, 0.0, 3.0}));
+  const double loss = alone.train(given);
+  EXPECT_NEAR(together.train(world.is_root() ? given : SampleTensors{}), loss, 1e-12);
+  EXPECT_TRUE(at::allclose(parameters_of(together), parameters_of(alone), 1e-6, 1e-7));
+}
+
 TEST(SessionTest, SeveralArraysAreJoinedIntoTheInput) {
   Session joined(MPI_COMM_NULL, small_settings({"data.join_keys=speed,change"}));
   Session whole(MPI_COMM_NULL, small_settings());

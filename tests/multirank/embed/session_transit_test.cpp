@@ -108,6 +108,33 @@ TEST_F(TransitTest, ProducersPredictWithTheWeightsOfTheTrainers) {
   }
 }
 
+TEST_F(TransitTest, JoinedMaskedAndWeightedSamplesTravelAsTheyAre) {
+  const SessionSettings keys = {"data.join_keys=speed,change", "data.mask_key=valid", "data.weight_key=area",
+                                "train.lanes=12", "buffer.min=60"};
+  const auto push = [](Session& session, std::int64_t lane) {
+    const SampleTensors whole = samples(10 * lane, 5);
+    session.push({{"speed", whole[0].second.narrow(1, 0, 2)},
+                  {"change", whole[0].second.narrow(1, 2, 1)},
+                  whole[1],
+                  {"valid", at::arange(10).view({5, 2}).remainder(3)},
+                  {"area", at::arange(5, at::kDouble) + lane}},
+                 lane);
+  };
+  Session session(MPI_COMM_WORLD, settings(keys));
+  SessionSettings alone_settings = small_settings({"train.global_batch_size=24", "optim.name=adamw"});
+  alone_settings.insert(alone_settings.end(), keys.begin(), keys.end());
+  Session alone(MPI_COMM_NULL, alone_settings);
+  for (std::int64_t lane = 0; lane < kLanes; ++lane) push(alone, lane);
+  alone.train_buffer(3);
+  if (is_producer()) {
+    for (std::int64_t lane = number(); lane < kLanes; lane += producers()) push(session, lane);
+  } else {
+    session.train_buffer(3);
+    testing::expect_same_bits(parameters_of(session), parameters_of(alone));
+  }
+  world_.barrier();
+}
+
 TEST_F(TransitTest, AFullWindowDropsAndCounts) {
   constexpr std::int64_t kPushed = 60000;  // 20 bytes each
   constexpr std::int64_t kFit = 50000;     // the most that 1 MB has room for
