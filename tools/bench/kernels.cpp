@@ -151,7 +151,7 @@ Call rounded_convolution(const Sizes& input_sizes, const Sizes& weight_sizes) {
 }
 
 Call rounded_attention(const Sizes& sizes) {
-  const at::Tensor qkv = values(sizes).to(at::kBFloat16);  // as a linear layer gives it
+  const at::Tensor qkv = values(sizes).to(at::kBFloat16);  // a result of a linear layer
   return rounded_step({qkv}, [=] { return models::self_attention(qkv, qkv.size(1)); });
 }
 

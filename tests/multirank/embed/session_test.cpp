@@ -136,7 +136,7 @@ TEST(SessionTest, StridesAndTypesOfArraysDoNotMatter) {
   Session other(MPI_COMM_NULL, small_settings());
   const SampleTensors given = samples(3, 8);
   plain.train(given);
-  const at::Tensor columns = given[0].second.to(at::kDouble).t().contiguous().t();  // as Fortran has them
+  const at::Tensor columns = given[0].second.to(at::kDouble).t().contiguous().t();  // column-major
   const at::Tensor wide = at::zeros({8, 6});
   wide.slice(1, 0, 6, 3).copy_(given[1].second);
   other.train({{"input", columns}, {"target", wide.slice(1, 0, 6, 3)}});
