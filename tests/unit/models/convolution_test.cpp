@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Products of small integers are exact in float32, whatever the order of the sums: all ways must have the same bits.
 #include <lockstep/models/functional.hpp>
+#include <lockstep/models/model.hpp>
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "kernels/kernels.hpp"
+#include "models/layers/channels_last.hpp"
 #include "models/layers/gradient_sink.hpp"
 #include "support/kernel_forms.hpp"
 
@@ -216,6 +219,43 @@ TEST(ConvolutionTest, IsDifferentiableTwice) {
   }
   EXPECT_GT(results[1].abs().max().item<double>(), 0);
   EXPECT_TRUE(at::allclose(results[0], results[1], 1e-5));
+}
+
+constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+
+TEST(ChannelsLastTest, OnlyOtherOrdersAreCopied) {
+  for (const std::int64_t channels : {1, 3}) {
+    const at::Tensor planes = torch::rand({2, channels, 4, 5});
+    const at::Tensor last = planes.clone(kLast);
+    EXPECT_TRUE(channels_last(last).is_same(last));
+    const at::Tensor copy = channels_last(planes);
+    EXPECT_FALSE(copy.is_same(planes)) << channels;
+    EXPECT_EQ(copy.strides(), last.strides());
+    EXPECT_TRUE(copy.equal(planes));
+    const at::Tensor part = last.narrow(0, 1, 1);
+    EXPECT_TRUE(channels_last(part).is_same(part)) << "a part of a batch has the order of the batch";
+  }
+}
+
+TEST(ChannelsLastTest, TheOrderOfTheInputDoesNotChangeTheOutput) {
+  const std::map<std::string, std::map<std::string, std::string>> families = {
+      {"resnet18", {{"width", "8"}}},
+      {"convnext", {{"depths", "1,1"}, {"widths", "8,16"}}},
+      {"unet", {{"width", "8"}, {"depth", "2"}}}};
+  for (const auto& [name, keys] : families) {
+    for (const std::int64_t channels : {1, 3}) {
+      Task task{.sample_shape = {channels, 32, 32}, .classes = 4};
+      if (name == "unet") task.kind = TaskKind::segmentation;
+      Section section = Section::with_defaults("model", model_keys());
+      section.set("name", name, "test");
+      for (const auto& [key, text] : keys) section.set(key, text, "test");
+      const auto model = build(section, task, 1, at::kFloat);
+      EXPECT_TRUE(model->family().prefers_channels_last) << name;
+      torch::manual_seed(1);
+      const at::Tensor planes = torch::rand({2, channels, 32, 32});
+      EXPECT_TRUE(model->forward(planes.clone(kLast)).equal(model->forward(planes))) << name << channels;
+    }
+  }
 }
 
 }  // namespace convolution_test
