@@ -201,5 +201,14 @@ TEST(CCallerTest, OpenAndCloseLoseNoMemory) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
+TEST(CCallerTest, ValgrindFindsNoLostMemory) {
+  if (testing::is_sample()) GTEST_SKIP() << "takes half a minute";
+  if (testing::run_shell("valgrind --version").exit_code != 0) GTEST_SKIP() << "there is no valgrind";
+  const ProgramResult outcome = testing::run_shell("LOCKSTEP_CPU=generic valgrind --leak-check=full " +
+                                                   built("tests/system/c_caller") + " quiet");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("definitely lost: 0 bytes in 0 blocks"), std::string::npos) << outcome.output;
+}
+
 }  // namespace embedding_test
 }  // namespace lockstep
