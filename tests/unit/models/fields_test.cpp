@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Models of fields over 1 to 3 axes of space, and of columns.
 #include <lockstep/core/error.hpp>
+#include <lockstep/models/functional.hpp>
 #include <lockstep/models/model.hpp>
 
 #include <gtest/gtest.h>
