@@ -184,6 +184,22 @@ TEST_F(TransitTest, AFullWindowWaits) {
   }
 }
 
+TEST_F(TransitTest, ClosingWaitsUntilAllSamplesHaveArrived) {
+  Session session(MPI_COMM_WORLD, settings());
+  world_.barrier();
+  if (is_producer()) {
+    session.push(samples(0, 5));
+    const auto start = std::chrono::steady_clock::now();
+    session.close();
+    EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(150));
+  } else {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    testing::sentence_of<CommError>([&] {
+      for (;;) session.train_buffer(1);
+    });
+  }
+}
+
 TEST_F(TransitTest, TrainersThatCloseEarlyAreReported) {
   Session session(MPI_COMM_WORLD, settings());
   if (!is_producer()) {
