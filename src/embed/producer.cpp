@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <thread>
 #include <utility>
 
 #include "core/text/duration.hpp"
 #include "core/text/text.hpp"
-#include "engine/settings/agreed.hpp"
 #include "engine/setup/run_splits.hpp"
 
 namespace lockstep::embed {

@@ -5,7 +5,6 @@
 
 #include "checkpoints/store/lease.hpp"
 #include "core/text/text.hpp"
-#include "engine/settings/agreed.hpp"
 #include "mpi/process/topology.hpp"
 #include "report/files/run_files.hpp"
 #include "trainer/run_environment.hpp"
@@ -17,14 +16,14 @@ namespace lockstep::embed {
 
 namespace {
 
-std::string folder_of(const Section& run) {
-  return run.text("dir").empty() ? std::string() : trainer::run_folder_name(run).dir;
+std::string folder_of(const mpi::Communicator& world, const Section& run) {
+  return run.text("dir").empty() ? std::string() : trainer::run_folder_name(world, run).dir;
 }
 
 }  // namespace
 
 RunFolder::RunFolder(const mpi::Communicator& world, const config::Config& config)
-    : path_(engine::text_of_root(world, [&] { return folder_of(config.section("run")); })) {
+    : path_(folder_of(world, config.section("run"))) {
   log::LogOptions options{.rank = world.rank(), .world_size = world.size(), .to_console = false};
   if (!is_there()) {
     log::configure(options);

@@ -21,11 +21,7 @@ ExitCode examine(const CommandJob& job, const config::Invocation& invocation) {
   DoctorFacts mine = rank_facts(resources.threads);
   if (resources.gpu) mine.gpu = mpi::gpu_name(mpi::Topology::of(world).local_rank);
   measure_speed(world, resources.threads, mine);
-  std::string folder;
-  world.all_or_throw([&] {
-    if (world.is_root()) folder = run_folder_name(sections.at("run")).dir;
-  });
-  folder = world.broadcast(folder);
+  const std::string folder = run_folder_name(world, sections.at("run")).dir;
   if (!folder.empty()) try_files(world, folder, mine.files);
 
   std::vector<DoctorFacts> ranks;

@@ -51,9 +51,8 @@ std::string with_values(const std::string& text, const FolderWords& words, const
   return made + text.substr(begin);
 }
 
-}  // namespace
-
-RunFolderName run_folder_name(const Section& run) {
+/// The name with the values of this process.
+RunFolderName name_here(const Section& run) {
   const mpi::SlurmJob job = mpi::slurm_job().value_or(mpi::SlurmJob{.id = ""});
   const std::string time = time_stamp();
   FolderWords words = {
@@ -69,6 +68,26 @@ RunFolderName run_folder_name(const Section& run) {
   words.emplace_back("{name}", made.name);
   made.dir = with_values(dir, words, run.cite("dir"));
   if (made.dir.empty() && !name.empty()) made.dir = "runs/" + made.name;
+  return made;
+}
+
+}  // namespace
+
+RunFolderName run_folder_name(const mpi::Communicator& world, const Section& run) {
+  RunFolderName made;
+  std::string fault;
+  if (world.is_root()) {
+    try {
+      made = name_here(run);
+    } catch (const ConfigError& error) {
+      fault = error.what();
+    }
+  }
+  fault = world.broadcast(fault);
+  if (!fault.empty()) throw_agreed(ExitCode::configuration, fault);
+  made.name = world.broadcast(made.name);
+  made.dir = world.broadcast(made.dir);
+  made.names_time = world.broadcast(made.names_time ? "yes" : "no") == "yes";
   return made;
 }
 

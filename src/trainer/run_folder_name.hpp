@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/core/keys.hpp>
+#include <lockstep/mpi/communicator.hpp>
 
 #include <string>
 
@@ -14,9 +15,9 @@ struct RunFolderName {
   bool names_time = false;  ///< they contain the start time: each start has a folder of its own
 };
 
-/// The words have the values of this process: not collective, for one rank.
+/// The words have the values of rank 0. Collective.
 /// @param run  section `run`
-/// @throws ConfigError  a word is unknown or has no value here, or the name is a path
-RunFolderName run_folder_name(const Section& run);
+/// @throws ConfigError  a word is unknown or has no value, or the name is a path; on every rank
+RunFolderName run_folder_name(const mpi::Communicator& world, const Section& run);
 
 }  // namespace lockstep::trainer

@@ -45,10 +45,9 @@ namespace fs = std::filesystem;
 /// @return  whether another start would get another folder
 bool settle_folder(const mpi::Communicator& world, config::Config& config) {
   const Section& run = config.section("run");
-  RunFolderName made;
+  RunFolderName made = run_folder_name(world, run);
   world.all_or_throw([&] {
     if (!world.is_root()) return;
-    made = run_folder_name(run);
     if (made.dir.empty()) {
       made.name = report::make_new_folder("runs", made.name);
       made.dir = "runs/" + made.name;

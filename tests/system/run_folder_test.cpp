@@ -57,7 +57,9 @@ TEST(RunFolderTest, WordsInBracesGetTheValuesOfTheJob) {
     EXPECT_EQ(outcome.rank_codes, (std::vector<int>{2, 2})) << outcome.output;
     return testing::error_lines(outcome.output).at(0);
   };
-  EXPECT_NE(error_of("{job}").find("{job} has no value, because this is no Slurm job"), std::string::npos);
+  EXPECT_NE(
+      error_of("{job}").find("error r0/2 run.dir (command line): {job} has no value, because this is no Slurm job"),
+      std::string::npos);
   EXPECT_NE(error_of("{array}", "SLURM_JOB_ID=5").find("this is no task of a Slurm job array"), std::string::npos);
   EXPECT_NE(error_of("{jobs}").find("'{jobs}' is unknown; the words in braces are {job}, {array}, {time}, {name}"),
             std::string::npos);

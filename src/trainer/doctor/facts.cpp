@@ -12,8 +12,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <limits>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <sys/resource.h>
