@@ -216,6 +216,11 @@ std::string LeaseHolder::text() const {
   return text + (job.empty() ? "" : "restarts " + std::to_string(restarts) + "\n");
 }
 
+void end_lease(const std::string& directory, const std::string& holder) {
+  const std::string path = directory + "/" + kLease;
+  if (exists(path) && read_holder(path).text() == holder) take_away(directory, holder);
+}
+
 std::string LeaseHolder::describe() const {
   if (!is_named()) return "a file LEASE that names no run";
   return "process " + process + " on " + host + (job.empty() ? "" : " (Slurm job " + job + ")");

@@ -69,6 +69,10 @@ struct LeaseHolder {
 /// This process.
 LeaseHolder this_holder();
 
+/// Removes the lease of a directory if its holder is this one, of which the caller knows that it has ended.
+/// @param holder  text of the holder
+void end_lease(const std::string& directory, const std::string& holder);
+
 /// The holder in a lease. A field that is missing is empty.
 /// @throws CheckpointError  the file exists but cannot be read
 LeaseHolder read_holder(const std::string& path);

@@ -11,6 +11,7 @@
 #include "core/system/memory.hpp"
 #include "core/text/text.hpp"
 #include "mpi/process/chunks.hpp"
+#include "mpi/process/waits.hpp"
 
 namespace lockstep::mpi {
 
@@ -34,9 +35,20 @@ MPI_Op mpi_op(Op op) {
   return op == Op::max ? MPI_MAX : MPI_SUM;
 }
 
+/// Calls a blocking operation, or its form that does not block where waits can be given up.
+/// @param start  takes the address of a request
+template <class Block, class Start>
+void perform(const char* call, const Block& block, const Start& start) {
+  if (!has_wait_check()) return check(block(), call);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(start(&request), call);
+  wait_for(request, call);
+}
+
 MPI_Comm duplicate_of(MPI_Comm parent) {
   if (parent == MPI_COMM_NULL) return MPI_COMM_NULL;
   MPI_Comm comm = MPI_COMM_NULL;
+  const UnboundedCall unbounded;
   check(MPI_Comm_dup(parent, &comm), "MPI_Comm_dup");
   return comm;
 }
@@ -97,15 +109,22 @@ Communicator::~Communicator() {
 
 void Communicator::barrier() const {
   if (comm_ == MPI_COMM_NULL) return;
-  check(MPI_Barrier(comm_), "MPI_Barrier");
+  perform(
+      "MPI_Barrier", [&] { return MPI_Barrier(comm_); },
+      [&](MPI_Request* request) { return MPI_Ibarrier(comm_, request); });
 }
 
 template <class T>
 void Communicator::all_reduce(std::span<T> values, Op op) const {
   if (comm_ == MPI_COMM_NULL) return;
   for_each_chunk(values.size(), max_chunk, [&](std::size_t begin, std::size_t count) {
-    check(MPI_Allreduce(MPI_IN_PLACE, values.data() + begin, static_cast<int>(count), mpi_type<T>(), mpi_op(op), comm_),
-          "MPI_Allreduce");
+    T* const piece = values.data() + begin;
+    const int number = static_cast<int>(count);
+    perform(
+        "MPI_Allreduce", [&] { return MPI_Allreduce(MPI_IN_PLACE, piece, number, mpi_type<T>(), mpi_op(op), comm_); },
+        [&](MPI_Request* request) {
+          return MPI_Iallreduce(MPI_IN_PLACE, piece, number, mpi_type<T>(), mpi_op(op), comm_, request);
+        });
   });
 }
 
@@ -113,7 +132,11 @@ template <class T>
 void Communicator::broadcast(std::span<T> values, int root) const {
   if (comm_ == MPI_COMM_NULL) return;
   for_each_chunk(values.size(), max_chunk, [&](std::size_t begin, std::size_t count) {
-    check(MPI_Bcast(values.data() + begin, static_cast<int>(count), mpi_type<T>(), root, comm_), "MPI_Bcast");
+    T* const piece = values.data() + begin;
+    const int number = static_cast<int>(count);
+    perform(
+        "MPI_Bcast", [&] { return MPI_Bcast(piece, number, mpi_type<T>(), root, comm_); },
+        [&](MPI_Request* request) { return MPI_Ibcast(piece, number, mpi_type<T>(), root, comm_, request); });
   });
 }
 
@@ -125,10 +148,13 @@ void Communicator::all_gather(std::span<const T> mine, std::span<T> all) const {
     return;
   }
   if (count <= max_chunk) {
-    check(MPI_Allgather(mine.data(), static_cast<int>(count), mpi_type<T>(), all.data(), static_cast<int>(count),
-                        mpi_type<T>(), comm_),
-          "MPI_Allgather");
-    return;
+    const int number = static_cast<int>(count);
+    const MPI_Datatype type = mpi_type<T>();
+    return perform(
+        "MPI_Allgather", [&] { return MPI_Allgather(mine.data(), number, type, all.data(), number, type, comm_); },
+        [&](MPI_Request* request) {
+          return MPI_Iallgather(mine.data(), number, type, all.data(), number, type, comm_, request);
+        });
   }
   std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(rank_ * count));
   for (int root = 0; root < size_; ++root) broadcast(all.subspan(root * count, count), root);
@@ -153,9 +179,17 @@ std::vector<std::string> Communicator::all_gather(const std::string& mine) const
   std::vector<int> begins(counts.size(), 0);
   std::exclusive_scan(counts.begin(), counts.end(), begins.begin(), 0);
   std::string joined(total, '\0');
-  check(MPI_Allgatherv(mine.data(), static_cast<int>(my_length), MPI_CHAR, joined.data(), counts.data(), begins.data(),
-                       MPI_CHAR, comm_),
-        "MPI_Allgatherv");
+  const int length = static_cast<int>(my_length);
+  perform(
+      "MPI_Allgatherv",
+      [&] {
+        return MPI_Allgatherv(mine.data(), length, MPI_CHAR, joined.data(), counts.data(), begins.data(), MPI_CHAR,
+                              comm_);
+      },
+      [&](MPI_Request* request) {
+        return MPI_Iallgatherv(mine.data(), length, MPI_CHAR, joined.data(), counts.data(), begins.data(), MPI_CHAR,
+                               comm_, request);
+      });
   for (std::size_t i = 0; i < texts.size(); ++i) texts[i] = joined.substr(begins[i], lengths[i]);
   return texts;
 }
@@ -164,10 +198,18 @@ std::vector<std::string> Communicator::gather(const std::string& mine, int root)
   if (comm_ == MPI_COMM_NULL) return {mine};
   const std::uint64_t my_length = mine.size();
   std::vector<std::uint64_t> lengths(static_cast<std::size_t>(size_));
-  check(MPI_Gather(&my_length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, root, comm_), "MPI_Gather");
+  perform(
+      "MPI_Gather",
+      [&] { return MPI_Gather(&my_length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, root, comm_); },
+      [&](MPI_Request* request) {
+        return MPI_Igather(&my_length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, root, comm_, request);
+      });
   if (rank_ != root) {
     for_each_chunk(mine.size(), max_chunk, [&](std::size_t begin, std::size_t count) {
-      check(MPI_Send(mine.data() + begin, static_cast<int>(count), MPI_CHAR, root, kTextTag, comm_), "MPI_Send");
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Isend(mine.data() + begin, static_cast<int>(count), MPI_CHAR, root, kTextTag, comm_, &request),
+            "MPI_Isend");
+      wait_for(request, "MPI_Isend");
     });
     return {};
   }
@@ -176,9 +218,11 @@ std::vector<std::string> Communicator::gather(const std::string& mine, int root)
     texts[sender] = sender == root ? mine : std::string(lengths[sender], '\0');
     if (sender == root) continue;
     for_each_chunk(lengths[sender], max_chunk, [&](std::size_t begin, std::size_t count) {
-      check(MPI_Recv(texts[sender].data() + begin, static_cast<int>(count), MPI_CHAR, sender, kTextTag, comm_,
-                     MPI_STATUS_IGNORE),
-            "MPI_Recv");
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(
+          MPI_Irecv(texts[sender].data() + begin, static_cast<int>(count), MPI_CHAR, sender, kTextTag, comm_, &request),
+          "MPI_Irecv");
+      wait_for(request, "MPI_Irecv");
     });
   }
   return texts;
@@ -224,6 +268,7 @@ Communicator Communicator::split(int color, int key) const {
   if (color < 0) throw std::logic_error("comm: split by color " + std::to_string(color) + "; the minimum color is 0");
   if (comm_ == MPI_COMM_NULL) return alone();
   MPI_Comm part = MPI_COMM_NULL;
+  const UnboundedCall unbounded;
   check(MPI_Comm_split(comm_, color, key, &part), "MPI_Comm_split");
   return Communicator(Adopt{}, part);
 }
@@ -231,6 +276,7 @@ Communicator Communicator::split(int color, int key) const {
 Communicator Communicator::split_by_host() const {
   if (comm_ == MPI_COMM_NULL) return alone();
   MPI_Comm part = MPI_COMM_NULL;
+  const UnboundedCall unbounded;
   check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part), "MPI_Comm_split_type");
   return Communicator(Adopt{}, part);
 }

@@ -16,6 +16,7 @@
 #include "core/text/text.hpp"
 #include "mpi/process/launch.hpp"
 #include "mpi/process/topology.hpp"
+#include "mpi/process/waits.hpp"
 
 namespace lockstep::mpi {
 
@@ -122,6 +123,7 @@ Environment::~Environment() {
 void Environment::finish() {
   is_guarded = false;
   std::set_terminate(former_terminate);
+  if (has_lost_ranks()) return;  // Open MPI's MPI_Finalize can wait forever for those that have died
   check(MPI_Finalize(), "MPI_Finalize");
 }
 

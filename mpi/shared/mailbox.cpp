@@ -17,19 +17,6 @@ constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
 
 int tag_of(int kind, bool has_more) { return 2 * kind + (has_more ? 1 : 0); }
 
-std::vector<ProcessId> watched_processes(const Communicator& comm, const std::vector<int>& host_of_rank) {
-  const ProcessId mine = ProcessId::mine();
-  const std::vector<std::uint64_t> pair = {static_cast<std::uint64_t>(mine.pid), mine.name_space};
-  std::vector<std::uint64_t> all(pair.size() * static_cast<std::size_t>(comm.size()));
-  comm.all_gather(std::span(pair), std::span(all));
-  std::vector<ProcessId> processes(host_of_rank.size());
-  for (std::size_t rank = 0; rank < processes.size(); ++rank) {
-    if (host_of_rank[rank] != host_of_rank[static_cast<std::size_t>(comm.rank())]) continue;
-    processes[rank] = {.pid = static_cast<pid_t>(all[2 * rank]), .name_space = all[2 * rank + 1]};
-  }
-  return processes;
-}
-
 bool is_done(MPI_Request& request) {
   int done = 0;
   check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
@@ -39,7 +26,7 @@ bool is_done(MPI_Request& request) {
 }  // namespace
 
 Mailbox::Mailbox(const Communicator& comm, const std::vector<int>& host_of_rank)
-    : comm_(&comm), watch_(std::make_unique<PeerWatch>(watched_processes(comm, host_of_rank))) {}
+    : comm_(&comm), watch_(std::make_unique<PeerWatch>(processes_of_host(comm, host_of_rank))) {}
 
 Mailbox::~Mailbox() {
   int is_over = 0;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "mpi/process/chunks.hpp"
+#include "mpi/process/waits.hpp"
 
 namespace lockstep::mpi {
 
@@ -197,6 +198,7 @@ void Messages::await(Exchange& exchange, const Call& call, const std::string& pe
 /// Throws where waiting for longer is of no use.
 void Messages::look_around(const Exchange& exchange, const Call& call, double seconds, const std::string& peer_name) {
   if (host_ != nullptr) host_->throw_if_given_up();
+  check_wait();
   const std::vector<int> late_peers = exchange.late_peers();
   // A message that a peer sent before it went elsewhere may still be under way at first.
   constexpr double kSettledSeconds = 0.5;

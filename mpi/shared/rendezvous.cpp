@@ -91,6 +91,19 @@ ProcessId ProcessId::mine() {
   return {.pid = getpid(), .name_space = is_known ? status.st_ino : 0};
 }
 
+std::vector<ProcessId> processes_of_host(const Communicator& comm, const std::vector<int>& host_of_rank) {
+  const ProcessId mine = ProcessId::mine();
+  const std::vector<std::uint64_t> pair = {static_cast<std::uint64_t>(mine.pid), mine.name_space};
+  std::vector<std::uint64_t> all(pair.size() * static_cast<std::size_t>(comm.size()));
+  comm.all_gather(std::span(pair), std::span(all));
+  std::vector<ProcessId> processes(host_of_rank.size());
+  for (std::size_t rank = 0; rank < processes.size(); ++rank) {
+    if (host_of_rank[rank] != host_of_rank[static_cast<std::size_t>(comm.rank())]) continue;
+    processes[rank] = {.pid = static_cast<pid_t>(all[2 * rank]), .name_space = all[2 * rank + 1]};
+  }
+  return processes;
+}
+
 PeerWatch::PeerWatch(const std::vector<ProcessId>& peers) {
   const ProcessId mine = ProcessId::mine();
   for (const ProcessId& peer : peers) {

@@ -59,6 +59,10 @@ struct ProcessId {
   static ProcessId mine();
 };
 
+/// The processes of the ranks of `comm` on the host of this rank, by rank; without a number for those of other hosts.
+/// Collective.
+std::vector<ProcessId> processes_of_host(const Communicator& comm, const std::vector<int>& host_of_rank);
+
 /// Knows which of some processes have ended, zombies included. One that cannot be watched (another container, an old
 /// kernel) counts as alive.
 class PeerWatch {

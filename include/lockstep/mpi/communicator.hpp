@@ -39,7 +39,8 @@ class Environment {
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
 
-  /// Calls MPI_Finalize. Collective: every rank calls it after all ranks have agreed to end.
+  /// Calls MPI_Finalize, unless ranks have died and the others have continued: these leave without it. Collective:
+  /// every rank calls it after all ranks have agreed to end.
   void finish();
 
   /// Ends the job at once with `code`, after a failure that is known on this rank only.
