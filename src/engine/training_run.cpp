@@ -243,6 +243,13 @@ void TrainingRun::add_hooks() {
          copies = std::make_shared<DeviceCopies>()](bool is_writer) {
           return capture(trainer, config_ini, is_writer, parts, copies.get());
         }));
+    if (saving.memory_every > 0) {
+      trainer.add_hook(memory_copies_hook(
+          saving, request.checkpoint_directory, [&trainer] { return trainer.view().origin.run_id; },
+          [&trainer, config_ini = request.config_ini, copies = std::make_shared<DeviceCopies>()](bool is_writer) {
+            return capture(trainer, config_ini, is_writer, {}, copies.get());
+          }));
+    }
     if (request.reads_request_files) trainer.add_hook(request_file_hook(run.dir));
   }
   if (request.time_limit) trainer.add_hook(time_limit_hook(*request.time_limit));
@@ -279,6 +286,7 @@ bool TrainingRun::roll_back() {
 void TrainingRun::restore(const std::string& source) {
   ResumeSettings resume = resume_;
   resume.source = source;
+  resume.admits_memory = false;
   const auto restored = load_or_resume(*trainer_, resume, request_.checkpoint_directory);
   if (request_.on_start) request_.on_start(trainer_->progress().step, restored);
 }

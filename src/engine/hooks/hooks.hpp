@@ -133,6 +133,14 @@ using CaptureState = std::function<checkpoints::Archive(bool is_writer)>;
 PrioritizedHook checkpoint_hook(const SavingSettings& settings, const mpi::Communicator& world, std::string directory,
                                 std::shared_ptr<checkpoints::Lease> lease, CaptureState capture);
 
+/// Copies the state into the memory of the host every ckpt.memory_every steps, while training continues, and keeps the
+/// latest two copies (memory_copies.hpp). A copy that fails is a warning. When the run has ended without a failure, the
+/// copies are removed. After checkpoint_hook. Collective.
+/// @param directory  the run's checkpoint folder
+/// @param run_id     gives the id of the run when training begins
+PrioritizedHook memory_copies_hook(const SavingSettings& settings, std::string directory,
+                                   std::function<std::string()> run_id, CaptureState capture);
+
 /// Has rank 0 look for the files STOP (save and end) and SAVE (save and continue) in the run's folder, at most every
 /// 0.2 s, and removes them when the checkpoint is committed; those that were there before the run are removed with a
 /// warning. After checkpoint_hook, which does the saving.

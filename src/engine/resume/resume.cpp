@@ -11,6 +11,7 @@
 #include "engine/loop/trainer.hpp"
 #include "engine/resume/run_state.hpp"
 #include "engine/saving/candidates.hpp"
+#include "engine/saving/memory_copies.hpp"
 #include "engine/saving/reading.hpp"
 #include "engine/settings/agreed.hpp"
 #include "engine/state/paths.hpp"
@@ -23,7 +24,8 @@ namespace {
 std::optional<ReadCheckpoint> read_source(Trainer& trainer, const ResumeSettings& settings,
                                           const std::string& directory) {
   RunView& run = trainer.view();
-  const std::vector<std::string> found = resume_candidates(run.world, settings.source, directory);
+  const std::vector<std::string> found =
+      resume_candidates(run.world, settings.source, directory, settings.admits_memory);
   if (found.empty()) return std::nullopt;
   AgreedReading reading{.world = run.world, .store = run.wrapper.store(), .targets = {}};
   // A fresh start needs the initial values.
@@ -60,7 +62,8 @@ std::string run_of(const std::string& checkpoint) {
 /// @throws CheckpointError  the folder has checkpoints of another run
 std::string claim(const std::string& directory, const std::string& chosen, bool is_fork) {
   const std::string run = run_of(chosen);
-  bool is_known_here = false;
+  const std::string memory = noted_memory_folder(directory);
+  bool is_known_here = !memory.empty() && chosen.starts_with(memory + "/");
   for (const std::int64_t step : checkpoints::list(directory)) {
     const std::string other = checkpoints::checkpoint_of(directory, step);
     const std::string its_run = run_of(other);

@@ -11,6 +11,7 @@
 #include "checkpoints/store/store.hpp"
 #include "core/text/text.hpp"
 #include "engine/saving/local_copies.hpp"
+#include "engine/saving/memory_copies.hpp"
 #include "engine/settings/agreed.hpp"
 
 namespace lockstep::engine {
@@ -52,6 +53,11 @@ void require_none(const std::string& directory) {
                     "); resume it with --resume=auto, or choose another --run.dir");
 }
 
+/// Whether a copy is of the step of a checkpoint, or of an earlier one. The names tell the steps.
+bool is_not_newer(const std::string& copy, const std::string& checkpoint) {
+  return fs::path(copy).stem() <= fs::path(checkpoint).stem();
+}
+
 std::vector<std::string> candidates(const std::string& source, const std::string& directory) {
   const std::vector<std::int64_t> steps = checkpoints::list(directory);
   if (source == "none") {
@@ -73,8 +79,17 @@ std::vector<std::string> candidates(const std::string& source, const std::string
 }  // namespace
 
 std::vector<std::string> resume_candidates(const mpi::Communicator& world, const std::string& source,
-                                           const std::string& directory) {
-  return lines_in(text_of_root(world, [&] { return as_lines(candidates(source, directory)); }));
+                                           const std::string& directory, bool admits_memory) {
+  std::vector<std::string> copies;
+  if (admits_memory && (source == "auto" || source == "must")) copies = memory_candidates(world, directory);
+  return lines_in(text_of_root(world, [&] {
+    const auto newest = copies.empty() ? std::nullopt : checkpoints::latest(directory);
+    // Checkpoints on the disk were written with more care: of the same step, they come first.
+    if (newest) std::erase_if(copies, [&](const std::string& copy) { return is_not_newer(copy, *newest); });
+    const std::vector<std::string> saved = candidates(copies.empty() ? source : "auto", directory);
+    copies.insert(copies.end(), saved.begin(), saved.end());
+    return as_lines(copies);
+  }));
 }
 
 std::optional<std::string> check_resume(const mpi::Communicator& world, const std::string& resume,

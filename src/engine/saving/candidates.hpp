@@ -13,9 +13,10 @@ namespace lockstep::engine {
 /// rank 0 looks, and every rank gets the same.
 /// @param source     value of the key
 /// @param directory  the run's checkpoint folder
+/// @param admits_memory  whether auto and must also admit copies in memory that are newer than its checkpoints
 /// @throws ConfigError, CheckpointError  as load_or_resume does, on every rank
 std::vector<std::string> resume_candidates(const mpi::Communicator& world, const std::string& source,
-                                           const std::string& directory);
+                                           const std::string& directory, bool admits_memory = true);
 
 /// Fails early, on every rank, when `resume` cannot be: see load_or_resume. Collective.
 /// @param local_dir  value of ckpt.local_dir

@@ -86,6 +86,15 @@ KeySpecs RunSettings::keys() {
               "run.peak_flops", "auto",
               "Floating-point operations per second of one device, for the model FLOPs utilization (mfu) in the log. "
               "auto = measured with a matrix product; 0 = no mfu")),
+          keys::choice("run.heal", "none",
+                       "What the other ranks do when ranks have died. none = the run ends; shrink = they continue in "
+                       "place from the latest copy in memory or checkpoint, which needs mpirun --enable-recovery "
+                       "(tools/train --heal). CPUs only",
+                       {"none", "shrink"}),
+          keys::expert(keys::read_by(
+              keys::integer("run.max_heals", "5", "Maximum number of consecutive recoveries without a new checkpoint",
+                            0, 1000000),
+              "run.heal", {"shrink"})),
           keys::texts(
               "run.extra", "",
               "NAME=VALUE: data of the user, stored in every checkpoint and printed by ckpt info. Has no effect on "

@@ -86,6 +86,13 @@ KeySpecs SavingSettings::keys() {
               "ckpt.local_dir", "",
               "Folder on a fast local disk of rank 0. Checkpoints are first written there and then copied to the "
               "run's folder while training continues. Empty = disabled")),
+          keys::integer("ckpt.memory_every", "0",
+                        "Steps between copies of the state in the memory of the first host (/dev/shm), from which a "
+                        "run resumes after a failure. 0 = disabled",
+                        0, kMaxSteps),
+          keys::boolean("ckpt.partner", "false",
+                        "Send the copies of ckpt.memory_every to the memory of the second host, too, in case that the "
+                        "first host fails"),
           keys::expert(keys::boolean(
               "ckpt.async", "true",
               "Write checkpoints while training continues. Requires memory for an additional copy of the state")),
@@ -127,6 +134,8 @@ SavingSettings SavingSettings::from(const Section& ckpt) {
       .is_async = ckpt.boolean("async"),
       .layout = ckpt.text("layout"),
       .writers = static_cast<int>(ckpt.integer("writers")),
+      .memory_every = ckpt.integer("memory_every"),
+      .has_partner = ckpt.boolean("partner"),
       .keep_last = ckpt.integer("keep_last"),
       .keep_every = ckpt.integer("keep_every"),
       .keep_age_hours = ckpt.real("keep_age_h"),

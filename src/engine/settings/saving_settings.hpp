@@ -30,6 +30,8 @@ struct SavingSettings {
   bool is_async = true;
   std::string layout = "folder";  ///< folder, shards or file
   int writers = 0;                ///< ranks that write a checkpoint in shards; 0 = one for each host
+  std::int64_t memory_every = 0;  ///< steps between copies in the memory of the host; 0 = none
+  bool has_partner = false;       ///< another host gets these copies, too
   std::int64_t keep_last = 3;
   std::int64_t keep_every = 0;  ///< 0 = none
   double keep_age_hours = 0;    ///< 0 = none

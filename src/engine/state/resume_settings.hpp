@@ -20,6 +20,7 @@ struct ResumeSettings {
   std::int64_t max_starts = 3;      ///< starts of a requeued job from one step; 0 = unlimited
   bool allow_fresh = false;         ///< start from the beginning when no checkpoint can be read
   bool allow_nonfinite = false;     ///< resume from parameters that contain NaN or infinity
+  bool admits_memory = true;        ///< resume from a copy in memory that is newer than the checkpoints; not a key
   bool fork = false;                ///< resume in a folder with checkpoints of another run
   std::string schedule = "config";  ///< the schedule that holds when it changed: config or checkpoint
   RestoreOptions restore = {};
