@@ -15,6 +15,13 @@ const CommandOption kFrom = {.name = "from",
                              .elsewhere = "see --init.from and --resume for training"};
 const CommandOption kJson = {.name = "json", .help = "Print JSON"};
 
+/// Supervision begins before MPI, if `heal` is the first argument. Here, it was not.
+ExitCode refuse_heal(const CommandJob&, const config::Invocation&) {
+  throw_agreed(ExitCode::configuration,
+               "heal must be the first argument, and the program that it starts is mpirun or srun, as in: trainer heal "
+               "mpirun -np 4 trainer train");
+}
+
 }  // namespace
 
 const std::vector<TrainerCommand>& commands() {
@@ -87,6 +94,16 @@ const std::vector<TrainerCommand>& commands() {
                 "Prints what is wrong and what to do; the exit code is 2 if a run would fail",
         .options = {kJson}},
        examine},
+      {{.name = "heal",
+        .help =
+            "Starts a job with its launcher, such as mpirun -np 4 trainer train, and starts it again with resume=auto "
+            "after a failure of ranks, hosts or the launcher. It is the first argument of trainer",
+        .words = {"LAUNCHER"},
+        .more_words = 998,
+        .options = {{.name = "max-heals",
+                     .value = "N",
+                     .help = "Maximum number of consecutive starts without a new checkpoint (default 5)"}}},
+       refuse_heal},
       {{.name = "completion",
         .help = "Prints a script with which the shell completes commands, keys and values: bash or zsh",
         .words = {"SHELL"}},

@@ -26,6 +26,8 @@
 #include "mpi/process/launch.hpp"
 #include "trainer/commands/commands.hpp"
 #include "trainer/commands/derived_keys.hpp"
+#include "trainer/heal/recovery.hpp"
+#include "trainer/heal/supervisor.hpp"
 #include "trainer/run_environment.hpp"
 
 namespace lockstep::trainer {
@@ -117,6 +119,21 @@ ExitCode dispatch(const CommandJob& job) {
   return find_row(commands(), invocation.command, "command line").run(job, invocation);
 }
 
+/// @throws ConfigError  the arguments are wrong, or each rank of a job would start a job of its own
+ExitCode supervise_job(const std::vector<std::string>& arguments) {
+  if (mpi::launcher() != "none") {
+    throw ConfigError("heal starts the launcher: use trainer heal mpirun ..., not mpirun ... trainer heal");
+  }
+  return static_cast<ExitCode>(supervise(parse_heal(arguments)));
+}
+
+/// Whether the command is `heal`, which starts a launcher and uses no MPI itself.
+bool is_supervisor(int argc, char** argv) {
+  constexpr std::string_view kName = "heal";
+  if (argc < 2 || argv[1] != kName) return false;
+  return argc < 3 || (std::string_view(argv[2]) != "--help" && std::string_view(argv[2]) != "-h");
+}
+
 [[noreturn]] void leave(ExitCode code) {
   log::flush();
   std::fflush(nullptr);
@@ -144,6 +161,7 @@ void run(int argc, char** argv, const engine::Registry& registry) {
   ExitCode code = ExitCode::done;
   try {
     require_usable_level();
+    if (is_supervisor(argc, argv)) leave(supervise_job({argv + 2, argv + argc}));
     mpi::Environment environment(&argc, &argv);
     const mpi::Communicator world = mpi::Communicator::world();
     const std::vector<std::string> arguments(argv, argv + argc);
@@ -159,6 +177,8 @@ void run(int argc, char** argv, const engine::Registry& registry) {
       code = is_out_of_memory(failure) ? report_failure(out_of_memory_error(failure), world)
                                        : report_failure(failure, world);
     }
+    // All ranks know the code: any of them that is left can tell it.
+    if (const auto result = ResultFile::of_environment()) result->put_code(code);
     environment.finish();
     leave(code);
   } catch (const Error& error) {  // thrown before MPI came up

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iomanip>
+#include <utility>
 
 #include "core/system/resources.hpp"
 #include "core/text/parse_value.hpp"
@@ -158,6 +159,7 @@ void RunReport::on_start(std::int64_t step, const std::optional<std::string>& ch
   artifacts_.truncate_after_step(step);
   if (has_tensorboard_) tensorboard_.emplace(folder_, step + 1);
   progress_.step = step;
+  if (recovery_) recovery_->resumed_step = step;
   std::error_code ignored;
   std::filesystem::remove(folder_ + "/failure.json", ignored);
   if (checkpoint) log::info("resumed at step " + std::to_string(step) + " from " + *checkpoint);
@@ -205,6 +207,7 @@ void RunReport::log_progress(const std::string& line) {
 void RunReport::on_step(const engine::StepReport& step) {
   if (is_first_step_) report_start_up();
   is_first_step_ = false;
+  if (recovery_) report_recovery();
   progress_ = step.progress;
   eta_.add(step.seconds);
   const bool is_endless = static_cast<double>(progress_.total_steps) > engine::kMaxSteps;
@@ -215,6 +218,21 @@ void RunReport::on_step(const engine::StepReport& step) {
   if (now - status_written_ < kStatusInterval) return;
   status_written_ = now;
   write_status({.state = report::RunState::running, .eta_seconds = eta_seconds_});
+}
+
+/// A record of the step from which the run continues, and a line on the console.
+void RunReport::report_recovery() {
+  const Recovery recovery = *std::exchange(recovery_, std::nullopt);
+  const double seconds = seconds_since_1970() - recovery.failed_at;
+  const std::int64_t lost = std::max<std::int64_t>(0, recovery.reached_step - recovery.resumed_step);
+  metrics_.write({.kind = "heal",
+                  .values = {{"step", recovery.resumed_step},
+                             {"heal/rung", std::int64_t{recovery.rung}},
+                             {"heal/seconds", seconds},
+                             {"heal/steps_lost", lost},
+                             {"heal/cause", recovery.cause}}});
+  log::info(fmt::format("recovered: {}; the next step was done {:.3f} s later, {} steps were done again",
+                        recovery.cause, seconds, lost));
 }
 
 /// TensorBoard's images have no captions: they are in a text next to them.

@@ -17,6 +17,7 @@
 #include "report/files/metrics.hpp"
 #include "report/files/run_files.hpp"
 #include "report/tensorboard/tensorboard_writer.hpp"
+#include "trainer/heal/recovery.hpp"
 
 namespace lockstep::trainer {
 
@@ -32,6 +33,8 @@ class RunReport {
   RunReport(std::string folder, bool has_tensorboard, double console_s);
 
   void on_start(std::int64_t step, const std::optional<std::string>& checkpoint);
+  /// States, after the first step, how the run has continued after a failure. Before on_start.
+  void on_recovery(Recovery recovery) { recovery_ = std::move(recovery); }
   void on_record(const Record& record);
   void on_step(const engine::StepReport& step);
   /// Takes tables, images and histograms out of `events`.
@@ -47,6 +50,7 @@ class RunReport {
   void print_captions(const std::vector<Picture>& images);
   /// report.html; says why there is none, or "" = a run that ended well does not fail for that.
   std::string write_page() const;
+  void report_recovery();
 
   std::string folder_;
   report::MetricsWriter metrics_;
@@ -62,6 +66,7 @@ class RunReport {
   std::chrono::steady_clock::time_point status_written_;
   std::optional<std::chrono::steady_clock::time_point> progress_shown_;
   bool is_first_step_ = true;
+  std::optional<Recovery> recovery_;  // until it has been reported
 };
 
 }  // namespace lockstep::trainer

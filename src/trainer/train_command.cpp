@@ -4,21 +4,28 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "checkpoints/store/lease.hpp"
 #include "core/system/memory.hpp"
 #include "core/text/duration.hpp"
+#include "engine/hooks/hooks.hpp"
 #include "engine/settings/agreed.hpp"
 #include "mpi/gpu/gpu.hpp"
 #include "mpi/process/launch.hpp"
 #include "mpi/process/topology.hpp"
+#include "mpi/shared/survivors.hpp"
 #include "report/files/run_files.hpp"
 #include "trainer/commands/commands.hpp"
 #include "trainer/commands/derived_keys.hpp"
+#include "trainer/heal/recovery.hpp"
 #include "trainer/run_environment.hpp"
 #include "trainer/run_folder_name.hpp"
 #include "trainer/run_output.hpp"
@@ -174,17 +181,40 @@ void await_report(const std::string& folder) {
   }
 }
 
-}  // namespace
+/// One attempt of a run that can be tried again.
+struct Attempt {
+  config::Config config;             ///< contains the folder of the run, once there is one
+  std::optional<Recovery> recovery;  ///< the failure before it
+  std::int64_t first_step = 0;       ///< steps that were done when it began to train
+  std::int64_t reached_step = 0;     ///< steps that are done
+};
 
-ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
+/// Keeps the progress of an attempt, and tells it to who started the job. On every rank.
+void note_progress(Attempt& attempt, const std::shared_ptr<ResultFile>& result, engine::TrainRequest& request) {
+  request.on_start = [&attempt, tell = std::move(request.on_start)](std::int64_t step, const auto& from) {
+    attempt.first_step = step;
+    attempt.reached_step = step;
+    if (tell) tell(step, from);
+  };
+  const auto after_step = [&attempt, result](engine::RunView&, const engine::StepReport& step) {
+    attempt.reached_step = step.progress.step;
+    if (result) result->put_step(step.progress.step);
+  };
+  request.hooks.emplace_back(engine::Priority::lowest,
+                             engine::callback_hook({.after_step = after_step, .reads = engine::HookReads::nothing()}));
+}
+
+ExitCode train_once(const CommandJob& job, const config::Invocation& invocation, Attempt& attempt) {
   const mpi::Communicator& world = job.world;
-  config::Config config = invocation.config;
+  config::Config& config = attempt.config;
   const auto started = std::chrono::steady_clock::now();
   settle_teacher(job, config);
   resume_if_requeued(world, config);
   const bool is_folder_new = settle_folder(world, config);
   const Section& run = config.section("run");
   const std::string folder = run.text("dir");
+  const auto result = world.is_root() ? ResultFile::of_environment() : nullptr;
+  if (result) result->put_folder(folder);
   const std::string resume = config.section("").text("resume");
   const std::string checkpoints = folder + "/ckpt";
   const std::vector<std::string> hosts = named_by_ranks(world, mpi::Topology::of(world).host_name);
@@ -230,6 +260,8 @@ ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
                                .restarts = restarts(),
                                .hooks = {}};
   if (report) report_to(*report, request);
+  if (report && attempt.recovery) report->on_recovery(*attempt.recovery);
+  note_progress(attempt, result, request);
   try {
     const engine::Outcome outcome = engine::train(world, std::move(request));
     if (report) report->on_end(outcome);
@@ -251,6 +283,67 @@ ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
     if (!report) await_report(folder);
     throw;
   }
+}
+
+/// Trains, and when ranks die, continues with those that are left. Every attempt begins with the state of the newest
+/// checkpoint or copy in memory.
+/// @throws CommError  as many recoveries as run.max_heals admits have followed each other without a new checkpoint
+ExitCode train_with_survivors(const CommandJob& job, const config::Invocation& invocation, Attempt& attempt) {
+  using std::chrono::milliseconds;
+  constexpr milliseconds kUntilDeathsAreSeen(500);
+  const Section& run = invocation.config.section("run");
+  const std::int64_t max_heals = run.integer("max_heals");
+  if (!gpus_of(job.world, run.text("device")).empty()) {
+    throw_agreed(ExitCode::configuration,
+                 run.cite("heal") +
+                     ": ranks with GPUs cannot continue in place; set run.heal=none, and let trainer "
+                     "heal start the job again");
+  }
+  mpi::Survivors survivors(job.world,
+                           std::chrono::duration<double>(invocation.config.section("comm").real("timeout_s")));
+  std::optional<mpi::Communicator> left;
+  for (std::int64_t fruitless = 0;;) {
+    const mpi::Communicator& world = left ? *left : job.world;
+    const bool was_root = world.is_root();
+    std::string root;
+    try {
+      root = world.broadcast(checkpoints::this_holder().text());
+      const CommandJob of_left{world, job.arguments, job.registry, job.keys, job.commands};
+      const ExitCode code = train_once(of_left, invocation, attempt);
+      world.barrier();  // who leaves earlier looks like one that has died
+      return code;
+    } catch (const Error& error) {
+      if (error.is_agreed() || !survivors.awaits_loss(kUntilDeathsAreSeen)) throw;
+      const std::string loss = survivors.lost();
+      fruitless = attempt.recovery && attempt.recovery->resumed_step >= attempt.first_step ? fruitless + 1 : 0;
+      if (fruitless > max_heals) {
+        throw CommError(loss + ", and the run has recovered " + std::to_string(fruitless) +
+                        " times without a new checkpoint (run.max_heals)");
+      }
+      attempt.recovery = Recovery{.cause = loss,
+                                  .rung = 1,
+                                  .failed_at = seconds_since_1970(),
+                                  .reached_step = attempt.reached_step,
+                                  .resumed_step = attempt.first_step};
+    }
+    log::warning(attempt.recovery->cause + "; the ranks that are left continue");
+    attempt.config.set("resume", "auto", "run.heal");
+    left = survivors.shrink();
+    // The lease of a rank 0 on another host cannot be judged: only its survivors know that it has died.
+    if (!left->agree(!was_root)) continue;
+    left->all_or_throw([&] {
+      const std::string& folder = attempt.config.section("run").text("dir");
+      if (left->is_root() && !folder.empty()) checkpoints::end_lease(folder + "/ckpt", root);
+    });
+  }
+}
+
+}  // namespace
+
+ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
+  Attempt attempt{.config = invocation.config, .recovery = Recovery::of_environment()};
+  const bool may_shrink = invocation.config.section("run").text("heal") == "shrink" && job.world.size() > 1;
+  return may_shrink ? train_with_survivors(job, invocation, attempt) : train_once(job, invocation, attempt);
 }
 
 }  // namespace lockstep::trainer

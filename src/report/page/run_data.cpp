@@ -3,6 +3,7 @@
 
 #include <lockstep/core/error.hpp>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -35,16 +36,34 @@ void add_point(std::vector<plot::Series>& curves, const std::string& key, plot::
   found->points.push_back(point);
 }
 
-std::vector<plot::Series> read_curves(const std::string& path) {
+std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+/// The cells of a record about a recovery; none = it is another record.
+std::optional<std::vector<std::string>> recovery_in(const Json& record) {
+  if (!record.contains("heal/cause")) return std::nullopt;
+  const auto text = [&record](const char* name) { return record.contains(name) ? text_of(record[name]) : ""; };
+  const bool is_in_place = text("heal/rung") == "1";
+  return std::vector<std::string>{text("step"), text("heal/cause"),
+                                  is_in_place ? "the other ranks continued in place" : "the job was started again",
+                                  fmt::format("{:.3f}", number_in(record.value("heal/seconds", Json(0))).value_or(0)),
+                                  text("heal/steps_lost")};
+}
+
+/// Fills in the curves and the recoveries.
+void read_metrics(const std::string& path, PageData& run) {
   const std::optional<std::string> text = read_text(path);
   if (!text) throw ConfigError(path + " is missing: a report needs the folder of a training run");
-  std::vector<plot::Series> curves;
+  std::vector<plot::Series>& curves = run.curves;
   std::int64_t line_number = 0;
   for (const std::string& line : lines_in(whole_lines(*text))) {
     ++line_number;
     const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object())
       throw DataError(path, "line " + std::to_string(line_number) + " is damaged: it is not a JSON object");
+    if (auto recovery = recovery_in(object)) {
+      run.recoveries.push_back(*std::move(recovery));
+      continue;
+    }
     const auto step = object.find("step");
     if (step == object.end() || !step->is_number()) continue;
     for (const auto& [key, value] : object.items()) {
@@ -53,10 +72,7 @@ std::vector<plot::Series> read_curves(const std::string& path) {
     }
   }
   if (curves.empty()) throw DataError(path, "contains no metrics: the run has not reached the first line of metrics");
-  return curves;
 }
-
-std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 /// The file's object, or null where there is no file or it is none: such files are shown as far as they can be read.
 Json read_object(const std::string& path) {
@@ -103,7 +119,7 @@ PageData read_run(const std::string& folder) {
   PageData run;
   const fs::path whole = fs::weakly_canonical(folder, ignored);
   run.name = whole.has_filename() ? whole.filename().string() : whole.parent_path().filename().string();
-  run.curves = read_curves(folder + "/metrics.jsonl");
+  read_metrics(folder + "/metrics.jsonl", run);
   run.status = read_status(folder);
   run.environment = read_rows(folder + "/env.json");
   run.configuration = read_configuration(folder + "/config.resolved.json");

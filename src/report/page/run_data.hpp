@@ -23,8 +23,11 @@ struct Setting {
 struct PageData {
   std::string name;                  ///< the folder's own
   std::vector<plot::Series> curves;  ///< curves by key of metrics.jsonl, over the steps; in the order of first mention
-  PageRows status;                   ///< rows from STATUS.json and failure.json
-  PageRows environment;              ///< rows from env.json
+  /// Recoveries from failures: the step from which the run continued, the failure, how, seconds until the next step was
+  /// done, steps that were done again.
+  PageRows recoveries;
+  PageRows status;                     ///< rows from STATUS.json and failure.json
+  PageRows environment;                ///< rows from env.json
   std::vector<Setting> configuration;  ///< settings from config.resolved.json
   std::string command;                 ///< command line from argv.txt
   std::vector<std::string> replaced;   ///< samples that could not be read, of bad_samples.txt

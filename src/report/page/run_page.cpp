@@ -239,6 +239,9 @@ std::string run_page(const std::string& folder) {
   body += fields_section(run.artifacts);
   body += tables_section(run.artifacts.tables) + pictures_section(run.artifacts.pictures);
   body += html_section("Numbers", html_table({"metric", "last", "least", "largest"}, last_numbers(run)));
+  body += html_section(
+      "Recoveries",
+      html_table({"from step", "failure", "how", "seconds to the next step", "steps done again"}, run.recoveries));
   body += step_section(run) + replaced_section(run);
   body += configuration_section(run);
   body += html_section("Environment", html_details("host, libraries and devices", html_table({}, run.environment)));

@@ -154,6 +154,22 @@ TEST(RunPageTest, NamesReplacedSamples) {
   EXPECT_TRUE(has(page, "dogs/&lt;2&gt;.jpg")) << page;
 }
 
+TEST(RunPageTest, ListsRecoveries) {
+  const Folder folder;
+  write_run(folder, "a",
+            kMetrics +
+                "{\"step\":12,\"heal/rung\":1,\"heal/seconds\":0.25,\"heal/steps_lost\":7,\"heal/cause\":\"rank 1 has "
+                "died\"}\n");
+  const std::string page = run_page(folder.path("a"));
+  EXPECT_TRUE(has(page, "<h2>Recoveries</h2>"));
+  for (const char* cell : {"rank 1 has died", "the other ranks continued in place", "0.250", "<td>7</td>"}) {
+    EXPECT_EQ(count_of(page, cell), 1U) << cell;
+  }
+  EXPECT_FALSE(has(page, "heal/"));
+  write_run(folder, "b", kMetrics);
+  EXPECT_FALSE(has(run_page(folder.path("b")), "Recoveries"));
+}
+
 TEST(RunPageTest, BadInputGetsOneSentence) {
   const Folder folder;
   const std::string run = folder.path("a");
