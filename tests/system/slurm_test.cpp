@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "checkpoints/store/store.hpp"
 #include "report/files/metrics.hpp"
@@ -49,6 +51,27 @@ for ((tries = 0; tries < 600; ++tries)); do
   [[ $state != *COMPLETED* && $state != *FAILED* && $state != *CANCELLED* ]] || break
   sleep 0.1
 done
+cat ./*.out
+)";
+
+/// The same, but kills a rank instead of sending a signal.
+constexpr const char* kSubmitAndKill = R"(#!/bin/bash
+# usage: FOLDER JOB_SCRIPT ARGUMENT...
+cd "$1" || exit
+job=$(sbatch --parsable "${@:2}") || exit
+for ((tries = 0; tries < 1200; ++tries)); do
+  [[ $(cat run/metrics.jsonl 2>/dev/null | wc -l) -lt 200 ]] || break
+  sleep 0.02
+done
+for process in $(grep -lx trainer /proc/[0-9]*/comm | cut -d/ -f3); do
+  ! tr '\0' '\n' </proc/$process/environ | grep -qxE '(OMPI_COMM_WORLD_RANK|PMIX_RANK)=1' || kill -KILL $process
+done
+for ((tries = 0; tries < 600; ++tries)); do
+  state=$(scontrol show job "$job" | grep -oE '(JobState|Restarts|ExitCode)=[A-Z0-9:]*' | xargs)
+  [[ $state != *COMPLETED* && $state != *FAILED* && $state != *CANCELLED* ]] || break
+  sleep 0.1
+done
+echo "$state"
 cat ./*.out
 )";
 
@@ -103,6 +126,33 @@ TEST(SlurmTest, AJobOfMpirunDoesTheSame) {
   const ProgramResult job = run_job(folder, "train-mpirun.sbatch", "--batch");
   if (job.exit_code == kNotPermitted) GTEST_SKIP() << job.output;
   expect_undisturbed(folder, job);
+}
+
+TEST(SlurmTest, AJobThatLosesARankContinues) {
+  const std::vector<std::pair<std::string, std::string>> ways = {{"train.sbatch", "2"}, {"train-mpirun.sbatch", "1"}};
+  for (std::size_t way = 0; way < ways.size(); ++way) {
+    if (!testing::is_sampled(way, ways.size())) continue;
+    const testing::TemporaryFolder folder;
+    const std::string driver = folder.path("submit_and_kill");
+    testing::write_file(driver, kSubmitAndKill);
+    const ProgramResult job = testing::run_shell(
+        "export LOCKSTEP_HEAL=1 LOCKSTEP_TRAINER=" + testing::trainer_program() +
+            " OMPI_MCA_rmaps_base_oversubscribe=1; " + source_folder() + "/tests/system/private_slurm.sh " +
+            folder.path("slurm") + " bash " + driver + " " + folder.path() + " " + source_folder() + "/tools/slurm/" +
+            ways[way].first + " --train.lanes=2 --run.dir=" + folder.path("run") + kRun,
+        300);
+    if (job.exit_code == kNotPermitted) GTEST_SKIP() << job.output;
+    EXPECT_NE(job.output.find("JobState=COMPLETED Restarts=0 ExitCode=0:0"), std::string::npos) << job.output;
+    EXPECT_NE(testing::read_file(folder.path("run/metrics.jsonl")).find("\"heal/rung\":" + ways[way].second),
+              std::string::npos)
+        << job.output;
+    const ProgramResult straight = testing::run_ranks(2, "--train.lanes=2 --run.dir=" + folder.path("straight") + kRun);
+    ASSERT_EQ(straight.exit_code, 0) << straight.output;
+    const auto end_of = [&](const std::string& run) {
+      return checkpoints::read(folder.path(run + "/ckpt/") + checkpoints::folder_name(kSteps));
+    };
+    EXPECT_EQ(testing::differences(end_of("run"), end_of("straight")), "");
+  }
 }
 
 TEST(SlurmTest, AnArrayTrainsEachLineOfAFile) {

@@ -4,7 +4,7 @@
 #
 # Runs PROGRAM under mpirun on two hosts of this machine: nodea and nodeb have names, networks, shared memory and
 # mounts of their own, and are tied by a virtual cable. FOLDER takes small files, of which `namespaces` tells what was
-# made. Exit code 77: not permitted here.
+# made. Exit code 77: not permitted here. TWO_HOSTS_SUPERVISOR is put before mpirun.
 #
 # All processes live in a process namespace, and what they make in other namespaces: however this ends, the kernel
 # ends them and takes all of it back.
@@ -20,7 +20,10 @@ main() {
   start_host nodeb
   tie_hosts &>"$folder/cable.log" || give_up "$folder/cable.log"
   write_launcher
-  on nodea mpirun --mca plm_rsh_agent "$folder/launch" --mca orte_tmpdir_base "$folder/session" \
+  local supervisor
+  read -ra supervisor <<<"${TWO_HOSTS_SUPERVISOR:-}"
+  on nodea ${supervisor[@]+"${supervisor[@]}"} \
+    mpirun --mca plm_rsh_agent "$folder/launch" --mca orte_tmpdir_base "$folder/session" \
     --mca oob_tcp_if_include veth0 --mca btl_tcp_if_include veth0 --mca pml ob1 --mca btl self,vader,tcp \
     --oversubscribe --bind-to none --host "nodea:$ranks,nodeb:$ranks" -np $((2 * ranks)) "$@"
 }
