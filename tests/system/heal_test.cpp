@@ -254,6 +254,17 @@ TEST(HealTest, AStopThatWasRequestedIsNoFailure) {
   EXPECT_TRUE(values_in(run, "heal/rung").empty());
 }
 
+TEST(HealTest, AJobEndsWithItsSupervisor) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder.path("run");
+  const ProgramResult outcome = run_and_disturb(
+      2, run, "--enable-recovery ", " --run.heal=shrink",
+      "await_step 20; kill -9 $heal; for i in $(seq 1000); do [ -z \"$(ranks)\" ] && break; sleep 0.01; done; "
+      "echo left: $(ranks)");
+  EXPECT_NE(outcome.output.find("left:\n"), std::string::npos) << outcome.output;
+  EXPECT_FALSE(fs::exists(run + "/ckpt/" + checkpoints::folder_name(kSteps)));
+}
+
 TEST(HealTest, AnErrorOfTheConfigurationIsNotRepeated) {
   const testing::TemporaryFolder folder;
   const ProgramResult outcome = run_and_disturb(2, folder.path("run"), "--enable-recovery ", " --optim.lr=-1", "");

@@ -64,6 +64,7 @@ pid_t start(const std::vector<std::string>& words, bool is_silent = false) {
     return child;
   }
   ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // a job without its supervisor ends
   const sigset_t set = watched_signals();
   sigprocmask(SIG_UNBLOCK, &set, nullptr);
   std::signal(SIGPIPE, SIG_DFL);
