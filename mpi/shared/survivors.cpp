@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "core/system/process.hpp"
 #include "mpi/process/topology.hpp"
 #include "mpi/process/waits.hpp"
 
@@ -43,7 +44,8 @@ Survivors::Survivors(const Communicator& world, std::chrono::duration<double> li
       limit_(std::chrono::duration_cast<Clock::duration>(limit)),
       fates_(static_cast<std::size_t>(world.size()), Fate::alive),
       heard_(fates_.size(), 0),
-      host_of_rank_(Topology::of(world).host_of_rank) {
+      host_of_rank_(Topology::of(world).host_of_rank),
+      host_names_(world.all_gather(host_name())) {
   watch_ = std::make_unique<PeerWatch>(processes_of_host(world, host_of_rank_));
   set_wait_check([this] {
     if (is_shrinking_) return;
@@ -86,6 +88,7 @@ std::string Survivors::lost() {
   for (std::size_t rank = 0; rank < fates_.size(); ++rank) {
     if (fates_[rank] != Fate::dead) continue;
     ranks += (count++ > 0 ? ", " : "") + std::to_string(rank);
+    if (host_names_[rank] != host_names_[static_cast<std::size_t>(rank_)]) ranks += " on " + host_names_[rank];
   }
   if (count == 0) return "";
   note_loss();

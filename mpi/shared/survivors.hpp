@@ -35,8 +35,9 @@ class Survivors {
   Survivors& operator=(const Survivors&) = delete;
   ~Survivors();
 
-  /// The sentence about ranks that were lost since the last call of `shrink`: "rank 2 has died"; "" = none. The ranks
-  /// are those of MPI_COMM_WORLD. Thread-safe. Not collective.
+  /// The sentence about ranks that were lost since the last call of `shrink`: "rank 2 has died", with the name of its
+  /// host if it is not that of this rank; "" = none. The ranks are those of MPI_COMM_WORLD. Thread-safe. Not
+  /// collective.
   std::string lost();
   /// Waits up to `limit` for a loss. Not collective.
   bool awaits_loss(std::chrono::milliseconds limit);
@@ -66,7 +67,8 @@ class Survivors {
   std::vector<int> heard_;   // number of reports of each rank, which sends one before each shrink
   int shrinks_ = 0;
   std::vector<int> host_of_rank_;
-  int watched_ = -1;  // the first rank of the host before this one in the ring; -1 = none
+  std::vector<std::string> host_names_;  // indexed by rank
+  int watched_ = -1;                     // the first rank of the host before this one in the ring; -1 = none
   std::chrono::steady_clock::time_point heard_of_watched_;
   std::chrono::steady_clock::time_point sent_sign_;
   std::atomic<bool> is_shrinking_ = false;

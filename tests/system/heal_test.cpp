@@ -2,8 +2,10 @@
 // Ranks and launchers are killed at any instant, and the run continues by itself, bit for bit.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <random>
 #include <sstream>
 #include <string>
@@ -23,12 +25,12 @@ constexpr int kSteps = 1500;
 constexpr int kNotPermitted = 77;  // exit code of two_hosts.sh
 
 /// A run whose bits do not depend on the number of ranks.
-std::string arguments_of(const std::string& folder) {
+std::string arguments_of(const std::string& folder, int steps = kSteps) {
   return " train --run.dir=" + folder +
          " --data.train_size=480 --data.val_size=48 --model.name=mlp --model.hidden=64 --optim.name=adamw "
          "--train.lanes=4 --train.global_batch_size=16 --run.threads=1 --log.every=1 --eval.every=never "
          "--ckpt.memory_every=10 --train.max_steps=" +
-         std::to_string(kSteps);
+         std::to_string(steps);
 }
 
 /// Shell functions about the ranks of a run in `folder`: `ranks` prints the numbers of their processes in the order of
@@ -51,13 +53,13 @@ std::string functions(const std::string& folder) {
 /// @param options  keys
 /// @param script   what is done, in the shell; $heal is the process of the supervisor
 ProgramResult run_and_disturb(int ranks, const std::string& folder, const std::string& flags,
-                              const std::string& options, const std::string& script, double limit_s = 100) {
+                              const std::string& options, const std::string& script, int steps = kSteps) {
   const std::string mpirun = testing::mpirun_command(ranks);
   const std::size_t space = mpirun.find(' ');
   return testing::run_shell(functions(folder) + testing::trainer_program() + " heal " + mpirun.substr(0, space) + " " +
-                                flags + mpirun.substr(space) + " " + testing::trainer_program() + arguments_of(folder) +
-                                options + " & heal=$!\n" + script + "\nwait $heal",
-                            limit_s);
+                                flags + mpirun.substr(space) + " " + testing::trainer_program() +
+                                arguments_of(folder, steps) + options + " & heal=$!\n" + script + "\nwait $heal",
+                            300);
 }
 
 /// The same on two hosts of this machine, with so many ranks on each. The supervisor is on the first host.
@@ -70,11 +72,11 @@ ProgramResult disturb_two_hosts(int ranks, const testing::TemporaryFolder& folde
                                 "' " + std::to_string(ranks) + " " + flags + testing::trainer_program() +
                                 arguments_of(run) + " --ckpt.partner=true" + options + " & heal=$!\n" + script +
                                 "\nwait $heal",
-                            150);
+                            300);
 }
 
-checkpoints::Archive final_state(const std::string& folder) {
-  return checkpoints::read(checkpoints::checkpoint_of(folder + "/ckpt", kSteps));
+checkpoints::Archive final_state(const std::string& folder, int steps = kSteps) {
+  return checkpoints::read(checkpoints::checkpoint_of(folder + "/ckpt", steps));
 }
 
 /// The end of a run that nothing has disturbed.
@@ -209,6 +211,8 @@ TEST(HealTest, ARankOnAnotherHostIsLeftOut) {
     if (outcome.exit_code == kNotPermitted) GTEST_SKIP() << outcome.output;
     SCOPED_TRACE("rank " + std::to_string(victim));
     expect_healed(outcome, folder.path("run"), {1});
+    const std::string words = "rank " + std::to_string(victim) + (victim < 2 ? "" : " on nodeb") + " has died";
+    EXPECT_NE(outcome.output.find(words), std::string::npos) << outcome.output;
   }
 }
 
@@ -244,6 +248,48 @@ TEST(HealTest, TheJobContinuesWithoutAHost) {
     SCOPED_TRACE(ways[way].first);
     expect_healed(outcome, folder.path("run"), {way == 0 ? 2.0 : 1.0});
   }
+}
+
+/// The time for which runs are disturbed, in seconds: an hour in the long form, unless LOCKSTEP_SOAK_S states another.
+double soak_seconds() {
+  if (const char* const seconds = std::getenv("LOCKSTEP_SOAK_S")) return std::stod(seconds);
+  return testing::is_long_run() ? 3600 : 1;
+}
+
+// Ranks are killed and stopped, alone and together, and launchers are killed, again and again in each run.
+TEST(HealTest, RunsThatAreDisturbedAllTheTimeEndAsIfNothingHadHappened) {
+  const int steps = testing::is_long_run() ? 15000 : 3000;
+  const testing::TemporaryFolder undisturbed;
+  ASSERT_EQ(testing::run_ranks(2, arguments_of(undisturbed.path("run"), steps)).exit_code, 0);
+  const checkpoints::Archive end = final_state(undisturbed.path("run"), steps);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(soak_seconds());
+  int runs = 0;
+  std::size_t recoveries = 0;
+  do {
+    const testing::TemporaryFolder folder;
+    const std::string run = folder.path("run");
+    const std::string script = "RANDOM=" + std::to_string(some_step()) + R"(
+      await_step 20
+      while kill -0 $heal 2>/dev/null; do
+        sleep $((RANDOM % 2 + 1)).$((RANDOM % 10))
+        set -- $(ranks)
+        [ $# -gt 0 ] || continue
+        shift $((RANDOM % $#))
+        case $((RANDOM % 6)) in
+          0 | 1 | 2) kill -KILL $1 ;;
+          3) kill -STOP $1; sleep 0.3; kill -CONT $1 ;;
+          4) kill -KILL $(ranks) ;;
+          5) kill -KILL $(pgrep -P $heal mpirun) ;;
+        esac
+      done 2>/dev/null)";
+    const ProgramResult outcome = run_and_disturb(4, run, "--enable-recovery ", " --run.heal=shrink", script, steps);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    ASSERT_EQ(testing::differences(final_state(run, steps), end), "");
+    recoveries += values_in(run, "heal/rung").size();
+    ++runs;
+  } while (std::chrono::steady_clock::now() < limit);
+  std::cout << runs << " runs recovered " << recoveries << " times\n";
+  EXPECT_GT(recoveries, 0U);
 }
 
 TEST(HealTest, AStopThatWasRequestedIsNoFailure) {
