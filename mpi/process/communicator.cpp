@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/system/memory.hpp"
+#include "core/system/status_line.hpp"
 #include "core/text/text.hpp"
 #include "mpi/process/chunks.hpp"
 #include "mpi/process/waits.hpp"
@@ -109,6 +110,7 @@ Communicator::~Communicator() {
 
 void Communicator::barrier() const {
   if (comm_ == MPI_COMM_NULL) return;
+  const ScopedPhase phase(Phase::agreement);
   perform(
       "MPI_Barrier", [&] { return MPI_Barrier(comm_); },
       [&](MPI_Request* request) { return MPI_Ibarrier(comm_, request); });
@@ -117,6 +119,7 @@ void Communicator::barrier() const {
 template <class T>
 void Communicator::all_reduce(std::span<T> values, Op op) const {
   if (comm_ == MPI_COMM_NULL) return;
+  const ScopedPhase phase(Phase::agreement);
   for_each_chunk(values.size(), max_chunk, [&](std::size_t begin, std::size_t count) {
     T* const piece = values.data() + begin;
     const int number = static_cast<int>(count);
@@ -131,6 +134,7 @@ void Communicator::all_reduce(std::span<T> values, Op op) const {
 template <class T>
 void Communicator::broadcast(std::span<T> values, int root) const {
   if (comm_ == MPI_COMM_NULL) return;
+  const ScopedPhase phase(Phase::agreement);
   for_each_chunk(values.size(), max_chunk, [&](std::size_t begin, std::size_t count) {
     T* const piece = values.data() + begin;
     const int number = static_cast<int>(count);
@@ -147,6 +151,7 @@ void Communicator::all_gather(std::span<const T> mine, std::span<T> all) const {
     std::copy(mine.begin(), mine.end(), all.begin());
     return;
   }
+  const ScopedPhase phase(Phase::agreement);
   if (count <= max_chunk) {
     const int number = static_cast<int>(count);
     const MPI_Datatype type = mpi_type<T>();
@@ -167,6 +172,7 @@ std::vector<std::string> Communicator::all_gather(const std::string& mine) const
   all_gather(std::span(&my_length, 1), std::span(lengths));
   const std::uint64_t total = std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
 
+  const ScopedPhase phase(Phase::agreement);
   std::vector<std::string> texts(lengths.size());
   if (total > max_chunk) {
     for (int root = 0; root < size_; ++root) {
@@ -196,6 +202,7 @@ std::vector<std::string> Communicator::all_gather(const std::string& mine) const
 
 std::vector<std::string> Communicator::gather(const std::string& mine, int root) const {
   if (comm_ == MPI_COMM_NULL) return {mine};
+  const ScopedPhase phase(Phase::agreement);
   const std::uint64_t my_length = mine.size();
   std::vector<std::uint64_t> lengths(static_cast<std::size_t>(size_));
   perform(

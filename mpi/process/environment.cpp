@@ -13,6 +13,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "core/system/status_line.hpp"
 #include "core/text/text.hpp"
 #include "mpi/process/launch.hpp"
 #include "mpi/process/topology.hpp"
@@ -136,6 +137,7 @@ void Environment::abort(ExitCode code, bool is_remote) noexcept {
     _exit(status);
   }
   is_guarded = false;
+  note_exit(status);
   std::fflush(nullptr);
   // Who waited for a peer that failed knows less than that peer, which is about to end the job with a code of its own.
   if (is_remote || code == ExitCode::communication) usleep(kPeersMayEndItFirstMicroseconds);

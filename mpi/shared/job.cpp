@@ -17,8 +17,6 @@ constexpr std::array kCallNames = {"all_reduce",      "reduce_ranges",  "broadca
                                    "all_gather",      "reduce_scatter", "barrier",
                                    "allocate_bucket", "split",          "the replay of a captured step"};
 
-const char* name_of(CallKind kind) { return kCallNames.at(static_cast<std::size_t>(kind)); }
-
 std::string lanes_of(const Call& call) {
   if (call.lanes == 0) return "";
   return " over " + std::to_string(call.lanes) + " lanes (layout " + std::to_string(call.layout) + ", stride " +
@@ -61,6 +59,8 @@ kernels::Combination combination_of(ReduceOp op) {
 }
 
 }  // namespace
+
+const char* name_of(CallKind kind) { return kCallNames.at(static_cast<std::size_t>(kind)); }
 
 bool is_reduction(CallKind kind) {
   return kind == CallKind::all_reduce || kind == CallKind::reduce_ranges || kind == CallKind::reduce_scatter;

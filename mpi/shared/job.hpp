@@ -45,6 +45,9 @@ struct Call {
 /// Whether the call combines the values of all ranks.
 bool is_reduction(CallKind kind);
 
+/// "all_reduce".
+const char* name_of(CallKind kind);
+
 /// "average".
 const char* name_of(ReduceOp op);
 

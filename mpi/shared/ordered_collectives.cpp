@@ -5,6 +5,8 @@
 
 #include <stdexcept>
 
+#include "core/system/status_line.hpp"
+
 namespace lockstep::mpi {
 
 Ticket OrderedCollectives::start(const Job& job) {
@@ -30,7 +32,7 @@ void OrderedCollectives::make_room(std::uint64_t sequence) {
   if (sequence % kRoom != 0 || sequence < kMaxJobs) return;
   std::uint64_t closing = sequence - kRoom;
   while (job_at(closing).call.kind == CallKind::reduce_ranges) ++closing;
-  guard([&] { work_off(closing); });
+  guard(job_at(closing).call, [&] { work_off(closing); });
 }
 
 void OrderedCollectives::wait(Ticket ticket) {
@@ -41,7 +43,7 @@ void OrderedCollectives::wait(Ticket ticket) {
     throw std::logic_error("comm: wait for " + describe(call) +
                            ", which was started by reduce_ranges; wait for its ranges instead");
   }
-  guard([&] { work_off(ticket.sequence); });
+  guard(call, [&] { work_off(ticket.sequence); });
 }
 
 void OrderedCollectives::reduce_range(Ticket ticket, Slice range, const RangeConsumer& consume) {
@@ -58,12 +60,13 @@ void OrderedCollectives::reduce_range(Ticket ticket, Slice range, const RangeCon
     throw std::logic_error("comm: range of " + std::to_string(range.count) + " elements from " +
                            std::to_string(range.begin) + " in " + describe(call));
   }
-  guard([&] { perform_until(ticket.sequence); });
+  guard(call, [&] { perform_until(ticket.sequence); });
   remember_failure([&] { take(job, range, consume); });
 }
 
 template <class Work>
-void OrderedCollectives::guard(Work work) {
+void OrderedCollectives::guard(const Call& call, Work work) {
+  const ScopedPhase phase(call.sequence, static_cast<std::uint8_t>(call.kind));
   try {
     work();
   } catch (const std::exception& error) {

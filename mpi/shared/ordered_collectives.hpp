@@ -80,9 +80,9 @@ class OrderedCollectives : public Collectives {
   void perform_until(std::uint64_t sequence);
   void require_given(Ticket ticket) const;
   void throw_if_failed() const;
-  /// Runs `work`; what it throws makes every later call fail.
+  /// Runs `work`, which waits for `call`; what it throws makes every later call fail.
   template <class Work>
-  void guard(Work work);
+  void guard(const Call& call, Work work);
   /// The same for failures of the communication only: what else `work` throws changes nothing.
   template <class Work>
   void remember_failure(Work work);

@@ -3,7 +3,6 @@
 #include <lockstep/data/dataset.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -21,6 +20,7 @@
 
 #include "batch/collate.hpp"
 #include "batch/nvtx_range.hpp"
+#include "core/system/status_line.hpp"
 #include "core/text/text.hpp"
 #include "data/sample_batch.hpp"
 #include "data/source/roles.hpp"
@@ -69,9 +69,24 @@ struct Slot {
 };
 
 /// A thread of the loader.
-struct Worker {
-  std::atomic<const batch::Draw*> draw = nullptr;  ///< first sample of the piece that it loads
+class Worker {
+ public:
+  /// Notes the first sample of the piece that it loads; null = none.
+  void note(const batch::Draw* draw) {
+    const std::lock_guard lock(mutex_);
+    draw_.reset();
+    if (draw != nullptr) draw_ = *draw;
+  }
+  std::optional<batch::Draw> draw() const {
+    const std::lock_guard lock(mutex_);
+    return draw_;
+  }
+
   std::jthread thread;
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<batch::Draw> draw_;
 };
 
 }  // namespace
@@ -105,6 +120,7 @@ class Loader::Impl {
     for (const auto& worker : workers_) {
       worker->thread = std::jthread([this, &self = *worker](const std::stop_token& stop) { work(stop, self); });
     }
+    report_.emplace([this] { return lines_of_workers(); });
   }
 
   ~Impl() {
@@ -239,18 +255,18 @@ class Loader::Impl {
   }
 
   /// Loads pieces of a batch and returns their first error with its piece.
-  std::pair<std::exception_ptr, std::size_t> load_pieces(Slot& slot, std::size_t begin, std::size_t end, Worker* worker,
+  std::pair<std::exception_ptr, std::size_t> load_pieces(Slot& slot, std::size_t begin, std::size_t end, Worker& worker,
                                                          const std::stop_token& stop) const {
     std::pair<std::exception_ptr, std::size_t> first;
     for (std::size_t piece = begin; piece < end && !stop.stop_requested(); ++piece) {
-      if (worker != nullptr && !slot.draws.empty()) worker->draw = &slot.draws[piece];
+      if (!slot.draws.empty()) worker.note(&slot.draws[piece]);
       try {
         load(slot, piece);
       } catch (...) {
         if (!first.first) first = {std::current_exception(), piece};
       }
     }
-    if (worker != nullptr) worker->draw = nullptr;
+    worker.note(nullptr);
     return first;
   }
 
@@ -258,7 +274,7 @@ class Loader::Impl {
     Slot slot = open(k);
     read_ahead(k);
     const auto start = Clock::now();
-    if (!slot.error) slot.error = load_pieces(slot, 0, slot.pieces, nullptr, {}).first;
+    if (!slot.error) slot.error = load_pieces(slot, 0, slot.pieces, alone_, {}).first;
     finish(slot);
     work_ += Clock::now() - start;
     return slot;
@@ -316,7 +332,7 @@ class Loader::Impl {
     slot.claimed = end;
     lock.unlock();
     const auto start = Clock::now();
-    const auto [error, bad_piece] = load_pieces(slot, begin, end, &self, stop);
+    const auto [error, bad_piece] = load_pieces(slot, begin, end, self, stop);
     const Seconds spent = Clock::now() - start;
     lock.lock();
     work_ += spent;
@@ -359,15 +375,31 @@ class Loader::Impl {
     }
   }
 
+  /// "sample 17 (photos/17.jpg)".
+  std::string sample_text(const batch::Draw& draw) const {
+    const std::string place = files_ != nullptr ? files_->place(draw) : "";
+    return "sample " + std::to_string(draw.index) + (place.empty() ? "" : " (" + place + ")");
+  }
+
+  /// What each thread loads at the moment.
+  std::vector<std::string> lines_of_workers() const {
+    std::vector<std::string> lines;
+    const auto add = [&](const Worker& worker, const std::string& name) {
+      const auto draw = worker.draw();
+      if (draw) lines.push_back(name + " loads " + sample_text(*draw) + " of " + options_.name);
+    };
+    add(alone_, "the training thread");
+    for (std::size_t i = 0; i < workers_.size(); ++i) add(*workers_[i], "loader thread " + std::to_string(i));
+    return lines;
+  }
+
   std::string stall_text() const {
     std::string text;
     std::size_t count = 0;
     for (const auto& worker : workers_) {
-      const batch::Draw* const draw = worker->draw;
-      if (draw == nullptr || ++count > kMaxSamplesInWarning) continue;
-      const std::string place = files_ != nullptr ? files_->place(*draw) : "";
-      text += (text.empty() ? "" : ", ") + ("sample " + std::to_string(draw->index));
-      if (!place.empty()) text += " (" + place + ")";
+      const auto draw = worker->draw();
+      if (!draw || ++count > kMaxSamplesInWarning) continue;
+      text += (text.empty() ? "" : ", ") + sample_text(*draw);
     }
     return options_.name + ": no sample has arrived for " + std::to_string(std::lround(options_.stall_seconds)) + " s" +
            (text.empty() ? "" : "; still loading " + text) + ". Check that the file system responds";
@@ -394,7 +426,9 @@ class Loader::Impl {
   std::int64_t progress_ = 0;  // grows whenever samples are loaded
   Seconds wait_{0};
   Seconds work_{0};
-  std::vector<std::unique_ptr<Worker>> workers_;  // last: joined before anything they use is gone
+  Worker alone_;                                  // notes what the calling thread loads, if there are no others
+  std::vector<std::unique_ptr<Worker>> workers_;  // joined before anything they use is gone
+  std::optional<WorkerReport> report_;            // last: nobody asks for workers that are gone
 };
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, Plan plan, std::int64_t first, std::int64_t end,

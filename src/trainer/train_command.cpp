@@ -25,6 +25,7 @@
 #include "report/files/run_files.hpp"
 #include "trainer/commands/commands.hpp"
 #include "trainer/commands/derived_keys.hpp"
+#include "trainer/failure/failure_screen.hpp"
 #include "trainer/heal/recovery.hpp"
 #include "trainer/run_environment.hpp"
 #include "trainer/run_folder_name.hpp"
@@ -262,6 +263,7 @@ ExitCode train_once(const CommandJob& job, const config::Invocation& invocation,
   if (report) report_to(*report, request);
   if (report && attempt.recovery) report->on_recovery(*attempt.recovery);
   note_progress(attempt, result, request);
+  FailureScreen screen(world, folder, config.to_ini(), config.section("comm").real("timeout_s"));
   try {
     const engine::Outcome outcome = engine::train(world, std::move(request));
     if (report) report->on_end(outcome);
@@ -271,7 +273,10 @@ ExitCode train_once(const CommandJob& job, const config::Invocation& invocation,
     if (error.exit_code() == kOutOfMemory) write_memory_report(folder, world.rank());
     if (lease && lease->is_lost()) report.reset();  // the records are those of another run now
     if (report) report->on_failure(error, static_cast<int>(error.exit_code()));
+    const bool is_told =
+        screen.conclude(error.exit_code(), message_of(error), error.is_agreed(), error.is_remote());
     if (!report && !lease && !engine::is_known_to_peers(error)) await_report(folder);
+    if (is_told) throw_remote(error.exit_code(), error.what());
     throw;
   } catch (const std::exception& failure) {
     if (is_out_of_memory(failure)) write_memory_report(folder, world.rank());
@@ -280,6 +285,8 @@ ExitCode train_once(const CommandJob& job, const config::Invocation& invocation,
     } else if (report) {
       report->on_failure(failure, static_cast<int>(ExitCode::internal));
     }
+    const ExitCode code = is_out_of_memory(failure) ? kOutOfMemory : ExitCode::internal;
+    screen.conclude(code, message_of(failure), /*is_agreed=*/false, /*is_remote=*/false);
     if (!report) await_report(folder);
     throw;
   }

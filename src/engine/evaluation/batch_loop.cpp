@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/system/resources.hpp"
+#include "core/system/status_line.hpp"
 #include "engine/evaluation/target_check.hpp"
 #include "engine/saving/progress_lines.hpp"
 #include "engine/settings/loader_memory.hpp"
@@ -85,7 +86,10 @@ void for_each_batch(const mpi::Communicator& world, parallel::DistributedDataPar
   world.all_or_throw([&] {
     const std::unique_ptr<data::Loader> loader = open_loader(world, dataset, limits, share, wrapper.model());
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
-      work(batch, loader->next());
+      set_phase(Phase::data);
+      batch::Batch given = loader->next();
+      set_phase(Phase::forward);
+      work(batch, given);
       progress.show(batch - share.begin + 1);
     }
     const torch::NoGradGuard no_grad;

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "batch/nvtx_range.hpp"
+#include "core/system/status_line.hpp"
 #include "core/text/duration.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/saving/best_values.hpp"
@@ -61,6 +62,7 @@ class CheckpointHook : public Hook {
     const bool is_best = settings_.begin.is_reached(position_of(position)) && note_best(run);
     if (!is_counted_now && !is_best && !report.is_save_due) return;
     const batch::NvtxRange range("save");
+    const ScopedActivity activity(Activity::saving);
     // Who counts steps or epochs expects each of these checkpoints, and so does the best one; the clock can wait.
     saver_.save(position.step, !is_counted_now && !is_best, [&] { return capture_(saver_.is_writer()); });
     saved_at_ = Clock::now();
@@ -75,6 +77,7 @@ class CheckpointHook : public Hook {
  private:
   void save_now(RunView& run) {
     const batch::NvtxRange range("save");
+    const ScopedActivity activity(Activity::saving);
     saver_.save_now(run.progress.step, [&] { return capture_(saver_.is_writer()); });
     saved_at_ = Clock::now();
     note_saves(run);

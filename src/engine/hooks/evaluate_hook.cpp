@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "core/system/status_line.hpp"
 #include "core/text/duration.hpp"
 #include "engine/evaluation/evaluation.hpp"
 #include "engine/evaluation/evaluation_counts.hpp"
@@ -55,6 +56,7 @@ class EvaluateHook : public Hook {
 
  private:
   void evaluate_now(RunView& run) {
+    const ScopedActivity activity(Activity::evaluation);
     EventStorage& events = run.events;
     const data::Dataset& dataset = split_of(run.data.splits(), settings_.split);
     EvaluationResult result;

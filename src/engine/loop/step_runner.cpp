@@ -10,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/system/status_line.hpp"
 #include "core/text/duration.hpp"
 #include "core/text/text.hpp"
 #include "models/layers/generators.hpp"
@@ -168,6 +169,7 @@ QueuedStep StepRunner::run(const StepInput& input) {
   optim::OptimWrapper& optimizer = run_->view.optimizer;
   const optim::GradScaler* const scaler = run_->updates.all().scaler();
   input_ = input;
+  set_step(run_->progress.step + 1);
   if (input_.samples == 0) input_.samples = run_->data.layout().global_batch_size;
   QueuedStep step;
   StepReport& report = step.report;
@@ -251,6 +253,7 @@ void StepRunner::run_closure_step(QueuedStep& step) {
 }
 
 batch::Batch StepRunner::next() {
+  set_phase(Phase::data);
   const PerfScope timer("read_sample", run_->perf.get());
   return input_.next();
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "core/system/status_line.hpp"
 #include "core/text/text.hpp"
 #include "engine/loop/run.hpp"
 #include "engine/loop/step_agreement.hpp"
@@ -26,6 +27,7 @@ Trainer::Trainer(const Sections& sections, Composition& composition, data::Split
 }
 
 Outcome Trainer::train() {
+  const ScopedActivity activity(Activity::training);
   try {
     begin();
     const Outcome outcome = loop();
@@ -110,6 +112,7 @@ void Trainer::resume() {
 /// Whether the epoch continues.
 bool Trainer::complete_step(StepReport& report) {
   const HookList& hooks = run_->hooks;
+  set_phase(Phase::hooks);
   run_->advance(report.samples);
   report.progress = run_->progress;
   if (report.is_measured) hooks.each(&Hook::on_measured, view(), report);

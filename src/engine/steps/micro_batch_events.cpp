@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "core/system/status_line.hpp"
+
 namespace lockstep::engine {
 
 MicroBatchEvents::MicroBatchEvents(LastBatch begun, const Notify& notify, const optim::BaseOptimWrapper* optimizer,
@@ -17,6 +19,7 @@ MicroBatchEvents::MicroBatchEvents(LastBatch begun, const Notify& notify, const 
 
 void MicroBatchEvents::on_prepared(const batch::Batch& prepared) {
   last_.batch = &prepared;
+  set_phase(Phase::forward);
   section_.emplace("forward", perf_);
 }
 
@@ -30,11 +33,13 @@ void MicroBatchEvents::on_forward(const batch::Outputs& outputs) {
 void MicroBatchEvents::on_loss(const models::ParsedLosses& losses) {
   section_.reset();
   last_.losses = losses.values;
+  if (optimizer_ != nullptr) set_phase(Phase::backward);
   (*notify_)(StepEvent::loss, last_);
   section_.emplace("backward", perf_);
 }
 
 void MicroBatchEvents::on_backward() {
+  set_phase(Phase::update);
   section_.emplace("optimizer_step", perf_);
   note_loss_scale();
   (*notify_)(StepEvent::backward, last_);

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/system/status_line.hpp"
 #include "core/text/text.hpp"
 #include "models/layers/field_normalization.hpp"
 #include "models/layers/taps.hpp"
@@ -26,11 +27,15 @@ std::string first_line(std::string_view text) { return std::string(text.substr(0
 /// "model.blocks.2" for messages.
 std::string text_of(const Block& block) { return "model" + (block.path().empty() ? "" : "." + block.path()); }
 
-/// The result that `forward` of a block returns. Its refusals name the block.
+/// The result that `forward` of a block returns. Its refusals name the block, and so does the status of the process
+/// meanwhile.
 template <class Forward>
 auto named(const Block& block, const Forward& forward) {
+  const char* const outer = set_block(block.path().c_str());
   try {
-    return forward();
+    auto result = forward();
+    set_block(outer);
+    return result;
   } catch (const c10::Error& error) {
     throw ConfigError(text_of(block) + ": " + first_line(error.what_without_backtrace()));
   }

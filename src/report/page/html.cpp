@@ -55,20 +55,20 @@ figcaption{font-size:.8rem;line-height:1.3;padding-top:.3rem;color:var(--ink);fo
 summary{cursor:pointer;color:var(--muted);padding:.2rem 0}
 )";
 
-std::string row_of(const std::vector<std::string>& cells, bool is_head) {
-  std::string row = "<tr>";
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    const std::string tag = is_head || i == 0 ? "th" : "td";  // the first cell names the row
-    row += "<" + tag + ">" + escaped(cells[i]) + "</" + tag + ">";
-  }
-  return row + "</tr>\n";
-}
-
 /// Escaped, with each line of the text on a line of its own.
 std::string with_line_breaks(const std::string& text) {
   std::vector<std::string> lines = split(text, '\n');
   for (std::string& line : lines) line = escaped(line);
   return joined(lines, "<br/>");
+}
+
+std::string row_of(const std::vector<std::string>& cells, bool is_head) {
+  std::string row = "<tr>";
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const std::string tag = is_head || i == 0 ? "th" : "td";  // the first cell names the row
+    row += "<" + tag + ">" + with_line_breaks(cells[i]) + "</" + tag + ">";
+  }
+  return row + "</tr>\n";
 }
 
 }  // namespace

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "trainer/failure/rank_state.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+
+#include "core/text/duration.hpp"
+#include "core/text/text.hpp"
+#include "report/page/html.hpp"
+
+namespace lockstep::trainer {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using States = std::vector<RankState>;
+
+constexpr double kLateSeconds = 1;  // nobody is late for whom others have waited less
+
+Json json_of(const ThreadFacts& thread) {
+  Json object = {{"id", thread.id}, {"name", utf8_text(thread.name)}, {"state", std::string(1, thread.state)}};
+  if (!thread.kernel.empty()) object["kernel"] = thread.kernel;
+  object["stack"] = thread.frames;
+  return object;
+}
+
+std::string dumped(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+bool is_waiting(const RankState& state) {
+  return state.place.phase == Phase::communication || state.place.phase == Phase::agreement;
+}
+
+/// The signal that ended a process, and whether it is certain. A process that noted nothing was killed by the one
+/// signal that it cannot note.
+int signal_of(const RankState& state) {
+  if (state.end.signal != 0) return state.end.signal;
+  if (state.process.has_status) return WIFSIGNALED(state.process.exit_status) ? WTERMSIG(state.process.exit_status) : 0;
+  return state.end.code >= 0 ? 0 : SIGKILL;
+}
+
+int code_of(const RankState& state) {
+  const bool has_exited = state.process.has_status && WIFEXITED(state.process.exit_status);
+  return has_exited ? WEXITSTATUS(state.process.exit_status) : state.end.code;
+}
+
+std::string of_step(const RankState& state) {
+  if (state.place.activity == Activity::start || state.step == 0) return "at the start of the run";
+  if (state.place.activity == Activity::evaluation) return "in the evaluation after step " + std::to_string(state.step);
+  if (state.place.activity == Activity::saving) return "while the checkpoint of step " + std::to_string(state.step) + " is saved";
+  return "of step " + std::to_string(state.step);
+}
+
+/// The first rank that satisfies the condition; null = none.
+template <class Condition>
+const RankState* first_of(const States& ranks, const Condition& condition) {
+  const auto found = std::ranges::find_if(ranks, [&](const RankState& state) { return state.is_seen && condition(state); });
+  return found == ranks.end() ? nullptr : &*found;
+}
+
+/// The living rank that has been longest at a place where it waits for nobody, while others wait for it.
+const RankState* latest(const States& ranks) {
+  const bool is_awaited = first_of(ranks, [](const RankState& state) {
+                            return is_waiting(state) && !state.is_dead && state.seconds >= kLateSeconds;
+                          }) != nullptr;
+  const RankState* late = nullptr;
+  for (const RankState& state : ranks) {
+    const bool is_busy = state.is_seen && !state.is_dead && !is_waiting(state) && state.place.activity != Activity::ended;
+    if (is_awaited && is_busy && (late == nullptr || state.seconds > late->seconds)) late = &state;
+  }
+  return late;
+}
+
+/// "; rank 1 has another configuration than rank 0"; "" = all that are known are equal.
+std::string differences(const States& ranks) {
+  std::string text;
+  for (const RankState& state : ranks) {
+    const bool is_other = state.configuration != ranks.front().configuration;
+    const bool is_other_program = state.program != ranks.front().program;
+    if (!is_other && !is_other_program) continue;
+    text += "; rank " + std::to_string(state.rank) + " has another " + (is_other_program ? "program" : "configuration") +
+            " than rank " + std::to_string(ranks.front().rank);
+  }
+  return text;
+}
+
+/// "; rank 1 is ahead, in step 13" of ranks in other steps than the last one; "" = all are in the same.
+std::string ahead(const States& ranks) {
+  const auto by_step = [](const RankState& a, const RankState& b) { return a.step < b.step; };
+  States seen;
+  std::ranges::copy_if(ranks, std::back_inserter(seen), &RankState::is_seen);
+  if (seen.empty()) return "";
+  const auto [last, first] = std::ranges::minmax_element(seen, by_step);
+  if (last->step == first->step) return "";
+  return "; rank " + std::to_string(first->rank) + " is ahead, in step " + std::to_string(first->step) + ", and rank " +
+         std::to_string(last->rank) + " is in step " + std::to_string(last->step);
+}
+
+std::string sentence_about_late(const RankState& late) {
+  std::string text = name_of(late) + " is late: it has been " + place_text(late) + " for " + seconds_text(late.seconds);
+  if (late.process.state == 'D') text += ", and waits for a disk";
+  if (late.place.phase == Phase::data && !late.answer.workers.empty()) text += ", and " + late.answer.workers.front();
+  if (!late.has_answered && late.process.state != 'D') text += ", and does not answer";
+  return text;
+}
+
+}  // namespace
+
+std::string packed(RankAnswer answer, std::size_t limit) {
+  while (true) {
+    Json json = {{"block", answer.block}, {"workers", answer.workers}, {"peak_memory_mb", answer.peak_memory_mb}};
+    json["threads"] = Json::array();
+    for (const ThreadFacts& thread : answer.threads) json["threads"].push_back(json_of(thread));
+    std::string text = dumped(json);
+    if (text.size() < limit || answer.threads.empty()) return text;
+    answer.threads.pop_back();
+  }
+}
+
+RankAnswer unpacked_answer(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return {};
+  RankAnswer answer{.block = json.value("block", ""),
+                    .workers = json.value("workers", std::vector<std::string>()),
+                    .threads = {},
+                    .peak_memory_mb = json.value("peak_memory_mb", 0.0)};
+  for (const Json& thread : json.value("threads", Json::array())) {
+    answer.threads.push_back({.id = thread.value("id", 0),
+                              .name = thread.value("name", ""),
+                              .state = thread.value("state", "?")[0],
+                              .kernel = thread.value("kernel", ""),
+                              .frames = thread.value("stack", std::vector<std::string>())});
+  }
+  return answer;
+}
+
+std::string name_of(const RankState& state) {
+  std::string text = "rank " + std::to_string(state.rank);
+  if (!state.is_seen) return text + " (on " + state.host + ")";
+  return text + " (process " + std::to_string(state.pid) + " on " + state.host + ")";
+}
+
+std::string place_text(const RankState& state) {
+  const std::string step = of_step(state);
+  switch (state.place.phase) {
+    case Phase::none:
+      return state.place.activity == Activity::training ? "in the loop " + step : step;
+    case Phase::data:
+      return "waiting for data " + step;
+    case Phase::forward:
+      return "in the forward pass " + step + (state.answer.block.empty() ? "" : " (block " + state.answer.block + ")");
+    case Phase::backward:
+      return "in the backward pass " + step;
+    case Phase::update:
+      return "in the update " + step;
+    case Phase::hooks:
+      return "in the hooks " + step;
+    case Phase::communication:
+      return "in " + (state.call.empty() ? "communication" : state.call) + " " + step;
+    case Phase::agreement:
+      return "waiting for the agreement of all ranks " + step;
+  }
+  return step;
+}
+
+std::string end_text(const RankState& state) {
+  if (!state.is_dead) return "";
+  const int signal = signal_of(state);
+  if (signal == SIGKILL) return "was killed by signal " + signal_text(signal);
+  if (signal != 0) return "crashed with signal " + signal_text(signal);
+  return "has ended with exit code " + std::to_string(code_of(state));
+}
+
+std::string state_word(const RankState& state) {
+  if (!state.is_seen) return "on another host: not known here";
+  if (state.is_dead) return end_text(state);
+  if (state.place.activity == Activity::ended) return "has ended";
+  return state_text(state.process.state);
+}
+
+std::string verdict_on(const States& ranks, const FailureCause& cause) {
+  if (cause.is_of_rank) return cause.message;
+  const RankState* const dead = first_of(
+      ranks, [](const RankState& state) { return state.is_dead && state.place.activity != Activity::ended; });
+  if (dead != nullptr) {
+    const bool is_memory = signal_of(*dead) == SIGKILL && cause.memory_kills > 0;
+    return name_of(*dead) + " " + end_text(*dead) + (is_memory ? " because memory was lacking," : "") + " " +
+           place_text(*dead);
+  }
+  if (cause.message.find("call different operations") != std::string::npos) {
+    const std::string difference = differences(ranks);
+    return cause.message + (difference.empty() ? ahead(ranks) : difference);
+  }
+  const RankState* const stopped = first_of(ranks, [](const RankState& state) { return is_stopped(state.process.state); });
+  if (stopped != nullptr) {
+    return name_of(*stopped) + " is stopped, " + place_text(*stopped) + " for " + seconds_text(stopped->seconds) +
+           "; kill -CONT " + std::to_string(stopped->pid) + " lets it continue";
+  }
+  const RankState* const late = latest(ranks);
+  if (late != nullptr) return sentence_about_late(*late) + differences(ranks);
+  if (!cause.message.empty()) return cause.message + differences(ranks);
+  const RankState* const waiting =
+      first_of(ranks, [](const RankState& state) { return is_waiting(state) && state.seconds >= kLateSeconds; });
+  if (waiting == nullptr) return "no rank is late; " + name_of(ranks.front()) + " is " + place_text(ranks.front());
+  const bool is_whole = std::ranges::all_of(ranks, &RankState::is_seen);
+  return name_of(*waiting) + " has been " + place_text(*waiting) + " for " + seconds_text(waiting->seconds) +
+         (is_whole ? ", and no rank is elsewhere" : ", and the late rank is on another host");
+}
+
+std::string ranks_json(const States& ranks) {
+  Json list = Json::array();
+  for (const RankState& state : ranks) {
+    Json object = {{"rank", state.rank}, {"host", state.host}, {"state", state_word(state)}};
+    if (state.is_seen) {
+      object["pid"] = state.pid;
+      object["activity"] = name_of(state.place.activity);
+      object["phase"] = name_of(state.place.phase);
+      object["seconds"] = state.seconds;
+      object["step"] = state.step;
+      object["call"] = state.call;
+      object["memory_mb"] = state.process.memory_mb;
+      if (!state.answer.block.empty()) object["block"] = state.answer.block;
+      if (!state.answer.workers.empty()) object["workers"] = state.answer.workers;
+      object["threads"] = Json::array();
+      for (const ThreadFacts& thread : state.answer.threads) object["threads"].push_back(json_of(thread));
+    }
+    object["configuration_differs"] = state.configuration != ranks.front().configuration;
+    object["program_differs"] = state.program != ranks.front().program;
+    list.push_back(std::move(object));
+  }
+  return dumped(list, 2);
+}
+
+std::string failure_page(const std::string& title, const std::string& verdict,
+                         const std::vector<std::vector<std::string>>& fields, const States& ranks) {
+  const auto is_other = [&](const RankState& state) {
+    return std::string(state.program != ranks.front().program               ? "another program"
+                       : state.configuration != ranks.front().configuration ? "another configuration"
+                                                                            : "");
+  };
+  std::vector<std::vector<std::string>> rows;
+  std::string stacks;
+  for (const RankState& state : ranks) {
+    std::vector<std::string> notes = state.answer.workers;
+    if (const std::string other = is_other(state); !other.empty()) notes.push_back(other);
+    if (!state.is_seen) {
+      rows.push_back({std::to_string(state.rank), state.host, state_word(state), "", "", "", joined(notes, "\n")});
+      continue;
+    }
+    rows.push_back({std::to_string(state.rank), state.host + ", process " + std::to_string(state.pid), state_word(state),
+                    place_text(state), seconds_text(state.seconds),
+                    number_text(state.process.memory_mb, 4) + " MiB", joined(notes, "\n")});
+    std::vector<std::vector<std::string>> threads;
+    for (const ThreadFacts& thread : state.answer.threads) {
+      threads.push_back({std::to_string(thread.id) + " " + utf8_text(thread.name),
+                         state_text(thread.state) + (thread.kernel.empty() ? "" : ", in " + thread.kernel),
+                         as_lines(thread.frames)});
+    }
+    if (threads.empty()) continue;
+    stacks += report::html_details("rank " + std::to_string(state.rank),
+                                   report::html_table({"thread", "state", "functions, the innermost first"}, threads));
+  }
+  std::vector<std::vector<std::string>> facts = {{"verdict", verdict}};
+  facts.insert(facts.end(), fields.begin(), fields.end());
+  return report::html_page(
+      title, report::html_table({}, facts) +
+                 report::html_section("Ranks", report::html_table({"rank", "where", "process", "place", "since",
+                                                                   "memory", "notes"},
+                                                                  rows)) +
+                 (stacks.empty() ? "" : report::html_section("Threads", stacks)));
+}
+
+}  // namespace lockstep::trainer
