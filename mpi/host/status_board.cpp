@@ -33,7 +33,10 @@ struct Sentence {
     state.store(written, std::memory_order_release);
     return true;
   }
-  bool is_there() const { return state.load(std::memory_order_acquire) == written; }
+  std::optional<StatusBoard::Failure> read() const {
+    if (state.load(std::memory_order_acquire) != written) return std::nullopt;
+    return StatusBoard::Failure{.rank = rank, .code = code, .message = text.data()};
+  }
 };
 
 }  // namespace
@@ -85,20 +88,13 @@ bool StatusBoard::note_failure(const Failure& failure) noexcept {
   return board_->failure.write(failure.rank, failure.code, failure.message);
 }
 
-std::optional<StatusBoard::Failure> StatusBoard::failure() const {
-  const Sentence& noted = board_->failure;
-  if (!noted.is_there()) return std::nullopt;
-  return Failure{.rank = noted.rank, .code = noted.code, .message = noted.text.data()};
-}
+std::optional<StatusBoard::Failure> StatusBoard::failure() const { return board_->failure.read(); }
 
 void StatusBoard::conclude(const std::string& verdict) noexcept {
   board_->verdict.write(rank(), ExitCode::done, verdict);
 }
 
-std::optional<std::string> StatusBoard::verdict() const {
-  if (!board_->verdict.is_there()) return std::nullopt;
-  return board_->verdict.text.data();
-}
+std::optional<StatusBoard::Failure> StatusBoard::verdict() const { return board_->verdict.read(); }
 
 std::string call_text(std::uint64_t call) {
   if (call == 0) return "";

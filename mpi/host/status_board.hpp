@@ -57,9 +57,10 @@ class StatusBoard {
   /// @return  false = another rank has noted one before
   bool note_failure(const Failure& failure) noexcept;
   std::optional<Failure> failure() const;
-  /// The verdict on the failure, for all ranks.
+  /// The verdict on the failure, for all ranks: the first that a rank gives counts.
   void conclude(const std::string& verdict) noexcept;
-  std::optional<std::string> verdict() const;
+  /// The verdict, in place of a message, and the rank that gave it.
+  std::optional<Failure> verdict() const;
 
  private:
   struct Board;

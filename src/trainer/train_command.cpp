@@ -272,6 +272,7 @@ ExitCode train_once(const CommandJob& job, const config::Invocation& invocation,
   } catch (const Error& error) {
     if (error.exit_code() == kOutOfMemory) write_memory_report(folder, world.rank());
     if (lease && lease->is_lost()) report.reset();  // the records are those of another run now
+    if (screen.is_told_by_another()) report.reset();
     if (report) report->on_failure(error, static_cast<int>(error.exit_code()));
     const bool is_told =
         screen.conclude(error.exit_code(), message_of(error), error.is_agreed(), error.is_remote());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The trainer with a part of each kind that fails on the last rank in the fifth step, as LOCKSTEP_FAILS says: forward,
 // loss, backward, hook or metric; or with data of which sample 7 is wrong: sample, key, structure or batch. When it
-// fails it makes the file that LOCKSTEP_STAMP names.
+// fails it makes the file that LOCKSTEP_STAMP names. With `file` it hangs instead: it reads its samples from the pipe
+// of that name, into which nobody writes. With `slow` its metric takes long, with `stop` it stops the process.
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/registry.hpp>
@@ -13,10 +14,13 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -32,11 +36,19 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+bool is_last_rank() {
+  const int last = std::atoi(variable("OMPI_COMM_WORLD_SIZE").c_str()) - 1;
+  return std::atoi(variable("OMPI_COMM_WORLD_RANK").c_str()) == last;
+}
+
 /// Calls of one place on the rank that is to fail; the fifth one fails.
 void pass(const std::string& place) {
   static int calls = 0;
-  const int last = std::atoi(variable("OMPI_COMM_WORLD_SIZE").c_str()) - 1;
-  if (variable("LOCKSTEP_FAILS") != place || std::atoi(variable("OMPI_COMM_WORLD_RANK").c_str()) != last) return;
+  if (variable("LOCKSTEP_FAILS") == "slow" && place == "metric" && is_last_rank()) {
+    std::this_thread::sleep_for(std::chrono::seconds(++calls == 5 ? 6 : 0));
+  }
+  if (variable("LOCKSTEP_FAILS") == "stop" && place == "metric" && is_last_rank()) std::raise(SIGSTOP);
+  if (variable("LOCKSTEP_FAILS") != place || !is_last_rank()) return;
   if (++calls != 5) return;
   std::ofstream(variable("LOCKSTEP_STAMP")).flush();
   TORCH_CHECK(place != "hook", "the ", place, " of this test fails");  // fails as LibTorch does
@@ -52,12 +64,17 @@ bool is_wrong(const lockstep::batch::Draw& draw, const std::string& way) {
 
 Task task() { return {.sample_shape = {28 * 28}, .classes = 2}; }
 
-class Samples : public data::SampleDataset {
+class Samples : public data::SampleDataset, public data::SampleFiles {
  public:
+  void read_ahead(const lockstep::batch::Draw&) const override {}
+  std::string place(const lockstep::batch::Draw&) const override { return variable("LOCKSTEP_STAMP"); }
   std::int64_t size() const override { return 480; }
   Task task() const override { return ::task(); }
   std::uint64_t digest() const override { return 1; }
   lockstep::batch::ValueMap sample(const lockstep::batch::Draw& draw) const override {
+    if (variable("LOCKSTEP_FAILS") == "file" && is_last_rank() && draw.epoch > 0) {
+      std::ifstream(variable("LOCKSTEP_STAMP")).get();
+    }
     if (is_wrong(draw, "sample")) throw std::out_of_range("the sample of this test fails");
     lockstep::batch::ValueMap values = {{"data", torch::full({28 * 28}, 0.001 * double(draw.index))}};
     if (is_wrong(draw, "structure")) values["data"] = torch::ones({9});

@@ -160,10 +160,14 @@ std::vector<std::string> stack_of(pid_t thread) {
   return frames;
 }
 
-extern "C" void on_fatal_signal(int signal) {
+/// What the fatal signals did before, by their numbers.
+std::array<struct sigaction, NSIG> former_actions{};
+
+extern "C" void on_fatal_signal(int signal, siginfo_t* info, void*) {
   note_signal(signal);
-  // The handler is gone: the instruction fails again, or the signal comes again, and does what it would have done.
-  raise(signal);
+  sigaction(signal, &former_actions[static_cast<std::size_t>(signal)], nullptr);
+  // An instruction that failed fails again when this returns. A signal that somebody sent has to come again.
+  if (info->si_code <= 0) raise(signal);
 }
 
 }  // namespace
@@ -214,11 +218,11 @@ std::string function_name(const void* address) {
 
 void note_fatal_signals() {
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP}) {
-    struct sigaction known {};
-    if (sigaction(signal, nullptr, &known) != 0 || known.sa_handler != SIG_DFL) continue;
+    struct sigaction& former = former_actions[static_cast<std::size_t>(signal)];
+    if (sigaction(signal, nullptr, &former) != 0 || former.sa_handler == SIG_IGN) continue;
     struct sigaction action {};
-    action.sa_handler = on_fatal_signal;
-    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+    action.sa_sigaction = on_fatal_signal;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
     sigaction(signal, &action, nullptr);
   }
 }

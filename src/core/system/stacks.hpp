@@ -21,8 +21,8 @@ std::vector<ThreadFacts> stacks_of_threads(std::size_t most);
 /// its parameters where they are long; "libc.so.6+0x12ab" if it has no name.
 std::string function_name(const void* address);
 
-/// Makes signals that end this process, such as SEGV, note themselves in its status line first. What the signal does
-/// stays the same; a handler of somebody else stays, too.
+/// Makes signals that end this process, such as SEGV, note themselves in its status line first. Then they do what they
+/// did before: end the process, or call the handler of somebody else. Call it once.
 void note_fatal_signals();
 
 }  // namespace lockstep

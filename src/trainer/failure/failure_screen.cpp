@@ -140,21 +140,27 @@ void FailureScreen::warn_of_differences(const std::string& configuration) {
                first_difference(settings, split(there, '\n')));
 }
 
+bool FailureScreen::is_told_by_another() const {
+  const auto verdict = board_.verdict();
+  return verdict && verdict->rank != board_.rank();
+}
+
 bool FailureScreen::conclude(ExitCode code, const std::string& message, bool is_agreed, bool is_remote) {
   if (is_agreed && code != kOutOfMemory) return false;
   board_.note_failure({.rank = board_.rank(), .code = code, .message = message});
   const bool is_of_communication = code == ExitCode::communication && !is_remote;
-  if (is_of_communication) log::error(message);
+  // Nothing is to follow the verdict.
+  if (is_of_communication) is_told_by_another() ? log::debug(message) : log::error(message);
   is_failing_ = true;
   const auto limit = Clock::now() + kConcludeTime;
   while (!board_.verdict() && Clock::now() < limit) std::this_thread::sleep_for(kTick / 5);
   const auto verdict = board_.verdict();
-  if (!verdict || !speaks()) {
+  if (!verdict || is_told_by_another()) {
     std::this_thread::sleep_for(kRest);
     return is_of_communication;
   }
-  if (!ranks_json_.empty()) write_failure();
-  if (is_of_communication && *verdict != message) log::error(*verdict + "; see " + page_);
+  write_failure();
+  if (is_of_communication && verdict_ != message) log::error(verdict_ + "; see " + page_);
   return is_of_communication;
 }
 

@@ -33,6 +33,9 @@ class FailureScreen {
   FailureScreen& operator=(const FailureScreen&) = delete;
   ~FailureScreen();
 
+  /// Whether another rank has written the files of the failure: this one was stopped, and goes on while the job ends.
+  bool is_told_by_another() const;
+
   /// Completes the files of a failure of this rank, once failure.json is there on rank 0, and prints the verdict. Waits
   /// for the rank that speaks, at most 3 s.
   /// @return  whether the message of the error has been printed here, because the verdict had to follow it

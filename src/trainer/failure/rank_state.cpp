@@ -99,6 +99,20 @@ std::string ahead(const States& ranks) {
          std::to_string(last->rank) + " is in step " + std::to_string(last->step);
 }
 
+/// Where ranks wait, of two that wait in different places: "rank 0 in all_reduce #43 of step 11, rank 1 in ...". Empty =
+/// all wait in the same place, or one does not wait.
+std::string different_waits(const States& ranks) {
+  const RankState& first = ranks.front();
+  for (const RankState& state : ranks) {
+    if (!state.is_seen || !is_waiting(state) || state.seconds < kLateSeconds) return "";
+  }
+  const auto other = std::ranges::find_if(
+      ranks, [&](const RankState& state) { return place_text(state) != place_text(first); });
+  if (other == ranks.end()) return "";
+  return "rank " + std::to_string(first.rank) + " is " + place_text(first) + ", and rank " +
+         std::to_string(other->rank) + " is " + place_text(*other);
+}
+
 std::string sentence_about_late(const RankState& late) {
   std::string text = name_of(late) + " is late: it has been " + place_text(late) + " for " + seconds_text(late.seconds);
   if (late.process.state == 'D') text += ", and waits for a disk";
@@ -201,6 +215,8 @@ std::string verdict_on(const States& ranks, const FailureCause& cause) {
   }
   const RankState* const late = latest(ranks);
   if (late != nullptr) return sentence_about_late(*late) + differences(ranks);
+  const std::string apart = different_waits(ranks);
+  if (!apart.empty()) return "the ranks wait for each other: " + apart + differences(ranks);
   if (!cause.message.empty()) return cause.message + differences(ranks);
   const RankState* const waiting =
       first_of(ranks, [](const RankState& state) { return is_waiting(state) && state.seconds >= kLateSeconds; });
