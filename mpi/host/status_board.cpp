@@ -33,9 +33,9 @@ struct Sentence {
     state.store(written, std::memory_order_release);
     return true;
   }
-  std::optional<StatusBoard::Failure> read() const {
+  std::optional<StatusBoard::NotedFailure> read() const {
     if (state.load(std::memory_order_acquire) != written) return std::nullopt;
-    return StatusBoard::Failure{.rank = rank, .code = code, .message = text.data()};
+    return StatusBoard::NotedFailure{.rank = rank, .code = code, .message = text.data()};
   }
 };
 
@@ -84,17 +84,17 @@ std::optional<std::string> StatusBoard::answer_of(int rank, std::uint64_t questi
   return std::string(begin, strnlen(begin, kAnswerBytes));
 }
 
-bool StatusBoard::note_failure(const Failure& failure) noexcept {
+bool StatusBoard::note_failure(const NotedFailure& failure) noexcept {
   return board_->failure.write(failure.rank, failure.code, failure.message);
 }
 
-std::optional<StatusBoard::Failure> StatusBoard::failure() const { return board_->failure.read(); }
+std::optional<StatusBoard::NotedFailure> StatusBoard::failure() const { return board_->failure.read(); }
 
 void StatusBoard::conclude(const std::string& verdict) noexcept {
   board_->verdict.write(rank(), ExitCode::done, verdict);
 }
 
-std::optional<StatusBoard::Failure> StatusBoard::verdict() const { return board_->verdict.read(); }
+std::optional<StatusBoard::NotedFailure> StatusBoard::verdict() const { return board_->verdict.read(); }
 
 std::string call_text(std::uint64_t call) {
   if (call == 0) return "";

@@ -26,8 +26,8 @@ class StatusBoard {
   static constexpr std::size_t kAnswerBytes = 1 << 16;
 
   /// The failure of a run: the first that a rank notes counts.
-  struct Failure {
-    int rank = 0;  ///< of this host, by its place there
+  struct NotedFailure {
+    int rank = 0;  ///< its place on this host
     ExitCode code = ExitCode::communication;
     std::string message = {};
   };
@@ -55,12 +55,12 @@ class StatusBoard {
   std::optional<std::string> answer_of(int rank, std::uint64_t question) const;
 
   /// @return  false = another rank has noted one before
-  bool note_failure(const Failure& failure) noexcept;
-  std::optional<Failure> failure() const;
+  bool note_failure(const NotedFailure& failure) noexcept;
+  std::optional<NotedFailure> failure() const;
   /// The verdict on the failure, for all ranks: the first that a rank gives counts.
   void conclude(const std::string& verdict) noexcept;
   /// The verdict, in place of a message, and the rank that gave it.
-  std::optional<Failure> verdict() const;
+  std::optional<NotedFailure> verdict() const;
 
  private:
   struct Board;

@@ -381,7 +381,7 @@ class Loader::Impl {
     return "sample " + std::to_string(draw.index) + (place.empty() ? "" : " (" + place + ")");
   }
 
-  /// What each thread loads at the moment.
+  /// The samples that the threads load at the moment.
   std::vector<std::string> lines_of_workers() const {
     std::vector<std::string> lines;
     const auto add = [&](const Worker& worker, const std::string& name) {

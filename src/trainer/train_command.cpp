@@ -274,8 +274,7 @@ ExitCode train_once(const CommandJob& job, const config::Invocation& invocation,
     if (lease && lease->is_lost()) report.reset();  // the records are those of another run now
     if (screen.is_told_by_another()) report.reset();
     if (report) report->on_failure(error, static_cast<int>(error.exit_code()));
-    const bool is_told =
-        screen.conclude(error.exit_code(), message_of(error), error.is_agreed(), error.is_remote());
+    const bool is_told = screen.conclude(error.exit_code(), message_of(error), error.is_agreed(), error.is_remote());
     if (!report && !lease && !engine::is_known_to_peers(error)) await_report(folder);
     if (is_told) throw_remote(error.exit_code(), error.what());
     throw;

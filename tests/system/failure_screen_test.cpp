@@ -2,12 +2,12 @@
 // Whatever stops a run of several ranks, the last line on the console states which rank is to blame and what it does,
 // failure.json repeats it, and failure.html shows every rank.
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
 #include <vector>
@@ -24,9 +24,9 @@ using testing::ProgramResult;
 
 constexpr int kCommunication = 5;
 constexpr double kSecondsToADeath = 10;
-constexpr double kTimeout = 3;               // of ranks for each other
-constexpr double kSecondsAfterTimeout = 2;   // until the verdict
-constexpr double kSecondsToTheEnd = 3;       // of the launcher
+constexpr double kTimeout = 3;              // comm.timeout_s of the runs
+constexpr double kSecondsAfterTimeout = 2;  // limit of the verdict
+constexpr double kSecondsToTheEnd = 3;      // time that the launcher takes
 
 const std::string kEndless =
     " --model.name=mlp --model.hidden=32 --train.max_steps=100000000 --data.train_size=480 --log.every=1 "
@@ -50,12 +50,11 @@ struct Scene {
   /// Trains on three ranks and does something once the run makes steps.
   /// @param action  of a shell; `victim` is rank `rank`, $job is mpirun
   ProgramResult act(const std::string& options, int rank, const std::string& action) const {
-    return testing::run_shell(testing::mpirun_command(3) + " " + testing::trainer_program() + kEndless + options +
-                              " --run.dir=" + run + " & job=$!; " + kFindRank +
-                              until("[ $(cat " + run + "/metrics.jsonl 2>/dev/null | wc -l) -ge 20 ]") +
-                              "victim=$(process_of " + std::to_string(rank) + "); touch " + folder.path("begin") +
-                              "; " + action + "; wait $job; code=$?; touch " + folder.path("end") +
-                              "; kill -9 $victim 2>/dev/null; exit $code");
+    return testing::run_shell(
+        testing::mpirun_command(3) + " " + testing::trainer_program() + kEndless + options + " --run.dir=" + run +
+        " & job=$!; " + kFindRank + until("[ $(cat " + run + "/metrics.jsonl 2>/dev/null | wc -l) -ge 20 ]") +
+        "victim=$(process_of " + std::to_string(rank) + "); touch " + folder.path("begin") + "; " + action +
+        "; wait $job; code=$?; touch " + folder.path("end") + "; kill -9 $victim 2>/dev/null; exit $code");
   }
 
   double seconds() const {
@@ -116,8 +115,7 @@ TEST(FailureScreenTest, NamesTheSignalOfACrash) {
 TEST(FailureScreenTest, NamesTheRankThatIsStopped) {
   for (const std::string backend : {"shm", "mpi", "hierarchical --comm.hosts=3"}) {
     const Scene scene;
-    const ProgramResult outcome =
-        scene.act(kNoEvaluation + " --comm.backend=" + backend, 1, "kill -STOP $victim");
+    const ProgramResult outcome = scene.act(kNoEvaluation + " --comm.backend=" + backend, 1, "kill -STOP $victim");
     EXPECT_EQ(outcome.exit_code, kCommunication) << outcome.output;
     expect_verdict(scene, outcome, "rank 1" + kName + R"(is stopped, .+; kill -CONT \d+ lets it continue)");
     EXPECT_LT(scene.seconds(), kTimeout + kSecondsAfterTimeout + kSecondsToTheEnd) << outcome.output;
@@ -146,7 +144,8 @@ TEST(FailureScreenTest, NamesTheFileThatHangs) {
       fail(scene, "file", "--data.name=samples --train.max_steps=1000 --eval.every=never --data.workers=1");
   EXPECT_EQ(outcome.exit_code, kCommunication) << outcome.output;
   expect_verdict(scene, outcome,
-                 "rank 2" + kName + R"(is late: it has been waiting for data of step \d+ for \d\.\d s, and loader thread 0 )" +
+                 "rank 2" + kName +
+                     R"(is late: it has been waiting for data of step \d+ for \d\.\d s, and loader thread 0 )" +
                      R"(loads sample \d+ \()" + pipe + R"(\) of the training data)");
   const std::string stacks = scene.json("failure.json")["ranks"][2]["threads"].dump();
   EXPECT_NE(stacks.find("Samples::sample"), std::string::npos) << stacks;
@@ -157,7 +156,8 @@ TEST(FailureScreenTest, NamesTheRankThatIsStoppedInAnEvaluation) {
   const Scene scene;
   const ProgramResult outcome = fail(scene, "stop", "--train.max_steps=40 --eval.metrics=failing --eval.every=20");
   EXPECT_EQ(outcome.exit_code, kCommunication) << outcome.output;
-  expect_verdict(scene, outcome, "rank 2" + kName + "is stopped, in the forward pass in the evaluation after step 20 .+");
+  expect_verdict(scene, outcome,
+                 "rank 2" + kName + "is stopped, in the forward pass in the evaluation after step 20 .+");
   EXPECT_EQ(scene.json("failure.json")["ranks"][0]["phase"], "agreement");
 }
 
@@ -187,10 +187,9 @@ TEST(FailureScreenTest, TellsThatARankHasAnotherConfiguration) {
 
 TEST(DumpTest, DescribesARunThatContinues) {
   const Scene scene;
-  const ProgramResult outcome =
-      scene.act(kNoEvaluation, 1,
-                "touch " + scene.run + "/DUMP; " + until("[ ! -e " + scene.run + "/DUMP ]") + "touch " + scene.run +
-                    "/STOP");
+  const ProgramResult outcome = scene.act(
+      kNoEvaluation, 1,
+      "touch " + scene.run + "/DUMP; " + until("[ ! -e " + scene.run + "/DUMP ]") + "touch " + scene.run + "/STOP");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   const Json dump = scene.json("dump.json");
   ASSERT_TRUE(dump.is_object()) << outcome.output;
@@ -203,10 +202,10 @@ TEST(DumpTest, DescribesARunThatContinues) {
 
 TEST(DumpTest, NamesTheRankForWhichOthersWait) {
   const Scene scene;
-  const ProgramResult outcome = scene.act(
-      kNoEvaluation + " --comm.timeout_s=100", 0,
-      "kill -STOP $victim; sleep 1.5; touch " + scene.run + "/DUMP; " + until("[ ! -e " + scene.run + "/DUMP ]") +
-          "kill -CONT $victim; touch " + scene.run + "/STOP");
+  const ProgramResult outcome =
+      scene.act(kNoEvaluation + " --comm.timeout_s=100", 0,
+                "kill -STOP $victim; sleep 1.5; touch " + scene.run + "/DUMP; " +
+                    until("[ ! -e " + scene.run + "/DUMP ]") + "kill -CONT $victim; touch " + scene.run + "/STOP");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   const std::string verdict = scene.json("dump.json").value("verdict", "");
   EXPECT_TRUE(std::regex_search(verdict, std::regex("^rank 0" + kName + "is stopped, "))) << verdict;

@@ -63,6 +63,8 @@ bool matches(const std::string& field, const std::string& name) {
 
 bool has_type(const Json& value, const std::string& type) {
   if (type == "integer") return value.is_number_integer();
+  if (type == "boolean") return value.is_boolean();
+  if (type == "array") return value.is_array();
   return type == "number" ? value.is_number() : value.is_string();
 }
 
@@ -130,6 +132,19 @@ TEST(FilesTest, ThePageListsTheFieldsOfAFailure) {
   ASSERT_EQ(outcome.exit_code, 6) << outcome.output;
   expect_listed(Json::parse(testing::read_file(run + "/failure.json")), "failure.json");
   expect_listed(Json::parse(testing::read_file(run + "/STATUS.json")), "STATUS.json");
+}
+
+TEST(FilesTest, ThePageListsTheFieldsOfAFailureOfRanks) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder / "run";
+  const std::string rank = testing::trainer_program() + " --data.train_size=480 --model.name=mlp --run.dir=" + run;
+  const auto outcome =
+      testing::run_shell(testing::mpirun_command(1) + " " + rank + " : -np 1 " + rank + " --train.clip_norm=1");
+  ASSERT_EQ(outcome.exit_code, 5) << outcome.output;
+  const Json failure = Json::parse(testing::read_file(run + "/failure.json"));
+  expect_listed(failure, "failure.json");
+  ASSERT_EQ(failure["ranks"].size(), 2U) << outcome.output;
+  for (const Json& state : failure["ranks"]) expect_listed(state, "Ranks of a failure");
 }
 
 }  // namespace files_test

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/system/process_facts.hpp"
 
+#include <elf.h>
+#include <link.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <elf.h>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <link.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -114,7 +115,7 @@ ProcessFacts parse_process_stat(const std::string& text) {
   ProcessFacts facts{.state = words[0][0]};
   if (words.size() > kPages) {
     const auto page_bytes = static_cast<double>(sysconf(_SC_PAGESIZE));
-    facts.memory_mb = std::atof(words[kPages].c_str()) * page_bytes / (1 << 20);
+    facts.memory_mb = static_cast<double>(std::atoll(words[kPages].c_str())) * page_bytes / (1 << 20);
   }
   facts.has_status = is_gone(facts.state) && words.size() > kStatus;
   if (facts.has_status) facts.exit_status = std::atoi(words[kStatus].c_str());

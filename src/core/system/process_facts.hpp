@@ -14,7 +14,7 @@ namespace lockstep {
 struct ThreadFacts {
   pid_t id = 0;
   std::string name = {};
-  char state = '?';                      ///< as ProcessFacts::state
+  char state = '?';                      ///< letter as that of ProcessFacts
   std::string kernel = {};               ///< function of the kernel in which it waits; "" = none, or not to be seen
   std::vector<std::string> frames = {};  ///< functions, the innermost first; empty = not known
 };
@@ -22,9 +22,9 @@ struct ThreadFacts {
 struct ProcessFacts {
   /// The letter of the system: R runs, S sleeps, D waits for a disk, T or t stopped, Z or X gone; '?' = cannot be seen.
   char state = '?';
-  double memory_mb = 0;      ///< resident memory
-  int exit_status = 0;       ///< of a process that is gone, as waitpid gives it, where the system shows it
-  bool has_status = false;   ///< whether it does
+  double memory_mb = 0;     ///< resident memory
+  int exit_status = 0;      ///< that of a process that is gone, as waitpid gives it, where the system shows it
+  bool has_status = false;  ///< whether it does
 };
 
 bool is_gone(char state);

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/system/stacks.hpp"
 
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <execinfo.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -10,10 +15,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <cxxabi.h>
-#include <dlfcn.h>
-#include <elf.h>
-#include <execinfo.h>
 #include <fcntl.h>
 #include <filesystem>
 #include <memory>
@@ -149,7 +150,7 @@ std::vector<std::string> stack_of(pid_t thread) {
   }
   int expected = thread;
   const bool is_late = stack_answer.wanted.compare_exchange_strong(expected, 0);
-  if (is_late) return {};  // from now on it will not answer
+  if (is_late) return {};  // it cannot answer any more
   while (stack_answer.count.load(std::memory_order_acquire) < 0) std::this_thread::sleep_for(kNap);  // it is at it
   std::vector<std::string> frames;
   for (int i = kOwnFrames; i < stack_answer.count.load(); ++i) {
@@ -160,7 +161,7 @@ std::vector<std::string> stack_of(pid_t thread) {
   return frames;
 }
 
-/// What the fatal signals did before, by their numbers.
+/// The former actions of the fatal signals, by their numbers.
 std::array<struct sigaction, NSIG> former_actions{};
 
 extern "C" void on_fatal_signal(int signal, siginfo_t* info, void*) {
@@ -198,8 +199,8 @@ std::string function_name(const void* address) {
   static const ProgramSymbols program;
   Dl_info info{};
   if (dladdr(address, &info) == 0) return place_text("?", reinterpret_cast<std::uint64_t>(address));
-  const auto offset = static_cast<std::uint64_t>(static_cast<const char*>(address) -
-                                                 static_cast<const char*>(info.dli_fbase));
+  const auto offset =
+      static_cast<std::uint64_t>(static_cast<const char*>(address) - static_cast<const char*>(info.dli_fbase));
   static const std::uint64_t own_base = [] {
     Dl_info own{};
     return dladdr(reinterpret_cast<const void*>(&prepare_stacks), &own) == 0

@@ -20,7 +20,7 @@ constexpr int kPhaseShift = 48;
 constexpr std::uint64_t kTimeMask = (std::uint64_t{1} << kPhaseShift) - 1;
 
 constexpr int kKindShift = 56;
-constexpr std::int32_t kExit = 1 << 16;    // of StatusLine::end, with the exit code
+constexpr std::int32_t kExit = 1 << 16;    // bit in StatusLine::end, with the exit code
 constexpr std::int32_t kSignal = 1 << 17;  // likewise, with the signal
 
 StatusLine unseen_line;
@@ -77,8 +77,7 @@ std::uint64_t packed(const Place& place) {
 Place unpacked_place(std::uint64_t word) {
   constexpr std::uint64_t kByte = 0xff;
   const auto activity = std::min<std::uint64_t>(word >> kActivityShift, static_cast<std::uint64_t>(Activity::ended));
-  const auto phase =
-      std::min<std::uint64_t>(word >> kPhaseShift & kByte, static_cast<std::uint64_t>(Phase::agreement));
+  const auto phase = std::min<std::uint64_t>(word >> kPhaseShift & kByte, static_cast<std::uint64_t>(Phase::agreement));
   return {.activity = static_cast<Activity>(activity),
           .phase = static_cast<Phase>(phase),
           .since_us = static_cast<std::int64_t>(word & kTimeMask)};

@@ -19,11 +19,11 @@ enum class Phase : std::uint8_t { none, data, forward, backward, update, hooks, 
 const char* name_of(Activity activity);
 const char* name_of(Phase phase);
 
-/// Where a process is, and since when.
+/// The place of a process, and since when it is there.
 struct Place {
   Activity activity = Activity::start;
   Phase phase = Phase::none;
-  std::int64_t since_us = 0;  ///< on the monotonic clock, which all processes of a host share
+  std::int64_t since_us = 0;  ///< time on the monotonic clock, which all processes of a host share
 
   double seconds(std::int64_t now_us) const { return static_cast<double>(now_us - since_us) * 1e-6; }
 };

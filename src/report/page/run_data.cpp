@@ -90,7 +90,7 @@ PageRows read_rows(const std::string& path) {
 PageRows read_status(const std::string& folder) {
   PageRows status = read_rows(folder + "/STATUS.json");
   for (auto& row : read_rows(folder + "/failure.json")) {
-    if (row[0] == "class" || row[0] == "rank") status.push_back(std::move(row));
+    if (row[0] == "class" || row[0] == "rank" || row[0] == "verdict") status.push_back(std::move(row));
   }
   return status;
 }

@@ -3,9 +3,10 @@
 
 #include <lockstep/log/log.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -26,12 +27,12 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using Json = nlohmann::ordered_json;
 
-constexpr auto kTick = 50ms;           // a rank that is killed is noticed after so long
-constexpr int kTicksOfALook = 10;      // looks at files and at long waits are rarer
-constexpr auto kAnswerTime = 700ms;    // who has not answered by then hangs
-constexpr auto kMainTime = 400ms;      // mpirun ends the job a second after a death
+constexpr auto kTick = 50ms;         // a rank that is killed is noticed after so long
+constexpr int kTicksOfALook = 10;    // looks at files and at long waits are rarer
+constexpr auto kAnswerTime = 700ms;  // who has not answered by then hangs
+constexpr auto kMainTime = 400ms;    // mpirun ends the job a second after a death
 constexpr auto kConcludeTime = 3000ms;
-constexpr auto kRest = 300ms;          // others end the job only when the verdict is printed
+constexpr auto kRest = 300ms;  // others end the job only when the verdict is printed
 constexpr std::size_t kThreads = 48;
 
 std::uint64_t hash_of(const std::string& text) {
@@ -68,7 +69,7 @@ std::vector<std::uint64_t> gathered(const mpi::Communicator& world, std::uint64_
   return all;
 }
 
-/// Where a number is not that of rank 0; 0 = nowhere.
+/// The first rank whose number is not that of rank 0; 0 = none.
 int first_other(const std::vector<std::uint64_t>& numbers) {
   const auto other = std::ranges::find_if(numbers, [&](std::uint64_t number) { return number != numbers.front(); });
   return other == numbers.end() ? 0 : static_cast<int>(other - numbers.begin());
@@ -136,8 +137,8 @@ void FailureScreen::warn_of_differences(const std::string& configuration) {
   if (other == 0) return;
   const std::string there = world_.broadcast(joined(settings, "\n"), other);
   if (!world_.is_root()) return;
-  log::warning("rank " + std::to_string(other) + " has another configuration than rank 0: " +
-               first_difference(settings, split(there, '\n')));
+  log::warning("rank " + std::to_string(other) +
+               " has another configuration than rank 0: " + first_difference(settings, split(there, '\n')));
 }
 
 bool FailureScreen::is_told_by_another() const {
@@ -152,8 +153,8 @@ bool FailureScreen::conclude(ExitCode code, const std::string& message, bool is_
   // Nothing is to follow the verdict.
   if (is_of_communication) is_told_by_another() ? log::debug(message) : log::error(message);
   is_failing_ = true;
-  const auto limit = Clock::now() + kConcludeTime;
-  while (!board_.verdict() && Clock::now() < limit) std::this_thread::sleep_for(kTick / 5);
+  const auto limit = SteadyClock::now() + kConcludeTime;
+  while (!board_.verdict() && SteadyClock::now() < limit) std::this_thread::sleep_for(kTick / 5);
   const auto verdict = board_.verdict();
   if (!verdict || is_told_by_another()) {
     std::this_thread::sleep_for(kRest);
@@ -243,9 +244,9 @@ std::vector<RankState> FailureScreen::gather() {
   const std::uint64_t question = board_.ask();
   answer_if_asked();
   const auto is_missing = [&](int rank) { return !board_.answer_of(rank, question) && is_alive(rank); };
-  const auto limit = Clock::now() + kAnswerTime;
+  const auto limit = SteadyClock::now() + kAnswerTime;
   for (int rank = 0; rank < board_.size(); ++rank) {
-    while (is_missing(rank) && Clock::now() < limit) std::this_thread::sleep_for(kTick / 10);
+    while (is_missing(rank) && SteadyClock::now() < limit) std::this_thread::sleep_for(kTick / 10);
   }
   std::vector<RankState> states;
   for (int rank = 0; rank < world_.size(); ++rank) {
@@ -283,7 +284,8 @@ void FailureScreen::look_for_long_agreement() {
     const std::uint64_t word = board_.line(rank).place.load();
     const Place place = unpacked_place(word);
     if (place.phase == Phase::agreement && place.seconds(monotonic_us()) > timeout_s_) longest = word;
-    is_one_stopped = is_one_stopped || (rank != board_.rank() && is_stopped(process_facts(board_.line(rank).pid).state));
+    is_one_stopped =
+        is_one_stopped || (rank != board_.rank() && is_stopped(process_facts(board_.line(rank).pid).state));
   }
   stopped_looks_ = longest != 0 && is_one_stopped ? stopped_looks_ + 1 : 0;
   if (stopped_looks_ > 1) {
@@ -300,7 +302,7 @@ void FailureScreen::look_for_long_agreement() {
 
 void FailureScreen::show_failure() {
   const std::vector<RankState> states = gather();
-  failure_ = board_.failure().value_or(mpi::StatusBoard::Failure());
+  failure_ = board_.failure().value_or(mpi::StatusBoard::NotedFailure());
   const std::int64_t kills = memory_kills().value_or(0) - memory_kills_;
   const bool is_of_rank = !failure_.message.empty() && failure_.code != ExitCode::communication;
   verdict_ = verdict_on(states, {.message = failure_.message, .is_of_rank = is_of_rank, .memory_kills = kills});
@@ -309,15 +311,16 @@ void FailureScreen::show_failure() {
   const std::string step = std::to_string(std::max<std::int64_t>(0, board_.line(board_.rank()).step.load() - 1));
   // Another host that knows more may have written its page.
   const bool is_vague = verdict_ == failure_.message && exists(page_);
-  if (!is_vague) write(page_, failure_page(fs::path(folder_).filename().string() + ": why the run failed", verdict_,
-                            {{"message", failure_.message.empty() ? verdict_ : failure_.message},
-                             {"exit code", std::to_string(static_cast<int>(failure_.code))},
-                             {"completed steps", step},
-                             {"processes killed because memory was lacking", std::to_string(kills)}},
-                            states));
+  if (!is_vague)
+    write(page_, failure_page(fs::path(folder_).filename().string() + ": why the run failed", verdict_,
+                              {{"message", failure_.message.empty() ? verdict_ : failure_.message},
+                               {"exit code", std::to_string(static_cast<int>(failure_.code))},
+                               {"completed steps", step},
+                               {"processes killed because memory was lacking", std::to_string(kills)}},
+                              states));
   // The training thread of this rank writes its files, and prints its message, first. It may be busy elsewhere.
-  const auto limit = Clock::now() + kMainTime;
-  while (!is_failing_ && Clock::now() < limit) std::this_thread::sleep_for(kTick / 10);
+  const auto limit = SteadyClock::now() + kMainTime;
+  while (!is_failing_ && SteadyClock::now() < limit) std::this_thread::sleep_for(kTick / 10);
   if (!is_failing_) {
     write_failure();
     report::RunStatus status{.state = report::RunState::failed,

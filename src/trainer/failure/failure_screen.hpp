@@ -42,8 +42,6 @@ class FailureScreen {
   bool conclude(ExitCode code, const std::string& message, bool is_agreed, bool is_remote);
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   void warn_of_differences(const std::string& configuration);
   void watch();
   void answer_if_asked();
@@ -62,23 +60,23 @@ class FailureScreen {
   const mpi::Communicator& world_;
   std::string folder_;
   double timeout_s_;
-  std::vector<std::string> hosts_;              ///< by rank of the world
-  std::vector<std::uint64_t> configurations_;   ///< likewise
-  std::vector<std::uint64_t> programs_;         ///< likewise
+  std::vector<std::string> hosts_;             ///< names, by rank of the world
+  std::vector<std::uint64_t> configurations_;  ///< likewise
+  std::vector<std::uint64_t> programs_;        ///< likewise
   mpi::StatusBoard board_;
-  std::vector<int> ranks_here_;                 ///< ranks of this host, in the order of the board
-  std::int64_t memory_kills_ = 0;               ///< before the run
+  std::vector<int> ranks_here_;    ///< ranks of this host, in the order of the board
+  std::int64_t memory_kills_ = 0;  ///< number before the run
 
   // Written by the thread before the verdict is on the board.
   std::string verdict_;
   std::string ranks_json_;
-  mpi::StatusBoard::Failure failure_;
+  mpi::StatusBoard::NotedFailure failure_;
   std::string page_;
 
-  std::atomic<bool> is_failing_{false};         ///< the training thread has come to conclude
+  std::atomic<bool> is_failing_{false};  ///< the training thread has come to conclude
   std::uint64_t answered_ = 0;
-  std::uint64_t reported_wait_ = 0;             ///< place of a long wait that has been reported
-  int stopped_looks_ = 0;                       ///< looks in a row at which a rank was stopped while others waited
+  std::uint64_t reported_wait_ = 0;  ///< place of a long wait that has been reported
+  int stopped_looks_ = 0;            ///< looks in a row at which a rank was stopped while others waited
   std::mutex mutex_;
   std::condition_variable wake_;
   bool is_stopping_ = false;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trainer/failure/rank_state.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <csignal>
-#include <nlohmann/json.hpp>
 #include <sys/wait.h>
 
 #include "core/text/duration.hpp"
@@ -50,14 +51,16 @@ int code_of(const RankState& state) {
 std::string of_step(const RankState& state) {
   if (state.place.activity == Activity::start || state.step == 0) return "at the start of the run";
   if (state.place.activity == Activity::evaluation) return "in the evaluation after step " + std::to_string(state.step);
-  if (state.place.activity == Activity::saving) return "while the checkpoint of step " + std::to_string(state.step) + " is saved";
+  if (state.place.activity == Activity::saving)
+    return "while the checkpoint of step " + std::to_string(state.step) + " is saved";
   return "of step " + std::to_string(state.step);
 }
 
 /// The first rank that satisfies the condition; null = none.
 template <class Condition>
 const RankState* first_of(const States& ranks, const Condition& condition) {
-  const auto found = std::ranges::find_if(ranks, [&](const RankState& state) { return state.is_seen && condition(state); });
+  const auto found =
+      std::ranges::find_if(ranks, [&](const RankState& state) { return state.is_seen && condition(state); });
   return found == ranks.end() ? nullptr : &*found;
 }
 
@@ -68,7 +71,8 @@ const RankState* latest(const States& ranks) {
                           }) != nullptr;
   const RankState* late = nullptr;
   for (const RankState& state : ranks) {
-    const bool is_busy = state.is_seen && !state.is_dead && !is_waiting(state) && state.place.activity != Activity::ended;
+    const bool is_busy =
+        state.is_seen && !state.is_dead && !is_waiting(state) && state.place.activity != Activity::ended;
     if (is_awaited && is_busy && (late == nullptr || state.seconds > late->seconds)) late = &state;
   }
   return late;
@@ -81,8 +85,8 @@ std::string differences(const States& ranks) {
     const bool is_other = state.configuration != ranks.front().configuration;
     const bool is_other_program = state.program != ranks.front().program;
     if (!is_other && !is_other_program) continue;
-    text += "; rank " + std::to_string(state.rank) + " has another " + (is_other_program ? "program" : "configuration") +
-            " than rank " + std::to_string(ranks.front().rank);
+    text += "; rank " + std::to_string(state.rank) + " has another " +
+            (is_other_program ? "program" : "configuration") + " than rank " + std::to_string(ranks.front().rank);
   }
   return text;
 }
@@ -99,15 +103,15 @@ std::string ahead(const States& ranks) {
          std::to_string(last->rank) + " is in step " + std::to_string(last->step);
 }
 
-/// Where ranks wait, of two that wait in different places: "rank 0 in all_reduce #43 of step 11, rank 1 in ...". Empty =
-/// all wait in the same place, or one does not wait.
+/// The places of two ranks that wait in different ones: "rank 0 in all_reduce #43 of step 11, rank 1 in ...". Empty
+/// = all wait in the same place, or one does not wait.
 std::string different_waits(const States& ranks) {
   const RankState& first = ranks.front();
   for (const RankState& state : ranks) {
     if (!state.is_seen || !is_waiting(state) || state.seconds < kLateSeconds) return "";
   }
-  const auto other = std::ranges::find_if(
-      ranks, [&](const RankState& state) { return place_text(state) != place_text(first); });
+  const auto other =
+      std::ranges::find_if(ranks, [&](const RankState& state) { return place_text(state) != place_text(first); });
   if (other == ranks.end()) return "";
   return "rank " + std::to_string(first.rank) + " is " + place_text(first) + ", and rank " +
          std::to_string(other->rank) + " is " + place_text(*other);
@@ -197,8 +201,8 @@ std::string state_word(const RankState& state) {
 
 std::string verdict_on(const States& ranks, const FailureCause& cause) {
   if (cause.is_of_rank) return cause.message;
-  const RankState* const dead = first_of(
-      ranks, [](const RankState& state) { return state.is_dead && state.place.activity != Activity::ended; });
+  const RankState* const dead =
+      first_of(ranks, [](const RankState& state) { return state.is_dead && state.place.activity != Activity::ended; });
   if (dead != nullptr) {
     const bool is_memory = signal_of(*dead) == SIGKILL && cause.memory_kills > 0;
     return name_of(*dead) + " " + end_text(*dead) + (is_memory ? " because memory was lacking," : "") + " " +
@@ -208,7 +212,8 @@ std::string verdict_on(const States& ranks, const FailureCause& cause) {
     const std::string difference = differences(ranks);
     return cause.message + (difference.empty() ? ahead(ranks) : difference);
   }
-  const RankState* const stopped = first_of(ranks, [](const RankState& state) { return is_stopped(state.process.state); });
+  const RankState* const stopped =
+      first_of(ranks, [](const RankState& state) { return is_stopped(state.process.state); });
   if (stopped != nullptr) {
     return name_of(*stopped) + " is stopped, " + place_text(*stopped) + " for " + seconds_text(stopped->seconds) +
            "; kill -CONT " + std::to_string(stopped->pid) + " lets it continue";
@@ -266,8 +271,8 @@ std::string failure_page(const std::string& title, const std::string& verdict,
       rows.push_back({std::to_string(state.rank), state.host, state_word(state), "", "", "", joined(notes, "\n")});
       continue;
     }
-    rows.push_back({std::to_string(state.rank), state.host + ", process " + std::to_string(state.pid), state_word(state),
-                    place_text(state), seconds_text(state.seconds),
+    rows.push_back({std::to_string(state.rank), state.host + ", process " + std::to_string(state.pid),
+                    state_word(state), place_text(state), seconds_text(state.seconds),
                     number_text(state.process.memory_mb, 4) + " MiB", joined(notes, "\n")});
     std::vector<std::vector<std::string>> threads;
     for (const ThreadFacts& thread : state.answer.threads) {
@@ -282,11 +287,11 @@ std::string failure_page(const std::string& title, const std::string& verdict,
   std::vector<std::vector<std::string>> facts = {{"verdict", verdict}};
   facts.insert(facts.end(), fields.begin(), fields.end());
   return report::html_page(
-      title, report::html_table({}, facts) +
-                 report::html_section("Ranks", report::html_table({"rank", "where", "process", "place", "since",
-                                                                   "memory", "notes"},
-                                                                  rows)) +
-                 (stacks.empty() ? "" : report::html_section("Threads", stacks)));
+      title,
+      report::html_table({}, facts) +
+          report::html_section(
+              "Ranks", report::html_table({"rank", "where", "process", "place", "since", "memory", "notes"}, rows)) +
+          (stacks.empty() ? "" : report::html_section("Threads", stacks)));
 }
 
 }  // namespace lockstep::trainer

@@ -13,7 +13,7 @@ namespace lockstep::trainer {
 /// The facts about a rank that it alone knows. A thread of it answers with them, also while its other threads hang.
 struct RankAnswer {
   std::string block = {};                 ///< block of the model that it computes; "" = none
-  std::vector<std::string> workers = {};  ///< what its loader threads load
+  std::vector<std::string> workers = {};  ///< samples that its loader threads load
   std::vector<ThreadFacts> threads = {};
   double peak_memory_mb = 0;
 };
@@ -27,7 +27,8 @@ RankAnswer unpacked_answer(const std::string& text);
 struct RankState {
   int rank = 0;
   std::string host = {};
-  bool is_seen = true;  ///< false = it runs on another host; only the rank, the host and the numbers at the end are known
+  bool is_seen =
+      true;  ///< false = it runs on another host; only the rank, the host and the numbers at the end are known
   std::int64_t pid = 0;
   ProcessFacts process = {};
   bool is_dead = false;

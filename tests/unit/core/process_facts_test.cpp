@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "core/system/process_facts.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +13,6 @@
 #include <thread>
 #include <unistd.h>
 
-#include "core/system/process_facts.hpp"
 #include "core/system/stacks.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -76,7 +77,7 @@ TEST(MemoryKillsTest, CountsInBothVersionsOfControlGroups) {
   EXPECT_EQ(memory_kills(root), 3);
 }
 
-// In a container the group is that of the mount.
+// The group of a container is that of the mount.
 TEST(MemoryKillsTest, FindsTheGroupOfAContainer) {
   const testing::TemporaryFolder folder;
   const fs::path root = folder.path("root");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "core/system/status_line.hpp"
+
 #include <gtest/gtest.h>
 
 #include <csignal>
 #include <stdexcept>
 #include <string>
 #include <vector>
-
-#include "core/system/status_line.hpp"
 
 namespace lockstep {
 namespace status_line_test {
@@ -23,8 +23,8 @@ class StatusLineTest : public ::testing::Test {
 
 TEST_F(StatusLineTest, APlaceFitsIntoAWord) {
   const std::int64_t eight_years = std::int64_t{8} * 365 * 24 * 3600 * 1'000'000;
-  const Place place = unpacked_place(
-      packed({.activity = Activity::evaluation, .phase = Phase::agreement, .since_us = eight_years}));
+  const Place place =
+      unpacked_place(packed({.activity = Activity::evaluation, .phase = Phase::agreement, .since_us = eight_years}));
   EXPECT_EQ(place.activity, Activity::evaluation);
   EXPECT_EQ(place.phase, Phase::agreement);
   EXPECT_EQ(place.since_us, eight_years);

@@ -43,9 +43,10 @@ TEST(VerdictTest, ADeadRankComesFirst) {
             "rank 1 (process 101 on node7) was killed by signal 9 (KILL) in the forward pass of step 12");
   FailureCause lacking = kTimeOut;
   lacking.memory_kills = 1;
-  EXPECT_EQ(verdict_on({waiting(0), dead}, lacking),
-            "rank 1 (process 101 on node7) was killed by signal 9 (KILL) because memory was lacking, in the forward pass "
-            "of step 12");
+  EXPECT_EQ(
+      verdict_on({waiting(0), dead}, lacking),
+      "rank 1 (process 101 on node7) was killed by signal 9 (KILL) because memory was lacking, in the forward pass "
+      "of step 12");
   dead.end = {.signal = SIGSEGV};
   EXPECT_EQ(verdict_on({waiting(0), dead}, kTimeOut),
             "rank 1 (process 101 on node7) crashed with signal 11 (SEGV) in the forward pass of step 12");
@@ -74,20 +75,23 @@ TEST(VerdictTest, AStoppedRankCanContinue) {
 TEST(VerdictTest, ALateRankStatesWhatItDoes) {
   RankState late = busy(1, Phase::data);
   late.answer.workers = {"loader thread 0 loads sample 3 (a.jpg) of the training data"};
-  EXPECT_EQ(verdict_on({waiting(0), late}, kTimeOut),
-            "rank 1 (process 101 on node7) is late: it has been waiting for data of step 12 for 8.0 s, and loader thread 0 "
-            "loads sample 3 (a.jpg) of the training data");
+  EXPECT_EQ(
+      verdict_on({waiting(0), late}, kTimeOut),
+      "rank 1 (process 101 on node7) is late: it has been waiting for data of step 12 for 8.0 s, and loader thread 0 "
+      "loads sample 3 (a.jpg) of the training data");
   late = busy(1, Phase::forward);
   late.answer.block = "layer3.conv1";
-  EXPECT_EQ(verdict_on({waiting(0), late}, kTimeOut),
-            "rank 1 (process 101 on node7) is late: it has been in the forward pass of step 12 (block layer3.conv1) for "
-            "8.0 s");
+  EXPECT_EQ(
+      verdict_on({waiting(0), late}, kTimeOut),
+      "rank 1 (process 101 on node7) is late: it has been in the forward pass of step 12 (block layer3.conv1) for "
+      "8.0 s");
   late.process.state = 'D';
   late.answer.block.clear();
   late.has_answered = false;
-  EXPECT_EQ(verdict_on({waiting(0), late}, kTimeOut),
-            "rank 1 (process 101 on node7) is late: it has been in the forward pass of step 12 for 8.0 s, and waits for a "
-            "disk");
+  EXPECT_EQ(
+      verdict_on({waiting(0), late}, kTimeOut),
+      "rank 1 (process 101 on node7) is late: it has been in the forward pass of step 12 for 8.0 s, and waits for a "
+      "disk");
 }
 
 TEST(VerdictTest, OfSeveralLateRanksTheLatestIsToBlame) {
@@ -100,9 +104,10 @@ TEST(VerdictTest, RanksThatWaitInDifferentPlacesWaitForEachOther) {
   RankState elsewhere = busy(1, Phase::agreement);
   elsewhere.place.activity = Activity::evaluation;
   elsewhere.configuration = 2;
-  EXPECT_EQ(verdict_on({waiting(0), elsewhere}, kTimeOut),
-            "the ranks wait for each other: rank 0 is in all_reduce #17 of step 12, and rank 1 is waiting for the agreement "
-            "of all ranks in the evaluation after step 12; rank 1 has another configuration than rank 0");
+  EXPECT_EQ(
+      verdict_on({waiting(0), elsewhere}, kTimeOut),
+      "the ranks wait for each other: rank 0 is in all_reduce #17 of step 12, and rank 1 is waiting for the agreement "
+      "of all ranks in the evaluation after step 12; rank 1 has another configuration than rank 0");
 }
 
 TEST(VerdictTest, DifferentCallsHaveTheirReason) {
@@ -125,9 +130,10 @@ TEST(VerdictTest, AnErrorOfARankIsTheVerdict) {
 TEST(VerdictTest, RanksOfOtherHostsAreNotSeen) {
   const RankState other = {.rank = 1, .host = "node8", .is_seen = false, .configuration = 1, .program = 1};
   EXPECT_EQ(verdict_on({waiting(0), other}, kTimeOut), kTimeOut.message);
-  EXPECT_EQ(verdict_on({waiting(0), other}, {}),
-            "rank 0 (process 100 on node7) has been in all_reduce #17 of step 12 for 8.0 s, and the late rank is on another "
-            "host");
+  EXPECT_EQ(
+      verdict_on({waiting(0), other}, {}),
+      "rank 0 (process 100 on node7) has been in all_reduce #17 of step 12 for 8.0 s, and the late rank is on another "
+      "host");
 }
 
 TEST(VerdictTest, ARunThatContinuesHasNoLateRank) {
@@ -138,7 +144,8 @@ TEST(VerdictTest, ARunThatContinuesHasNoLateRank) {
 }
 
 TEST(RankAnswerTest, TravelsAsTextThatFits) {
-  RankAnswer answer{.block = "head", .workers = {"loader thread 0 loads sample 3"}, .threads = {}, .peak_memory_mb = 12.5};
+  RankAnswer answer{
+      .block = "head", .workers = {"loader thread 0 loads sample 3"}, .threads = {}, .peak_memory_mb = 12.5};
   for (int id = 1; id <= 20; ++id) {
     answer.threads.push_back({.id = id, .name = "trainer", .state = 'S', .kernel = "futex", .frames = {"f()", "main"}});
   }
@@ -159,7 +166,8 @@ TEST(RankAnswerTest, TravelsAsTextThatFits) {
 
 TEST(FailurePageTest, ShowsEachRankAndItsThreads) {
   RankState late = busy(1, Phase::data);
-  late.answer.threads = {{.id = 7, .name = "trainer", .state = 'S', .kernel = "pipe_read", .frames = {"read<T>()", "main"}}};
+  late.answer.threads = {
+      {.id = 7, .name = "trainer", .state = 'S', .kernel = "pipe_read", .frames = {"read<T>()", "main"}}};
   const std::string page = failure_page("run", "rank 1 is late", {{"exit code", "5"}}, {waiting(0), late});
   for (const char* text : {"rank 1 is late", "exit code", "all_reduce #17", "waiting for data of step 12", "pipe_read",
                            "read&lt;T&gt;()"}) {
