@@ -90,8 +90,8 @@ bool StatusBoard::note_failure(const NotedFailure& failure) noexcept {
 
 std::optional<StatusBoard::NotedFailure> StatusBoard::failure() const { return board_->failure.read(); }
 
-void StatusBoard::conclude(const std::string& verdict) noexcept {
-  board_->verdict.write(rank(), ExitCode::done, verdict);
+void StatusBoard::conclude(const std::string& verdict, int rank) noexcept {
+  board_->verdict.write(rank, ExitCode::done, verdict);
 }
 
 std::optional<StatusBoard::NotedFailure> StatusBoard::verdict() const { return board_->verdict.read(); }

@@ -57,8 +57,9 @@ class StatusBoard {
   /// @return  false = another rank has noted one before
   bool note_failure(const NotedFailure& failure) noexcept;
   std::optional<NotedFailure> failure() const;
-  /// The verdict on the failure, for all ranks: the first that a rank gives counts.
-  void conclude(const std::string& verdict) noexcept;
+  /// The verdict on the failure, for all ranks: the first counts.
+  /// @param rank  that gives it; -1 = one of another host
+  void conclude(const std::string& verdict, int rank) noexcept;
   /// The verdict, in place of a message, and the rank that gave it.
   std::optional<NotedFailure> verdict() const;
 

@@ -2,7 +2,8 @@
 // The trainer with a part of each kind that fails on the last rank in the fifth step, as LOCKSTEP_FAILS says: forward,
 // loss, backward, hook or metric; or with data of which sample 7 is wrong: sample, key, structure or batch. When it
 // fails it makes the file that LOCKSTEP_STAMP names. With `file` it hangs instead: it reads its samples from the pipe
-// of that name, into which nobody writes. With `slow` its metric takes long, with `stop` it stops the process.
+// of that name, into which nobody writes. With `slow` its metric takes long; with `stop` or `kill` its metric or its
+// hook stops or kills the process.
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/registry.hpp>
@@ -47,7 +48,9 @@ void pass(const std::string& place) {
   if (variable("LOCKSTEP_FAILS") == "slow" && place == "metric" && is_last_rank()) {
     std::this_thread::sleep_for(std::chrono::seconds(++calls == 5 ? 6 : 0));
   }
-  if (variable("LOCKSTEP_FAILS") == "stop" && place == "metric" && is_last_rank()) std::raise(SIGSTOP);
+  const bool is_place = place == "metric" || place == "hook";
+  if (variable("LOCKSTEP_FAILS") == "stop" && is_place && is_last_rank()) std::raise(SIGSTOP);
+  if (variable("LOCKSTEP_FAILS") == "kill" && is_place && is_last_rank()) std::raise(SIGKILL);
   if (variable("LOCKSTEP_FAILS") != place || !is_last_rank()) return;
   if (++calls != 5) return;
   std::ofstream(variable("LOCKSTEP_STAMP")).flush();

@@ -224,5 +224,36 @@ TEST(DumpTest, IsWrittenWhenRanksWaitLongInAnEvaluation) {
       << verdict;
 }
 
+// Each host asks the other one. Hosts are made of namespaces where that is permitted.
+TEST(FailureOfHostsTest, TheRanksOfBothHostsAreOnThePage) {
+  constexpr int kNotPermitted = 77;
+  const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
+  for (const std::string way : {"stop", "kill"}) {
+    const Scene scene;
+    const ProgramResult outcome = testing::run_shell(
+        std::string(source != nullptr ? source : ".") + "/tests/system/two_hosts.sh '" + scene.folder.path() +
+            "' 2 env LOCKSTEP_FAILS=" + way + " " + failing_program() +
+            " --model.name=failing --data.train_size=480 --ckpt.every=never --comm.timeout_s=3 --train.hooks=failing "
+            "--train.max_steps=1000 --eval.every=never --run.dir=" +
+            scene.run,
+        60);
+    if (outcome.exit_code == kNotPermitted) GTEST_SKIP() << outcome.output;
+    const Json failure = scene.json("failure.json");
+    ASSERT_TRUE(failure.is_object()) << outcome.output;
+    const std::string verdict = failure.value("verdict", "");
+    EXPECT_TRUE(verdict.starts_with("rank 3 (process ")) << verdict;
+    EXPECT_NE(verdict.find(way == "stop" ? " on nodeb) is stopped" : " on nodeb) was killed by signal 9 (KILL)"),
+              std::string::npos)
+        << verdict;
+    ASSERT_EQ(failure["ranks"].size(), 4U);
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      EXPECT_FALSE(failure["ranks"][rank].value("threads", Json::array()).empty()) << failure["ranks"][rank];
+    }
+    const std::vector<std::string> lines = lines_of_ranks(outcome.output);
+    ASSERT_FALSE(lines.empty()) << outcome.output;
+    EXPECT_NE(lines.back().find(verdict), std::string::npos) << outcome.output;
+  }
+}
+
 }  // namespace failure_screen_test
 }  // namespace lockstep

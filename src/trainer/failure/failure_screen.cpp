@@ -30,10 +30,16 @@ using Json = nlohmann::ordered_json;
 constexpr auto kTick = 50ms;         // a rank that is killed is noticed after so long
 constexpr int kTicksOfALook = 10;    // looks at files and at long waits are rarer
 constexpr auto kAnswerTime = 700ms;  // who has not answered by then hangs
+constexpr auto kHostTime = 1000ms;   // the same of another host
 constexpr auto kMainTime = 400ms;    // mpirun ends the job a second after a death
 constexpr auto kConcludeTime = 3000ms;
 constexpr auto kRest = 300ms;  // others end the job only when the verdict is printed
 constexpr std::size_t kThreads = 48;
+
+// Kinds of letters between hosts.
+constexpr int kAsk = 1;  // the text is the number of the question
+constexpr int kFacts = 2;
+constexpr int kVerdict = 3;
 
 std::uint64_t hash_of(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
@@ -94,6 +100,18 @@ void write(const std::string& path, const std::string& text) {
   }
 }
 
+/// The board of this host; null = one of the hosts cannot have its memory. Collective.
+std::unique_ptr<mpi::StatusBoard> make_board(const mpi::Communicator& world) {
+  std::unique_ptr<mpi::StatusBoard> board;
+  try {
+    board = std::make_unique<mpi::StatusBoard>(world.split_by_host());
+  } catch (const CommError& error) {  // on every rank of the host
+    log::debug(std::string("the ranks do not see each other's state: ") + error.what());
+  }
+  if (!world.agree(board != nullptr)) board.reset();
+  return board;
+}
+
 }  // namespace
 
 FailureScreen::FailureScreen(const mpi::Communicator& world, std::string folder, const std::string& configuration,
@@ -103,19 +121,26 @@ FailureScreen::FailureScreen(const mpi::Communicator& world, std::string folder,
       timeout_s_(timeout_s),
       hosts_(world.all_gather(host_name())),
       programs_(gathered(world, program_id())),
-      board_(world.split_by_host()),
-      ranks_here_(board_.host().world_ranks()),
+      board_(make_board(world)),
+      ranks_here_(board_ ? board_->host().world_ranks() : std::vector<int>()),
       memory_kills_(memory_kills().value_or(0)) {
   warn_of_differences(configuration);
   if (world.is_root()) {
     for (const char* file : {"/DUMP", "/dump.json", "/dump.html", "/failure.html"}) remove(folder_ + file);
   }
+  if (!board_) return;
+  for (const std::uint64_t leader : gathered(world, static_cast<std::uint64_t>(ranks_here_.front()))) {
+    const int rank = static_cast<int>(leader);
+    if (rank != ranks_here_.front() && std::ranges::find(leaders_, rank) == leaders_.end()) leaders_.push_back(rank);
+  }
+  if (world.agree(!leaders_.empty())) letters_.emplace(world);
   prepare_stacks();
   note_fatal_signals();
   thread_ = std::thread([this] { watch(); });
 }
 
 FailureScreen::~FailureScreen() {
+  if (!board_) return;
   {
     const std::lock_guard<std::mutex> hold(mutex_);
     is_stopping_ = true;
@@ -142,20 +167,20 @@ void FailureScreen::warn_of_differences(const std::string& configuration) {
 }
 
 bool FailureScreen::is_told_by_another() const {
-  const auto verdict = board_.verdict();
-  return verdict && verdict->rank != board_.rank();
+  const auto verdict = board_ ? board_->verdict() : std::nullopt;
+  return verdict && verdict->rank != board_->rank();
 }
 
 bool FailureScreen::conclude(ExitCode code, const std::string& message, bool is_agreed, bool is_remote) {
-  if (is_agreed && code != kOutOfMemory) return false;
-  board_.note_failure({.rank = board_.rank(), .code = code, .message = message});
+  if (!board_ || (is_agreed && code != kOutOfMemory)) return false;
+  board_->note_failure({.rank = board_->rank(), .code = code, .message = message});
   const bool is_of_communication = code == ExitCode::communication && !is_remote;
   // Nothing is to follow the verdict.
   if (is_of_communication) is_told_by_another() ? log::debug(message) : log::error(message);
   is_failing_ = true;
   const auto limit = SteadyClock::now() + kConcludeTime;
-  while (!board_.verdict() && SteadyClock::now() < limit) std::this_thread::sleep_for(kTick / 5);
-  const auto verdict = board_.verdict();
+  while (!board_->verdict() && SteadyClock::now() < limit) std::this_thread::sleep_for(kTick / 5);
+  const auto verdict = board_->verdict();
   if (!verdict || is_told_by_another()) {
     std::this_thread::sleep_for(kRest);
     return is_of_communication;
@@ -169,26 +194,27 @@ void FailureScreen::watch() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (int tick = 0; !wake_.wait_for(lock, kTick, [this] { return is_stopping_; }); ++tick) {
     lock.unlock();
-    answer_if_asked();
-    if (!board_.verdict()) {
-      const bool has_failed = dead_rank() >= 0 || board_.failure();
-      const bool looks = tick % kTicksOfALook == 0;
-      if ((has_failed || looks) && speaks()) {
-        if (has_failed) {
-          show_failure();
-        } else if (is_dump_wanted()) {
-          dump();
-        } else {
-          look_for_long_agreement();
-        }
-      }
+    try {
+      answer_if_asked();
+      read_letters();
+      if (!board_->verdict()) look(tick % kTicksOfALook == 0);
+    } catch (const std::exception& error) {
+      log::warning("the state of the ranks is not known: " + message_of(error));
     }
     lock.lock();
   }
 }
 
+/// @param looks_at_files  whether it is time for what is rarer
+void FailureScreen::look(bool looks_at_files) {
+  const bool has_failed = dead_rank() >= 0 || board_->failure();
+  if ((!has_failed && !looks_at_files) || !speaks()) return;
+  if (has_failed) return show_failure();
+  is_dump_wanted() ? dump() : look_for_long_agreement();
+}
+
 void FailureScreen::answer_if_asked() {
-  const std::uint64_t asked = board_.asked();
+  const std::uint64_t asked = board_->asked();
   if (asked == answered_) return;
   answered_ = asked;
   const char* const block = current_block();
@@ -196,64 +222,109 @@ void FailureScreen::answer_if_asked() {
                           .workers = worker_lines(),
                           .threads = stacks_of_threads(kThreads),
                           .peak_memory_mb = peak_memory_mb()};
-  board_.answer(asked, packed(answer, mpi::StatusBoard::kAnswerBytes));
+  board_->answer(asked, packed(answer, mpi::StatusBoard::kAnswerBytes));
 }
 
 bool FailureScreen::is_alive(int local_rank) const {
-  if (local_rank == board_.rank()) return true;
-  if (board_.is_dead(local_rank)) return false;
-  const char state = process_facts(board_.line(local_rank).pid).state;
+  if (local_rank == board_->rank()) return true;
+  if (board_->is_dead(local_rank)) return false;
+  const char state = process_facts(board_->line(local_rank).pid).state;
   return !is_gone(state) && !is_stopped(state);
 }
 
 bool FailureScreen::speaks() const {
-  for (int rank = 0; rank < board_.rank(); ++rank) {
-    const bool has_ended = unpacked_place(board_.line(rank).place.load()).activity == Activity::ended;
+  for (int rank = 0; rank < board_->rank(); ++rank) {
+    const bool has_ended = unpacked_place(board_->line(rank).place.load()).activity == Activity::ended;
     if (!has_ended && is_alive(rank)) return false;
   }
   return true;
 }
 
 int FailureScreen::dead_rank() const {
-  for (int rank = 0; rank < board_.size(); ++rank) {
-    if (!board_.is_dead(rank)) continue;
-    if (unpacked_place(board_.line(rank).place.load()).activity != Activity::ended) return rank;
+  for (int rank = 0; rank < board_->size(); ++rank) {
+    if (!board_->is_dead(rank)) continue;
+    if (unpacked_place(board_->line(rank).place.load()).activity != Activity::ended) return rank;
   }
   return -1;
 }
 
 RankState FailureScreen::state_of(int local_rank, std::uint64_t question) const {
-  const StatusLine& line = board_.line(local_rank);
+  const StatusLine& line = board_->line(local_rank);
   const int rank = ranks_here_[static_cast<std::size_t>(local_rank)];
   RankState state{.rank = rank, .host = hosts_[static_cast<std::size_t>(rank)], .pid = line.pid.load()};
-  state.process = process_facts(static_cast<pid_t>(state.pid));
-  state.is_dead = board_.is_dead(local_rank);
-  state.end = unpacked_end(line.end.load());
+  const ProcessFacts process = process_facts(static_cast<pid_t>(state.pid));
+  state.process = process.state;
+  state.memory_mb = process.memory_mb;
+  state.is_dead = board_->is_dead(local_rank);
+  if (state.is_dead) state.end = end_of(process, unpacked_end(line.end.load()));
   state.place = unpacked_place(line.place.load());
   state.seconds = state.place.seconds(monotonic_us());
   state.step = line.step.load();
   state.call = mpi::call_text(line.call.load());
-  const auto answer = board_.answer_of(local_rank, question);
+  const auto answer = board_->answer_of(local_rank, question);
   state.has_answered = answer.has_value();
   if (answer) state.answer = unpacked_answer(*answer);
   if (!answer && !state.is_dead) state.answer.threads = threads_of(static_cast<pid_t>(state.pid), kThreads);
   return state;
 }
 
-std::vector<RankState> FailureScreen::gather() {
-  const std::uint64_t question = board_.ask();
+/// Answers questions of other hosts, and collects their answers.
+void FailureScreen::read_letters() {
+  while (letters_) {
+    const auto letter = letters_->receive();
+    if (!letter) return;
+    if (letter->kind == kAsk) letters_->send(letter->from, kFacts, letter->text + "\n" + ranks_json(gather_here()));
+    if (letter->kind == kVerdict) board_->conclude(letter->text, -1);
+    const std::string heading = std::to_string(question_) + "\n";
+    const bool is_wanted = letter->kind == kFacts && letter->text.starts_with(heading);
+    if (is_wanted) from_hosts_.push_back(letter->text.substr(heading.size()));
+  }
+}
+
+/// Sends a letter to each other host. One that cannot be reached gets none.
+void FailureScreen::send(int kind, const std::string& text) {
+  if (!letters_) return;
+  for (const int leader : leaders_) {
+    try {
+      letters_->send(leader, kind, text);
+    } catch (const CommError& error) {
+      log::debug(error.what());
+    }
+  }
+}
+
+std::vector<RankState> FailureScreen::gather_here() {
+  const std::uint64_t question = board_->ask();
   answer_if_asked();
-  const auto is_missing = [&](int rank) { return !board_.answer_of(rank, question) && is_alive(rank); };
+  const auto is_missing = [&](int rank) { return !board_->answer_of(rank, question) && is_alive(rank); };
   const auto limit = SteadyClock::now() + kAnswerTime;
-  for (int rank = 0; rank < board_.size(); ++rank) {
+  for (int rank = 0; rank < board_->size(); ++rank) {
     while (is_missing(rank) && SteadyClock::now() < limit) std::this_thread::sleep_for(kTick / 10);
+  }
+  std::vector<RankState> states;
+  for (int rank = 0; rank < board_->size(); ++rank) states.push_back(state_of(rank, question));
+  return states;
+}
+
+/// Asks the ranks of all hosts.
+std::vector<RankState> FailureScreen::gather() {
+  from_hosts_.clear();
+  send(kAsk, std::to_string(++question_));
+  std::vector<RankState> known = gather_here();
+  const auto limit = SteadyClock::now() + kHostTime;
+  while (from_hosts_.size() < leaders_.size() && SteadyClock::now() < limit) {
+    read_letters();
+    std::this_thread::sleep_for(kTick / 10);
+  }
+  for (const std::string& answer : from_hosts_) {
+    for (RankState& state : unpacked_ranks(answer)) known.push_back(std::move(state));
   }
   std::vector<RankState> states;
   for (int rank = 0; rank < world_.size(); ++rank) {
     const auto place = static_cast<std::size_t>(rank);
-    const auto found = std::ranges::find(ranks_here_, rank);
+    const auto found = std::ranges::find(known, rank, &RankState::rank);
     RankState state{.rank = rank, .host = hosts_[place], .is_seen = false};
-    if (found != ranks_here_.end()) state = state_of(static_cast<int>(found - ranks_here_.begin()), question);
+    if (found != known.end()) state = std::move(*found);
     state.configuration = configurations_[place];
     state.program = programs_[place];
     states.push_back(std::move(state));
@@ -261,7 +332,7 @@ std::vector<RankState> FailureScreen::gather() {
   return states;
 }
 
-bool FailureScreen::is_dump_wanted() const { return exists(folder_ + "/DUMP"); }
+bool FailureScreen::is_dump_wanted() const { return ranks_here_.front() == 0 && exists(folder_ + "/DUMP"); }
 
 void FailureScreen::dump() {
   const std::vector<RankState> states = gather();
@@ -280,21 +351,21 @@ void FailureScreen::dump() {
 void FailureScreen::look_for_long_agreement() {
   std::uint64_t longest = 0;
   bool is_one_stopped = false;
-  for (int rank = 0; rank < board_.size(); ++rank) {
-    const std::uint64_t word = board_.line(rank).place.load();
+  for (int rank = 0; rank < board_->size(); ++rank) {
+    const std::uint64_t word = board_->line(rank).place.load();
     const Place place = unpacked_place(word);
     if (place.phase == Phase::agreement && place.seconds(monotonic_us()) > timeout_s_) longest = word;
     is_one_stopped =
-        is_one_stopped || (rank != board_.rank() && is_stopped(process_facts(board_.line(rank).pid).state));
+        is_one_stopped || (rank != board_->rank() && is_stopped(process_facts(board_->line(rank).pid).state));
   }
   stopped_looks_ = longest != 0 && is_one_stopped ? stopped_looks_ + 1 : 0;
   if (stopped_looks_ > 1) {
-    board_.note_failure({.rank = board_.rank(),
-                         .message = "comm: ranks have waited longer than comm.timeout_s for the agreement of all"});
+    board_->note_failure({.rank = board_->rank(),
+                          .message = "comm: ranks have waited longer than comm.timeout_s for the agreement of all"});
     show_failure();
     mpi::Environment::abort(ExitCode::communication);
   }
-  if (longest == 0 || longest == reported_wait_ || is_one_stopped) return;
+  if (longest == 0 || longest == reported_wait_ || is_one_stopped || ranks_here_.front() != 0) return;
   reported_wait_ = longest;
   log::warning("ranks have waited longer than comm.timeout_s for the agreement of all");
   dump();
@@ -302,50 +373,42 @@ void FailureScreen::look_for_long_agreement() {
 
 void FailureScreen::show_failure() {
   const std::vector<RankState> states = gather();
-  failure_ = board_.failure().value_or(mpi::StatusBoard::NotedFailure());
+  failure_ = board_->failure().value_or(mpi::StatusBoard::NotedFailure());
   const std::int64_t kills = memory_kills().value_or(0) - memory_kills_;
   const bool is_of_rank = !failure_.message.empty() && failure_.code != ExitCode::communication;
   verdict_ = verdict_on(states, {.message = failure_.message, .is_of_rank = is_of_rank, .memory_kills = kills});
+  if (failure_.message.empty()) failure_.message = verdict_;
   ranks_json_ = ranks_json(states);
+  completed_steps_ = completed_steps(states[static_cast<std::size_t>(world_.rank())]);
   page_ = folder_ + "/failure.html";
-  const std::string step = std::to_string(std::max<std::int64_t>(0, board_.line(board_.rank()).step.load() - 1));
-  // Another host that knows more may have written its page.
-  const bool is_vague = verdict_ == failure_.message && exists(page_);
-  if (!is_vague)
-    write(page_, failure_page(fs::path(folder_).filename().string() + ": why the run failed", verdict_,
-                              {{"message", failure_.message.empty() ? verdict_ : failure_.message},
-                               {"exit code", std::to_string(static_cast<int>(failure_.code))},
-                               {"completed steps", step},
-                               {"processes killed because memory was lacking", std::to_string(kills)}},
-                              states));
+  write(page_, failure_page(fs::path(folder_).filename().string() + ": why the run failed", verdict_,
+                            {{"message", failure_.message},
+                             {"exit code", std::to_string(static_cast<int>(failure_.code))},
+                             {"completed steps", std::to_string(completed_steps_)},
+                             {"processes killed because memory was lacking", std::to_string(kills)}},
+                            states));
   // The training thread of this rank writes its files, and prints its message, first. It may be busy elsewhere.
   const auto limit = SteadyClock::now() + kMainTime;
   while (!is_failing_ && SteadyClock::now() < limit) std::this_thread::sleep_for(kTick / 10);
+  if (!is_failing_ || !world_.is_root()) write_failure();
   if (!is_failing_) {
-    write_failure();
-    report::RunStatus status{.state = report::RunState::failed,
-                             .step = std::max<std::int64_t>(0, board_.line(board_.rank()).step.load() - 1),
-                             .last_error = verdict_,
-                             .exit_code = static_cast<int>(failure_.code)};
-    try {
-      report::write_status(folder_, status);
-    } catch (const std::exception& error) {
-      log::warning(error.what());
-    }
     log::error(verdict_ + "; see " + page_);
     log::flush();
   }
-  board_.conclude(verdict_);
+  board_->conclude(verdict_, board_->rank());
+  send(kVerdict, verdict_);
 }
 
-/// Adds the verdict and the ranks to failure.json, which this makes where nobody has.
+/// Adds the verdict and the ranks to failure.json, which this makes where nobody has, with STATUS.json.
 void FailureScreen::write_failure() const {
   const std::string path = folder_ + "/failure.json";
   try {
     if (!exists(path)) {
-      const std::int64_t step = std::max<std::int64_t>(0, board_.line(board_.rank()).step.load() - 1);
-      const std::string& message = failure_.message.empty() ? verdict_ : failure_.message;
-      report::write_failure(folder_, Error(failure_.code, message), world_.rank(), step);
+      report::write_failure(folder_, Error(failure_.code, failure_.message), world_.rank(), completed_steps_);
+      report::write_status(folder_, {.state = report::RunState::failed,
+                                     .step = completed_steps_,
+                                     .last_error = failure_.message,
+                                     .exit_code = static_cast<int>(failure_.code)});
     }
     Json json = Json::parse(report::read_text(path).value_or("{}"));
     json["verdict"] = verdict_;

@@ -8,12 +8,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "mpi/host/status_board.hpp"
+#include "mpi/shared/letters.hpp"
 #include "trainer/failure/rank_state.hpp"
 
 namespace lockstep::trainer {
@@ -22,7 +25,7 @@ namespace lockstep::trainer {
 /// late or fail themselves, dump.json and dump.html of a run that continues when the file DUMP appears in its folder.
 ///
 /// A thread of each rank looks at the others of its host, so that it does not matter what the rank itself is doing. The
-/// lowest rank that is neither dead nor stopped speaks for all.
+/// lowest rank of a host that is neither dead nor stopped speaks for all, and asks the other hosts.
 class FailureScreen {
  public:
   /// Warns about ranks with another configuration or another program. Collective.
@@ -44,6 +47,7 @@ class FailureScreen {
  private:
   void warn_of_differences(const std::string& configuration);
   void watch();
+  void look(bool looks_at_files);
   void answer_if_asked();
   bool is_alive(int local_rank) const;
   bool speaks() const;
@@ -54,6 +58,9 @@ class FailureScreen {
   void look_for_long_agreement();
   void show_failure();
   void write_failure() const;
+  void read_letters();
+  void send(int kind, const std::string& text);
+  std::vector<RankState> gather_here();
   std::vector<RankState> gather();
   RankState state_of(int local_rank, std::uint64_t question) const;
 
@@ -63,15 +70,20 @@ class FailureScreen {
   std::vector<std::string> hosts_;             ///< names, by rank of the world
   std::vector<std::uint64_t> configurations_;  ///< likewise
   std::vector<std::uint64_t> programs_;        ///< likewise
-  mpi::StatusBoard board_;
-  std::vector<int> ranks_here_;    ///< ranks of this host, in the order of the board
-  std::int64_t memory_kills_ = 0;  ///< number before the run
+  std::unique_ptr<mpi::StatusBoard> board_;    ///< null = there is no memory for it, and this does nothing
+  std::optional<mpi::Letters> letters_;        ///< none = there is one host
+  std::vector<int> leaders_;                   ///< lowest ranks of the other hosts
+  std::vector<std::string> from_hosts_;        ///< answers of other hosts to the last question
+  std::int64_t question_ = 0;                  ///< number of that question
+  std::vector<int> ranks_here_;                ///< ranks of this host, in the order of the board
+  std::int64_t memory_kills_ = 0;              ///< number before the run
 
   // Written by the thread before the verdict is on the board.
   std::string verdict_;
   std::string ranks_json_;
   mpi::StatusBoard::NotedFailure failure_;
   std::string page_;
+  std::int64_t completed_steps_ = 0;
 
   std::atomic<bool> is_failing_{false};  ///< the training thread has come to conclude
   std::uint64_t answered_ = 0;

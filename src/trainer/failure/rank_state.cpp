@@ -27,25 +27,36 @@ Json json_of(const ThreadFacts& thread) {
   return object;
 }
 
+RankAnswer answer_in(const Json& json) {
+  RankAnswer answer{.block = json.value("block", ""),
+                    .workers = json.value("workers", std::vector<std::string>()),
+                    .threads = {},
+                    .peak_memory_mb = json.value("peak_memory_mb", 0.0)};
+  for (const Json& thread : json.value("threads", Json::array())) {
+    answer.threads.push_back({.id = thread.value("id", 0),
+                              .name = thread.value("name", ""),
+                              .state = thread.value("state", "?")[0],
+                              .kernel = thread.value("kernel", ""),
+                              .frames = thread.value("stack", std::vector<std::string>())});
+  }
+  return answer;
+}
+
+/// The value of a type with names, by its name.
+template <class Value>
+Value value_named(const std::string& name, Value last) {
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
+    if (name == lockstep::name_of(static_cast<Value>(i))) return static_cast<Value>(i);
+  }
+  return Value{};
+}
+
 std::string dumped(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
 bool is_waiting(const RankState& state) {
   return state.place.phase == Phase::communication || state.place.phase == Phase::agreement;
-}
-
-/// The signal that ended a process, and whether it is certain. A process that noted nothing was killed by the one
-/// signal that it cannot note.
-int signal_of(const RankState& state) {
-  if (state.end.signal != 0) return state.end.signal;
-  if (state.process.has_status) return WIFSIGNALED(state.process.exit_status) ? WTERMSIG(state.process.exit_status) : 0;
-  return state.end.code >= 0 ? 0 : SIGKILL;
-}
-
-int code_of(const RankState& state) {
-  const bool has_exited = state.process.has_status && WIFEXITED(state.process.exit_status);
-  return has_exited ? WEXITSTATUS(state.process.exit_status) : state.end.code;
 }
 
 std::string of_step(const RankState& state) {
@@ -119,9 +130,9 @@ std::string different_waits(const States& ranks) {
 
 std::string sentence_about_late(const RankState& late) {
   std::string text = name_of(late) + " is late: it has been " + place_text(late) + " for " + seconds_text(late.seconds);
-  if (late.process.state == 'D') text += ", and waits for a disk";
+  if (late.process == 'D') text += ", and waits for a disk";
   if (late.place.phase == Phase::data && !late.answer.workers.empty()) text += ", and " + late.answer.workers.front();
-  if (!late.has_answered && late.process.state != 'D') text += ", and does not answer";
+  if (!late.has_answered && late.process != 'D') text += ", and does not answer";
   return text;
 }
 
@@ -140,19 +151,20 @@ std::string packed(RankAnswer answer, std::size_t limit) {
 
 RankAnswer unpacked_answer(const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return {};
-  RankAnswer answer{.block = json.value("block", ""),
-                    .workers = json.value("workers", std::vector<std::string>()),
-                    .threads = {},
-                    .peak_memory_mb = json.value("peak_memory_mb", 0.0)};
-  for (const Json& thread : json.value("threads", Json::array())) {
-    answer.threads.push_back({.id = thread.value("id", 0),
-                              .name = thread.value("name", ""),
-                              .state = thread.value("state", "?")[0],
-                              .kernel = thread.value("kernel", ""),
-                              .frames = thread.value("stack", std::vector<std::string>())});
-  }
-  return answer;
+  return json.is_object() ? answer_in(json) : RankAnswer();
+}
+
+NotedEnd end_of(const ProcessFacts& process, const NotedEnd& noted) {
+  if (noted.signal != 0) return noted;
+  if (process.has_status && WIFSIGNALED(process.exit_status)) return {.signal = WTERMSIG(process.exit_status)};
+  if (process.has_status) return {.code = WEXITSTATUS(process.exit_status)};
+  return noted.code >= 0 ? noted : NotedEnd{.signal = SIGKILL};
+}
+
+std::int64_t completed_steps(const RankState& state) {
+  const bool is_behind = state.place.activity == Activity::evaluation || state.place.activity == Activity::saving ||
+                         state.place.phase == Phase::hooks;
+  return std::max<std::int64_t>(0, is_behind ? state.step : state.step - 1);
 }
 
 std::string name_of(const RankState& state) {
@@ -186,17 +198,17 @@ std::string place_text(const RankState& state) {
 
 std::string end_text(const RankState& state) {
   if (!state.is_dead) return "";
-  const int signal = signal_of(state);
+  const int signal = state.end.signal;
   if (signal == SIGKILL) return "was killed by signal " + signal_text(signal);
   if (signal != 0) return "crashed with signal " + signal_text(signal);
-  return "has ended with exit code " + std::to_string(code_of(state));
+  return "has ended with exit code " + std::to_string(state.end.code);
 }
 
 std::string state_word(const RankState& state) {
-  if (!state.is_seen) return "on another host: not known here";
+  if (!state.is_seen) return "not known: its host does not answer";
   if (state.is_dead) return end_text(state);
   if (state.place.activity == Activity::ended) return "has ended";
-  return state_text(state.process.state);
+  return state_text(state.process);
 }
 
 std::string verdict_on(const States& ranks, const FailureCause& cause) {
@@ -204,7 +216,7 @@ std::string verdict_on(const States& ranks, const FailureCause& cause) {
   const RankState* const dead =
       first_of(ranks, [](const RankState& state) { return state.is_dead && state.place.activity != Activity::ended; });
   if (dead != nullptr) {
-    const bool is_memory = signal_of(*dead) == SIGKILL && cause.memory_kills > 0;
+    const bool is_memory = dead->end.signal == SIGKILL && cause.memory_kills > 0;
     return name_of(*dead) + " " + end_text(*dead) + (is_memory ? " because memory was lacking," : "") + " " +
            place_text(*dead);
   }
@@ -212,8 +224,7 @@ std::string verdict_on(const States& ranks, const FailureCause& cause) {
     const std::string difference = differences(ranks);
     return cause.message + (difference.empty() ? ahead(ranks) : difference);
   }
-  const RankState* const stopped =
-      first_of(ranks, [](const RankState& state) { return is_stopped(state.process.state); });
+  const RankState* const stopped = first_of(ranks, [](const RankState& state) { return is_stopped(state.process); });
   if (stopped != nullptr) {
     return name_of(*stopped) + " is stopped, " + place_text(*stopped) + " for " + seconds_text(stopped->seconds) +
            "; kill -CONT " + std::to_string(stopped->pid) + " lets it continue";
@@ -228,7 +239,7 @@ std::string verdict_on(const States& ranks, const FailureCause& cause) {
   if (waiting == nullptr) return "no rank is late; " + name_of(ranks.front()) + " is " + place_text(ranks.front());
   const bool is_whole = std::ranges::all_of(ranks, &RankState::is_seen);
   return name_of(*waiting) + " has been " + place_text(*waiting) + " for " + seconds_text(waiting->seconds) +
-         (is_whole ? ", and no rank is elsewhere" : ", and the late rank is on another host");
+         (is_whole ? ", and no rank is elsewhere" : ", and the late rank is on a host that does not answer");
 }
 
 std::string ranks_json(const States& ranks) {
@@ -242,7 +253,11 @@ std::string ranks_json(const States& ranks) {
       object["seconds"] = state.seconds;
       object["step"] = state.step;
       object["call"] = state.call;
-      object["memory_mb"] = state.process.memory_mb;
+      object["memory_mb"] = state.memory_mb;
+      object["process"] = std::string(1, state.process);
+      if (state.is_dead && state.end.signal != 0) object["signal"] = state.end.signal;
+      if (state.is_dead && state.end.signal == 0) object["exit_code"] = state.end.code;
+      object["has_answered"] = state.has_answered;
       if (!state.answer.block.empty()) object["block"] = state.answer.block;
       if (!state.answer.workers.empty()) object["workers"] = state.answer.workers;
       object["threads"] = Json::array();
@@ -253,6 +268,30 @@ std::string ranks_json(const States& ranks) {
     list.push_back(std::move(object));
   }
   return dumped(list, 2);
+}
+
+std::vector<RankState> unpacked_ranks(const std::string& json) {
+  std::vector<RankState> ranks;
+  const Json list = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!list.is_array()) return ranks;
+  for (const Json& object : list) {
+    RankState state{.rank = object.value("rank", 0), .host = object.value("host", "")};
+    state.is_seen = object.contains("pid");
+    state.pid = object.value("pid", std::int64_t{0});
+    state.process = object.value("process", "?")[0];
+    state.memory_mb = object.value("memory_mb", 0.0);
+    state.is_dead = object.contains("signal") || object.contains("exit_code");
+    state.end = {.code = object.value("exit_code", -1), .signal = object.value("signal", 0)};
+    state.place.activity = value_named(object.value("activity", ""), Activity::ended);
+    state.place.phase = value_named(object.value("phase", ""), Phase::agreement);
+    state.seconds = object.value("seconds", 0.0);
+    state.step = object.value("step", std::int64_t{0});
+    state.call = object.value("call", "");
+    state.has_answered = object.value("has_answered", false);
+    state.answer = answer_in(object);
+    ranks.push_back(std::move(state));
+  }
+  return ranks;
 }
 
 std::string failure_page(const std::string& title, const std::string& verdict,
@@ -273,7 +312,7 @@ std::string failure_page(const std::string& title, const std::string& verdict,
     }
     rows.push_back({std::to_string(state.rank), state.host + ", process " + std::to_string(state.pid),
                     state_word(state), place_text(state), seconds_text(state.seconds),
-                    number_text(state.process.memory_mb, 4) + " MiB", joined(notes, "\n")});
+                    number_text(state.memory_mb, 4) + " MiB", joined(notes, "\n")});
     std::vector<std::vector<std::string>> threads;
     for (const ThreadFacts& thread : state.answer.threads) {
       threads.push_back({std::to_string(thread.id) + " " + utf8_text(thread.name),

@@ -27,12 +27,12 @@ RankAnswer unpacked_answer(const std::string& text);
 struct RankState {
   int rank = 0;
   std::string host = {};
-  bool is_seen =
-      true;  ///< false = it runs on another host; only the rank, the host and the numbers at the end are known
+  bool is_seen = true;  ///< false = its host does not answer; only the rank, the host and the last two are known
   std::int64_t pid = 0;
-  ProcessFacts process = {};
+  char process = '?';  ///< letter as that of ProcessFacts
+  double memory_mb = 0;
   bool is_dead = false;
-  NotedEnd end = {};
+  NotedEnd end = {};  ///< that of a dead process: its signal or its exit code
   Place place = {};
   double seconds = 0;  ///< since it has been there
   std::int64_t step = 0;
@@ -42,6 +42,12 @@ struct RankState {
   std::uint64_t configuration = 0;
   std::uint64_t program = 0;
 };
+
+/// The end of a dead process.
+/// @param noted  as it noted it; a process that noted nothing was killed by the one signal that it cannot note
+NotedEnd end_of(const ProcessFacts& process, const NotedEnd& noted);
+/// The steps that the rank has completed.
+std::int64_t completed_steps(const RankState& state);
 
 /// "rank 1 (process 42 on node7)".
 std::string name_of(const RankState& state);
@@ -62,8 +68,10 @@ struct FailureCause {
 /// One sentence: which rank is to blame, and what it does.
 std::string verdict_on(const std::vector<RankState>& ranks, const FailureCause& cause);
 
-/// The object of failure.json that states the ranks.
+/// The array of failure.json that states the ranks.
 std::string ranks_json(const std::vector<RankState>& ranks);
+/// The ranks that such an array states, without the last two numbers; empty where the text is none.
+std::vector<RankState> unpacked_ranks(const std::string& json);
 
 /// Everything on one page.
 /// @param fields  names and values above the table

@@ -15,7 +15,7 @@ RankState waiting(int rank) {
   return {.rank = rank,
           .host = "node7",
           .pid = 100 + rank,
-          .process = {.state = 'S'},
+          .process = 'S',
           .place = {.activity = Activity::training, .phase = Phase::communication},
           .seconds = 8,
           .step = 12,
@@ -37,8 +37,9 @@ const FailureCause kTimeOut = {.message = "comm: rank 0 waited 8.0 s for rank 1"
 TEST(VerdictTest, ADeadRankComesFirst) {
   RankState dead = busy(1, Phase::forward);
   dead.is_dead = true;
+  dead.end = {.signal = SIGKILL};
   RankState stopped = busy(2, Phase::data);
-  stopped.process.state = 'T';
+  stopped.process = 'T';
   EXPECT_EQ(verdict_on({waiting(0), dead, stopped}, kTimeOut),
             "rank 1 (process 101 on node7) was killed by signal 9 (KILL) in the forward pass of step 12");
   FailureCause lacking = kTimeOut;
@@ -55,18 +56,29 @@ TEST(VerdictTest, ADeadRankComesFirst) {
             "rank 1 (process 101 on node7) has ended with exit code 70 in the forward pass of step 12");
 }
 
-TEST(VerdictTest, TheSystemKnowsTheSignalOfAProcessThatNobodyHasReaped) {
-  RankState dead = busy(1, Phase::hooks);
-  dead.is_dead = true;
-  dead.process = {.state = 'Z', .exit_status = SIGTERM, .has_status = true};
-  EXPECT_EQ(end_text(dead), "crashed with signal 15 (TERM)");
-  dead.process.exit_status = 3 << 8;  // as _exit(3) leaves it
-  EXPECT_EQ(end_text(dead), "has ended with exit code 3");
+TEST(VerdictTest, TheEndIsNotedOrKnownToTheSystemOrAKill) {
+  const ProcessFacts reaped = {};
+  EXPECT_EQ(end_of(reaped, {}).signal, SIGKILL);
+  EXPECT_EQ(end_of(reaped, {.signal = SIGSEGV}).signal, SIGSEGV);
+  EXPECT_EQ(end_of(reaped, {.code = 70}).code, 70);
+  EXPECT_EQ(end_of(reaped, {.code = 70}).signal, 0);
+  ProcessFacts zombie = {.state = 'Z', .exit_status = SIGTERM, .has_status = true};
+  EXPECT_EQ(end_of(zombie, {}).signal, SIGTERM);
+  zombie.exit_status = 3 << 8;  // as _exit(3) leaves it
+  EXPECT_EQ(end_of(zombie, {}).code, 3);
+}
+
+TEST(VerdictTest, AStepIsCompletedBeforeItsHooks) {
+  EXPECT_EQ(completed_steps(busy(0, Phase::update)), 11);
+  EXPECT_EQ(completed_steps(busy(0, Phase::hooks)), 12);
+  RankState evaluating = busy(0, Phase::forward);
+  evaluating.place.activity = Activity::evaluation;
+  EXPECT_EQ(completed_steps(evaluating), 12);
 }
 
 TEST(VerdictTest, AStoppedRankCanContinue) {
   RankState stopped = busy(1, Phase::update);
-  stopped.process.state = 'T';
+  stopped.process = 'T';
   EXPECT_EQ(verdict_on({waiting(0), stopped}, kTimeOut),
             "rank 1 (process 101 on node7) is stopped, in the update of step 12 for 8.0 s; kill -CONT 101 lets it "
             "continue");
@@ -85,7 +97,7 @@ TEST(VerdictTest, ALateRankStatesWhatItDoes) {
       verdict_on({waiting(0), late}, kTimeOut),
       "rank 1 (process 101 on node7) is late: it has been in the forward pass of step 12 (block layer3.conv1) for "
       "8.0 s");
-  late.process.state = 'D';
+  late.process = 'D';
   late.answer.block.clear();
   late.has_answered = false;
   EXPECT_EQ(
@@ -132,8 +144,8 @@ TEST(VerdictTest, RanksOfOtherHostsAreNotSeen) {
   EXPECT_EQ(verdict_on({waiting(0), other}, kTimeOut), kTimeOut.message);
   EXPECT_EQ(
       verdict_on({waiting(0), other}, {}),
-      "rank 0 (process 100 on node7) has been in all_reduce #17 of step 12 for 8.0 s, and the late rank is on another "
-      "host");
+      "rank 0 (process 100 on node7) has been in all_reduce #17 of step 12 for 8.0 s, and the late rank is on a host "
+      "that does not answer");
 }
 
 TEST(VerdictTest, ARunThatContinuesHasNoLateRank) {
@@ -162,6 +174,27 @@ TEST(RankAnswerTest, TravelsAsTextThatFits) {
   EXPECT_GT(kept, 0U);
   EXPECT_LT(kept, 20U);
   EXPECT_EQ(unpacked_answer("{").threads.size(), 0U);
+}
+
+// Hosts send each other the array of failure.json.
+TEST(RankStateTest, TravelsBetweenHosts) {
+  RankState dead = busy(1, Phase::data);
+  dead.process = 'Z';
+  dead.is_dead = true;
+  dead.end = {.signal = SIGSEGV};
+  dead.place.activity = Activity::evaluation;
+  dead.answer = {.block = "head", .workers = {"loader thread 0 loads sample 3"}, .threads = {}, .peak_memory_mb = 0};
+  dead.answer.threads = {{.id = 7, .name = "trainer", .state = 'S', .kernel = "", .frames = {"main"}}};
+  const RankState other = {.rank = 2, .host = "node8", .is_seen = false};
+  const std::string json = ranks_json({waiting(0), dead, other});
+  const std::vector<RankState> read = unpacked_ranks(json);
+  ASSERT_EQ(read.size(), 3U);
+  EXPECT_FALSE(read[2].is_seen);
+  EXPECT_EQ(end_text(read[1]), "crashed with signal 11 (SEGV)");
+  EXPECT_EQ(place_text(read[1]), place_text(dead));
+  EXPECT_EQ(read[1].answer.threads.size(), 1U);
+  EXPECT_EQ(verdict_on(read, kTimeOut), verdict_on({waiting(0), dead, other}, kTimeOut));
+  EXPECT_TRUE(unpacked_ranks("{").empty());
 }
 
 TEST(FailurePageTest, ShowsEachRankAndItsThreads) {
