@@ -17,6 +17,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -134,6 +135,17 @@ std::string place_text(const std::string& file, std::uint64_t offset) {
   return std::filesystem::path(file).filename().string() + text.data();
 }
 
+/// Whether a thread of this process lets the signal through.
+bool can_be_asked(const ThreadFacts& thread) {
+  std::ifstream status("/proc/self/task/" + std::to_string(thread.id) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with("SigBlk:")) continue;
+    const std::uint64_t blocked = std::strtoull(line.c_str() + line.find(':') + 1, nullptr, 16);
+    return thread.state != 'D' && (blocked >> (stack_signal() - 1) & 1) == 0;
+  }
+  return false;
+}
+
 /// Asks a thread for its stack.
 std::vector<std::string> stack_of(pid_t thread) {
   constexpr std::chrono::milliseconds kLimit(100);
@@ -191,7 +203,9 @@ std::vector<ThreadFacts> stacks_of_threads(std::size_t most) {
   const auto self = static_cast<pid_t>(syscall(SYS_gettid));
   std::vector<ThreadFacts> threads = threads_of(getpid(), most);
   std::erase_if(threads, [self](const ThreadFacts& thread) { return thread.id == self; });
-  for (ThreadFacts& thread : threads) thread.frames = stack_of(thread.id);
+  for (ThreadFacts& thread : threads) {
+    if (can_be_asked(thread)) thread.frames = stack_of(thread.id);
+  }
   return threads;
 }
 

@@ -12,8 +12,8 @@ namespace lockstep {
 /// fine.
 void prepare_stacks();
 
-/// The threads of this process except the calling one, each with its stack. A thread that does not answer within 100
-/// ms, because it waits for a disk, has none. System calls that a signal interrupts continue.
+/// The threads of this process except the calling one, each with its stack. A thread that waits for a disk or blocks
+/// signals has none, nor one that does not answer within 100 ms. System calls that a signal interrupts continue.
 /// @param most  threads that are looked at
 std::vector<ThreadFacts> stacks_of_threads(std::size_t most);
 

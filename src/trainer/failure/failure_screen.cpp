@@ -4,6 +4,7 @@
 #include <lockstep/log/log.hpp>
 
 #include <nlohmann/json.hpp>
+#include <pthread.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -133,7 +134,7 @@ FailureScreen::FailureScreen(const mpi::Communicator& world, std::string folder,
     const int rank = static_cast<int>(leader);
     if (rank != ranks_here_.front() && std::ranges::find(leaders_, rank) == leaders_.end()) leaders_.push_back(rank);
   }
-  if (world.agree(!leaders_.empty())) letters_.emplace(world);
+  if (world.agree(!leaders_.empty())) mail_.emplace(world);
   prepare_stacks();
   note_fatal_signals();
   thread_ = std::thread([this] { watch(); });
@@ -191,12 +192,13 @@ bool FailureScreen::conclude(ExitCode code, const std::string& message, bool is_
 }
 
 void FailureScreen::watch() {
+  pthread_setname_np(pthread_self(), "status");
   std::unique_lock<std::mutex> lock(mutex_);
   for (int tick = 0; !wake_.wait_for(lock, kTick, [this] { return is_stopping_; }); ++tick) {
     lock.unlock();
     try {
       answer_if_asked();
-      read_letters();
+      read_mail();
       if (!board_->verdict()) look(tick % kTicksOfALook == 0);
     } catch (const std::exception& error) {
       log::warning("the state of the ranks is not known: " + message_of(error));
@@ -269,11 +271,11 @@ RankState FailureScreen::state_of(int local_rank, std::uint64_t question) const 
 }
 
 /// Answers questions of other hosts, and collects their answers.
-void FailureScreen::read_letters() {
-  while (letters_) {
-    const auto letter = letters_->receive();
+void FailureScreen::read_mail() {
+  while (mail_) {
+    const auto letter = mail_->receive();
     if (!letter) return;
-    if (letter->kind == kAsk) letters_->send(letter->from, kFacts, letter->text + "\n" + ranks_json(gather_here()));
+    if (letter->kind == kAsk) mail_->send(letter->from, kFacts, letter->text + "\n" + ranks_json(gather_here()));
     if (letter->kind == kVerdict) board_->conclude(letter->text, -1);
     const std::string heading = std::to_string(question_) + "\n";
     const bool is_wanted = letter->kind == kFacts && letter->text.starts_with(heading);
@@ -283,10 +285,10 @@ void FailureScreen::read_letters() {
 
 /// Sends a letter to each other host. One that cannot be reached gets none.
 void FailureScreen::send(int kind, const std::string& text) {
-  if (!letters_) return;
+  if (!mail_) return;
   for (const int leader : leaders_) {
     try {
-      letters_->send(leader, kind, text);
+      mail_->send(leader, kind, text);
     } catch (const CommError& error) {
       log::debug(error.what());
     }
@@ -313,7 +315,7 @@ std::vector<RankState> FailureScreen::gather() {
   std::vector<RankState> known = gather_here();
   const auto limit = SteadyClock::now() + kHostTime;
   while (from_hosts_.size() < leaders_.size() && SteadyClock::now() < limit) {
-    read_letters();
+    read_mail();
     std::this_thread::sleep_for(kTick / 10);
   }
   for (const std::string& answer : from_hosts_) {

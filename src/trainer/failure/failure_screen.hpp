@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "mpi/host/status_board.hpp"
-#include "mpi/shared/letters.hpp"
+#include "mpi/shared/rank_mail.hpp"
 #include "trainer/failure/rank_state.hpp"
 
 namespace lockstep::trainer {
@@ -58,7 +58,7 @@ class FailureScreen {
   void look_for_long_agreement();
   void show_failure();
   void write_failure() const;
-  void read_letters();
+  void read_mail();
   void send(int kind, const std::string& text);
   std::vector<RankState> gather_here();
   std::vector<RankState> gather();
@@ -71,7 +71,7 @@ class FailureScreen {
   std::vector<std::uint64_t> configurations_;  ///< likewise
   std::vector<std::uint64_t> programs_;        ///< likewise
   std::unique_ptr<mpi::StatusBoard> board_;    ///< null = there is no memory for it, and this does nothing
-  std::optional<mpi::Letters> letters_;        ///< none = there is one host
+  std::optional<mpi::RankMail> mail_;          ///< none = there is one host
   std::vector<int> leaders_;                   ///< lowest ranks of the other hosts
   std::vector<std::string> from_hosts_;        ///< answers of other hosts to the last question
   std::int64_t question_ = 0;                  ///< number of that question

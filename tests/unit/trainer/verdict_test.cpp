@@ -64,7 +64,7 @@ TEST(VerdictTest, TheEndIsNotedOrKnownToTheSystemOrAKill) {
   EXPECT_EQ(end_of(reaped, {.code = 70}).signal, 0);
   ProcessFacts zombie = {.state = 'Z', .exit_status = SIGTERM, .has_status = true};
   EXPECT_EQ(end_of(zombie, {}).signal, SIGTERM);
-  zombie.exit_status = 3 << 8;  // as _exit(3) leaves it
+  zombie.exit_status = 3 << 8;  // the status of _exit(3)
   EXPECT_EQ(end_of(zombie, {}).code, 3);
 }
 

@@ -11,27 +11,27 @@ namespace lockstep::mpi {
 
 /// Texts that a rank sends to another one at any time, and that arrive while the other rank does something else. No
 /// member waits for a rank, except that the constructor is collective. One thread at a time may use it.
-class Letters {
+class RankMail {
  public:
-  struct Letter {
+  struct ReceivedMail {
     int from = 0;
     int kind = 0;
     std::string text = {};
   };
 
-  explicit Letters(const Communicator& world) : comm_(world.handle()) {}
-  Letters(const Letters&) = delete;
-  Letters& operator=(const Letters&) = delete;
-  /// Letters that nobody has received are given up.
-  ~Letters();
+  explicit RankMail(const Communicator& world) : comm_(world.handle()) {}
+  RankMail(const RankMail&) = delete;
+  RankMail& operator=(const RankMail&) = delete;
+  /// RankMail that nobody has received are given up.
+  ~RankMail();
 
   /// @param kind  a small number, not negative
   void send(int rank, int kind, std::string text);
   /// The next letter that has arrived.
-  std::optional<Letter> receive();
+  std::optional<ReceivedMail> receive();
 
  private:
-  struct Sent {
+  struct Outgoing {
     std::string text;
     MPI_Request request = MPI_REQUEST_NULL;
   };
@@ -39,7 +39,7 @@ class Letters {
   void forget_what_has_arrived();
 
   Communicator comm_;
-  std::list<Sent> sent_;
+  std::list<Outgoing> sent_;
 };
 
 }  // namespace lockstep::mpi
