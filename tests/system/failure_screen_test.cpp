@@ -112,14 +112,18 @@ TEST(FailureScreenTest, NamesTheSignalOfACrash) {
   expect_verdict(scene, outcome, "rank 2" + kName + R"(crashed with signal 11 \(SEGV\) .+)");
 }
 
+// Rank 0, which writes the files of a run, continues while the job ends, and leaves them as they are.
 TEST(FailureScreenTest, NamesTheRankThatIsStopped) {
   for (const std::string backend : {"shm", "mpi", "hierarchical --comm.hosts=3"}) {
     const Scene scene;
-    const ProgramResult outcome = scene.act(kNoEvaluation + " --comm.backend=" + backend, 1, "kill -STOP $victim");
+    const int rank = backend == "shm" ? 0 : 1;
+    const ProgramResult outcome = scene.act(kNoEvaluation + " --comm.backend=" + backend, rank, "kill -STOP $victim");
     EXPECT_EQ(outcome.exit_code, kCommunication) << outcome.output;
-    expect_verdict(scene, outcome, "rank 1" + kName + R"(is stopped, .+; kill -CONT \d+ lets it continue)");
+    expect_verdict(scene, outcome,
+                   "rank " + std::to_string(rank) + kName + R"(is stopped, .+; kill -CONT \d+ lets it continue)");
     EXPECT_LT(scene.seconds(), kTimeout + kSecondsAfterTimeout + kSecondsToTheEnd) << outcome.output;
-    EXPECT_EQ(scene.json("failure.json")["ranks"][1]["state"], "is stopped");
+    EXPECT_EQ(scene.json("failure.json")["ranks"][static_cast<std::size_t>(rank)]["state"], "is stopped");
+    EXPECT_EQ(scene.json("STATUS.json")["state"], "failed");
   }
 }
 
