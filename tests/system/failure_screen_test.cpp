@@ -189,6 +189,37 @@ TEST(FailureScreenTest, TellsThatARankHasAnotherConfiguration) {
   EXPECT_EQ(scene.json("failure.json")["ranks"][2]["configuration_differs"], true);
 }
 
+TEST(FailureScreenTest, ShowsTheMemoryOfAllRanksWhenThereIsNoMore) {
+  const Scene scene;
+  const ProgramResult outcome =
+      testing::run_shell("ulimit -v 5000000; " + testing::mpirun_command(2) + " " + testing::trainer_program() +
+                         kEndless + kNoEvaluation + " --model.hidden=60000,60000 --run.dir=" + scene.run);
+  EXPECT_EQ(outcome.exit_code, 7) << outcome.output;
+  const Json failure = scene.json("failure.json");
+  EXPECT_NE(failure["verdict"].get<std::string>().find("out of memory: 14400000000 bytes"), std::string::npos);
+  ASSERT_EQ(failure["ranks"].size(), 2U);
+  EXPECT_GT(failure["ranks"][0]["memory_mb"], 0);
+  EXPECT_GT(failure["ranks"][1]["memory_mb"], 0);
+}
+
+// A control group with little memory, where this test may make one.
+TEST(FailureScreenTest, TellsThatTheSystemKilledARankForItsMemory) {
+  constexpr int kNotPermitted = 77;
+  const Scene scene;
+  const ProgramResult outcome = testing::run_shell(
+      "group=/sys/fs/cgroup/memory$(sed -n 's/^.*:memory://p' /proc/self/cgroup)/lockstep_$$; mkdir $group && "
+      "echo 400M > $group/memory.limit_in_bytes || exit 77; (sh -c 'echo $PPID' > $group/cgroup.procs; exec " +
+      testing::mpirun_command(2) + " " + testing::trainer_program() + kEndless + kNoEvaluation +
+      " --model.hidden=4000,4000 --run.dir=" + scene.run + "); code=$?; sleep 1; rmdir $group; exit $code");
+  if (outcome.exit_code == kNotPermitted) GTEST_SKIP() << outcome.output;
+  const std::string verdict = scene.json("failure.json").value("verdict", "");
+  EXPECT_TRUE(std::regex_search(
+      verdict,
+      std::regex("^rank [01]" + kName + R"(was killed by signal 9 \(KILL\) because )" + "memory was lacking, ")))
+      << verdict << "\n"
+      << outcome.output;
+}
+
 TEST(DumpTest, DescribesARunThatContinues) {
   const Scene scene;
   const ProgramResult outcome = scene.act(

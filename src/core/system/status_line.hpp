@@ -28,7 +28,7 @@ struct Place {
   double seconds(std::int64_t now_us) const { return static_cast<double>(now_us - since_us) * 1e-6; }
 };
 
-/// The time on that clock.
+/// The time on that clock, to a few milliseconds.
 std::int64_t monotonic_us() noexcept;
 
 /// One cache line of facts about a process, in memory that other processes may see. The process writes it with single
