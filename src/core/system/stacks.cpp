@@ -26,6 +26,7 @@
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "core/system/status_line.hpp"
 
@@ -232,6 +233,8 @@ std::string function_name(const void* address) {
 }
 
 void note_fatal_signals() {
+  static bool is_prepared = false;
+  if (std::exchange(is_prepared, true)) return;
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP}) {
     struct sigaction& former = former_actions[static_cast<std::size_t>(signal)];
     if (sigaction(signal, nullptr, &former) != 0 || former.sa_handler == SIG_IGN) continue;

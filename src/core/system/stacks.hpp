@@ -22,7 +22,7 @@ std::vector<ThreadFacts> stacks_of_threads(std::size_t most);
 std::string function_name(const void* address);
 
 /// Makes signals that end this process, such as SEGV, note themselves in its status line first. Then they do what they
-/// did before: end the process, or call the handler of somebody else. Call it once.
+/// did before: end the process, or call the handler of somebody else. Only the first call does something.
 void note_fatal_signals();
 
 }  // namespace lockstep
