@@ -123,13 +123,16 @@ FailureScreen::FailureScreen(const mpi::Communicator& world, std::string folder,
       hosts_(world.all_gather(host_name())),
       programs_(gathered(world, program_id())),
       board_(make_board(world)),
-      ranks_here_(board_ ? board_->host().world_ranks() : std::vector<int>()),
       memory_kills_(memory_kills().value_or(0)) {
   warn_of_differences(configuration);
   if (world.is_root()) {
     for (const char* file : {"/DUMP", "/dump.json", "/dump.html", "/failure.html"}) remove(folder_ + file);
   }
   if (!board_) return;
+  // Ranks of `world`, which can be those that are left of MPI_COMM_WORLD.
+  for (const std::uint64_t rank : gathered(board_->host(), static_cast<std::uint64_t>(world.rank()))) {
+    ranks_here_.push_back(static_cast<int>(rank));
+  }
   for (const std::uint64_t leader : gathered(world, static_cast<std::uint64_t>(ranks_here_.front()))) {
     const int rank = static_cast<int>(leader);
     if (rank != ranks_here_.front() && std::ranges::find(leaders_, rank) == leaders_.end()) leaders_.push_back(rank);
