@@ -23,6 +23,9 @@ struct BucketLimits {
   /// Only with a single bucket_bytes: size of the bucket that is reduced last, which does not overlap with computation.
   /// 0 = like the others.
   std::int64_t last_bucket_bytes = 1 << 20;
+
+  /// Reads bucket_mb and last_bucket_mb of section `ddp`.
+  static BucketLimits from(const Section& ddp);
 };
 
 struct ReducerOptions {

@@ -56,12 +56,16 @@ AnomalyCheck anomaly_check_of(const std::string& name) {
 
 }  // namespace
 
+BucketLimits BucketLimits::from(const Section& ddp) {
+  BucketLimits limits{.bucket_bytes = {}, .last_bucket_bytes = bytes_of(ddp.real("last_bucket_mb"))};
+  for (const double size : ddp.reals("bucket_mb")) limits.bucket_bytes.push_back(bytes_of(size));
+  return limits;
+}
+
 DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collectives,
                             const std::vector<CommHookRow>& comm_hooks) {
   DdpOptions options;
-  options.reducer.limits.bucket_bytes.clear();
-  for (const double size : ddp.reals("bucket_mb")) options.reducer.limits.bucket_bytes.push_back(bytes_of(size));
-  options.reducer.limits.last_bucket_bytes = bytes_of(ddp.real("last_bucket_mb"));
+  options.reducer.limits = BucketLimits::from(ddp);
   options.reducer.finds_unused = ddp.boolean("find_unused_parameters");
   options.reducer.has_static_graph = ddp.boolean("static_graph");
   options.buffers = buffer_mode(ddp.text("buffers"));

@@ -69,8 +69,8 @@ std::shared_ptr<void> claim(const std::vector<NamedParameter>& parameters) {
           }};
 }
 
-std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
-                                               const std::vector<std::string>& ignored) {
+std::vector<NamedParameter> listed_parameters(const torch::nn::Module& module,
+                                              const std::vector<std::string>& ignored) {
   const std::vector<at::Tensor> sparse = sparse_weights(module);
   std::vector<NamedParameter> trained;
   std::vector<at::Tensor> seen;
@@ -79,10 +79,18 @@ std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
     if (!item.value().requires_grad() || contains(seen, item.value())) continue;
     seen.push_back(item.value());
     trained.push_back({.name = item.key(), .tensor = item.value(), .is_sparse = contains(sparse, item.value())});
-    require_trainable(trained.back());
-    if (trained.back().tensor.device().type() == trained.front().tensor.device().type()) continue;
+  }
+  return trained;
+}
+
+std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
+                                               const std::vector<std::string>& ignored) {
+  std::vector<NamedParameter> trained = listed_parameters(module, ignored);
+  for (const NamedParameter& parameter : trained) {
+    require_trainable(parameter);
+    if (parameter.tensor.device().type() == trained.front().tensor.device().type()) continue;
     throw ConfigError("ddp: parameters are on different kinds of devices ('" + trained.front().name + "' and '" +
-                      trained.back().name + "'); move the model to one device before wrapping it");
+                      parameter.name + "'); move the model to one device before wrapping it");
   }
   if (trained.empty()) {
     throw ConfigError("ddp: no parameter of the model requires a gradient: there is nothing to train");

@@ -30,6 +30,10 @@ struct NamedParameter {
 std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
                                                const std::vector<std::string>& ignored = {});
 
+/// The same without the checks, for a model that may have no memory. Can be empty.
+std::vector<NamedParameter> listed_parameters(const torch::nn::Module& module,
+                                              const std::vector<std::string>& ignored = {});
+
 /// A parameter serves one wrapper: with two, one would update memory that the model does not use any more, and
 /// gradients would be divided twice.
 /// @throws ConfigError  one is claimed
