@@ -182,7 +182,8 @@ TrainingRun::TrainingRun(const mpi::Communicator& world, TrainRequest request)
   const bool is_loaded = replaces_all_parameters(sections.at("init")) && !resume_.restore.is_partial;
   std::string statistics;
   const Task task = training_task(world_, sections.at("model"), *splits.train, &statistics);
-  if (world_.is_root() && !statistics.empty()) keep_statistics(request_.checkpoint_directory, statistics);
+  const bool keeps_files = world_.is_root() && !request_.checkpoint_directory.empty();
+  if (keeps_files && !statistics.empty()) keep_statistics(request_.checkpoint_directory, statistics);
   world_.all_or_throw([&] { splits.train = trained_dataset(splits.train, sections); });
   composition_ = std::make_unique<Composition>(std::move(resources), sections, request_.registry, task,
                                                ModelRequest{.is_loaded = is_loaded});

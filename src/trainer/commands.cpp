@@ -13,6 +13,9 @@ const CommandOption kFrom = {.name = "from",
                              .value = "PATH",
                              .help = "Folder of a run, or a checkpoint",
                              .elsewhere = "see --init.from and --resume for training"};
+const CommandOption kRanks = {.name = "ranks", .value = "N", .help = "Ranks of the job (default: those at hand)"};
+const CommandOption kHosts = {
+    .name = "hosts", .value = "N", .help = "Hosts of the job (default: with as many ranks as here)"};
 const CommandOption kJson = {.name = "json", .help = "Print JSON"};
 
 /// Supervision begins before MPI, if `heal` is the first argument. Here, it was not.
@@ -104,6 +107,38 @@ const std::vector<TrainerCommand>& commands() {
                      .value = "N",
                      .help = "Maximum number of consecutive starts without a new checkpoint (default 5)"}}},
        refuse_heal},
+      {{.name = "plan",
+        .help = "Plans a job of any size in one page: exact memory, shares and checkpoints; the time of a step, "
+                "measured on the ranks at hand and predicted for the job; the cost of failures",
+        .options = {kRanks,
+                    kHosts,
+                    {.name = "computed", .help = "Print only what is exact, without measuring"},
+                    {.name = "measure-s", .value = "SECONDS", .help = "Duration of each measurement (default 1)"},
+                    {.name = "link-gbit", .value = "GBIT", .help = "Gbit/s between two hosts (default 10)"},
+                    {.name = "latency-us",
+                     .value = "US",
+                     .help = "Microseconds of a message between hosts (default "
+                             "20)"},
+                    {.name = "mtbf-hours", .value = "HOURS", .help = "Mean time between failures of one host"},
+                    {.name = "save-s", .value = "SECONDS", .help = "Time of a save (default: from a file in run.dir)"},
+                    {.name = "restart-s",
+                     .value = "SECONDS",
+                     .help = "Time of a restart after a failure (default "
+                             "60)"},
+                    kJson}},
+       plan_job},
+      {{.name = "job",
+        .help = "Prints a job script that trains with the given keys",
+        .options = {{.name = "slurm", .help = "Print a script for sbatch"},
+                    {.name = "plan", .value = "FILE", .help = "Output of `plan --json`, for ranks, time and memory"},
+                    kRanks,
+                    kHosts,
+                    {.name = "cpus", .value = "N", .help = "Processors per rank (default run.threads, or 1)"},
+                    {.name = "time",
+                     .value = "TIME",
+                     .help = "Time limit as D-HH:MM:SS (default: that of the plan, or "
+                             "1-00:00:00)"}}},
+       write_job},
       {{.name = "completion",
         .help = "Prints a script with which the shell completes commands, keys and values: bash or zsh",
         .words = {"SHELL"}},

@@ -56,6 +56,8 @@ ExitCode describe_data(const CommandJob& job, const config::Invocation& invocati
 ExitCode write_report(const CommandJob& job, const config::Invocation& invocation);
 ExitCode compare_runs(const CommandJob& job, const config::Invocation& invocation);
 ExitCode examine(const CommandJob& job, const config::Invocation& invocation);
+ExitCode plan_job(const CommandJob& job, const config::Invocation& invocation);
+ExitCode write_job(const CommandJob& job, const config::Invocation& invocation);
 ExitCode print_completion(const CommandJob& job, const config::Invocation& invocation);
 
 }  // namespace lockstep::trainer
