@@ -68,13 +68,14 @@ std::string stale_files_in(const std::string& folder) {
   return found;
 }
 
-/// Files in shared memory, but those of Open MPI only of the jobs of this test, which puts them into `segments`: tests
-/// that run at the same time kill ranks, too.
+/// Files in shared memory, without copies of states and results, and those of Open MPI only of the jobs of this test,
+/// which puts them into `segments`: tests that run at the same time kill ranks, too.
 std::set<std::string> files_in_shared_memory(const std::string& segments) {
   std::set<std::string> files;
   for (const auto& entry : fs::directory_iterator("/dev/shm")) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with("vader_segment")) files.insert(name);
+    const bool is_of_others = name.starts_with("vader_segment") || name.find("-lockstep-") != std::string::npos;
+    if (!is_of_others) files.insert(name);
   }
   for (const auto& entry : fs::directory_iterator(segments)) files.insert(entry.path().filename().string());
   return files;

@@ -80,7 +80,7 @@ void share_copy(const mpi::Communicator& firsts, int owner, const std::string& f
 
 }  // namespace
 
-std::string memory_folder(const std::string& run_id) { return "/dev/shm/lockstep-" + run_id; }
+std::string memory_folder(const std::string& run_id) { return "/dev/shm/copies-lockstep-" + run_id; }
 
 void make_memory_folder(const std::string& folder) {
   if (::mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) checkpoints::throw_errno(folder, "mkdir");

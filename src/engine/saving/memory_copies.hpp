@@ -12,7 +12,7 @@
 // run whose folder was deleted does not continue from them.
 namespace lockstep::engine {
 
-/// "/dev/shm/lockstep-0123456789abcdef".
+/// "/dev/shm/copies-lockstep-0123456789abcdef".
 /// @param run_id  of RunOrigin
 std::string memory_folder(const std::string& run_id);
 

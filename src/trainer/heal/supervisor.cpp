@@ -169,7 +169,7 @@ class OwnResultFile {
  public:
   OwnResultFile() {
     const fs::path folder = fs::is_directory("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
-    path_ = (folder / fmt::format("lockstep-result-{}-{}", ::geteuid(), ::getpid())).string();
+    path_ = (folder / fmt::format("result-lockstep-{}-{}", ::geteuid(), ::getpid())).string();
     ::setenv("LOCKSTEP_RESULT", path_.c_str(), 1);
   }
   OwnResultFile(const OwnResultFile&) = delete;
