@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -188,6 +189,8 @@ struct Attempt {
   std::optional<Recovery> recovery;  ///< the failure before it
   std::int64_t first_step = 0;       ///< steps that were done when it began to train
   std::int64_t reached_step = 0;     ///< steps that are done
+  /// Whether the other ranks continue after an error, because ranks have died; empty = they never do.
+  std::function<bool(const Error&)> may_continue = {};
 };
 
 /// Keeps the progress of an attempt, and tells it to who started the job. On every rank.
@@ -263,13 +266,15 @@ ExitCode train_once(const CommandJob& job, const config::Invocation& invocation,
   if (report) report_to(*report, request);
   if (report && attempt.recovery) report->on_recovery(*attempt.recovery);
   note_progress(attempt, result, request);
-  FailureScreen screen(world, folder, config.to_ini(), config.section("comm").real("timeout_s"));
+  FailureScreen screen(world, folder, config.to_ini(), config.section("comm").real("timeout_s"),
+                       static_cast<bool>(attempt.may_continue));
   try {
     const engine::Outcome outcome = engine::train(world, std::move(request));
     if (report) report->on_end(outcome);
     log::info(last_words(outcome, folder));
     return exit_code_of(outcome);
   } catch (const Error& error) {
+    if (attempt.may_continue && attempt.may_continue(error)) throw;
     if (error.exit_code() == kOutOfMemory) write_memory_report(folder, world.rank());
     if (lease && lease->is_lost()) report.reset();  // the records are those of another run now
     if (screen.is_told_by_another()) report.reset();
@@ -297,7 +302,7 @@ ExitCode train_once(const CommandJob& job, const config::Invocation& invocation,
 /// @throws CommError  as many recoveries as run.max_heals admits have followed each other without a new checkpoint
 ExitCode train_with_survivors(const CommandJob& job, const config::Invocation& invocation, Attempt& attempt) {
   using std::chrono::milliseconds;
-  constexpr milliseconds kUntilDeathsAreSeen(500);
+  static constexpr milliseconds kUntilDeathsAreSeen(500);
   const Section& run = invocation.config.section("run");
   const std::int64_t max_heals = run.integer("max_heals");
   if (!gpus_of(job.world, run.text("device")).empty()) {
@@ -308,6 +313,9 @@ ExitCode train_with_survivors(const CommandJob& job, const config::Invocation& i
   }
   mpi::Survivors survivors(job.world,
                            std::chrono::duration<double>(invocation.config.section("comm").real("timeout_s")));
+  attempt.may_continue = [&survivors](const Error& error) {
+    return !error.is_agreed() && survivors.awaits_loss(kUntilDeathsAreSeen);
+  };
   std::optional<mpi::Communicator> left;
   for (std::int64_t fruitless = 0;;) {
     const mpi::Communicator& world = left ? *left : job.world;
@@ -320,7 +328,7 @@ ExitCode train_with_survivors(const CommandJob& job, const config::Invocation& i
       world.barrier();  // who leaves earlier looks like one that has died
       return code;
     } catch (const Error& error) {
-      if (error.is_agreed() || !survivors.awaits_loss(kUntilDeathsAreSeen)) throw;
+      if (!attempt.may_continue(error)) throw;
       const std::string loss = survivors.lost();
       fruitless = attempt.recovery && attempt.recovery->resumed_step >= attempt.first_step ? fruitless + 1 : 0;
       if (fruitless > max_heals) {

@@ -116,10 +116,11 @@ std::unique_ptr<mpi::StatusBoard> make_board(const mpi::Communicator& world) {
 }  // namespace
 
 FailureScreen::FailureScreen(const mpi::Communicator& world, std::string folder, const std::string& configuration,
-                             double timeout_s)
+                             double timeout_s, bool heals)
     : world_(world),
       folder_(std::move(folder)),
       timeout_s_(timeout_s),
+      heals_(heals),
       hosts_(world.all_gather(host_name())),
       programs_(gathered(world, program_id())),
       board_(make_board(world)),
@@ -197,7 +198,7 @@ bool FailureScreen::conclude(ExitCode code, const std::string& message, bool is_
 void FailureScreen::watch() {
   pthread_setname_np(pthread_self(), "status");
   std::unique_lock<std::mutex> lock(mutex_);
-  for (int tick = 0; !wake_.wait_for(lock, kTick, [this] { return is_stopping_; }); ++tick) {
+  for (int tick = 0; !wake_.wait_for(lock, kTick, [this] { return is_stopping_.load(); }); ++tick) {
     lock.unlock();
     try {
       answer_if_asked();
@@ -212,7 +213,7 @@ void FailureScreen::watch() {
 
 /// @param looks_at_files  whether it is time for what is rarer
 void FailureScreen::look(bool looks_at_files) {
-  const bool has_failed = dead_rank() >= 0 || board_->failure();
+  const bool has_failed = board_->failure() || (!heals_ && dead_rank() >= 0);
   if ((!has_failed && !looks_at_files) || !speaks()) return;
   if (has_failed) return show_failure();
   is_dump_wanted() ? dump() : look_for_long_agreement();
@@ -304,7 +305,7 @@ std::vector<RankState> FailureScreen::gather_here() {
   const auto is_missing = [&](int rank) { return !board_->answer_of(rank, question) && is_alive(rank); };
   const auto limit = SteadyClock::now() + kAnswerTime;
   for (int rank = 0; rank < board_->size(); ++rank) {
-    while (is_missing(rank) && SteadyClock::now() < limit) std::this_thread::sleep_for(kTick / 10);
+    while (is_missing(rank) && !is_stopping_ && SteadyClock::now() < limit) std::this_thread::sleep_for(kTick / 10);
   }
   std::vector<RankState> states;
   for (int rank = 0; rank < board_->size(); ++rank) states.push_back(state_of(rank, question));
@@ -317,7 +318,7 @@ std::vector<RankState> FailureScreen::gather() {
   send(kAsk, std::to_string(++question_));
   std::vector<RankState> known = gather_here();
   const auto limit = SteadyClock::now() + kHostTime;
-  while (from_hosts_.size() < leaders_.size() && SteadyClock::now() < limit) {
+  while (from_hosts_.size() < leaders_.size() && !is_stopping_ && SteadyClock::now() < limit) {
     read_mail();
     std::this_thread::sleep_for(kTick / 10);
   }
@@ -394,7 +395,7 @@ void FailureScreen::show_failure() {
                             states));
   // The training thread of this rank writes its files, and prints its message, first. It may be busy elsewhere.
   const auto limit = SteadyClock::now() + kMainTime;
-  while (!is_failing_ && SteadyClock::now() < limit) std::this_thread::sleep_for(kTick / 10);
+  while (!is_failing_ && !is_stopping_ && SteadyClock::now() < limit) std::this_thread::sleep_for(kTick / 10);
   if (!is_failing_ || !world_.is_root()) write_failure();
   if (!is_failing_) {
     log::error(verdict_ + "; see " + page_);

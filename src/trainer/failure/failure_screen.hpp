@@ -31,7 +31,9 @@ class FailureScreen {
   /// Warns about ranks with another configuration or another program. Collective.
   /// @param configuration  the resolved one, as an INI file
   /// @param timeout_s      after so many seconds a rank is late
-  FailureScreen(const mpi::Communicator& world, std::string folder, const std::string& configuration, double timeout_s);
+  /// @param heals          the other ranks continue when one has died: a death alone is no failure
+  FailureScreen(const mpi::Communicator& world, std::string folder, const std::string& configuration, double timeout_s,
+                bool heals = false);
   FailureScreen(const FailureScreen&) = delete;
   FailureScreen& operator=(const FailureScreen&) = delete;
   ~FailureScreen();
@@ -67,6 +69,7 @@ class FailureScreen {
   const mpi::Communicator& world_;
   std::string folder_;
   double timeout_s_;
+  bool heals_;
   std::vector<std::string> hosts_;             ///< names, by rank of the world
   std::vector<std::uint64_t> configurations_;  ///< likewise
   std::vector<std::uint64_t> programs_;        ///< likewise
@@ -91,7 +94,7 @@ class FailureScreen {
   int stopped_looks_ = 0;            ///< looks in a row at which a rank was stopped while others waited
   std::mutex mutex_;
   std::condition_variable wake_;
-  bool is_stopping_ = false;
+  std::atomic<bool> is_stopping_ = false;
   std::thread thread_;
 };
 
