@@ -2,6 +2,7 @@
 
 #include <lockstep/core/error.hpp>
 
+#include <algorithm>
 #include <map>
 
 #include "core/text/text.hpp"
@@ -18,7 +19,9 @@ std::string value_branches(const KeySpecs& keys) {
   std::map<std::string, std::vector<std::string>> keys_of_values;
   for (const KeySpec& key : keys) {
     std::vector<std::string> values = key.choices;
-    for (const KeySpec& part : key.parts) values.push_back(part.name);
+    for (const KeySpec& part : key.parts) {
+      if (std::ranges::find(values, part.name) == values.end()) values.push_back(part.name);
+    }
     if (key.type == KeyType::boolean) values = {"true", "false"};
     if (!values.empty()) keys_of_values[words(values)].push_back("--" + key.name);
   }

@@ -68,7 +68,7 @@ std::string completed(const std::string& line) {
 TEST(CommandLineTest, TheShellCompletesCommandsKeysAndValues) {
   EXPECT_EQ(completed("trainer sche"), "schedule\n");
   EXPECT_EQ(completed("trainer --sched.mil"), "--sched.milestones=\n");
-  EXPECT_EQ(completed("trainer train --optim.name=ad"), "adagrad adam adamax adamw\n");
+  EXPECT_EQ(completed("trainer train --optim.name=ad"), "adam adamw adagrad adadelta adamax adafactor\n");
   EXPECT_EQ(completed("trainer --run.cuda_graphs=t"), "true\n");
   EXPECT_EQ(completed("trainer data --list"), "--list-transforms\n");
   EXPECT_EQ(completed("trainer --data.path=/"), "\n");  // bash completes files itself
