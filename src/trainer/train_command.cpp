@@ -280,7 +280,8 @@ ExitCode train_once(const CommandJob& job, const config::Invocation& invocation,
     if (screen.is_told_by_another()) report.reset();
     if (report) report->on_failure(error, static_cast<int>(error.exit_code()));
     const bool is_told = screen.conclude(error.exit_code(), message_of(error), error.is_agreed(), error.is_remote());
-    if (!report && !lease && !engine::is_known_to_peers(error)) await_report(folder);
+    // The screen has waited for the files of rank 0, which ends the job soon afterwards.
+    if (!screen.is_on() && !report && !lease && !engine::is_known_to_peers(error)) await_report(folder);
     if (is_told) throw_remote(error.exit_code(), error.what());
     throw;
   } catch (const std::exception& failure) {
@@ -292,7 +293,7 @@ ExitCode train_once(const CommandJob& job, const config::Invocation& invocation,
     }
     const ExitCode code = is_out_of_memory(failure) ? kOutOfMemory : ExitCode::internal;
     screen.conclude(code, message_of(failure), /*is_agreed=*/false, /*is_remote=*/false);
-    if (!report) await_report(folder);
+    if (!screen.is_on() && !report) await_report(folder);
     throw;
   }
 }

@@ -35,6 +35,8 @@ constexpr auto kHostTime = 1000ms;   // the same of another host
 constexpr auto kMainTime = 400ms;    // mpirun ends the job a second after a death
 constexpr auto kConcludeTime = 3000ms;
 constexpr auto kRest = 300ms;  // others end the job only when the verdict is printed
+constexpr auto kShortRest =
+    150ms;  // rank 0 completes its files before the failed rank prints its message and ends the job
 constexpr std::size_t kThreads = 48;
 
 // Kinds of letters between hosts.
@@ -187,7 +189,7 @@ bool FailureScreen::conclude(ExitCode code, const std::string& message, bool is_
   while (!board_->verdict() && SteadyClock::now() < limit) std::this_thread::sleep_for(kTick / 5);
   const auto verdict = board_->verdict();
   if (!verdict || is_told_by_another()) {
-    std::this_thread::sleep_for(kRest);
+    std::this_thread::sleep_for(is_of_communication ? kRest : kShortRest);
     return is_of_communication;
   }
   write_failure();

@@ -38,6 +38,8 @@ class FailureScreen {
   FailureScreen& operator=(const FailureScreen&) = delete;
   ~FailureScreen();
 
+  /// Whether the ranks see each other's state; else there was no memory for it, and all members do nothing.
+  bool is_on() const noexcept { return board_ != nullptr; }
   /// Whether another rank has written the files of the failure: this one was stopped, and goes on while the job ends.
   bool is_told_by_another() const;
 
