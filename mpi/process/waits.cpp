@@ -87,9 +87,14 @@ void note_loss() noexcept { has_loss = true; }
 
 bool has_lost_ranks() noexcept { return has_loss; }
 
-UnboundedCall::UnboundedCall() { unbounded_since = Clock::now().time_since_epoch().count(); }
+UnboundedCall::UnboundedCall() {
+  std::int64_t expected = kNotWaiting;
+  is_outer_ = unbounded_since.compare_exchange_strong(expected, Clock::now().time_since_epoch().count());
+}
 
-UnboundedCall::~UnboundedCall() { unbounded_since = kNotWaiting; }
+UnboundedCall::~UnboundedCall() {
+  if (is_outer_) unbounded_since = kNotWaiting;
+}
 
 std::optional<Clock::duration> UnboundedCall::duration() {
   const std::int64_t since = unbounded_since;

@@ -28,7 +28,7 @@ void wait_for(MPI_Request& request, const char* call);
 void note_loss() noexcept;
 bool has_lost_ranks() noexcept;
 
-/// Marks calls of MPI that wait for other ranks and cannot be given up. Not for nested use.
+/// Marks calls of MPI that wait for other ranks and cannot be given up. Of nested marks, the outer one counts.
 class UnboundedCall {
  public:
   UnboundedCall();
@@ -38,6 +38,9 @@ class UnboundedCall {
 
   /// How long a thread of this process has been in such a call; none = no thread is.
   static std::optional<std::chrono::steady_clock::duration> duration();
+
+ private:
+  bool is_outer_;
 };
 
 }  // namespace lockstep::mpi

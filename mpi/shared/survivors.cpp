@@ -112,12 +112,16 @@ void Survivors::tell_others() {
   kept->push_back(report);
   for (const int rank : alive()) {
     if (rank == rank_) continue;
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(
-        MPI_Isend(report->data(), static_cast<int>(report->size()), MPI_CHAR, rank, kNewsTag, news_.handle(), &request),
-        "MPI_Isend");
-    check(MPI_Request_free(&request), "MPI_Request_free");
+    send_to(rank, kNewsTag, *report);
   }
+}
+
+/// Sends a short message without waiting. One that MPI refuses is left out: its receiver may just have died.
+void Survivors::send_to(int rank, int tag, std::span<const char> message) const {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code =
+      MPI_Isend(message.data(), static_cast<int>(message.size()), MPI_CHAR, rank, tag, news_.handle(), &request);
+  if (code == MPI_SUCCESS) MPI_Request_free(&request);
 }
 
 std::vector<int> Survivors::alive() const {
@@ -213,9 +217,7 @@ void Survivors::exchange_signs_of_life() {
   if (std::exchange(watched_, before) != before) heard_of_watched_ = now;
   if (now - sent_sign_ >= kSignTime) {
     static const char sign = 0;
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Isend(&sign, 1, MPI_CHAR, next, kSignTag, news_.handle(), &request), "MPI_Isend");
-    check(MPI_Request_free(&request), "MPI_Request_free");
+    send_to(next, kSignTag, std::span(&sign, 1));
     sent_sign_ = now;
   }
   for (int is_there = 1; is_there != 0;) {

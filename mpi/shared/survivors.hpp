@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -51,6 +52,7 @@ class Survivors {
 
   void look();
   void tell_others();
+  void send_to(int rank, int tag, std::span<const char> message) const;
   void await_reports();
   void keep_watch(const std::stop_token& stop);
   void end_hanging_call();

@@ -21,6 +21,7 @@
 #include "engine/hooks/hooks.hpp"
 #include "engine/resume/resume.hpp"
 #include "engine/resume/run_state.hpp"
+#include "engine/saving/memory_copies.hpp"
 #include "engine/settings/agreed.hpp"
 #include "engine/settings/log_settings.hpp"
 #include "engine/settings/run_settings.hpp"
@@ -244,7 +245,9 @@ void TrainingRun::add_hooks() {
          copies = std::make_shared<DeviceCopies>()](bool is_writer) {
           return capture(trainer, config_ini, is_writer, parts, copies.get());
         }));
-    if (saving.memory_every > 0) {
+    const bool has_copies =
+        !text_of_root(world, [&] { return noted_memory_folder(request.checkpoint_directory); }).empty();
+    if (saving.memory_every > 0 || has_copies) {
       trainer.add_hook(memory_copies_hook(
           saving, request.checkpoint_directory, [&trainer] { return trainer.view().origin.run_id; },
           [&trainer, config_ini = request.config_ini, copies = std::make_shared<DeviceCopies>()](bool is_writer) {

@@ -300,6 +300,24 @@ TEST(HealTest, AStopThatWasRequestedIsNoFailure) {
   EXPECT_TRUE(values_in(run, "heal/rung").empty());
 }
 
+// The next start may be one by hand, which makes no copies.
+TEST(HealTest, AResumedRunUsesCopiesAndRemovesThem) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder.path("run");
+  run_and_disturb(
+      2, run, "--enable-recovery ", " --run.heal=shrink",
+      "await_step 100; kill -9 $heal; for i in $(seq 1000); do [ -z \"$(ranks)\" ] && break; sleep 0.01; done");
+  std::string copies = testing::read_file(run + "/ckpt/COPIES");
+  copies.erase(copies.find_last_not_of('\n') + 1);
+  ASSERT_TRUE(fs::is_directory(copies)) << copies;
+  const ProgramResult resumed = testing::run_ranks(2, arguments_of(run) + " --ckpt.memory_every=0 --resume=auto");
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_NE(resumed.output.find("from " + copies), std::string::npos) << resumed.output;
+  EXPECT_EQ(testing::differences(final_state(run), expected()), "");
+  EXPECT_FALSE(fs::exists(copies));
+  EXPECT_FALSE(fs::exists(run + "/ckpt/COPIES"));
+}
+
 TEST(HealTest, AJobEndsWithItsSupervisor) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");

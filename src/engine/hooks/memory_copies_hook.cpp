@@ -40,10 +40,14 @@ class MemoryCopiesHook : public Hook {
     folder_ = memory_folder(run_id_());
     run.world.all_or_throw([&] {
       if (!run.world.is_root()) return;
+      const std::string former = noted_memory_folder(directory_);
+      if (!former.empty() && former != folder_) remove_memory_copies(directory_, former);
+      if (every_ == 0) return;
       make_memory_folder(folder_);
       remove_except(run.progress.step);
       note_memory_folder(directory_, folder_);
     });
+    if (every_ == 0) return;
     saver_ = std::make_unique<CheckpointSaver>(run.world, SaverOptions{.directory = folder_,
                                                                        .is_single_file = true,
                                                                        .retention = {.keep_last = kKept},
@@ -59,6 +63,7 @@ class MemoryCopiesHook : public Hook {
   }
 
   void between_steps(RunView& run, const StepReport& report) override {
+    if (!saver_) return;
     saver_->poll();
     if (partner_ && saver_->saved_step() > sent_) {
       sent_ = saver_->saved_step();
@@ -80,16 +85,17 @@ class MemoryCopiesHook : public Hook {
 
   void after_train(RunView& run, Outcome outcome) override {
     if (outcome == Outcome::failed) return;
-    saver_->finish();
+    if (saver_) saver_->finish();
     saver_.reset();
     if (partner_) partner_->finish();
-    if (run.world.is_root() || (partner_ && partner_->is_receiver())) remove_memory_copies(directory_, folder_);
+    // Each host can have got a copy to resume from.
+    if (mpi::Topology::of(run.world).local_rank == 0) remove_memory_copies(directory_, folder_);
   }
 
  private:
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
-  bool is_due(std::int64_t step) const { return step % every_ == 0; }
+  bool is_due(std::int64_t step) const { return every_ > 0 && step % every_ == 0; }
 
   /// Removes the copies of other steps, which this start may write again.
   void remove_except(std::int64_t step) const {

@@ -38,8 +38,6 @@ class PartnerCopies {
   void send(std::int64_t step);
   /// Waits for what is under way. Collective.
   void finish();
-  /// Whether this rank receives copies.
-  bool is_receiver() const noexcept { return role_ == Role::receiver; }
 
  private:
   enum class Role { none, sender, receiver };

@@ -108,7 +108,7 @@ std::unique_ptr<mpi::StatusBoard> make_board(const mpi::Communicator& world) {
   std::unique_ptr<mpi::StatusBoard> board;
   try {
     board = std::make_unique<mpi::StatusBoard>(world.split_by_host());
-  } catch (const CommError& error) {  // on every rank of the host
+  } catch (const CommError& error) {  // every rank of the host gets it
     log::debug(std::string("the ranks do not see each other's state: ") + error.what());
   }
   if (!world.agree(board != nullptr)) board.reset();
