@@ -135,6 +135,19 @@ TEST_F(LeaseTest, OfAnotherHostIsJudgedByItsAge) {
   EXPECT_EQ(error_of_taking(), "");
 }
 
+TEST_F(LeaseTest, OfAProcessOnAnotherHostThatIsKnownToHaveEndedIsRemoved) {
+  put_lease("elsewhere", 1);
+  const std::string holder = read_holder(file_).text();
+  put_lease("elsewhere", 2);
+  end_lease(directory_.path(), holder);
+  EXPECT_NE(error_of_taking(), "");  // it has another holder now
+  put_lease("elsewhere", 1);
+  end_lease(directory_.path(), holder);
+  EXPECT_FALSE(fs::exists(file_));
+  EXPECT_EQ(error_of_taking(), "");
+  end_lease(directory_.path(), holder);  // there may be none
+}
+
 TEST_F(LeaseTest, OfAnEarlierStartOfThisJobIsTakenOver) {
   ::setenv("SLURM_JOB_ID", "4711", 1);
   put_squeue("echo RUNNING");
