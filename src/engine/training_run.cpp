@@ -247,7 +247,7 @@ void TrainingRun::add_hooks() {
         }));
     const bool has_copies =
         !text_of_root(world, [&] { return noted_memory_folder(request.checkpoint_directory); }).empty();
-    if (saving.memory_every > 0 || has_copies) {
+    if (saving.memory_every != 0 || has_copies) {
       trainer.add_hook(memory_copies_hook(
           saving, request.checkpoint_directory, [&trainer] { return trainer.view().origin.run_id; },
           [&trainer, config_ini = request.config_ini, copies = std::make_shared<DeviceCopies>()](bool is_writer) {

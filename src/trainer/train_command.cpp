@@ -208,12 +208,31 @@ void note_progress(Attempt& attempt, const std::shared_ptr<ResultFile>& result, 
                              engine::callback_hook({.after_step = after_step, .reads = engine::HookReads::nothing()}));
 }
 
+/// Waits while the file system of a run is full, for some minutes: a start writes files, without which a run that was
+/// training need not end. Collective.
+void await_space(const mpi::Communicator& world, const std::string& folder) {
+  static constexpr std::uintmax_t kNeededBytes = 1 << 18;
+  static constexpr std::chrono::minutes kLimit(10);
+  static constexpr std::chrono::milliseconds kPause(200);
+  const Clock::time_point limit = Clock::now() + kLimit;
+  const auto is_full = [&] {
+    std::error_code unknown;
+    return world.is_root() && fs::space(folder, unknown).available < kNeededBytes && Clock::now() < limit;
+  };
+  if (world.agree(!is_full())) return;
+  if (world.is_root()) log::warning(folder + " has no space left; the run continues when there is some");
+  do {
+    std::this_thread::sleep_for(kPause);
+  } while (!world.agree(!is_full()));
+}
+
 ExitCode train_once(const CommandJob& job, const config::Invocation& invocation, Attempt& attempt) {
   const mpi::Communicator& world = job.world;
   config::Config& config = attempt.config;
   const auto started = std::chrono::steady_clock::now();
   settle_teacher(job, config);
   resume_if_requeued(world, config);
+  if (attempt.recovery) await_space(world, config.section("run").text("dir"));
   const bool is_folder_new = settle_folder(world, config);
   const Section& run = config.section("run");
   const std::string folder = run.text("dir");
@@ -357,9 +376,18 @@ ExitCode train_with_survivors(const CommandJob& job, const config::Invocation& i
 }  // namespace
 
 ExitCode train(const CommandJob& job, const config::Invocation& invocation) {
+  if (invocation.config.section("run").boolean("dry_run")) return plan_job(job, invocation);
   Attempt attempt{.config = invocation.config, .recovery = Recovery::of_environment()};
   const bool may_shrink = invocation.config.section("run").text("heal") == "shrink" && job.world.size() > 1;
-  return may_shrink ? train_with_survivors(job, invocation, attempt) : train_once(job, invocation, attempt);
+  const bool is_open_mpi = mpi::library_version().starts_with("Open MPI");
+  if (may_shrink && is_open_mpi) return train_with_survivors(job, invocation, attempt);
+  if (may_shrink && job.world.is_root()) {
+    log::warning(
+        "run.heal=shrink has no effect with " + mpi::library_version() +
+        ": ranks continue in place only with Open MPI; start the job with `trainer heal`, which starts it again "
+        "after a failure");
+  }
+  return train_once(job, invocation, attempt);
 }
 
 }  // namespace lockstep::trainer

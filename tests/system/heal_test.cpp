@@ -48,18 +48,22 @@ std::string functions(const std::string& folder) {
          folder + "/metrics.jsonl && return; sleep 0.005; done; }\n";
 }
 
-/// Starts a supervised run, and does something to it when it has done some steps.
+/// A shell command that starts a supervised run, and does something to it when it has done some steps.
 /// @param flags    options of mpirun
 /// @param options  keys
 /// @param script   what is done, in the shell; $heal is the process of the supervisor
-ProgramResult run_and_disturb(int ranks, const std::string& folder, const std::string& flags,
-                              const std::string& options, const std::string& script, int steps = kSteps) {
+std::string disturbed_run(int ranks, const std::string& folder, const std::string& flags, const std::string& options,
+                          const std::string& script, int steps = kSteps) {
   const std::string mpirun = testing::mpirun_command(ranks);
   const std::size_t space = mpirun.find(' ');
-  return testing::run_shell(functions(folder) + testing::trainer_program() + " heal " + mpirun.substr(0, space) + " " +
-                                flags + mpirun.substr(space) + " " + testing::trainer_program() +
-                                arguments_of(folder, steps) + options + " & heal=$!\n" + script + "\nwait $heal",
-                            300);
+  return functions(folder) + testing::trainer_program() + " heal " + mpirun.substr(0, space) + " " + flags +
+         mpirun.substr(space) + " " + testing::trainer_program() + arguments_of(folder, steps) + options +
+         " & heal=$!\n" + script + "\nwait $heal";
+}
+
+ProgramResult run_and_disturb(int ranks, const std::string& folder, const std::string& flags,
+                              const std::string& options, const std::string& script, int steps = kSteps) {
+  return testing::run_shell(disturbed_run(ranks, folder, flags, options, script, steps), 300);
 }
 
 /// The same on two hosts of this machine, with so many ranks on each. The supervisor is on the first host.
@@ -250,13 +254,38 @@ TEST(HealTest, TheJobContinuesWithoutAHost) {
   }
 }
 
+TEST(HealTest, AHostThatFailsTwiceIsLeftOut) {
+  const testing::TemporaryFolder folder;
+  const ProgramResult outcome =
+      disturb_two_hosts(1, folder, "", "",
+                        "await_step 60; kill -9 $(ranks | tail -1); await_recovery; "
+                        "await_step $(($(wc -l <" +
+                            folder.path("run") + "/metrics.jsonl) + 20)); kill -9 $(ranks | tail -1)");
+  if (outcome.exit_code == kNotPermitted) GTEST_SKIP() << outcome.output;
+  expect_healed(outcome, folder.path("run"), {2, 2});
+  EXPECT_NE(outcome.output.find("a rank on nodeb has died; failures of this host so far: 1"), std::string::npos)
+      << outcome.output;
+  EXPECT_NE(outcome.output.find("failures of this host so far: 2; it is left out"), std::string::npos)
+      << outcome.output;
+}
+
 /// The time for which runs are disturbed, in seconds: an hour in the long form, unless LOCKSTEP_SOAK_S states another.
 double soak_seconds() {
   if (const char* const seconds = std::getenv("LOCKSTEP_SOAK_S")) return std::stod(seconds);
   return testing::is_long_run() ? 3600 : 1;
 }
 
-// Ranks are killed and stopped, alone and together, and launchers are killed, again and again in each run.
+/// Runs a command with a small file system of its own at `folder`, where that is permitted, and keeps what is in it.
+ProgramResult run_on_small_disk(const std::string& folder, const std::string& command) {
+  const std::string script = folder + ".sh";
+  fs::create_directories(folder + "/disk");
+  testing::write_file(script, "mount -t tmpfs -o size=8m none " + folder + "/disk\n" + command + "\ncode=$?\ncp -r " +
+                                  folder + "/disk/. " + folder + "\nexit $code\n");
+  return testing::run_shell("if unshare -m true; then unshare -m bash " + script + "; else bash " + script + "; fi",
+                            300);
+}
+
+// Ranks are killed and stopped, alone and together, launchers are killed, and the disk fills up, again and again.
 TEST(HealTest, RunsThatAreDisturbedAllTheTimeEndAsIfNothingHadHappened) {
   const int steps = testing::is_long_run() ? 15000 : 3000;
   const testing::TemporaryFolder undisturbed;
@@ -267,25 +296,31 @@ TEST(HealTest, RunsThatAreDisturbedAllTheTimeEndAsIfNothingHadHappened) {
   std::size_t recoveries = 0;
   do {
     const testing::TemporaryFolder folder;
-    const std::string run = folder.path("run");
-    const std::string script = "RANDOM=" + std::to_string(some_step()) + R"(
+    const std::string run = folder.path("disk/run");
+    const std::string script = "RANDOM=" + std::to_string(some_step()) + "; filler=" + folder.path("disk/filler") +
+                               "; metrics=" + run + "/metrics.jsonl" + R"(
       await_step 20
       while kill -0 $heal 2>/dev/null; do
         sleep $((RANDOM % 2 + 1)).$((RANDOM % 10))
         set -- $(ranks)
         [ $# -gt 0 ] || continue
         shift $((RANDOM % $#))
-        case $((RANDOM % 6)) in
+        case $((RANDOM % 7)) in
           0 | 1 | 2) kill -KILL $1 ;;
           3) kill -STOP $1; sleep 0.3; kill -CONT $1 ;;
           4) kill -KILL $(ranks) ;;
           5) kill -KILL $(pgrep -P $heal mpirun) ;;
+          6)
+            await_step $(($(wc -l <$metrics) + 2)) # else this start still writes its files
+            head -c 8M /dev/zero >$filler; kill -KILL $1; sleep 0.5; rm -f $filler ;;
         esac
       done 2>/dev/null)";
-    const ProgramResult outcome = run_and_disturb(4, run, "--enable-recovery ", " --run.heal=shrink", script, steps);
+    const ProgramResult outcome = run_on_small_disk(
+        folder.path(),
+        disturbed_run(4, run, "--enable-recovery ", " --run.heal=shrink --ckpt.every=500", script, steps));
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
-    ASSERT_EQ(testing::differences(final_state(run, steps), end), "");
-    recoveries += values_in(run, "heal/rung").size();
+    ASSERT_EQ(testing::differences(final_state(folder.path("run"), steps), end), "");
+    recoveries += values_in(folder.path("run"), "heal/rung").size();
     ++runs;
   } while (std::chrono::steady_clock::now() < limit);
   std::cout << runs << " runs recovered " << recoveries << " times\n";

@@ -194,6 +194,17 @@ TEST(PlanTest, NothingIsLeftBehind) {
   EXPECT_TRUE(fs::is_empty(folder.path())) << *fs::directory_iterator(folder.path());
 }
 
+TEST(PlanTest, ADryRunPlansTheRanksAtHandAndLeavesNothingBehind) {
+  const testing::TemporaryFolder folder;
+  const ProgramResult outcome =
+      testing::run_ranks(2, "train --run.dry_run=true --train.time_limit=1h --run.dir=" + folder.path("a") + kSmall);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  for (const char* words : {"2 ranks on 1 host", "\nComputed\n", "\nMeasured here\n", "\nPredicted\n"}) {
+    EXPECT_NE(outcome.output.find(words), std::string::npos) << words << " is missing in: " << outcome.output;
+  }
+  EXPECT_TRUE(fs::is_empty(folder.path())) << *fs::directory_iterator(folder.path());
+}
+
 struct BadInput {
   const char* arguments;
   const char* words;

@@ -12,6 +12,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -118,6 +119,11 @@ class RunData {
         processors_(processors) {}
 
   const data::Splits& splits() const noexcept { return splits_; }
+  /// The digest of the training data, which is computed once.
+  std::uint64_t train_digest() const {
+    if (!train_digest_) train_digest_ = splits_.train->digest();
+    return *train_digest_;
+  }
   const data::Sampler& sampler() const noexcept { return sampler_; }
   const BatchLayout& layout() const noexcept { return layout_; }
   int loader_threads() const noexcept { return loader_.workers; }  ///< loader threads on this rank
@@ -135,6 +141,7 @@ class RunData {
 
  private:
   data::Splits splits_;
+  mutable std::optional<std::uint64_t> train_digest_;
   data::Sampler sampler_;
   BatchLayout layout_;
   data::LoaderOptions loader_;

@@ -133,9 +133,9 @@ using CaptureState = std::function<checkpoints::Archive(bool is_writer)>;
 PrioritizedHook checkpoint_hook(const SavingSettings& settings, const mpi::Communicator& world, std::string directory,
                                 std::shared_ptr<checkpoints::Lease> lease, CaptureState capture);
 
-/// Copies the state into the memory of the host every ckpt.memory_every steps, while training continues, and keeps the
-/// latest two copies (memory_copies.hpp). A copy that fails is a warning. When the run has ended without a failure, the
-/// copies are removed, also those of an earlier start if this one makes none. After checkpoint_hook. Collective.
+/// Copies the state into the memory of the first host every ckpt.memory_every steps, and keeps the latest two copies
+/// (memory_copies.hpp). The first copy that fails is a warning. When the run has ended without a failure, the copies
+/// are removed, also those of an earlier start if this one makes none. After checkpoint_hook. Collective.
 /// @param directory  the run's checkpoint folder
 /// @param run_id     gives the id of the run when training begins
 PrioritizedHook memory_copies_hook(const SavingSettings& settings, std::string directory,

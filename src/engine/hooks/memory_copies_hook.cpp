@@ -4,26 +4,35 @@
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
-#include <limits>
+#include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
-#include "checkpoints/store/store.hpp"
+#include "checkpoints/store/memory_slot.hpp"
+#include "checkpoints/store/snapshot.hpp"
+#include "core/system/status_line.hpp"
+#include "core/text/duration.hpp"
 #include "engine/hooks/hooks.hpp"
-#include "engine/saving/checkpoint_saver.hpp"
 #include "engine/saving/memory_copies.hpp"
 #include "engine/saving/partner_copies.hpp"
 #include "mpi/process/topology.hpp"
+#include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
-/// A copy that is being written when a host fails is lost: the one before it is there, too.
-constexpr std::int64_t kKept = 2;
+std::int64_t broadcast(const mpi::Communicator& world, std::int64_t value) {
+  world.broadcast(std::span(&value, 1));
+  return value;
+}
 
 class MemoryCopiesHook : public Hook {
  public:
@@ -38,71 +47,144 @@ class MemoryCopiesHook : public Hook {
 
   void before_train(RunView& run) override {
     folder_ = memory_folder(run_id_());
+    const mpi::Topology topology = mpi::Topology::of(run.world);
+    is_first_of_host_ = topology.local_rank == 0;
+    if (is_first_of_host_) remove_memory_checkpoints(folder_);
+    return_to(run.progress.step);
     run.world.all_or_throw([&] {
       if (!run.world.is_root()) return;
       const std::string former = noted_memory_folder(directory_);
       if (!former.empty() && former != folder_) remove_memory_copies(directory_, former);
       if (every_ == 0) return;
       make_memory_folder(folder_);
-      remove_except(run.progress.step);
       note_memory_folder(directory_, folder_);
     });
     if (every_ == 0) return;
-    saver_ = std::make_unique<CheckpointSaver>(run.world, SaverOptions{.directory = folder_,
-                                                                       .is_single_file = true,
-                                                                       .retention = {.keep_last = kKept},
-                                                                       .is_quiet = true,
-                                                                       .max_failures = kNever});
-    const mpi::Topology topology = mpi::Topology::of(run.world);
+    // Those who share the parameters of rank 0 copy a part each.
+    writers_ = &run.wrapper.store().node_ranks();
+    is_writer_ = writers_->all_reduce(run.world.rank(), mpi::Op::min) == 0;
     if (!has_partner_) return;
     if (topology.host_count > 1) {
-      partner_ = std::make_unique<PartnerCopies>(run.world, topology.host_of_rank, folder_, kKept);
+      partner_ = std::make_unique<PartnerCopies>(run.world, topology.host_of_rank, folder_);
     } else if (run.world.is_root()) {
       log::warning("ckpt.partner has no effect: all ranks are on one host");
     }
   }
 
   void between_steps(RunView& run, const StepReport& report) override {
-    if (!saver_) return;
-    saver_->poll();
-    if (partner_ && saver_->saved_step() > sent_) {
-      sent_ = saver_->saved_step();
-      partner_->send(sent_);
-    }
     const std::int64_t step = report.progress.step;
-    if (!is_due(step)) return;
-    // A run that has returned to an earlier checkpoint does steps again, and their copies are others.
-    if (step <= copied_) {
-      saver_->finish();
-      run.world.all_or_throw([&] {
-        if (run.world.is_root()) remove_except(-1);
-      });
-      sent_ = -1;
-    }
-    copied_ = step;
-    saver_->save(step, true, [&] { return capture_(saver_->is_writer()); });
+    if (step < last_step_) return_to(step);
+    last_step_ = step;
+    const bool is_due_now = is_due(step);
+    if (!late_ && !is_due_now) return;
+    const ScopedActivity activity(Activity::saving);
+    if (is_due_now && is_automatic()) choose_next(run.world, step);
+    const SteadyClock::time_point began = SteadyClock::now();
+    if (late_) write(*std::exchange(late_, std::nullopt));
+    if (is_due_now) copy(run, step);
+    spent_s_ += seconds_since(began);
   }
 
-  void after_train(RunView& run, Outcome outcome) override {
+  void after_train(RunView&, Outcome outcome) override {
+    late_.reset();
     if (outcome == Outcome::failed) return;
-    if (saver_) saver_->finish();
-    saver_.reset();
     if (partner_) partner_->finish();
     // Each host can have got a copy to resume from.
-    if (mpi::Topology::of(run.world).local_rank == 0) remove_memory_copies(directory_, folder_);
+    if (is_first_of_host_) remove_memory_copies(directory_, folder_);
   }
 
  private:
-  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  struct Copy {
+    std::int64_t step;
+    checkpoints::Archive archive;
+  };
+  struct Choice {
+    SteadyClock::time_point time;
+    std::int64_t step;
+  };
 
-  bool is_due(std::int64_t step) const { return every_ > 0 && step % every_ == 0; }
+  /// The share of the time that copies take if their interval is chosen.
+  static constexpr double kShare = 0.01;
+  static constexpr std::int64_t kFirstInterval = 10;
+  static constexpr std::int64_t kMaxInterval = 10'000;
+  /// A copy that is sent is also read, sent, received and written again.
+  static constexpr double kPassesToPartner = 4;
 
-  /// Removes the copies of other steps, which this start may write again.
-  void remove_except(std::int64_t step) const {
-    for (const std::int64_t other : checkpoints::list(folder_)) {
-      if (other != step || step == 0) checkpoints::remove(checkpoints::checkpoint_of(folder_, other));
+  bool is_automatic() const { return every_ == SavingSettings::kAutomatic; }
+  bool is_due(std::int64_t step) const { return is_automatic() ? step == due_ : every_ > 0 && step % every_ == 0; }
+
+  /// The run goes on from `step`: later copies are of its past.
+  void return_to(std::int64_t step) {
+    if (is_first_of_host_) forget_later_copies(folder_, step);
+    late_.reset();
+    last_step_ = step;
+    due_ = step + kFirstInterval;
+    chosen_ = std::nullopt;
+  }
+
+  /// Chooses the step after this one at which the state is copied, by the time that the copy before has taken.
+  void choose_next(const mpi::Communicator& world, std::int64_t step) {
+    std::int64_t interval = kFirstInterval;
+    const SteadyClock::time_point now = SteadyClock::now();
+    if (chosen_) {
+      const double step_s =
+          (seconds_between(chosen_->time, now) - spent_s_) / static_cast<double>(step - chosen_->step);
+      const double passes = partner_ ? 1 + kPassesToPartner : 1;
+      const double steps = std::ceil(spent_s_ * passes / (kShare * step_s));
+      interval = static_cast<std::int64_t>(std::clamp<double>(steps, 1, kMaxInterval));
+    }
+    chosen_ = Choice{now, step};
+    spent_s_ = 0;
+    due_ = step + broadcast(world, interval);
+  }
+
+  void copy(RunView& run, std::int64_t step) {
+    Copy copy{step, capture_(is_writer_)};
+    if (!is_writer_) return;
+    // Copies from a GPU arrive while the next step is computed.
+    if (run.device.is_cuda()) {
+      late_ = Copy{step, snapshot_.copy(copy.archive)};
+    } else {
+      write(copy);
     }
   }
+
+  /// Writes a copy into its slot. Collective over those who write.
+  void write(const Copy& copy) {
+    std::string path;
+    std::string failure = attempt([&] {
+      if (!writers_->is_root()) return;
+      path = slot_for(folder_, copy.step);
+      slot(path).begin(copy.archive);
+    });
+    path = writers_->broadcast(failure.empty() ? path : "");
+    if (!path.empty()) {
+      const checkpoints::FilePart part{static_cast<std::uint32_t>(writers_->rank()),
+                                       static_cast<std::uint32_t>(writers_->size())};
+      failure = attempt([&] { slot(path).fill(copy.archive, part); });
+      if (!writers_->agree(failure.empty())) path.clear();
+    }
+    if (!path.empty() && writers_->is_root()) {
+      slot(path).complete(copy.step);
+      if (partner_) partner_->send(copy.step);
+    }
+    if (!failure.empty() && !has_warned_) {
+      log::warning("the state could not be copied into memory: " + failure);
+      has_warned_ = true;
+    }
+  }
+
+  /// The error of an action, or "".
+  static std::string attempt(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const CheckpointError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  checkpoints::MemorySlot& slot(const std::string& path) { return slots_.try_emplace(path, path).first->second; }
 
   std::int64_t every_;
   bool has_partner_;
@@ -110,9 +192,17 @@ class MemoryCopiesHook : public Hook {
   std::function<std::string()> run_id_;
   CaptureState capture_;
   std::string folder_;
-  std::int64_t copied_ = -1;
-  std::int64_t sent_ = -1;
-  std::unique_ptr<CheckpointSaver> saver_;
+  std::int64_t last_step_ = 0;
+  std::int64_t due_ = 0;          // step of the next copy, if the interval is chosen
+  std::optional<Choice> chosen_;  // the last choice
+  double spent_s_ = 0;            // time for copies since then
+  bool is_first_of_host_ = false;
+  const mpi::Communicator* writers_ = nullptr;
+  bool is_writer_ = false;
+  bool has_warned_ = false;
+  std::map<std::string, checkpoints::MemorySlot> slots_;  // slots by path
+  checkpoints::Snapshot snapshot_;
+  std::optional<Copy> late_;  // a copy that is written after the next step
   std::unique_ptr<PartnerCopies> partner_;
 };
 

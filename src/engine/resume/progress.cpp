@@ -26,7 +26,7 @@ class ProgressState : public Stateful {
     writer.set(kSampler, "epoch", progress.epoch);
     writer.set(kSampler, "samples_in_epoch", progress.step_in_epoch * run_->data.sampler().global_batch_size());
     writer.set(kSampler, "dataset_length", train_data().size());
-    writer.set(kSampler, "dataset_digest", static_cast<std::int64_t>(train_data().digest()));
+    writer.set(kSampler, "dataset_digest", static_cast<std::int64_t>(run_->data.train_digest()));
     const std::int64_t first_step = run_->updates.schedule.begin();
     writer.set(kSchedule, "last_step", progress.step);
     writer.set(kSchedule, "first_step", first_step);
@@ -84,7 +84,7 @@ class ProgressState : public Stateful {
     if (length != train_data().size()) {
       add(report, "it was trained on " + std::to_string(length) + " samples, but the data of the run have " +
                       std::to_string(train_data().size()));
-    } else if (archive.integer(kSampler, "dataset_digest") != static_cast<std::int64_t>(train_data().digest())) {
+    } else if (archive.integer(kSampler, "dataset_digest") != static_cast<std::int64_t>(run_->data.train_digest())) {
       add(report, "it was trained on different data of the same length");
     }
   }

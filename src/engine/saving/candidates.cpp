@@ -80,15 +80,15 @@ std::vector<std::string> candidates(const std::string& source, const std::string
 
 std::vector<std::string> resume_candidates(const mpi::Communicator& world, const std::string& source,
                                            const std::string& directory, bool admits_memory) {
-  std::vector<std::string> copies;
-  if (admits_memory && (source == "auto" || source == "must")) copies = memory_candidates(world, directory);
+  std::optional<std::string> copy;
+  if (admits_memory && (source == "auto" || source == "must")) copy = memory_candidate(world, directory);
   return lines_in(text_of_root(world, [&] {
-    const auto newest = copies.empty() ? std::nullopt : checkpoints::latest(directory);
+    const auto newest = copy ? checkpoints::latest(directory) : std::nullopt;
     // Checkpoints on the disk were written with more care: of the same step, they come first.
-    if (newest) std::erase_if(copies, [&](const std::string& copy) { return is_not_newer(copy, *newest); });
-    const std::vector<std::string> saved = candidates(copies.empty() ? source : "auto", directory);
-    copies.insert(copies.end(), saved.begin(), saved.end());
-    return as_lines(copies);
+    if (newest && is_not_newer(*copy, *newest)) copy.reset();
+    std::vector<std::string> all = candidates(copy ? "auto" : source, directory);
+    if (copy) all.insert(all.begin(), *copy);
+    return as_lines(all);
   }));
 }
 

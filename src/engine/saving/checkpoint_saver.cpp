@@ -103,7 +103,7 @@ void CheckpointSaver::save(std::int64_t step, bool can_wait, const std::function
   if (job_ && !can_wait) complete();
   if (job_) {
     ++passed_over_;
-    if (world_.is_root() && !options_.is_quiet) {
+    if (world_.is_root()) {
       log::warning("checkpoint at step " + std::to_string(step) + " skipped: the checkpoint of step " +
                    std::to_string(job_->what.step) + " is still being written (" + std::to_string(passed_over_) +
                    " skipped so far)");
@@ -306,7 +306,7 @@ void CheckpointSaver::complete() {
     if (world_.is_root()) {
       const std::string text = "saved " + job->committed + " in " + in_seconds(seconds_between(job->began, end)) +
                                (options_.is_async ? ", training waited " + in_seconds(stalled) : "");
-      options_.is_quiet ? log::debug(text) : log::info(text);
+      log::info(text);
     }
   }
 }
@@ -316,9 +316,7 @@ void CheckpointSaver::note_failure(const std::string& what) {
   const std::int64_t doublings = std::min(failures_++, kMaxDoublings);
   retry_at_ = SteadyClock::now() + kFirstRetryAfter * (1 << doublings);
   if (failures_ >= options_.max_failures) end_run(what);
-  if (world_.is_root() && options_.is_quiet) {
-    log::warning("the state could not be copied into memory: " + what);
-  } else if (world_.is_root()) {
+  if (world_.is_root()) {
     log::error("training continues without this checkpoint (failure " + std::to_string(failures_) + " of " +
                std::to_string(options_.max_failures) + " in a row): " + what);
   }

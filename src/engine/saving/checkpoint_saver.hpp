@@ -33,7 +33,6 @@ struct SaverOptions {
   int writers = 1;  ///< ranks that write a part each
   checkpoints::RetentionRule retention = {};
   std::int64_t verify_every = 0;  ///< the first save and every such one is read back; 0 = none
-  bool is_quiet = false;          ///< saves are no lines of the console
   std::int64_t max_failures = 5;  ///< the run ends when this many saves in a row have failed
   std::shared_ptr<checkpoints::Lease> lease =
       nullptr;  ///< lease of the directory, on rank 0; null = the saver takes it

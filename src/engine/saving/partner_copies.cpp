@@ -9,8 +9,6 @@
 #include <cstring>
 #include <utility>
 
-#include "checkpoints/disk/disk.hpp"
-#include "checkpoints/store/store.hpp"
 #include "core/text/text.hpp"
 #include "engine/saving/memory_copies.hpp"
 
@@ -30,9 +28,8 @@ int color_of(const mpi::Communicator& world, const std::vector<int>& host_of_ran
 
 }  // namespace
 
-PartnerCopies::PartnerCopies(const mpi::Communicator& world, const std::vector<int>& host_of_rank, std::string folder,
-                             std::size_t kept)
-    : folder_(std::move(folder)), kept_(kept), pair_(world.split(color_of(world, host_of_rank))) {
+PartnerCopies::PartnerCopies(const mpi::Communicator& world, const std::vector<int>& host_of_rank, std::string folder)
+    : folder_(std::move(folder)), pair_(world.split(color_of(world, host_of_rank))) {
   if (color_of(world, host_of_rank) != 0) return;
   role_ = pair_.is_root() ? Role::sender : Role::receiver;
   mail_ = std::make_unique<mpi::Mailbox>(pair_, std::vector<int>{0, 1});
@@ -91,9 +88,8 @@ std::shared_ptr<mpi::Mailbox::MailBytes> PartnerCopies::letter_of(std::int64_t s
   std::memcpy(letter->data(), &step, sizeof step);
   if (step == kEnd) return letter;
   try {
-    const checkpoints::ExistingFile file(checkpoints::checkpoint_of(folder_, step));
-    letter->resize(sizeof step + file.size());
-    file.read(0, std::span(*letter).subspan(sizeof step));
+    const std::vector<std::byte> bytes = copy_of(folder_, step);
+    letter->insert(letter->end(), bytes.begin(), bytes.end());
   } catch (const CheckpointError&) {
     return nullptr;
   }
@@ -110,23 +106,7 @@ void PartnerCopies::receive_all(const std::stop_token& stop) {
     std::int64_t step = kEnd;
     std::memcpy(&step, mail->bytes.data(), sizeof step);
     if (step == kEnd) return;
-    keep(step, std::span(mail->bytes).subspan(sizeof step));
-  }
-}
-
-void PartnerCopies::keep(std::int64_t step, std::span<const std::byte> bytes) const {
-  make_memory_folder(folder_);
-  const std::string name = checkpoints::folder_name(step) + ".h5";
-  const std::string staged = folder_ + "/" + checkpoints::temporary_name(name);
-  checkpoints::NewFile file(staged);
-  file.write(0, bytes);
-  file.close();
-  checkpoints::move(staged, folder_ + "/" + name);
-  const std::vector<std::int64_t> steps = checkpoints::list(folder_);
-  // A run that has gone back does steps again: later copies than this one are of its past.
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const bool is_kept = steps[i] <= step && (steps.size() - i <= kept_ || steps[i] == step);
-    if (!is_kept) checkpoints::remove(checkpoints::checkpoint_of(folder_, steps[i]));
+    put_copy(folder_, step, std::span(mail->bytes).subspan(sizeof step));
   }
 }
 

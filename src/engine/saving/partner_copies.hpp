@@ -26,9 +26,7 @@ class PartnerCopies {
   /// Collective over `world`, the ranks of at least two hosts.
   /// @param host_of_rank  see mpi::Topology
   /// @param folder        of the copies, on both hosts
-  /// @param kept          number of the latest copies that the second host keeps
-  PartnerCopies(const mpi::Communicator& world, const std::vector<int>& host_of_rank, std::string folder,
-                std::size_t kept);
+  PartnerCopies(const mpi::Communicator& world, const std::vector<int>& host_of_rank, std::string folder);
   PartnerCopies(const PartnerCopies&) = delete;
   PartnerCopies& operator=(const PartnerCopies&) = delete;
   /// Abandons what is under way. Not collective.
@@ -45,10 +43,8 @@ class PartnerCopies {
   void send_all(const std::stop_token& stop);
   void receive_all(const std::stop_token& stop);
   std::shared_ptr<mpi::Mailbox::MailBytes> letter_of(std::int64_t step) const;
-  void keep(std::int64_t step, std::span<const std::byte> bytes) const;
 
   std::string folder_;
-  std::size_t kept_;
   mpi::Communicator pair_;
   Role role_ = Role::none;
   std::unique_ptr<mpi::Mailbox> mail_;  // only its thread uses it

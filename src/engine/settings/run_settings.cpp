@@ -95,6 +95,8 @@ KeySpecs RunSettings::keys() {
               keys::integer("run.max_heals", "5", "Maximum number of consecutive recoveries without a new checkpoint",
                             0, 1000000),
               "run.heal", {"shrink"})),
+          keys::boolean("run.dry_run", "false",
+                        "Print the plan of the run on these ranks instead of training, as `trainer plan` does"),
           keys::texts(
               "run.extra", "",
               "NAME=VALUE: data of the user, stored in every checkpoint and printed by ckpt info. Has no effect on "

@@ -86,10 +86,9 @@ KeySpecs SavingSettings::keys() {
               "ckpt.local_dir", "",
               "Folder on a fast local disk of rank 0. Checkpoints are first written there and then copied to the "
               "run's folder while training continues. Empty = disabled")),
-          keys::integer("ckpt.memory_every", "0",
-                        "Steps between copies of the state in the memory of the first host (/dev/shm), from which a "
-                        "run resumes after a failure. 0 = disabled",
-                        0, kMaxSteps),
+          keys::text("ckpt.memory_every", "0",
+                     "Steps between copies of the state in the memory of the first host (/dev/shm), from which a run "
+                     "resumes after a failure. auto = so many that copies take 1 % of the time; 0 = disabled"),
           keys::boolean("ckpt.partner", "false",
                         "Send the copies of ckpt.memory_every to the memory of the second host, too, in case that the "
                         "first host fails"),
@@ -124,6 +123,20 @@ KeySpecs SavingSettings::keys() {
       });
 }
 
+namespace {
+
+std::int64_t memory_every_in(const Section& ckpt) {
+  const std::string& text = ckpt.text("memory_every");
+  if (text == "auto") return SavingSettings::kAutomatic;
+  const auto steps = parse_integer(text);
+  constexpr auto kLargest = static_cast<std::int64_t>(kMaxSteps);
+  if (steps && *steps >= 0 && *steps <= kLargest) return *steps;
+  throw ConfigError(ckpt.cite("memory_every") + ": '" + text + "' is neither auto nor a number of steps from 0 to " +
+                    std::to_string(kLargest));
+}
+
+}  // namespace
+
 SavingSettings SavingSettings::from(const Section& ckpt) {
   return {
       .every = Every::parse(ckpt.text("every"), ckpt.cite("every")),
@@ -134,7 +147,7 @@ SavingSettings SavingSettings::from(const Section& ckpt) {
       .is_async = ckpt.boolean("async"),
       .layout = ckpt.text("layout"),
       .writers = static_cast<int>(ckpt.integer("writers")),
-      .memory_every = ckpt.integer("memory_every"),
+      .memory_every = memory_every_in(ckpt),
       .has_partner = ckpt.boolean("partner"),
       .keep_last = ckpt.integer("keep_last"),
       .keep_every = ckpt.integer("keep_every"),

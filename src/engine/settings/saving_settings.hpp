@@ -22,6 +22,8 @@ struct BestSettings {
 
 /// When checkpoints are saved, how, and which are kept.
 struct SavingSettings {
+  static constexpr std::int64_t kAutomatic = -1;  ///< of memory_every: chosen by the time that copies take
+
   Every every = Every({.seconds = 900});
   Begin begin = {};           ///< first step or epoch at which checkpoints are saved
   bool has_optimizer = true;  ///< whether checkpoints contain the state of the optimizer
@@ -30,7 +32,7 @@ struct SavingSettings {
   bool is_async = true;
   std::string layout = "folder";  ///< folder, shards or file
   int writers = 0;                ///< ranks that write a checkpoint in shards; 0 = one for each host
-  std::int64_t memory_every = 0;  ///< steps between copies in the memory of the host; 0 = none
+  std::int64_t memory_every = 0;  ///< steps between copies in the memory of the host; 0 = none, or kAutomatic
   bool has_partner = false;       ///< another host gets these copies, too
   std::int64_t keep_last = 3;
   std::int64_t keep_every = 0;  ///< 0 = none

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -17,7 +18,10 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
+#include <poll.h>
+#include <string_view>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
@@ -29,6 +33,7 @@
 #include "core/text/text.hpp"
 #include "core/text/text_stream.hpp"
 #include "engine/saving/memory_copies.hpp"
+#include "trainer/heal/job_hosts.hpp"
 #include "trainer/heal/recovery.hpp"
 
 namespace lockstep::trainer {
@@ -54,7 +59,8 @@ sigset_t watched_signals() {
 int exit_code_of_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : kSignalBase + WTERMSIG(status); }
 
 /// Starts a program as a group of processes of its own, so that signals of the terminal reach the supervisor only.
-pid_t start(const std::vector<std::string>& words, bool is_silent = false) {
+/// @param errors  receives what it prints to its standard error; -1 = the program is silent
+pid_t start(const std::vector<std::string>& words, int errors) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -68,7 +74,9 @@ pid_t start(const std::vector<std::string>& words, bool is_silent = false) {
   const sigset_t set = watched_signals();
   sigprocmask(SIG_UNBLOCK, &set, nullptr);
   std::signal(SIGPIPE, SIG_DFL);
-  if (const int nowhere = is_silent ? ::open("/dev/null", O_RDWR) : -1; nowhere >= 0) {
+  if (errors >= 0) {
+    ::dup2(errors, STDERR_FILENO);
+  } else if (const int nowhere = ::open("/dev/null", O_RDWR); nowhere >= 0) {
     for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(nowhere, stream);
   }
   ::execvp(arguments.front(), arguments.data());
@@ -124,7 +132,7 @@ int await_end(pid_t launcher, const std::function<bool()>& is_over, bool& is_sto
 std::vector<JobHost> reachable(const std::vector<std::string>& launcher, const std::vector<JobHost>& hosts) {
   constexpr auto kLimit = 10s;
   std::vector<pid_t> probes;
-  for (const JobHost& host : hosts) probes.push_back(start(probe_of(launcher, host), true));
+  for (const JobHost& host : hosts) probes.push_back(start(probe_of(launcher, host), -1));
   const Clock::time_point limit = Clock::now() + kLimit;
   std::vector<JobHost> found;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
@@ -142,18 +150,30 @@ std::vector<JobHost> reachable(const std::vector<std::string>& launcher, const s
   return found;
 }
 
+/// Counts a failure of a host, and leaves out the hosts that have failed twice.
+std::vector<JobHost> without_failing(const std::vector<JobHost>& hosts, const std::string& failed,
+                                     std::map<std::string, int>& failures) {
+  if (failed.empty()) return hosts;
+  const int count = ++failures[failed];
+  std::vector<JobHost> chosen = reliable(hosts, failures);
+  const bool is_left_out = chosen.size() < hosts.size() &&
+                           std::ranges::none_of(chosen, [&](const auto& host) { return host.name == failed; });
+  log::warning(fmt::format("heal: a rank on {} has died; failures of this host so far: {}{}", failed, count,
+                           is_left_out ? "; it is left out" : ""));
+  return chosen;
+}
+
 /// The step of the newest state from which a run can continue, as far as this host can tell; -1 = there is none.
 std::int64_t newest_step(const std::string& folder) {
   if (folder.empty()) return -1;
-  std::int64_t newest = -1;
   const std::string directory = folder + "/ckpt";
-  for (const std::string& place : {directory, engine::noted_memory_folder(directory)}) {
-    std::error_code unreadable;
-    if (place.empty() || !fs::is_directory(place, unreadable)) continue;
-    const std::vector<std::int64_t> steps = checkpoints::list(place);
-    if (!steps.empty()) newest = std::max(newest, steps.back());
+  std::vector<std::int64_t> steps = engine::memory_steps(engine::noted_memory_folder(directory));
+  std::error_code unreadable;
+  if (fs::is_directory(directory, unreadable)) {
+    const std::vector<std::int64_t> saved = checkpoints::list(directory);
+    steps.insert(steps.end(), saved.begin(), saved.end());
   }
-  return newest;
+  return steps.empty() ? -1 : std::ranges::max(steps);
 }
 
 /// The words for the end of a job that is started again.
@@ -232,53 +252,63 @@ std::vector<std::string> restart_arguments(std::vector<std::string> launcher, co
 
 namespace {
 
-/// The place of the value of an option, of which one of two names is given; the end = it is not there.
-std::vector<std::string>::const_iterator value_of(const std::vector<std::string>& words, const std::string& name,
-                                                  const std::string& other) {
-  const auto found =
-      std::ranges::find_if(words, [&](const std::string& word) { return word == name || word == other; });
-  return found == words.end() || found + 1 == words.end() ? words.end() : found + 1;
-}
+/// Passes on what the launcher prints to its standard error, and looks there for the host of a rank that has died.
+class ErrorStream {
+ public:
+  ErrorStream() {
+    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) throw ConfigError(fmt::format("no pipe: {}", std::strerror(errno)));
+    thread_ = std::thread([this] { pass_on(); });
+  }
+  ErrorStream(const ErrorStream&) = delete;
+  ErrorStream& operator=(const ErrorStream&) = delete;
+  ~ErrorStream() { finish(); }
+
+  int input() const noexcept { return ends_[1]; }
+  /// When the launcher has ended: passes on the rest.
+  /// @return  the host; "" = unknown
+  std::string finish() {
+    is_over_ = true;
+    if (thread_.joinable()) thread_.join();
+    for (int& end : ends_) {
+      if (end >= 0) ::close(std::exchange(end, -1));
+    }
+    return host_;
+  }
+
+ private:
+  void pass_on() {
+    constexpr int kPollMs = 20;
+    while (true) {
+      const bool was_over = is_over_;
+      pollfd watched{.fd = ends_[0], .events = POLLIN, .revents = 0};
+      if (::poll(&watched, 1, kPollMs) > 0) {
+        std::array<char, 4096> bytes{};
+        const ssize_t count = ::read(ends_[0], bytes.data(), bytes.size());
+        if (count > 0) take({bytes.data(), static_cast<std::size_t>(count)});
+      } else if (was_over) {
+        return;
+      }
+    }
+  }
+
+  void take(std::string_view bytes) {
+    std::fwrite(bytes.data(), 1, bytes.size(), stderr);
+    for (const char byte : bytes) {
+      line_ += byte;
+      if (byte != '\n') continue;
+      if (host_.empty()) host_ = host_that_failed(line_);
+      line_.clear();
+    }
+  }
+
+  std::array<int, 2> ends_{-1, -1};
+  std::atomic<bool> is_over_ = false;
+  std::string line_;
+  std::string host_;
+  std::thread thread_;  // last: it uses the members above
+};
 
 }  // namespace
-
-std::vector<JobHost> hosts_in(const std::vector<std::string>& launcher) {
-  const auto list = value_of(launcher, "--host", "-H");
-  if (list == launcher.end()) return {};
-  std::vector<JobHost> hosts;
-  for (const std::string& entry : split_list(*list, ',')) {
-    const std::size_t colon = entry.find(':');
-    const auto slots = colon == std::string::npos ? std::nullopt : parse_integer(entry.substr(colon + 1));
-    hosts.push_back({.name = entry.substr(0, colon), .slots = static_cast<int>(slots.value_or(1))});
-  }
-  return hosts;
-}
-
-std::vector<std::string> on_hosts(std::vector<std::string> launcher, const std::vector<JobHost>& hosts) {
-  std::string list;
-  std::int64_t slots = 0;
-  for (const JobHost& host : hosts) {
-    list += (list.empty() ? "" : ",") + host.name + ":" + std::to_string(host.slots);
-    slots += host.slots;
-  }
-  const auto place_of = [&launcher](const std::string& name, const std::string& other) {
-    return launcher.begin() + (value_of(launcher, name, other) - launcher.cbegin());
-  };
-  if (const auto place = place_of("--host", "-H"); place != launcher.end()) *place = list;
-  if (const auto place = place_of("-np", "-n"); place != launcher.end()) {
-    const std::int64_t ranks = parse_integer(*place).value_or(slots);
-    *place = std::to_string(std::min(ranks, slots));
-  }
-  return launcher;
-}
-
-std::vector<std::string> probe_of(const std::vector<std::string>& launcher, const JobHost& host) {
-  std::vector<std::string> words = on_hosts(launcher, {{.name = host.name, .slots = 1}});
-  const auto ranks = value_of(words, "-np", "-n");
-  if (ranks != words.end()) words.erase(ranks + 1, words.end());
-  words.emplace_back("true");
-  return words;
-}
 
 int supervise(const HealCommand& command) {
   const sigset_t set = watched_signals();
@@ -289,16 +319,19 @@ int supervise(const HealCommand& command) {
   const OwnResultFile file;
   std::vector<std::string> words = command.launcher;
   std::vector<JobHost> hosts = hosts_in(command.launcher);
+  std::map<std::string, int> failures;
   std::string folder;
   std::int64_t newest = -1;
   std::int64_t fruitless = 0;
   while (true) {
     file.renew();
     JobEnd end;
+    ErrorStream errors;
     end.exit_code = await_end(
-        start(words), [&file] { return file.read().code.has_value(); }, end.is_stop_requested);
+        start(words, errors.input()), [&file] { return file.read().code.has_value(); }, end.is_stop_requested);
     const double failed_at = seconds_since_1970();
     end_leftovers();
+    const std::string failed_host = errors.finish();
     const ToldResult told = file.read();
     end.told = told.code;
     if (!can_heal(end)) return exit_code_of(end);
@@ -317,7 +350,7 @@ int supervise(const HealCommand& command) {
     const Recovery recovery{.cause = cause, .failed_at = failed_at, .reached_step = told.step.value_or(0)};
     ::setenv("LOCKSTEP_RECOVERY", recovery.text().c_str(), 1);
     if (hosts.size() > 1) {
-      hosts = reachable(command.launcher, hosts);
+      hosts = reachable(command.launcher, without_failing(hosts, failed_host, failures));
       if (hosts.empty()) {
         log::error("heal: no host can be reached");
         return exit_code_of(end);

@@ -38,24 +38,9 @@ bool can_heal(const JobEnd& end);
 /// @param folder  "" = not known; then they stay as they are
 std::vector<std::string> restart_arguments(std::vector<std::string> launcher, const std::string& folder);
 
-/// A host of mpirun's option --host.
-struct JobHost {
-  std::string name;
-  int slots = 1;
-};
-
-/// The hosts after --host or -H of mpirun; none = the option is not there.
-std::vector<JobHost> hosts_in(const std::vector<std::string>& launcher);
-
-/// The same command on fewer hosts, with as many of its ranks as these have slots for.
-/// @param hosts  at least one
-std::vector<std::string> on_hosts(std::vector<std::string> launcher, const std::vector<JobHost>& hosts);
-
-/// The command that tries whether the launcher reaches a host: its options, and the program `true`.
-std::vector<std::string> probe_of(const std::vector<std::string>& launcher, const JobHost& host);
-
 /// Starts the job until it ends well or cannot be healed. Signals are passed on to the launcher. After each failure,
-/// processes that the launcher has left behind are ended, and hosts of --host that cannot be reached are left out.
+/// processes that the launcher has left behind are ended, and hosts of --host that cannot be reached, or on which ranks
+/// have died twice, are left out.
 /// @return  the exit code of the job
 int supervise(const HealCommand& command);
 

@@ -23,7 +23,7 @@ export SRUN_CPUS_PER_TASK=${SRUN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK:-1}} # sru
 [[ -z ${SLURM_JOB_GPUS:-}${SLURM_GPUS_ON_NODE:-} ]] || export SLURM_GPU_BIND=${SLURM_GPU_BIND:-none}
 
 heal=() copies=()
-if [[ -n ${LOCKSTEP_HEAL:-} ]]; then heal=("$trainer" heal) copies=(--ckpt.memory_every=50); fi
+if [[ -n ${LOCKSTEP_HEAL:-} ]]; then heal=("$trainer" heal) copies=(--ckpt.memory_every=auto); fi
 
 # USR2 can also reach this shell (scancel --full); the ranks have received it already. TERM ends the shell.
 signals=0

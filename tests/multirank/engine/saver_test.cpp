@@ -13,6 +13,7 @@
 #include "engine/resume/run_state.hpp"
 #include "engine/saving/checkpoint_saver.hpp"
 #include "engine/saving/local_copies.hpp"
+#include "engine/saving/memory_copies.hpp"
 #include "engine/saving/replicas.hpp"
 #include "engine/session.hpp"
 #include "parallel/store/parameter_store.hpp"
@@ -67,6 +68,69 @@ TEST_F(SaverTest, EveryWayOfSavingWritesTheSameState) {
     }
   }
   EXPECT_FALSE(fs::exists(sync + "/LEASE"));
+}
+
+/// Keeps the latest copy in memory of a step as the archive that a run would resume from.
+class CopyReader : public Hook {
+ public:
+  CopyReader(std::int64_t step, std::string directory, checkpoints::Archive& copy)
+      : Hook(HookReads::nothing()), step_(step), directory_(std::move(directory)), copy_(&copy) {}
+  void between_steps(RunView& run, const StepReport&) override {
+    if (run.progress.step != step_) return;
+    const auto path = memory_candidate(run.world, directory_);
+    ASSERT_TRUE(path);
+    *copy_ = checkpoints::read(*path);
+  }
+
+ private:
+  std::int64_t step_;
+  std::string directory_;
+  checkpoints::Archive* copy_;
+};
+
+// The ranks that share the parameters write a part each.
+TEST_F(SaverTest, CopiesInMemoryHaveTheSameState) {
+  const std::vector<Settings> ways = {{}, {{"ddp.shared_parameters", "false"}}, {{"strategy.name", "sharded"}}};
+  for (std::size_t way = 0; way < ways.size(); ++way) {
+    SmallRun run(world_, with(with(kBase, ways[way]),
+                              {{"ckpt.every", "3"}, {"ckpt.keep_last", "9"}, {"ckpt.memory_every", "2"}}));
+    const std::string directory = shared_ + "/" + std::to_string(way);
+    const std::string id = "test" + std::to_string(way) + fs::path(shared_).filename().string();
+    checkpoints::Archive copy;
+    run.trainer.add_hook(run.checkpoint_hook(directory, ""));
+    run.trainer.add_hook(memory_copies_hook(
+        SavingSettings::from(run.sections.at("ckpt")), directory, [id] { return id; },
+        [&run](bool is_writer) { return capture(run.trainer, "", is_writer); }));
+    run.trainer.add_hook(Priority::lowest, std::make_unique<CopyReader>(6, directory, copy));
+    run.trainer.train();
+    EXPECT_EQ(testing::differences(copy, checkpoints::read(checkpoints::checkpoint_of(directory, 6))), "") << way;
+    world_.barrier();
+    EXPECT_FALSE(fs::exists(memory_folder(id))) << way;
+    EXPECT_FALSE(fs::exists(directory + "/COPIES")) << way;
+  }
+}
+
+// The ranks agree on the steps: they are chosen by the time that copies take, which is another one on each rank.
+TEST_F(SaverTest, TheIntervalOfCopiesIsChosenForAllRanks) {
+  SmallRun run(world_, with(kBase, {{"train.max_steps", "60"}, {"ckpt.memory_every", "auto"}}));
+  const std::string directory = shared_ + "/run";
+  const std::string id = "auto" + fs::path(shared_).filename().string();
+  int copies = 0;
+  checkpoints::Archive copy;
+  run.trainer.add_hook(run.checkpoint_hook(directory, ""));
+  run.trainer.add_hook(memory_copies_hook(
+      SavingSettings::from(run.sections.at("ckpt")), directory, [id] { return id; },
+      [&](bool is_writer) {
+        ++copies;
+        return capture(run.trainer, "", is_writer);
+      }));
+  run.trainer.add_hook(Priority::lowest, std::make_unique<CopyReader>(10, directory, copy));
+  run.trainer.train();
+  EXPECT_EQ(copy.integer("/", "step"), 10);
+  EXPECT_GE(copies, 2);
+  EXPECT_LE(copies, 51);
+  const std::string mine = std::to_string(copies);
+  for (const std::string& other : world_.all_gather(mine)) EXPECT_EQ(other, mine);
 }
 
 TEST_F(SaverTest, WhatIsShardedResumesLikeAnyOther) {

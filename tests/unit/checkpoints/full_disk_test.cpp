@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "checkpoints/store/memory_slot.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
@@ -92,6 +93,32 @@ TEST_P(FullDiskTest, EarlierCheckpointsStayAndLaterSavesSucceed) {
   const TemporaryFolder folder;
   const int code =
       in_child([&] { return mount_small(folder.path()); }, [&] { fill_and_go_on(folder / "ckpt", GetParam()); });
+  if (code == kNotAllowed) GTEST_SKIP() << "no private mount is allowed here";
+  EXPECT_EQ(code, 0);
+}
+
+// Memory that is not there would be a SIGBUS when it is written to.
+TEST(FullMemoryTest, ACopyThatDoesNotFitIsAnErrorAndLaterOnesSucceed) {
+  const TemporaryFolder folder;
+  const int code = in_child([&] { return mount_small(folder.path()); },
+                            [&] {
+                              MemorySlot kept(folder / "copy-0");
+                              MemorySlot full(folder / "copy-1");
+                              const auto copy = [](MemorySlot& slot, const Archive& archive, std::int64_t step) {
+                                slot.begin(archive);
+                                slot.fill(archive, {});
+                                slot.complete(step);
+                              };
+                              copy(kept, state_of(1), 1);
+                              Archive large = state_of(2);
+                              large.put("/large", array_of(DType::uint8, {2 << 20}, std::vector<char>(2 << 20, 'x')));
+                              const std::string error = error_of([&] { copy(full, large, 2); });
+                              EXPECT_NE(error.find("No space left on device"), std::string::npos) << error;
+                              EXPECT_EQ(step_in_slot(folder / "copy-1"), std::nullopt);
+                              copy(full, state_of(3), 3);
+                              EXPECT_TRUE(same(state_of(1), read_slot(folder / "copy-0")));
+                              EXPECT_TRUE(same(state_of(3), read_slot(folder / "copy-1")));
+                            });
   if (code == kNotAllowed) GTEST_SKIP() << "no private mount is allowed here";
   EXPECT_EQ(code, 0);
 }

@@ -95,6 +95,19 @@ TEST(SettingsTest, WhatFitsAKeyButNotItsUseIsCited) {
   EXPECT_EQ(SavingSettings::from(best).best.metric.cite, "ckpt.metric (here)");
 }
 
+TEST(SettingsTest, TheIntervalOfCopiesIsANumberOrAutomatic) {
+  Section ckpt = defaults("ckpt", SavingSettings::keys());
+  ckpt.set("memory_every", "auto", "here");
+  EXPECT_EQ(SavingSettings::from(ckpt).memory_every, SavingSettings::kAutomatic);
+  ckpt.set("memory_every", "50", "here");
+  EXPECT_EQ(SavingSettings::from(ckpt).memory_every, 50);
+  for (const std::string value : {"-1", "often", "1.5", "1e99"}) {
+    EXPECT_TRUE(refusal(ckpt, "memory_every", value, SavingSettings::from)
+                    .starts_with("ckpt.memory_every (here): '" + value + "' is neither auto nor"))
+        << value;
+  }
+}
+
 TEST(SettingsTest, ClippingIsByNormOrByValue) {
   const optim::Clip off = ClipSettings::from(defaults("train", ClipSettings::keys())).clip;
   EXPECT_FALSE(off.is_on() || off.is_by_group);

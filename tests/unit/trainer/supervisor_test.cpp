@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "support/temporary_folder.hpp"
+#include "trainer/heal/job_hosts.hpp"
 #include "trainer/heal/recovery.hpp"
 
 namespace lockstep::trainer {
@@ -50,6 +51,30 @@ TEST(SupervisorTest, TheCodeOfTheRunCountsMoreThanThatOfTheLauncher) {
   EXPECT_EQ(exit_code_of({.exit_code = 0, .told = 3}), 3);
   EXPECT_EQ(exit_code_of({.exit_code = 5, .told = std::nullopt}), 5);
   EXPECT_EQ(exit_code_of({.exit_code = 0, .told = std::nullopt}), 137);
+}
+
+TEST(SupervisorTest, MpirunNamesTheHostOfARankThatHasDied) {
+  EXPECT_EQ(host_that_failed("mpirun noticed that process rank 1 with PID 1234 on node b-2.example exited on signal 9 "
+                             "(Killed).\n"),
+            "b-2.example");
+  for (const std::string line :
+       {"mpirun noticed that the job aborted, but has no info as to the process that caused that situation.",
+        "MPI_ABORT was invoked on rank 1 on node b", "a run on node b exited on signal 9", "", " on node "}) {
+    EXPECT_EQ(host_that_failed(line), "") << line;
+  }
+}
+
+TEST(SupervisorTest, HostsThatHaveFailedTwiceAreLeftOut) {
+  const auto names = [](const std::map<std::string, int>& failures) {
+    std::string all;
+    for (const JobHost& host : reliable({{"a", 2}, {"b", 2}, {"c", 1}}, failures)) all += host.name;
+    return all;
+  };
+  EXPECT_EQ(names({}), "abc");
+  EXPECT_EQ(names({{"b", 1}, {"other", 9}}), "abc");
+  EXPECT_EQ(names({{"b", 2}}), "ac");
+  EXPECT_EQ(names({{"a", 3}, {"b", 2}}), "c");
+  EXPECT_EQ(names({{"a", 2}, {"b", 2}, {"c", 2}}), "abc");  // better than none
 }
 
 TEST(SupervisorTest, ARestartResumesInTheFolderOfTheRun) {
