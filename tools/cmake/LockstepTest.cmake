@@ -10,9 +10,9 @@ add_custom_target(multirank_tests)
 # lockstep_quick_build(<target>...): tests compile without the optimizations that take long, and without debug symbols.
 function(lockstep_quick_build)
   foreach(target IN LISTS ARGN)
-    # At -O1 g++ takes values of variants for uninitialized.
+    # At -Og g++ takes values of variants for uninitialized.
     target_compile_options(
-      ${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-O1;-g0>"
+      ${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-Og;-g0>"
                         "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<NOT:$<CONFIG:Debug>>>:-Wno-maybe-uninitialized>")
   endforeach()
 endfunction()
