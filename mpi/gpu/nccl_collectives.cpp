@@ -11,6 +11,7 @@
 
 #include "core/system/process.hpp"
 #include "mpi/gpu/nccl_link.hpp"
+#include "mpi/gpu/nccl_version.hpp"
 #include "mpi/shared/device_collectives.hpp"
 #include "mpi/shared/messages.hpp"
 #include "mpi/shared/ordered_collectives.hpp"
@@ -55,10 +56,10 @@ void require_compatible(const Communicator& comm, const Gpu& gpu) {
     const gpu::ModuleApi& api = gpu.api();
     if (api.nccl_compiled == api.nccl_loaded) return;
     throw ConfigError("comm: lockstep_gpu.so was built for NCCL " + version_text(api.nccl_compiled) + ", but " +
-                      version_text(api.nccl_loaded) + " is loaded; LD_LIBRARY_PATH must not name another libnccl");
+                      nccl_version(gpu) + " is loaded; LD_LIBRARY_PATH must not name another libnccl");
   });
   const Endpoint mine = Endpoint::here(gpu);
-  const std::vector<std::string> versions = comm.all_gather(version_text(gpu.api().nccl_loaded));
+  const std::vector<std::string> versions = comm.all_gather(nccl_version(gpu));
   const std::vector<std::string> uuids = comm.all_gather(mine.uuid);
   const std::vector<std::string> bus_ids = comm.all_gather(mine.bus_id);
   const std::vector<std::string> hosts = comm.all_gather(mine.host);
@@ -252,6 +253,8 @@ class NcclCollectives final : public OrderedCollectives, public DeviceCollective
 };
 
 }  // namespace
+
+std::string nccl_version(const Gpu& gpu) { return version_text(gpu.api().nccl_loaded); }
 
 std::unique_ptr<Collectives> make_nccl_collectives(Communicator comm, std::shared_ptr<const Gpu> gpu,
                                                    std::unique_ptr<Collectives> host, const NcclOptions& options) {

@@ -5,6 +5,7 @@
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/trainer/trainer.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdint>
@@ -26,6 +27,7 @@
 #include "mpi/process/launch.hpp"
 #include "trainer/commands/commands.hpp"
 #include "trainer/commands/derived_keys.hpp"
+#include "trainer/doctor/greeting.hpp"
 #include "trainer/heal/recovery.hpp"
 #include "trainer/heal/supervisor.hpp"
 #include "trainer/run_environment.hpp"
@@ -163,8 +165,9 @@ void run(int argc, char** argv, const engine::Registry& registry) {
     require_usable_level();
     if (is_supervisor(argc, argv)) leave(supervise_job({argv + 2, argv + argc}));
     mpi::Environment environment(&argc, &argv);
-    const mpi::Communicator world = mpi::Communicator::world();
     const std::vector<std::string> arguments(argv, argv + argc);
+    if (argc > 1 && arguments[1] == "doctor") require_answers(std::ranges::count(arguments, "--json") > 0);
+    const mpi::Communicator world = mpi::Communicator::world();
     log::configure({.rank = world.rank(), .world_size = world.size()});
     if (const std::string remark = mpi::process_memory_remark(); world.size() > 1 && !remark.empty()) {
       log::warning(remark);

@@ -5,7 +5,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
+#include "support/folders.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -17,6 +19,27 @@ using testing::ProgramResult;
 /// The output of the command, alone, after the words of a shell.
 ProgramResult alone(const std::string& before, const std::string& options = "") {
   return testing::run_shell(before + " " + testing::trainer_program() + " doctor --run.threads=1 " + options);
+}
+
+constexpr int kNotPermitted = 77;  // exit code of two_hosts.sh
+
+/// The output of the command on two hosts of this machine, on each rank after a script.
+ProgramResult on_two_hosts(const testing::TemporaryFolder& folder, int ranks_per_host, const std::string& script,
+                           const std::string& options = "") {
+  testing::write_file(folder.path("rank.sh"),
+                      script + "\nexec " + testing::trainer_program() + " doctor --run.threads=1 " + options + "\n");
+  return testing::run_shell("'" + (testing::source_root() / "tests/system/two_hosts.sh").string() + "' '" +
+                            folder.path() + "' " + std::to_string(ranks_per_host) + " bash '" + folder.path("rank.sh") +
+                            "'");
+}
+
+/// Whether this user may mount file systems in a namespace.
+bool can_mount() { return testing::run_shell("unshare -m mount -t tmpfs -o size=8m tmpfs /dev/shm").exit_code == 0; }
+
+/// The output of the command, alone, where `mounts` have changed the file system.
+ProgramResult after_mounts(const std::string& mounts, const std::string& options = "") {
+  return testing::run_shell("unshare -m sh -c '" + mounts + " && exec \"$0\" doctor --run.threads=1 " + options + "' " +
+                            testing::trainer_program());
 }
 
 void expect_said(const ProgramResult& outcome, int exit_code, const std::string& words) {
@@ -77,11 +100,96 @@ TEST(DoctorTest, OtherVariablesAndProgramsOnARankAreNamed) {
 }
 
 TEST(DoctorTest, SmallSharedMemoryIsAFault) {
-  const ProgramResult can = testing::run_shell("unshare -m mount -t tmpfs -o size=8m tmpfs /dev/shm");
-  if (can.exit_code != 0) GTEST_SKIP() << "this user may not mount";
-  const ProgramResult outcome = testing::run_shell("unshare -m sh -c 'mount -t tmpfs -o size=8m tmpfs /dev/shm; " +
-                                                   testing::trainer_program() + " doctor --run.threads=1'");
-  expect_said(outcome, 2, "MB free of 8, for 1 ranks that share parameters and gradients there");
+  if (!can_mount()) GTEST_SKIP() << "this user may not mount";
+  const ProgramResult outcome =
+      testing::run_shell("unshare -m sh -c 'mount -t tmpfs -o size=12m tmpfs /dev/shm; exec \"$@\"' sh " +
+                         testing::mpirun_command(3) + " " + testing::trainer_program() + " doctor --run.threads=1");
+  expect_said(outcome, 2, "MB free of 13, but the need of 3 ranks is 15 MB for messages");
+}
+
+TEST(DoctorTest, ConfigurationsThatNeedMoreMemoryAreAFault) {
+  const ProgramResult outcome = alone("", "--model.name=mlp --model.hidden=1000000000");
+  expect_said(outcome, 2, "fault     memory ");
+  expect_said(outcome, 2, ", but the need of 1 rank is ");
+}
+
+TEST(DoctorTest, TheLimitOfTheControlGroupIsNamed) {
+  const std::string group = "/sys/fs/cgroup/memory/lockstep_doctor_test";
+  const ProgramResult outcome =
+      testing::run_shell("mkdir " + group + " && echo 500M >" + group + "/memory.limit_in_bytes || exit 77; (echo 0 >" +
+                         group + "/cgroup.procs && exec " + testing::trainer_program() +
+                         " doctor --run.threads=1); code=$?; rmdir " + group + "; exit $code");
+  if (outcome.exit_code == kNotPermitted) GTEST_SKIP() << outcome.output;
+  expect_said(outcome, 0, " MB of memory of 524 that its control group allows");
+}
+
+TEST(DoctorTest, SmallPagesAreNamed) {
+  const testing::TemporaryFolder folder;
+  testing::write_file(folder.path("enabled"), "always madvise [never]\n");
+  if (!can_mount()) GTEST_SKIP() << "this user may not mount";
+  expect_said(after_mounts("mount --bind " + folder.path("enabled") + " /sys/kernel/mm/transparent_hugepage/enabled"),
+              0, "never uses transparent huge pages");
+}
+
+TEST(DoctorTest, ProcessorsOfSeveralNodesAreNamed) {
+  const testing::TemporaryFolder folder;
+  for (const int node : {0, 1}) {
+    const fs::path path = folder / ("node" + std::to_string(node));
+    fs::create_directory(path);
+    testing::write_file(path / "cpulist", std::to_string(node) + "\n");
+  }
+  if (!can_mount()) GTEST_SKIP() << "this user may not mount";
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one processor";
+  expect_said(after_mounts("mount --bind " + folder.path() + " /sys/devices/system/node"), 0,
+              "may use the processors of 2 NUMA nodes, but its thread would fit into one");
+}
+
+// Two processors become hardware threads of one core, and the system gets further processors.
+TEST(DoctorTest, RanksOnOneCoreAreNamed) {
+  const testing::TemporaryFolder folder;
+  testing::write_file(folder.path("siblings"), "0-1\n");
+  testing::write_file(folder.path("online"), "0-1,1022-1023\n");
+  if (!can_mount()) GTEST_SKIP() << "this user may not mount";
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one processor";
+  std::string mounts = "mount --bind " + folder.path("online") + " /sys/devices/system/cpu/online";
+  for (const char* const cpu : {"cpu0", "cpu1"}) {
+    mounts += " && mount --bind " + folder.path("siblings") + " /sys/devices/system/cpu/" + cpu +
+              "/topology/thread_siblings_list";
+  }
+  const std::string doctor = testing::trainer_program() + " doctor --run.threads=1";
+  const ProgramResult outcome =
+      testing::run_shell("unshare -m sh -c '" + mounts + " && exec \"$@\"' sh " + testing::mpirun_command(1) +
+                         " taskset -c 0 " + doctor + " : -np 1 taskset -c 1 " + doctor);
+  expect_said(outcome, 0, "rank 0 and rank 1 on ");
+  expect_said(outcome, 0, "share the hardware threads of one core, but 2 cores have no rank");
+}
+
+TEST(DoctorTest, CheckpointsThatDoNotFitAreNamed) {
+  const testing::TemporaryFolder folder;
+  if (!can_mount()) GTEST_SKIP() << "this user may not mount";
+  const auto in_space_of = [&](const std::string& size) {
+    return after_mounts("mount -t tmpfs -o size=" + size + " tmpfs " + folder.path(),
+                        "--run.dir=" + folder.path() + " --model.name=mlp --model.hidden=1000");
+  };
+  expect_said(in_space_of("6m"), 2, "GB free, but a checkpoint needs 0.0");
+  expect_said(in_space_of("30m"), 0, "GB free, but 4 checkpoints (ckpt.keep_last + 1) need 0.0");
+}
+
+TEST(DoctorTest, KeysAndDataThatTrainingRefusesAreAFault) {
+  const ProgramResult outcome = alone("", "--data.name=idx --data.path=/nowhere");
+  expect_said(outcome, 2, "fault     config     rank 0 on ");
+  expect_said(outcome, 2, "/nowhere");
+}
+
+TEST(DoctorTest, ErrorsOfGpusAreNamed) {
+  const testing::TemporaryFolder folder;
+  testing::write_file(folder.path("nvidia-smi"), "#!/bin/sh\necho 0, 550.54.15, 0, Yes, No\n");
+  testing::write_file(folder.path("dmesg"),
+                      "#!/bin/sh\necho '[ 2.0] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.'\n");
+  for (const char* const name : {"nvidia-smi", "dmesg"}) fs::permissions(folder / name, fs::perms::owner_all);
+  const ProgramResult outcome = alone("PATH=" + folder.path() + ":$PATH");
+  expect_said(outcome, 0, "GPU 0 has rows of memory that a reset would remap");
+  expect_said(outcome, 0, "the kernel log has 1 XID error: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.");
 }
 
 TEST(DoctorTest, SegmentsThatNobodyUsesAreNamed) {
@@ -109,6 +217,59 @@ TEST(DoctorTest, AJobThatIsNotRequeuedIsNamed) {
   const ProgramResult outcome = alone("PATH=" + folder.path() + ":$PATH SLURM_JOB_ID=7");
   expect_said(outcome, 0, "job 7 is not requeued when a host fails");
   expect_said(outcome, 0, "job 7 has a time limit of 01:00:00");
+}
+
+TEST(DoctorTest, TwoHostsAreExaminedTogether) {
+  const testing::TemporaryFolder folder;
+  const ProgramResult outcome = on_two_hosts(folder, 2, "", "--run.dir=" + folder.path("run"));
+  if (outcome.exit_code == kNotPermitted) GTEST_SKIP() << outcome.output;
+  expect_said(outcome, 0, "4 ranks on 2 hosts, with the same program, libraries and variables");
+  for (const char* const place : {"inside a host", "between hosts"}) {
+    expect_said(outcome, 0, std::string("messages ") + place + " take ");
+  }
+  expect_said(outcome, 0, "the bus bandwidth of all_reduce is ");
+  expect_said(outcome, 0, "all ranks write 1 MB to run.dir");
+}
+
+// The faults of the second host alone.
+TEST(DoctorTest, FaultsOfTheSecondHostAreNamed) {
+  struct Illness {
+    std::string script;
+    int exit_code;
+    std::string evidence;
+  };
+  const std::string on_second = "[ $(hostname) = nodea ] || ";
+  const std::string mount = on_second + "mount -t tmpfs ";
+  const std::string data = testing::sample_data("mnist10k");
+  for (const Illness& illness :
+       {Illness{mount + "-o ro tmpfs \"$(dirname $0)/run\"", 2, "fault     files      rank 1 on nodeb: "},
+        Illness{mount + "tmpfs \"$(dirname $0)/run\"", 2, "rank 1 on nodeb does not see what rank 0 wrote to "},
+        Illness{mount + "tmpfs '" + data + "'", 2, "fault     config     rank 1 on nodeb cannot train: "},
+        Illness{on_second + "export OMP_PROC_BIND=true", 0,
+                "the variable OMP_PROC_BIND is not set on rank 0, but true on rank 1 on nodeb"},
+        Illness{on_second + "ulimit -n 1024", 0, "a process on nodeb may open 1024 files"}}) {
+    const testing::TemporaryFolder folder;
+    fs::create_directory(folder / "run");
+    const ProgramResult outcome = on_two_hosts(
+        folder, 1, illness.script, "--run.dir=" + folder.path("run") + " --data.name=idx --data.path=" + data);
+    if (outcome.exit_code == kNotPermitted) GTEST_SKIP() << outcome.output;
+    expect_said(outcome, illness.exit_code, illness.evidence);
+  }
+}
+
+// Messages go to an interface that leads nowhere, as where a firewall drops them.
+TEST(DoctorTest, HostsThatCannotConnectAreAFault) {
+  const testing::TemporaryFolder folder;
+  const ProgramResult outcome = on_two_hosts(
+      folder, 1,
+      "set -e; own=1 other=2; [ $(hostname) = nodea ] || { own=2; other=1; }\n"
+      "ip link add cut0 type veth peer name cut1; ip link set cut0 up; ip link set cut1 up\n"
+      "ip addr add 10.79.0.$own/24 dev cut0; ip neigh add 10.79.0.$other lladdr 02:00:00:00:00:01 dev cut0\n"
+      "export OMPI_MCA_btl_tcp_if_include=cut0\n",
+      "--json");
+  if (outcome.exit_code == kNotPermitted) GTEST_SKIP() << outcome.output;
+  expect_said(outcome, 2, "rank 0 on nodea has no answer from rank 1 within 8 s");
+  expect_said(outcome, 2, "btl_tcp_if_include");
 }
 
 }  // namespace doctor_test

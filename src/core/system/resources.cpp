@@ -96,6 +96,18 @@ std::optional<std::int64_t> left_in_group(const fs::path& group, const GroupFile
   return std::clamp<std::int64_t>(left, 0, *limit);
 }
 
+/// Calls `visit` for each group that limits the memory of this process, with the names of its files.
+template <class Visit>
+void visit_memory_groups(const fs::path& root, const Visit& visit) {
+  const fs::path mount = root / "sys/fs/cgroup";
+  visit_control_groups(root, [&](const std::string& controllers, const std::string& group) {
+    const bool is_second = controllers.empty();
+    if (!is_second && !has_controller(controllers, "memory")) return;
+    visit_containing_groups(is_second ? mount : mount / "memory", group,
+                            [&](const fs::path& folder) { visit(folder, is_second ? kSecond : kFirst); });
+  });
+}
+
 /// Quota and period of a group. Version 2 has "max 100000" or "150000 100000" in one file, version 1 two files, with -1
 /// for no limit.
 std::optional<double> quota_in(const fs::path& group) {
@@ -144,16 +156,20 @@ GroupMounts mounts_in(const fs::path& root) {
 std::optional<std::int64_t> available_memory(const std::string& root) {
   std::optional<std::int64_t> least = number_in(fs::path(root) / "proc/meminfo", "MemAvailable:");
   if (least) *least *= 1024;
-  const fs::path mount = fs::path(root) / "sys/fs/cgroup";
-  visit_control_groups(root, [&](const std::string& controllers, const std::string& group) {
-    const bool is_second = controllers.empty();
-    if (!is_second && !has_controller(controllers, "memory")) return;
-    visit_containing_groups(is_second ? mount : mount / "memory", group, [&](const fs::path& folder) {
-      const std::optional<std::int64_t> left = left_in_group(folder, is_second ? kSecond : kFirst);
-      if (left) least = std::min(least.value_or(*left), *left);
-    });
+  visit_memory_groups(root, [&](const fs::path& folder, const GroupFiles& files) {
+    const std::optional<std::int64_t> left = left_in_group(folder, files);
+    if (left) least = std::min(least.value_or(*left), *left);
   });
   return least;
+}
+
+std::optional<std::int64_t> memory_limit(const std::string& root) {
+  std::optional<std::int64_t> smallest;
+  visit_memory_groups(root, [&](const fs::path& folder, const GroupFiles& files) {
+    const std::optional<std::int64_t> limit = number_of(folder / files.limit);
+    if (limit && *limit < kNoLimit) smallest = std::min(smallest.value_or(*limit), *limit);
+  });
+  return smallest;
 }
 
 double peak_memory_mb() { return status_mb("VmHWM:"); }

@@ -14,6 +14,11 @@ namespace lockstep {
 /// @return      none = the system does not say
 std::optional<std::int64_t> available_memory(const std::string& root = "/");
 
+/// The smallest memory limit of the control groups of this process and of those that contain them, in bytes.
+/// @param root  folder that contains proc and sys, for tests
+/// @return      none = no limit
+std::optional<std::int64_t> memory_limit(const std::string& root = "/");
+
 /// Most memory that this process has held so far (VmHWM), in MB of 2^20 bytes; 0 if unknown.
 double peak_memory_mb();
 

@@ -24,16 +24,21 @@
 #include "core/text/text_stream.hpp"
 #include "engine/session.hpp"
 #include "mpi/process/launch.hpp"
+#include "mpi/process/topology.hpp"
 
 namespace lockstep::trainer {
 
 namespace fs = std::filesystem;
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileFacts, fault, type, sync_ms, free_gb, clock_ahead_s, sees_first_rank)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileFacts, fault, type, sync_ms, free_gb, quota_gb, clock_ahead_s, sees_first_rank)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProcessorFacts, number, core, node)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NeedFacts, refusal, shared_mb, bucket_mb, own_mb, checkpoint_mb, checkpoints)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuFacts, driver, errors)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DoctorFacts, host, versions, variables, level, vendor, launched, threads, processors,
-                                   quota, governor, open_files, locked_mb, has_fabric, available_mb, shared_mb,
-                                   shared_free_mb, stale, interfaces, runtimes, copies_twice, gpu, memory_gbs,
-                                   products_gfs, latency_us, message_gbs, files)
+                                   quota, allowed, host_cores, governor, open_files, locked_mb, has_fabric,
+                                   available_mb, limit_mb, huge_pages, shares_by_name, shared_mb, shared_free_mb, stale,
+                                   interfaces, runtimes, copies_twice, gpu, gpus, need, memory_gbs, products_gfs,
+                                   latency_us, message_gbs, inside_gbs, between_gbs, files)
 
 namespace {
 
@@ -51,10 +56,14 @@ std::string first_word_of(const std::string& path) {
   return word;
 }
 
+bool is_number(const std::string& name) {
+  return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+}
+
 /// Variables whose values change what a rank computes or how it communicates.
 std::map<std::string, std::string> steering_variables() {
-  constexpr std::string_view kPrefixes[] = {"LOCKSTEP_",       "OMP_",       "MKL_",  "NCCL_",
-                                            "LD_LIBRARY_PATH", "LD_PRELOAD", "ATEN_", "ONEDNN_"};
+  constexpr std::string_view kPrefixes[] = {"LOCKSTEP_",  "OMP_",  "MKL_",    "NCCL_",           "LD_LIBRARY_PATH",
+                                            "LD_PRELOAD", "ATEN_", "ONEDNN_", "OMPI_MCA_btl_tcp"};
   std::map<std::string, std::string> variables;
   for (const auto& [name, value] : mpi::current_variables()) {
     const bool steers =
@@ -62,6 +71,45 @@ std::map<std::string, std::string> steering_variables() {
     if (steers) variables.emplace(name, value);
   }
   return variables;
+}
+
+/// The NUMA node of each processor; none for those of a system without nodes.
+std::map<int, int> node_of_processors() {
+  constexpr std::string_view kName = "node";
+  std::map<int, int> nodes;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("/sys/devices/system/node", ignored)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(kName) || !is_number(name.substr(kName.size()))) continue;
+    const int node = std::atoi(name.c_str() + kName.size());
+    for (const int cpu : mpi::parse_cpu_list(first_word_of(entry.path() / "cpulist"))) nodes[cpu] = node;
+  }
+  return nodes;
+}
+
+std::vector<ProcessorFacts> allowed_processors() {
+  const mpi::Cpus cpus = mpi::cpus_in(mpi::affinity_mask());
+  const std::map<int, int> cores = mpi::cores_of(cpus);
+  const std::map<int, int> nodes = node_of_processors();
+  std::vector<ProcessorFacts> allowed;
+  for (const int cpu : cpus) {
+    const auto node = nodes.find(cpu);
+    allowed.push_back({.number = cpu, .core = cores.at(cpu), .node = node == nodes.end() ? 0 : node->second});
+  }
+  return allowed;
+}
+
+int host_cores() {
+  const mpi::Cpus cpus = mpi::parse_cpu_list(first_word_of("/sys/devices/system/cpu/online"));
+  return mpi::count_cores(cpus, mpi::cores_of(cpus));
+}
+
+/// The word in brackets of "always [madvise] never"; "" = the system does not say.
+std::string chosen_in(const std::string& path) {
+  const std::string text = text_of(path);
+  const std::size_t begin = text.find('[');
+  const std::size_t end = text.find(']');
+  return begin == std::string::npos || end == std::string::npos ? "" : text.substr(begin + 1, end - begin - 1);
 }
 
 /// The ranks that the launcher says it has started.
@@ -82,10 +130,6 @@ std::set<std::string> mapped_files(const std::string& process) {
     if (path != std::string::npos) files.insert(line.substr(path));
   }
   return files;
-}
-
-bool is_number(const std::string& name) {
-  return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
 }
 
 /// Segments of MPI libraries of this user that no process has mapped.
@@ -158,12 +202,16 @@ DoctorFacts rank_facts(int threads) {
   facts.threads = threads;
   facts.processors = usable_processors();
   if (const auto quota = cpu_quota()) facts.quota = quota->processors;
+  facts.allowed = allowed_processors();
+  facts.host_cores = host_cores();
   facts.governor = first_word_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   facts.open_files = static_cast<std::int64_t>(limit_of(RLIMIT_NOFILE, 1));
   facts.locked_mb = limit_of(RLIMIT_MEMLOCK, kMb);
   std::error_code ignored;
   facts.has_fabric = fs::exists("/sys/class/infiniband", ignored) && !fs::is_empty("/sys/class/infiniband", ignored);
   facts.available_mb = static_cast<double>(available_memory().value_or(0)) / kMb;
+  facts.limit_mb = static_cast<double>(memory_limit().value_or(0)) / kMb;
+  facts.huge_pages = chosen_in("/sys/kernel/mm/transparent_hugepage/enabled");
   struct statvfs shared {};
   if (statvfs("/dev/shm", &shared) == 0) {
     facts.shared_mb = static_cast<double>(shared.f_blocks) * static_cast<double>(shared.f_frsize) / kMb;

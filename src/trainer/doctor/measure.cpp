@@ -11,6 +11,7 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -20,6 +21,7 @@
 #include "checkpoints/disk/disk.hpp"
 #include "core/text/duration.hpp"
 #include "core/text/text.hpp"
+#include "trainer/doctor/quota.hpp"
 
 namespace lockstep::trainer {
 
@@ -76,6 +78,22 @@ void measure_messages(const mpi::Communicator& world, DoctorFacts& facts) {
   }
 }
 
+/// Bus bandwidth of all_reduce over n ranks, in GB/s: bytes / time * 2 (n - 1) / n. It does not depend on n where links
+/// are the limit. Source: doc/PERFORMANCE.md of nccl-tests.
+double bus_bandwidth(const mpi::Communicator& ranks) {
+  constexpr int kTimes = 3;
+  if (ranks.size() == 1) return 0;
+  std::vector<float> values(1'000'000);
+  const std::span<float> all(values);
+  ranks.all_reduce(all);
+  ranks.barrier();
+  const SteadyClock::time_point start = SteadyClock::now();
+  for (int i = 0; i < kTimes; ++i) ranks.all_reduce(all);
+  const double seconds = seconds_since(start) / kTimes;
+  const double n = ranks.size();
+  return static_cast<double>(all.size_bytes()) / seconds * 2 * (n - 1) / n / 1e9;
+}
+
 std::string type_of_file_system(const std::string& folder) {
   static const std::map<long, std::string> names = {
       {0x6969, "nfs"},         {0x0BD00BD0, "lustre"}, {0x47504653, "gpfs"}, {0x01021994, "tmpfs"},
@@ -105,6 +123,14 @@ void measure_speed(const mpi::Communicator& world, int threads, DoctorFacts& fac
   at::set_num_threads(before);
   world.barrier();
   measure_messages(world, facts);
+  world.barrier();
+}
+
+void measure_all_reduce(const mpi::Communicator& world, const mpi::Topology& topology, DoctorFacts& facts) {
+  const bool is_first = topology.local_rank == 0;
+  facts.inside_gbs = bus_bandwidth(topology.split_by_host(world));
+  const mpi::Communicator firsts = world.split(is_first ? 0 : 1);
+  if (is_first) facts.between_gbs = bus_bandwidth(firsts);
   world.barrier();
 }
 
@@ -141,6 +167,7 @@ void try_files(const mpi::Communicator& world, const std::string& folder, FileFa
     if (statvfs(folder.c_str(), &space) == 0) {
       facts.free_gb = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize) / 1e9;
     }
+    if (const auto left = quota_left(folder)) facts.quota_gb = static_cast<double>(*left) / 1e9;
     facts.type = type_of_file_system(folder);
   });
   world.barrier();

@@ -59,6 +59,18 @@ TEST_F(AvailableMemoryTest, ReadsTheFirstVersionOfGroups) {
   EXPECT_EQ(available_memory(root.path()), 1001200);
 }
 
+TEST_F(AvailableMemoryTest, TheSmallestLimitCounts) {
+  EXPECT_EQ(memory_limit(root.path()), std::nullopt);
+  write("proc/self/cgroup", "4:memory:/user/job\n0::/user/job\n");
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(memory_limit(root.path()), std::nullopt);
+  write("sys/fs/cgroup/memory/user/memory.limit_in_bytes", "2000000\n");
+  write("sys/fs/cgroup/user/job/memory.max", "3000000\n");
+  EXPECT_EQ(memory_limit(root.path()), 2000000);
+  write("sys/fs/cgroup/user/memory.max", "1000000\n");
+  EXPECT_EQ(memory_limit(root.path()), 1000000);
+}
+
 TEST_F(AvailableMemoryTest, OfThisHost) {
   const auto memory = available_memory();
   if (!memory) GTEST_SKIP() << "/proc/meminfo has no MemAvailable";
