@@ -13,10 +13,10 @@ Findings check_config(const Patient& patient) {
                   "correct the keys, or make the files of the data readable on all hosts")};
   }
   const NeedFacts& first = patient.ranks.front().need;
-  return {
-      fine(fmt::format("a rank holds {:.3g} MB, and a host {:.3g} MB more that its ranks share, without "
-                       "activations; a checkpoint has {:.3g} MB",
-                       first.own_mb + first.bucket_mb, first.shared_mb, first.checkpoint_mb))};
+  const std::string shared =
+      first.shared_mb > 0 ? fmt::format(", its host {:.3g} MB more that the ranks share", first.shared_mb) : "";
+  return {fine(fmt::format("rank 0 holds {:.3g} MB{}, without activations; a checkpoint has {:.3g} MB",
+                           first.own_mb + first.bucket_mb, shared, first.checkpoint_mb))};
 }
 
 }  // namespace lockstep::trainer

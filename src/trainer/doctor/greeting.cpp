@@ -19,7 +19,7 @@ namespace lockstep::trainer {
 namespace {
 
 constexpr double kAnswerLimit = 8;  // seconds; TCP repeats a lost connection request after 1, 3 and 7 s
-constexpr double kLead = 1;         // seconds by which rank 0 is ahead of the others with its finding
+constexpr double kLead = 4;         // seconds by which rank 0 is ahead of the others: mpirun ends them meanwhile
 
 int own_rank() {
   int rank = 0;
