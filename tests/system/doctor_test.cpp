@@ -115,11 +115,13 @@ TEST(DoctorTest, ConfigurationsThatNeedMoreMemoryAreAFault) {
 }
 
 TEST(DoctorTest, TheLimitOfTheControlGroupIsNamed) {
-  const std::string group = "/sys/fs/cgroup/memory/lockstep_doctor_test";
-  const ProgramResult outcome =
-      testing::run_shell("mkdir " + group + " && echo 500M >" + group + "/memory.limit_in_bytes || exit 77; (echo 0 >" +
-                         group + "/cgroup.procs && exec " + testing::trainer_program() +
-                         " doctor --run.threads=1); code=$?; rmdir " + group + "; exit $code");
+  // A group can be removed a moment after its last process has ended.
+  const ProgramResult outcome = testing::run_shell(
+      "group=/sys/fs/cgroup/memory/lockstep_doctor_test_$$; mkdir $group || exit 77\n"
+      "echo 500M >$group/memory.limit_in_bytes && (echo 0 >$group/cgroup.procs && exec " +
+      testing::trainer_program() +
+      " doctor --run.threads=1); code=$?\n"
+      "for i in $(seq 100); do rmdir $group 2>/dev/null && break; sleep 0.05; done; exit $code");
   if (outcome.exit_code == kNotPermitted) GTEST_SKIP() << outcome.output;
   expect_said(outcome, 0, " MB of memory of 524 that its control group allows");
 }
