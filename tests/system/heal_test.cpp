@@ -9,6 +9,7 @@
 #include <random>
 #include <sstream>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
@@ -112,6 +113,12 @@ void expect_healed(const ProgramResult& outcome, const std::string& folder, cons
   EXPECT_EQ(testing::differences(final_state(folder), expected()), "");
   EXPECT_FALSE(fs::exists(folder + "/ckpt/COPIES"));
   EXPECT_FALSE(fs::exists(folder + "/failure.json"));
+}
+
+/// The folder of the copies in memory of a run that has not ended.
+std::string copies_of(const std::string& run) {
+  const std::string note = testing::read_file(run + "/ckpt/COPIES");
+  return note.substr(0, note.find('\n'));
 }
 
 /// A step at which something happens; another one in each run.
@@ -342,8 +349,7 @@ TEST(HealTest, AResumedRunUsesCopiesAndRemovesThem) {
   run_and_disturb(
       2, run, "--enable-recovery ", " --run.heal=shrink",
       "await_step 100; kill -9 $heal; for i in $(seq 1000); do [ -z \"$(ranks)\" ] && break; sleep 0.01; done");
-  std::string copies = testing::read_file(run + "/ckpt/COPIES");
-  copies.erase(copies.find_last_not_of('\n') + 1);
+  const std::string copies = copies_of(run);
   ASSERT_TRUE(fs::is_directory(copies)) << copies;
   const ProgramResult resumed = testing::run_ranks(2, arguments_of(run) + " --ckpt.memory_every=0 --resume=auto");
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
@@ -359,9 +365,15 @@ TEST(HealTest, AJobEndsWithItsSupervisor) {
   const ProgramResult outcome = run_and_disturb(
       2, run, "--enable-recovery ", " --run.heal=shrink",
       "await_step 20; kill -9 $heal; for i in $(seq 1000); do [ -z \"$(ranks)\" ] && break; sleep 0.01; done; "
-      "echo left: $(ranks)");
+      "echo supervisor: $heal; echo left: $(ranks)");
   EXPECT_NE(outcome.output.find("left:\n"), std::string::npos) << outcome.output;
   EXPECT_FALSE(fs::exists(run + "/ckpt/" + checkpoints::folder_name(kSteps)));
+  fs::remove_all(copies_of(run));  // nobody resumes the run
+  // What a supervisor that was killed could not remove, the next one does.
+  const std::size_t number = outcome.output.find("supervisor: ") + 12;
+  const std::string process = outcome.output.substr(number, outcome.output.find('\n', number) - number);
+  testing::run_shell(testing::trainer_program() + " heal --max-heals=0 true");
+  EXPECT_FALSE(fs::exists("/dev/shm/result-lockstep-" + std::to_string(::geteuid()) + "-" + process)) << outcome.output;
 }
 
 TEST(HealTest, AnErrorOfTheConfigurationIsNotRepeated) {

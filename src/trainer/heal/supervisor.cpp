@@ -28,6 +28,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "checkpoints/disk/disk.hpp"
 #include "checkpoints/store/store.hpp"
 #include "core/text/parse_value.hpp"
 #include "core/text/text.hpp"
@@ -189,7 +190,9 @@ class OwnResultFile {
  public:
   OwnResultFile() {
     const fs::path folder = fs::is_directory("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
-    path_ = (folder / fmt::format("result-lockstep-{}-{}", ::geteuid(), ::getpid())).string();
+    const std::string prefix = fmt::format("result-lockstep-{}-", ::geteuid());
+    remove_stale(folder, prefix);
+    path_ = (folder / (prefix + std::to_string(::getpid()))).string();
     ::setenv("LOCKSTEP_RESULT", path_.c_str(), 1);
   }
   OwnResultFile(const OwnResultFile&) = delete;
@@ -205,6 +208,17 @@ class OwnResultFile {
   }
 
  private:
+  /// Removes the files of supervisors that were killed.
+  static void remove_stale(const fs::path& folder, const std::string& prefix) {
+    std::error_code ignored;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with(prefix)) continue;
+      const auto process = parse_integer(name.substr(prefix.size()));
+      if (process && !checkpoints::is_running(static_cast<pid_t>(*process))) fs::remove(entry.path(), ignored);
+    }
+  }
+
   std::string path_;
 };
 
