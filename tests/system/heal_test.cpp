@@ -369,7 +369,7 @@ TEST(HealTest, AJobEndsWithItsSupervisor) {
   EXPECT_NE(outcome.output.find("left:\n"), std::string::npos) << outcome.output;
   EXPECT_FALSE(fs::exists(run + "/ckpt/" + checkpoints::folder_name(kSteps)));
   fs::remove_all(copies_of(run));  // nobody resumes the run
-  // What a supervisor that was killed could not remove, the next one does.
+  // The next supervisor removes what one that was killed could not.
   const std::size_t number = outcome.output.find("supervisor: ") + 12;
   const std::string process = outcome.output.substr(number, outcome.output.find('\n', number) - number);
   testing::run_shell(testing::trainer_program() + " heal --max-heals=0 true");

@@ -196,8 +196,8 @@ TEST(PlanTest, NothingIsLeftBehind) {
 
 TEST(PlanTest, ADryRunPlansTheRanksAtHandAndLeavesNothingBehind) {
   const testing::TemporaryFolder folder;
-  const ProgramResult outcome =
-      testing::run_ranks(2, "train --run.dry_run=true --train.time_limit=01:00:00 --run.dir=" + folder.path("a") + kSmall);
+  const ProgramResult outcome = testing::run_ranks(
+      2, "train --run.dry_run=true --train.time_limit=01:00:00 --run.dir=" + folder.path("a") + kSmall);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   for (const char* words : {"2 ranks on 1 host", "\nComputed\n", "\nMeasured here\n", "\nPredicted\n"}) {
     EXPECT_NE(outcome.output.find(words), std::string::npos) << words << " is missing in: " << outcome.output;
