@@ -137,7 +137,7 @@ class DocsTest : public ::testing::TestWithParam<std::string> {
     write_images("photos/circles", 32);
     write_images("photos/squares", 32);
     write_images("new", 4);
-    // Where there is ccache, it knows the programs of a page again, whatever the name of the folder is.
+    // ccache, if it is there, knows the programs of a page again, whatever the name of the folder is.
     static const bool has_ccache = testing::run_shell("command -v ccache").exit_code == 0;
     if (has_ccache) setenv("CMAKE_CXX_COMPILER_LAUNCHER", "ccache", 1);
     setenv("CCACHE_BASEDIR", folder_.path().c_str(), 1);
