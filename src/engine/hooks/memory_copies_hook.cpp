@@ -106,6 +106,8 @@ class MemoryCopiesHook : public Hook {
   /// The share of the time that copies take if their interval is chosen.
   static constexpr double kShare = 0.01;
   static constexpr std::int64_t kFirstInterval = 10;
+  /// The first copies, one into each slot, take several times as long as all others.
+  static constexpr int kCopiesIntoNewMemory = 2;
   static constexpr std::int64_t kMaxInterval = 10'000;
   /// A copy that is sent is also read, sent, received and written again.
   static constexpr double kPassesToPartner = 4;
@@ -126,7 +128,7 @@ class MemoryCopiesHook : public Hook {
   void choose_next(const mpi::Communicator& world, std::int64_t step) {
     std::int64_t interval = kFirstInterval;
     const SteadyClock::time_point now = SteadyClock::now();
-    if (chosen_) {
+    if (chosen_ && copies_ > kCopiesIntoNewMemory) {
       const double step_s =
           (seconds_between(chosen_->time, now) - spent_s_) / static_cast<double>(step - chosen_->step);
       const double passes = partner_ ? 1 + kPassesToPartner : 1;
@@ -139,6 +141,7 @@ class MemoryCopiesHook : public Hook {
   }
 
   void copy(RunView& run, std::int64_t step) {
+    ++copies_;
     Copy copy{step, capture_(is_writer_)};
     if (!is_writer_) return;
     // Copies from a GPU arrive while the next step is computed.
@@ -195,6 +198,7 @@ class MemoryCopiesHook : public Hook {
   std::int64_t last_step_ = 0;
   std::int64_t due_ = 0;          // step of the next copy, if the interval is chosen
   std::optional<Choice> chosen_;  // the last choice
+  int copies_ = 0;                // number of copies so far
   double spent_s_ = 0;            // time for copies since then
   bool is_first_of_host_ = false;
   const mpi::Communicator* writers_ = nullptr;
