@@ -302,7 +302,7 @@ Archive read_slot(const std::string& path) {
     return archive;
   } catch (const nlohmann::json::exception&) {
     throw slot->empty();
-  } catch (const std::logic_error&) {  // also of std::array::at
+  } catch (const std::logic_error&) {  // Archive and std::array::at throw it
     throw slot->empty();
   }
 }

@@ -46,7 +46,7 @@ class MemorySlot {
   std::string path_;
   int file_ = -1;
   std::span<std::byte> memory_;
-  std::vector<std::byte> tree_;  // that `begin` has encoded
+  std::vector<std::byte> tree_;  // encoded by `begin`
   std::size_t tree_offset_ = 0;
 };
 

@@ -22,7 +22,7 @@ struct BestSettings {
 
 /// When checkpoints are saved, how, and which are kept.
 struct SavingSettings {
-  static constexpr std::int64_t kAutomatic = -1;  ///< of memory_every: chosen by the time that copies take
+  static constexpr std::int64_t kAutomatic = -1;  ///< memory_every is chosen by the time that copies take
 
   Every every = Every({.seconds = 900});
   Begin begin = {};           ///< first step or epoch at which checkpoints are saved

@@ -51,7 +51,7 @@ struct DoctorFacts {
   std::string vendor = {};
   int launched = 1;                          ///< ranks, as the launcher says
   int threads = 1;                           ///< computing and loader threads
-  int processors = 1;                        ///< that this rank may use: the smaller of affinity mask and quota
+  int processors = 1;                        ///< usable by this rank: the smaller of affinity mask and quota
   double quota = 0;                          ///< processors that the control group allows; 0 = no limit
   std::vector<ProcessorFacts> allowed = {};  ///< processors of the affinity mask
   int host_cores = 0;                        ///< cores of the host

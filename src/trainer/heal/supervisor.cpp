@@ -340,12 +340,14 @@ int supervise(const HealCommand& command) {
   while (true) {
     file.renew();
     JobEnd end;
-    ErrorStream errors;
+    std::optional<ErrorStream> errors;  // only a job on several hosts can leave one out
+    if (hosts.size() > 1) errors.emplace();
     end.exit_code = await_end(
-        start(words, errors.input()), [&file] { return file.read().code.has_value(); }, end.is_stop_requested);
+        start(words, errors ? errors->input() : STDERR_FILENO), [&file] { return file.read().code.has_value(); },
+        end.is_stop_requested);
     const double failed_at = seconds_since_1970();
     end_leftovers();
-    const std::string failed_host = errors.finish();
+    const std::string failed_host = errors ? errors->finish() : "";
     const ToldResult told = file.read();
     end.told = told.code;
     if (!can_heal(end)) return exit_code_of(end);
