@@ -102,6 +102,14 @@ function(lockstep_units target)
   endforeach()
 endfunction()
 
+# lockstep_brief_optimization(<target>...): for modules without loops over data; they compile in three quarters of the
+# time.
+function(lockstep_brief_optimization)
+  foreach(target IN LISTS ARGN)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo,Release>:-O1>)
+  endforeach()
+endfunction()
+
 # lockstep_module(<name> [TORCH] [FOLDERS <folder>...] [WITHOUT <file>...] LINKS <library>...): the library
 # lockstep_<name>, of all files of this folder and those in it, or of these folders alone.
 function(lockstep_module name)
