@@ -78,6 +78,7 @@ FieldDataset::FieldDataset(FieldDescription description, std::shared_ptr<arrays:
       files_(std::move(files)),
       rollout_(rollout),
       climatology_(std::move(climatology)),
+      checked_(description_),
       inputs_of_targets_(inputs_of_targets(description_)),
       digest_(digest_of(description_)) {
   for (const FieldSeries& series : description_.series) {
@@ -265,12 +266,12 @@ void FieldDataset::fill_input(const FieldSeries& series, std::int64_t trajectory
   const std::vector<std::int64_t> steps = description_.rule.input_steps(start);
   const std::int64_t read = std::ranges::lower_bound(steps, end) - steps.begin();
   read_series(description_, *files_, series, trajectory, std::span(steps).first(static_cast<std::size_t>(read)),
-              description_.rule.stride, false, input);
+              description_.rule.stride, false, input, &checked_);
   const std::int64_t pitch = description_.pairs.front().inputs.channels() * points;
   for (std::int64_t step = read; step < std::ssize(steps); ++step) {
     const std::int64_t newest = end - 1;
     read_series(description_, *files_, series, trajectory, std::span(&newest, 1), description_.rule.stride, false,
-                input + step * pitch);
+                input + step * pitch, &checked_);
   }
   std::ranges::copy(description_.statics, input + stored_count - std::ssize(description_.statics));
   float* next = input + stored_count;
@@ -319,7 +320,7 @@ void FieldDataset::fill_target(const FieldSeries& series, std::int64_t trajector
   std::vector<std::int64_t> steps = whole_rule().target_steps(start);
   if (rollout_.last_target) steps.erase(steps.begin(), steps.end() - description_.rule.steps_out);
   const auto read = [&](float* out) {
-    read_series(description_, *files_, series, trajectory, steps, description_.rule.stride, true, out);
+    read_series(description_, *files_, series, trajectory, steps, description_.rule.stride, true, out, &checked_);
   };
   if (description_.classes == 0) {
     auto* const target = tensor("label").mutable_data_ptr<float>();

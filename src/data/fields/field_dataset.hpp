@@ -98,6 +98,7 @@ class FieldDataset : public SampleDataset,
   std::shared_ptr<arrays::OpenFiles> files_;
   RolloutRule rollout_;
   std::shared_ptr<const FieldClimatology> climatology_;
+  mutable CheckedSteps checked_;
   std::vector<std::int64_t> ends_;               ///< number of samples up to the end of each series
   std::vector<std::int64_t> inputs_of_targets_;  // see inputs_of_targets
   std::optional<StatedNumbers> given_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -62,6 +64,31 @@ struct FieldDescription {
 /// The number of the file in a series that has a step.
 std::size_t file_of(const FieldSeries& series, std::int64_t step);
 
+/// The steps of files whose values were found to be numbers. Files do not change while they are used (InputFile), so
+/// that none of their values is looked at twice. Threads may use it at the same time.
+class CheckedSteps {
+ public:
+  explicit CheckedSteps(const FieldDescription& description);
+
+  /// @param pair  number of the files
+  /// @param step  counted in the file
+  bool has(std::size_t pair, bool are_targets, std::int64_t trajectory, std::int64_t step) const;
+  void add(std::size_t pair, bool are_targets, std::int64_t trajectory, std::int64_t step);
+
+ private:
+  /// The number of a step among those of all files.
+  std::size_t number(std::size_t pair, bool are_targets, std::int64_t trajectory, std::int64_t step) const;
+
+  /// The steps of a file follow those of the files before it.
+  struct StepsOfFile {
+    std::size_t begin = 0;
+    std::int64_t steps = 0;  ///< steps of a trajectory
+  };
+  std::vector<StepsOfFile> inputs_;
+  std::vector<StepsOfFile> targets_;
+  std::vector<std::atomic<std::uint64_t>> bits_;
+};
+
 /// Looks for gaps, where these are errors, and for infinite and other numbers that mean "no value".
 /// @param values  [row][channel][point] of the channels of a file
 /// @param place   of a row for the message: "step 3 of trajectory 0"
@@ -71,11 +98,12 @@ void require_values(const FieldDescription& description, const FieldFile& file, 
                     std::span<const Value> values, const std::function<std::string(std::int64_t row)>& place);
 
 /// Reads steps of a trajectory of a series into out[step][channel][point]; gaps are NaN.
-/// @param stride  distance of the steps, which ascend
+/// @param stride   distance of the steps, which ascend
+/// @param checked  steps that need not be looked at; receives those that were; null = all are looked at
 /// @throws DataError  a gap, if these are errors; names file, channel and step
 template <class Value>
 void read_series(const FieldDescription& description, arrays::OpenFiles& files, const FieldSeries& series,
                  std::int64_t trajectory, std::span<const std::int64_t> steps, std::int64_t stride, bool are_targets,
-                 Value* out);
+                 Value* out, CheckedSteps* checked = nullptr);
 
 }  // namespace lockstep::data

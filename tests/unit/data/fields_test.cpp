@@ -448,6 +448,55 @@ TEST_F(FieldsTest, AnUnknownAxisIsThatOfItsKey) {
   EXPECT_EQ(message("crop", "y:0-2"), "data.crop (command line)" + rest);
 }
 
+TEST(CheckedStepsTest, EachStepOfEachFileIsKnownByItself) {
+  FieldVariable input;
+  input.info.path = "t2m";
+  input.channels = {0};
+  FieldVariable other = input;
+  other.channels = {1};
+  const auto file = [](const FieldVariable& variable) {
+    return FieldFile{.path = "a.h5", .variables = {variable}, .trajectories = 3, .steps = 50};
+  };
+  FieldDescription description;
+  description.pairs = {{.inputs = file(input), .targets = file(input)},
+                       {.inputs = file(input), .targets = file(other)}};
+  CheckedSteps checked(description);
+  checked.add(0, false, 1, 20);
+  checked.add(1, true, 2, 49);
+  std::vector<std::string> known;
+  for (std::size_t pair = 0; pair < 2; ++pair) {
+    for (const bool are_targets : {false, true}) {
+      for (std::int64_t trajectory = 0; trajectory < 3; ++trajectory) {
+        for (std::int64_t step = 0; step < 50; ++step) {
+          if (!checked.has(pair, are_targets, trajectory, step)) continue;
+          known.push_back(std::to_string(pair) + (are_targets ? " targets " : " inputs ") + std::to_string(trajectory) +
+                          " " + std::to_string(step));
+        }
+      }
+    }
+  }
+  // The targets of the first pair are its inputs.
+  EXPECT_EQ(known, (std::vector<std::string>{"0 inputs 1 20", "0 targets 1 20", "1 targets 2 49"}));
+}
+
+// A sample whose first step is known to be good can have a gap in its second one.
+TEST_F(FieldsTest, AGapIsFoundInEachStepThatIsReadFirst) {
+  std::vector<float> values(10 * 2 * 2, 1);
+  values[5 * 4 + 3] = std::numeric_limits<float>::quiet_NaN();  // in step 5
+  write_npy(folder_.path("gap.npy"), {10, 2, 2}, values);
+  const Splits splits =
+      open_fields({{"path", folder_.path("gap.npy")}, {"layout", "tyx"}, {"normalize", "none"}, {"val_fraction", "0"}});
+  for (int pass = 0; pass < 2; ++pass) {
+    for (std::int64_t start = 0; start < splits.train->size(); ++start) {
+      if (start == 4 || start == 5) {
+        EXPECT_THROW(sample(splits, start), DataError) << start;
+      } else {
+        EXPECT_NO_THROW(sample(splits, start)) << start;
+      }
+    }
+  }
+}
+
 TEST(VariableChoiceTest, BracketsHoldChannelsAndPositions) {
   const std::vector<VariableChoice> choices = parse_variables("fields[z500,t850],z[level=500,member#1],*/data", "key");
   ASSERT_EQ(choices.size(), 3U);
