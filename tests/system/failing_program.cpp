@@ -3,7 +3,7 @@
 // loss, backward, hook or metric; or with data of which sample 7 is wrong: sample, key, structure or batch. When it
 // fails it makes the file that LOCKSTEP_STAMP names. With `file` it hangs instead: it reads its samples from the pipe
 // of that name, into which nobody writes. With `slow` its metric takes long; with `stop` or `kill` its metric or its
-// hook stops or kills the process.
+// hook stops or kills the process; with `stop_in_save` its hook stops it before a checkpoint.
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/registry.hpp>
@@ -129,6 +129,9 @@ class Failing : public models::Model {
 class FailingHook : public engine::Hook {
  public:
   void after_step(engine::RunView&, const engine::StepReport&) override { pass("hook"); }
+  void before_save(engine::RunView&) override {
+    if (variable("LOCKSTEP_FAILS") == "stop_in_save" && is_last_rank()) std::raise(SIGSTOP);
+  }
 };
 
 metrics::Meter failing_meter(const Section&, std::int64_t) {

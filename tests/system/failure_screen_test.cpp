@@ -127,6 +127,13 @@ TEST(FailureScreenTest, NamesTheRankThatIsStopped) {
   }
 }
 
+TEST(FailureScreenTest, NamesTheRankThatIsStoppedWhileACommunicationHookIsUsed) {
+  const Scene scene;
+  const ProgramResult outcome = scene.act(kNoEvaluation + " --ddp.comm_hook=powersgd", 1, "kill -STOP $victim");
+  EXPECT_EQ(outcome.exit_code, kCommunication) << outcome.output;
+  expect_verdict(scene, outcome, "rank 1" + kName + "is stopped, .+");
+}
+
 std::string failing_program() {
   const char* const binaries = std::getenv("LOCKSTEP_BINARY_DIR");
   return std::string(binaries != nullptr ? binaries : ".") + "/tests/system/failing_program";
@@ -163,6 +170,14 @@ TEST(FailureScreenTest, NamesTheRankThatIsStoppedInAnEvaluation) {
   expect_verdict(scene, outcome,
                  "rank 2" + kName + "is stopped, in the forward pass in the evaluation after step 20 .+");
   EXPECT_EQ(scene.json("failure.json")["ranks"][0]["phase"], "agreement");
+}
+
+TEST(FailureScreenTest, NamesTheRankThatIsStoppedInASave) {
+  const Scene scene;
+  const ProgramResult outcome =
+      fail(scene, "stop_in_save", "--train.hooks=failing --train.max_steps=40 --eval.every=never --ckpt.every=20");
+  EXPECT_EQ(outcome.exit_code, kCommunication) << outcome.output;
+  expect_verdict(scene, outcome, "rank 2" + kName + R"(is stopped, in the save after step 20 for \d\.\d s; kill .+)");
 }
 
 // An error of one rank alone is the verdict, and no second line follows.

@@ -62,8 +62,7 @@ bool is_waiting(const RankState& state) {
 std::string of_step(const RankState& state) {
   if (state.place.activity == Activity::start || state.step == 0) return "at the start of the run";
   if (state.place.activity == Activity::evaluation) return "in the evaluation after step " + std::to_string(state.step);
-  if (state.place.activity == Activity::saving)
-    return "while the checkpoint of step " + std::to_string(state.step) + " is saved";
+  if (state.place.activity == Activity::saving) return "in the save after step " + std::to_string(state.step);
   return "of step " + std::to_string(state.step);
 }
 
