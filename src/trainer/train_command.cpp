@@ -211,7 +211,7 @@ void note_progress(Attempt& attempt, const std::shared_ptr<ResultFile>& result, 
 /// Waits while the file system of a run is full, for some minutes: a start writes files, without which a run that was
 /// training need not end. Collective.
 void await_space(const mpi::Communicator& world, const std::string& folder) {
-  static constexpr std::uintmax_t kNeededBytes = 1 << 18;
+  static constexpr std::uintmax_t kNeededBytes = 1 << 20;
   static constexpr std::chrono::minutes kLimit(10);
   static constexpr std::chrono::milliseconds kPause(200);
   const Clock::time_point limit = Clock::now() + kLimit;

@@ -62,7 +62,7 @@ while kill -0 $heal; do
     5) kill -KILL $(launchers) ;;
     6)
       await_step $(($(wc -l <$metrics) + 2)) # else this start still writes its files
-      head -c 8M /dev/zero >$filler; kill -KILL $1; sleep 0.5; rm -f $filler ;;
+      head -c 32M /dev/zero >$filler; kill -KILL $1; sleep 0.5; rm -f $filler ;;
     7) mkfifo $file; sleep 1; timeout 1 sh -c ": >$file"; rm -f $file ;;
     8) mkfifo $file; sleep 6; rm -f $file ;;
     9) remove_host ;;
@@ -75,8 +75,10 @@ done 2>/dev/null)";
 ProgramResult run_on_small_disk(const std::string& folder, const std::string& command) {
   const std::string script = folder + ".sh";
   fs::create_directories(folder + "/disk");
-  testing::write_file(script, "mount -t tmpfs -o size=8m none " + folder + "/disk\n" + command + "\ncode=$?\ncp -r " +
-                                  folder + "/disk/. " + folder + "\nexit $code\n");
+  testing::write_file(script, "mount -t tmpfs -o size=32m none " + folder + "/disk\n" + command +
+                                  "\ncode=$?\n[ $code = 0 ] || { df -k " + folder + "/disk; du -ak " + folder +
+                                  "/disk | sort -n | tail -n 30; }\ncp -r " + folder + "/disk/. " + folder +
+                                  "\nexit $code\n");
   return testing::run_shell("if unshare -m true; then unshare -m bash " + script + "; else bash " + script + "; fi",
                             300);
 }

@@ -10,7 +10,10 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <string_view>
+#include <system_error>
 
 #include "core/text/parse_value.hpp"
 #include "core/text/text.hpp"
@@ -43,6 +46,17 @@ const std::string kSchemaLine = R"({"schema":"lockstep-metrics","version":1})"
 std::optional<std::int64_t> step_of(const Json& line) {
   if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) return std::nullopt;
   return line["step"].get<std::int64_t>();
+}
+
+/// The same of its text. Lines of this program begin with the step, so that few lines of a long file are parsed.
+std::optional<std::int64_t> step_of_text(std::string_view line) {
+  constexpr std::string_view kBegin = R"({"step":)";
+  const std::size_t end = line.find_first_of(",}", kBegin.size());
+  if (line.starts_with(kBegin) && end != std::string_view::npos) {
+    const auto step = parse_integer(std::string(line.substr(kBegin.size(), end - kBegin.size())));
+    if (step) return step;
+  }
+  return step_of(parsed(std::string(line)));
 }
 
 using Cells = std::vector<std::string>;
@@ -84,8 +98,21 @@ MetricsWriter::MetricsWriter(std::string path) : path_(std::move(path)) {
   if (!whole.empty() && !whole.starts_with(kSchemaLine)) {
     throw ConfigError(path_ + " is not a metrics file that this version can continue; choose another run.dir");
   }
-  if (whole.empty() || whole.size() != text.size()) write_text(path_, whole.empty() ? kSchemaLine : whole);
+  if (whole.empty()) {
+    write_text(path_, kSchemaLine);
+  } else {
+    keep(whole, text);
+  }
   open();
+}
+
+/// A file that only becomes shorter needs no space, which can be lacking when a run continues.
+void MetricsWriter::keep(const std::string& kept, const std::string& text) {
+  if (!text.starts_with(kept)) return write_text(path_, kept);
+  if (kept.size() == text.size()) return;
+  std::error_code error;
+  std::filesystem::resize_file(path_, kept.size(), error);
+  if (error) throw ConfigError(path_ + " cannot be written: " + error.message());
 }
 
 void MetricsWriter::open() {
@@ -101,12 +128,16 @@ void MetricsWriter::write(const Record& record) {
 }
 
 void MetricsWriter::truncate_after_step(std::int64_t step) {
+  const std::string text = read_text(path_).value_or("");
   std::string kept;
-  for (const std::string& line : lines_in(read_text(path_).value_or(""))) {
-    const std::optional<std::int64_t> of_line = step_of(parsed(line));
-    if (!of_line || *of_line <= step) kept += line + "\n";
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    const std::optional<std::int64_t> of_line = step_of_text(line);
+    if (!of_line || *of_line <= step) kept += line;
+    begin = end;
   }
-  write_text(path_, kept);
+  keep(kept, text);
   open();
 }
 

@@ -40,6 +40,8 @@ class MetricsWriter {
 
  private:
   void open();
+  /// Makes the file contain `kept` instead of `text`, from which it has been made by removing lines.
+  void keep(const std::string& kept, const std::string& text);
 
   std::string path_;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{nullptr, std::fclose};

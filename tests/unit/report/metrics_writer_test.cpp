@@ -85,6 +85,22 @@ TEST(MetricsWriterTest, TruncateDropsLaterStepsAndKeepsTheRestByteForByte) {
   EXPECT_EQ(folder.count(), 1u);
 }
 
+// As on a full disk.
+TEST(MetricsWriterTest, AFileBecomesShorterWhereNoOtherCanBeWritten) {
+  const Folder folder;
+  const std::string first = kSchema + "{\"step\":1,\"loss\":0.5}\n";
+  folder.write("m.jsonl", first + "{\"step\":2,\"loss\":0.25}\n{\"step\":12,\"loss\":0.25}\n{\"st");
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit none{0, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &none);
+  const std::string sentence = sentence_of([&] { MetricsWriter(folder.path("m.jsonl")).truncate_after_step(1); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(sentence, "");
+  EXPECT_EQ(folder.read("m.jsonl"), first);
+}
+
 TEST(MetricsWriterTest, RefusesWhatItCannotContinueWith) {
   const Folder folder;
   folder.write("m.jsonl", "{\"schema\":\"lockstep-metrics\",\"version\":2}\n");
