@@ -30,18 +30,14 @@ constexpr auto kSignTime = 1s;
 constexpr auto kSilenceOfLost = 10s;
 constexpr auto kGuardPoll = 100ms;  // time between two looks of the guard thread
 
-[[noreturn]] void leave(const std::string& reason) {
-  std::fprintf(stderr, "lockstep: %s; this rank ends, so that the job can be started again\n", reason.c_str());
-  std::fflush(nullptr);
-  _exit(static_cast<int>(ExitCode::communication));
-}
-
 }  // namespace
 
-Survivors::Survivors(const Communicator& world, std::chrono::duration<double> limit)
+Survivors::Survivors(const Communicator& world, std::chrono::duration<double> limit,
+                     std::function<void()> before_leaving)
     : news_(world.handle()),
       rank_(world.rank()),
       limit_(std::chrono::duration_cast<Clock::duration>(limit)),
+      before_leaving_(std::move(before_leaving)),
       fates_(static_cast<std::size_t>(world.size()), Fate::alive),
       heard_(fates_.size(), 0),
       host_of_rank_(Topology::of(world).host_of_rank),
@@ -57,6 +53,13 @@ Survivors::Survivors(const Communicator& world, std::chrono::duration<double> li
 Survivors::~Survivors() {
   set_wait_check({});
   if (has_lost_ranks()) news_.keep_open();
+}
+
+void Survivors::leave(const std::string& reason) const {
+  std::fprintf(stderr, "lockstep: %s; this rank ends, so that the job can be started again\n", reason.c_str());
+  std::fflush(nullptr);
+  before_leaving_();
+  _exit(static_cast<int>(ExitCode::communication));
 }
 
 /// Takes note of deaths on this host and of what others have reported.
@@ -138,6 +141,7 @@ void Survivors::await_reports() {
   while (true) {
     int late = -1;
     {
+      const UnboundedCall unbounded;
       const std::lock_guard lock(mutex_);
       look();
       for (const int rank : alive()) {
@@ -153,6 +157,7 @@ void Survivors::await_reports() {
 Communicator Survivors::shrink() {
   is_shrinking_ = true;
   {
+    const UnboundedCall unbounded;
     const std::lock_guard lock(mutex_);
     look();
     tell_others();
@@ -184,16 +189,21 @@ void Survivors::keep_watch(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     std::this_thread::sleep_for(kGuardPoll);
     end_hanging_call();
-    const std::lock_guard lock(mutex_);
-    exchange_signs_of_life();
+    // A thread that hangs in MPI may hold the lock.
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) exchange_signs_of_life();
   }
 }
 
 void Survivors::end_hanging_call() {
   const auto duration = UnboundedCall::duration();
   if (!duration || *duration < kCallLimit) return;
-  const std::string text = lost();
-  if (!text.empty()) leave(text + ", and a call of MPI does not return");
+  {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock) look();
+    const bool is_loss_seen = lock ? std::ranges::count(fates_, Fate::dead) > 0 : has_lost_ranks();
+    if (!is_loss_seen) return;
+  }
+  leave("a call of MPI does not return after a loss of ranks");
 }
 
 /// The lowest ranks of hosts that are left.

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -29,9 +30,12 @@ namespace lockstep::mpi {
 class Survivors {
  public:
   /// Collective over `world`, all ranks of the job.
-  /// @param limit  how long those who are left wait for each other after a loss, for example for the end of a
-  ///               computation
-  Survivors(const Communicator& world, std::chrono::duration<double> limit);
+  /// @param limit           how long those who are left wait for each other after a loss, for example for the end of a
+  ///                        computation
+  /// @param before_leaving  called before this process is ended, in any thread: a launcher that has lost a host can
+  ///                        wait forever for what is left
+  Survivors(
+      const Communicator& world, std::chrono::duration<double> limit, std::function<void()> before_leaving = [] {});
   Survivors(const Survivors&) = delete;
   Survivors& operator=(const Survivors&) = delete;
   ~Survivors();
@@ -50,6 +54,7 @@ class Survivors {
  private:
   enum class Fate : char { alive, dead, left_out };
 
+  [[noreturn]] void leave(const std::string& reason) const;
   void look();
   void tell_others();
   void send_to(int rank, int tag, std::span<const char> message) const;
@@ -63,6 +68,7 @@ class Survivors {
   Communicator news_;  // reports of losses travel here
   int rank_ = 0;
   std::chrono::steady_clock::duration limit_;
+  std::function<void()> before_leaving_;
   std::unique_ptr<PeerWatch> watch_;
   std::mutex mutex_;
   std::vector<Fate> fates_;  // indexed by rank of MPI_COMM_WORLD

@@ -331,8 +331,11 @@ ExitCode train_with_survivors(const CommandJob& job, const config::Invocation& i
                      ": ranks with GPUs cannot continue in place; set run.heal=none, and let trainer "
                      "heal start the job again");
   }
-  mpi::Survivors survivors(job.world,
-                           std::chrono::duration<double>(invocation.config.section("comm").real("timeout_s")));
+  const auto tell_failure = [result = ResultFile::of_environment()] {
+    if (result) result->put_code(ExitCode::communication);
+  };
+  mpi::Survivors survivors(
+      job.world, std::chrono::duration<double>(invocation.config.section("comm").real("timeout_s")), tell_failure);
   attempt.may_continue = [&survivors](const Error& error) {
     return !error.is_agreed() && survivors.awaits_loss(kUntilDeathsAreSeen);
   };

@@ -19,7 +19,7 @@ struct DisturbedRun {
   std::string folder;  ///< run.dir
   std::string words;   ///< the program and its arguments, without run.dir
   std::string flags;   ///< options of mpirun
-  /// What happens, in the shell. $heal is the process of the supervisor, and there are these functions:
+  /// A script of the shell that disturbs it. $heal is the process of the supervisor, and there are these functions:
   /// `ranks` prints the numbers of the run's processes in the order of ranks, `launchers` those of mpirun;
   /// `await_step N` waits until metrics.jsonl has that many lines, `await_recovery` until it has a recovery.
   std::string script;

@@ -208,6 +208,19 @@ TEST(HealTest, TheJobContinuesWithoutAHost) {
   }
 }
 
+// A rank that dies before the silence of the lost host is noticed: the one that is left waits for a host that is gone.
+TEST(HealTest, ARankDiesWhileAHostIsLost) {
+  for (int i = 0; i < (repeats() + 9) / 10; ++i) {
+    const testing::TemporaryFolder folder;
+    const ProgramResult outcome =
+        disturb_two_hosts(2, folder, "--enable-recovery ", " --run.heal=shrink --comm.timeout_s=4",
+                          "await_step 60; " + testing::remove_second_host(folder.path()) + "\nsleep " +
+                              std::to_string(testing::drawn_between(0, 4)) + ".5; set -- $(ranks); shift; kill -9 $1");
+    if (outcome.exit_code == testing::kNoTwoHosts) GTEST_SKIP() << outcome.output;
+    expect_healed(outcome, folder.path("run"), testing::values_in(folder.path("run"), "heal/rung"));
+  }
+}
+
 TEST(HealTest, AHostThatFailsTwiceIsLeftOut) {
   const testing::TemporaryFolder folder;
   const ProgramResult outcome =

@@ -39,7 +39,7 @@ std::string words(const std::string& file) {
          std::to_string(steps());
 }
 
-/// What happens to a run in `folder`, in the shell, as long as it lasts: ranks are killed and stopped, alone and
+/// A script of the shell that disturbs a run in `folder` as long as it lasts: ranks are killed and stopped, alone and
 /// together, launchers are killed, the disk fills up, and a file hangs, for less than comm.timeout_s or for more.
 /// Two hosts: the second one is removed, too.
 std::string disturbances(const std::string& folder, bool are_two_hosts) {
@@ -80,7 +80,7 @@ ProgramResult run_on_small_disk(const std::string& folder, const std::string& co
                                   "/disk | sort -n | tail -n 30; }\ncp -r " + folder + "/disk/. " + folder +
                                   "\nexit $code\n");
   return testing::run_shell("if unshare -m true; then unshare -m bash " + script + "; else bash " + script + "; fi",
-                            300);
+                            900);
 }
 
 checkpoints::Archive final_state(const std::string& folder) {

@@ -29,10 +29,10 @@ endif()
 
 # lockstep_test(<name> [TORCH] [TIMED] SOURCES <file>... LIBS <library>... [RANKS 1 2 3] [LABELS <label>...]
 #               [TIMEOUT <s>] [SHARE <n>] [LOWER_LEVELS <filter>])
-# One binary. TORCH: it links LibTorch. Up to eight files are compiled together, in the order in which they are listed; each keeps its names in a
-# namespace that has the name of the file. TIMED: it measures time, so it is optimized as programs are. Without RANKS it
-# runs alone as <name>; with RANKS it runs under mpirun as <name>.np1, <name>.np2, ... The short form of tools/test runs
-# one of <n> cases, and with RANKS each case on one of the numbers of ranks.
+# One binary. Up to eight files are compiled together, in the order in which they are listed; each keeps its names in a
+# namespace that has the name of the file. TORCH: it links LibTorch. TIMED: it measures time, so it is optimized as
+# programs are. Without RANKS it runs alone as <name>; with RANKS it runs under mpirun as <name>.np1, <name>.np2, ...
+# The short form of tools/test runs one of <n> cases, and with RANKS each case on one of the numbers of ranks.
 # LOWER_LEVELS: the cases that a filter of GoogleTest names also run at lower processor levels, as <name>.generic and
 # <name>.avx2, with RANKS on the last number of ranks.
 # Exit code 77 means that every case was skipped; the test's output names the cases.

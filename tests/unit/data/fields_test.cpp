@@ -482,7 +482,7 @@ TEST(CheckedStepsTest, EachStepOfEachFileIsKnownByItself) {
 // A sample whose first step is known to be good can have a gap in its second one.
 TEST_F(FieldsTest, AGapIsFoundInEachStepThatIsReadFirst) {
   std::vector<float> values(10 * 2 * 2, 1);
-  values[5 * 4 + 3] = std::numeric_limits<float>::quiet_NaN();  // in step 5
+  values[5 * 4 + 3] = std::numeric_limits<float>::quiet_NaN();  // step 5
   write_npy(folder_.path("gap.npy"), {10, 2, 2}, values);
   const Splits splits =
       open_fields({{"path", folder_.path("gap.npy")}, {"layout", "tyx"}, {"normalize", "none"}, {"val_fraction", "0"}});

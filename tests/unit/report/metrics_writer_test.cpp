@@ -85,7 +85,7 @@ TEST(MetricsWriterTest, TruncateDropsLaterStepsAndKeepsTheRestByteForByte) {
   EXPECT_EQ(folder.count(), 1u);
 }
 
-// As on a full disk.
+// A full disk is like this limit.
 TEST(MetricsWriterTest, AFileBecomesShorterWhereNoOtherCanBeWritten) {
   const Folder folder;
   const std::string first = kSchema + "{\"step\":1,\"loss\":0.5}\n";
