@@ -297,6 +297,13 @@ TEST(HealTest, AJobThatNeverSavesIsNotStartedForever) {
   EXPECT_EQ(starts, 3U) << outcome.output;
 }
 
+// mpirun does so when a host is lost and the ranks on the others have ended.
+TEST(HealTest, ALauncherWhoseProcessesHaveEndedIsNotWaitedFor) {
+  const ProgramResult outcome = testing::run_shell(
+      testing::trainer_program() + " heal --max-heals=0 sh -c 'sleep 0.5 & wait; exec sleep 60'", 30);
+  EXPECT_EQ(outcome.exit_code, 137) << outcome.output;
+}
+
 TEST(HealTest, HealIsNotStartedByALauncher) {
   const ProgramResult outcome = testing::run_ranks(2, "heal true");
   EXPECT_EQ(outcome.exit_code, 2) << outcome.output;

@@ -47,7 +47,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::array kPassedOn = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT};
 constexpr int kSignalBase = 128;
-constexpr auto kGrace = 2s;  // processes of a launcher that was killed end by themselves in one
+constexpr auto kGrace = 2s;        // processes of a launcher that was killed end by themselves in one
+constexpr auto kLonelyTime = 10s;  // a launcher whose processes have all ended for so long waits for a lost host
 
 sigset_t watched_signals() {
   sigset_t set;
@@ -85,12 +86,20 @@ pid_t start(const std::vector<std::string>& words, int errors) {
   ::_exit(static_cast<int>(ExitCode::configuration));
 }
 
-/// The processes whose parent is this one: those that the launcher has left behind are given to it.
-std::vector<pid_t> children() {
-  FileReader list(fmt::format("/proc/self/task/{}/children", ::getpid()));
+/// The processes whose parent is this one: those that the launcher has left behind are given to the supervisor.
+std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> found;
-  for (pid_t child = 0; list >> child;) found.push_back(child);
+  std::error_code gone;
+  for (const fs::directory_entry& thread : fs::directory_iterator(fmt::format("/proc/{}/task", parent), gone)) {
+    FileReader list(thread.path().string() + "/children");
+    for (pid_t child = 0; list >> child;) found.push_back(child);
+  }
   return found;
+}
+
+/// Whether the launcher has processes. This process has reaped those of its own that have ended.
+bool has_processes(pid_t launcher) {
+  return children_of(::getpid()).size() > 1 || std::ranges::any_of(children_of(launcher), checkpoints::is_running);
 }
 
 /// Waits for what is left of a job, and ends it.
@@ -99,7 +108,7 @@ void end_leftovers() {
   while (true) {
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
-    const std::vector<pid_t> left = children();
+    const std::vector<pid_t> left = children_of(::getpid());
     if (left.empty()) return;
     if (Clock::now() >= limit) {
       for (const pid_t process : left) ::kill(process, SIGKILL);
@@ -109,18 +118,23 @@ void end_leftovers() {
 }
 
 /// Waits for the launcher, and passes signals on to it. One that does not end by itself after its ranks have is ended:
-/// mpirun can wait forever for hosts on which ranks have died.
+/// mpirun can wait forever for hosts that are lost.
 /// @param is_over            whether the run has told its result
 /// @param is_stop_requested  set when a signal came
 int await_end(pid_t launcher, const std::function<bool()>& is_over, bool& is_stop_requested) {
   const sigset_t set = watched_signals();
   std::optional<Clock::time_point> over;
+  std::optional<Clock::time_point> had_processes;  // the last time; none = it has not started any
   while (true) {
     int status = 0;
-    const pid_t ended = ::waitpid(launcher, &status, WNOHANG);
-    if (ended == launcher) return exit_code_of_status(status);
-    if (!over && is_over()) over = Clock::now();
-    if (over && Clock::now() - *over >= kGrace) ::kill(launcher, SIGKILL);
+    for (pid_t ended = 0; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      if (ended == launcher) return exit_code_of_status(status);
+    }
+    const Clock::time_point now = Clock::now();
+    if (!over && is_over()) over = now;
+    if (has_processes(launcher)) had_processes = now;
+    const bool is_lonely = had_processes && now - *had_processes >= kLonelyTime;
+    if (is_lonely || (over && now - *over >= kGrace)) ::kill(launcher, SIGKILL);
     constexpr timespec kPoll{.tv_sec = 0, .tv_nsec = 500'000'000};
     const int signal = sigtimedwait(&set, nullptr, &kPoll);
     if (signal < 0 || signal == SIGCHLD) continue;
