@@ -38,7 +38,11 @@ ranks() {
   done | sort -n | cut -d' ' -f2
 }
 await_step() {
-  for i in $(seq 4000); do [ "$(wc -l 2>/dev/null <$metrics)" -ge $1 ] 2>/dev/null && return; sleep 0.005; done
+  for i in $(seq 4000); do
+    [ "$(wc -l 2>/dev/null <$metrics)" -ge $1 ] 2>/dev/null && return
+    kill -0 $heal 2>/dev/null || return
+    sleep 0.005
+  done
 }
 await_recovery() { for i in $(seq 4000); do grep -qs heal/rung $metrics && return; sleep 0.005; done; }
 )sh";

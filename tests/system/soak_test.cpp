@@ -52,6 +52,8 @@ remove_host() {
 await_step 20
 while kill -0 $heal; do
   sleep $((RANDOM % 2 + 1)).$((RANDOM % 10))
+  # Starts are disturbed, too, but not all of them.
+  [ $((RANDOM % 3)) = 0 ] || await_step $(($(wc -l <$metrics) + 2))
   set -- $(ranks)
   [ $# -gt 0 ] || continue
   shift $((RANDOM % $#))
@@ -64,7 +66,7 @@ while kill -0 $heal; do
       await_step $(($(wc -l <$metrics) + 2)) # else this start still writes its files
       head -c 32M /dev/zero >$filler; kill -KILL $1; sleep 0.5; rm -f $filler ;;
     7) mkfifo $file; sleep 1; timeout 1 sh -c ": >$file"; rm -f $file ;;
-    8) mkfifo $file; sleep 6; rm -f $file ;;
+    8) mkfifo $file; sleep 6; timeout 1 sh -c ": >$file"; rm -f $file ;;
     9) remove_host ;;
   esac
 done 2>/dev/null)";
