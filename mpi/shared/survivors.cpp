@@ -198,7 +198,7 @@ void Survivors::end_hanging_call() {
   const auto duration = UnboundedCall::duration();
   if (!duration || *duration < kCallLimit) return;
   {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
+    const std::unique_lock lock(mutex_, kCallLimit);  // a thread that hangs in MPI may hold it
     if (lock) look();
     const bool is_loss_seen = lock ? std::ranges::count(fates_, Fate::dead) > 0 : has_lost_ranks();
     if (!is_loss_seen) return;

@@ -70,7 +70,7 @@ class Survivors {
   std::chrono::steady_clock::duration limit_;
   std::function<void()> before_leaving_;
   std::unique_ptr<PeerWatch> watch_;
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
   std::vector<Fate> fates_;  // indexed by rank of MPI_COMM_WORLD
   std::vector<int> heard_;   // number of reports of each rank, which sends one before each shrink
   int shrinks_ = 0;

@@ -299,8 +299,11 @@ TEST(HealTest, AJobThatNeverSavesIsNotStartedForever) {
 
 // mpirun does so when a host is lost and the ranks on the others have ended.
 TEST(HealTest, ALauncherWhoseProcessesHaveEndedIsNotWaitedFor) {
-  const ProgramResult outcome = testing::run_shell(
-      testing::trainer_program() + " heal --max-heals=0 sh -c 'sleep 0.5 & wait; exec sleep 60'", 30);
+  const ProgramResult outcome = testing::run_shell(testing::trainer_program() +
+                                                       " heal --max-heals=0 sh -c 'sleep 0.5 & wait; printf \"step "
+                                                       "000000000001\\n\\0\\0\\0\\0\\0\\0\\0\\0\\0run /tmp/none\\n\" "
+                                                       ">$LOCKSTEP_RESULT; exec sleep 60'",
+                                                   30);
   EXPECT_EQ(outcome.exit_code, 137) << outcome.output;
 }
 

@@ -120,8 +120,10 @@ void end_leftovers() {
 /// Waits for the launcher, and passes signals on to it. One that does not end by itself after its ranks have is ended:
 /// mpirun can wait forever for hosts that are lost.
 /// @param is_over            whether the run has told its result
+/// @param is_of_this_host    whether a rank on this host has told of the run; others can work without a process here
 /// @param is_stop_requested  set when a signal came
-int await_end(pid_t launcher, const std::function<bool()>& is_over, bool& is_stop_requested) {
+int await_end(pid_t launcher, const std::function<bool()>& is_over, const std::function<bool()>& is_of_this_host,
+              bool& is_stop_requested) {
   const sigset_t set = watched_signals();
   std::optional<Clock::time_point> over;
   std::optional<Clock::time_point> had_processes;  // the last time; none = it has not started any
@@ -133,7 +135,7 @@ int await_end(pid_t launcher, const std::function<bool()>& is_over, bool& is_sto
     const Clock::time_point now = Clock::now();
     if (!over && is_over()) over = now;
     if (has_processes(launcher)) had_processes = now;
-    const bool is_lonely = had_processes && now - *had_processes >= kLonelyTime;
+    const bool is_lonely = had_processes && now - *had_processes >= kLonelyTime && is_of_this_host();
     if (is_lonely || (over && now - *over >= kGrace)) ::kill(launcher, SIGKILL);
     constexpr timespec kPoll{.tv_sec = 0, .tv_nsec = 500'000'000};
     const int signal = sigtimedwait(&set, nullptr, &kPoll);
@@ -358,7 +360,7 @@ int supervise(const HealCommand& command) {
     if (hosts.size() > 1) errors.emplace();
     end.exit_code = await_end(
         start(words, errors ? errors->input() : STDERR_FILENO), [&file] { return file.read().code.has_value(); },
-        end.is_stop_requested);
+        [&file] { return !file.read().folder.empty(); }, end.is_stop_requested);
     const double failed_at = seconds_since_1970();
     end_leftovers();
     const std::string failed_host = errors ? errors->finish() : "";
