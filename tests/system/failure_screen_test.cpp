@@ -217,6 +217,26 @@ TEST(FailureScreenTest, ShowsTheMemoryOfAllRanksWhenThereIsNoMore) {
   EXPECT_GT(failure["ranks"][1]["memory_mb"], 0);
 }
 
+// The first layer has 784 * 2000 + 2000 numbers of 4 bytes, and its output in a step of a rank 600 * 2000.
+TEST(DumpTest, NamesTheBlocksThatTakeMostMemory) {
+  constexpr double kMegabyte = 1 << 20;
+  const Scene scene;
+  const ProgramResult outcome = scene.act(
+      kNoEvaluation + " --model.hidden=2000,100 --data.train_size=1800 --train.global_batch_size=1800", 1,
+      "touch " + scene.run + "/DUMP; " + until("[ ! -e " + scene.run + "/DUMP ]") + "touch " + scene.run + "/STOP");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Json dump = scene.json("dump.json");
+  ASSERT_EQ(dump["ranks"].size(), 3U) << outcome.output;
+  for (const Json& rank : dump["ranks"]) {
+    const Json& largest = rank["largest_blocks"].at(0);
+    EXPECT_EQ(largest["parameters_mb"], (784 * 2000 + 2000) * 4 / kMegabyte) << rank;
+    EXPECT_GE(largest["forward_mb"], 600 * 2000 * 4 / kMegabyte) << rank;
+    EXPECT_GT(rank["peak_memory_mb"], largest["forward_mb"]) << rank;
+  }
+  EXPECT_NE(testing::read_file(scene.run + "/dump.html").find("(parameters 6 MiB, first forward pass "),
+            std::string::npos);
+}
+
 // A control group with little memory, where this test may make one.
 TEST(FailureScreenTest, TellsThatTheSystemKilledARankForItsMemory) {
   constexpr int kNotPermitted = 77;

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/system/block_memory.hpp"
 #include "core/system/resources.hpp"
 #include "core/text/text_stream.hpp"
 
@@ -29,6 +30,8 @@ constexpr double kMegabyte = 1 << 20;
 constexpr const char* kGpuAdvice =
     "; reduce train.micro_batch (the global batch stays as it is), set model.recompute, divide the state among GPUs "
     "with strategy.name=sharded and strategy.offload, or use a smaller model or GPUs with more memory";
+
+constexpr std::size_t kNamedBlocks = 3;
 
 thread_local std::size_t refused_bytes = 0;
 
@@ -73,6 +76,13 @@ std::string gpu_sentence(std::string_view text) {
   if (!allocated.empty()) sentence += ", the tensors of this process use " + allocated;
   if (!reserved.empty()) sentence += ", and " + reserved + " more are kept for reuse, in pieces that are too small";
   return sentence;
+}
+
+/// "; the largest blocks of the model are conv1 (parameters 2 MiB), conv2 (parameters 1 MiB)", or "".
+std::string blocks_text() {
+  std::string text;
+  for (const BlockMemory& memory : largest_blocks(kNamedBlocks)) text += (text.empty() ? "" : ", ") + text_of(memory);
+  return text.empty() ? "" : "; the largest blocks of the model are " + text;
 }
 
 /// "; its address space is limited to 900 MiB (ulimit -v)", or "".
@@ -137,6 +147,7 @@ Error out_of_memory_error(const std::exception& failure) {
   text += bytes > 0 ? std::to_string(static_cast<std::int64_t>(bytes)) + " bytes were requested" : "a request failed";
   text += "; this process uses " + megabytes(resident_memory_mb() * kMegabyte) + limit_text();
   if (available) text += ", and " + megabytes(static_cast<double>(*available)) + " are available on this host";
+  text += blocks_text();
   return Error(kOutOfMemory, text +
                                  "; reduce train.micro_batch, data.prefetch or the model, use more hosts, or raise "
                                  "the limit");

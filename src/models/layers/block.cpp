@@ -8,9 +8,12 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <string_view>
 #include <utility>
 
+#include "core/system/block_memory.hpp"
 #include "core/system/status_line.hpp"
 #include "core/text/text.hpp"
 #include "models/layers/field_normalization.hpp"
@@ -32,8 +35,10 @@ std::string text_of(const Block& block) { return "model" + (block.path().empty()
 template <class Forward>
 auto named(const Block& block, const Forward& forward) {
   const char* const outer = set_block(block.path().c_str());
+  count_growth(outer);
   try {
     auto result = forward();
+    count_growth(block.path().c_str());
     set_block(outer);
     return result;
   } catch (const c10::Error& error) {
@@ -78,9 +83,19 @@ Tensors Block::forward_tensors(const Tensors& inputs) {
 }
 
 void Block::name_blocks() {
+  std::map<std::string, std::int64_t> bytes = {{"", 0}};  // size of the parameters by block
   for (const auto& child : named_modules({}, /*include_self=*/false)) {
-    if (auto* block = dynamic_cast<Block*>(child.value().get())) block->path_ = child.key();
+    auto* const block = dynamic_cast<Block*>(child.value().get());
+    if (block == nullptr) continue;
+    block->path_ = child.key();
+    bytes[child.key()] = 0;
   }
+  for (const auto& parameter : named_parameters()) {
+    std::string path = parameter.key();
+    while (!bytes.contains(path)) path.resize(path.find_last_of('.') == path.npos ? 0 : path.find_last_of('.'));
+    bytes[path] += static_cast<std::int64_t>(parameter.value().nbytes());
+  }
+  for (const auto& [path, size] : bytes) note_parameters(path, size);
 }
 
 at::Tensor run(Block& block, const at::Tensor& input) {
@@ -125,6 +140,7 @@ batch::Outputs run_rollout(Model& model, const batch::Batch& batch, bool is_last
 }  // namespace
 
 batch::Outputs run(Model& model, const batch::Batch& batch) {
+  const GrowthMeasurement measurement(at::GradMode::is_enabled());
   if (model.normalization() == nullptr) return named(model, [&] { return model.forward_batch(batch); });
   return named(model, [&] {
     const bool is_last_only = batch.has(kSkippedInputs);

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/system/block_memory.hpp"
 #include "core/system/memory.hpp"
 #include "core/system/process.hpp"
 #include "core/system/resources.hpp"
@@ -38,6 +39,7 @@ constexpr auto kRest = 300ms;  // others end the job only when the verdict is pr
 constexpr auto kShortRest =
     150ms;  // rank 0 completes its files before the failed rank prints its message and ends the job
 constexpr std::size_t kThreads = 48;
+constexpr std::size_t kNamedBlocks = 5;
 
 // Kinds of letters between hosts.
 constexpr int kAsk = 1;  // the text is the number of the question
@@ -229,7 +231,8 @@ void FailureScreen::answer_if_asked() {
   const RankAnswer answer{.block = block == nullptr ? "" : block,
                           .workers = worker_lines(),
                           .threads = stacks_of_threads(kThreads),
-                          .peak_memory_mb = peak_memory_mb()};
+                          .peak_memory_mb = peak_memory_mb(),
+                          .largest_blocks = largest_blocks(kNamedBlocks)};
   board_->answer(asked, packed(answer, mpi::StatusBoard::kAnswerBytes));
 }
 

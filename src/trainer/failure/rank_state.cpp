@@ -27,6 +27,16 @@ Json json_of(const ThreadFacts& thread) {
   return object;
 }
 
+Json json_of(const std::vector<BlockMemory>& blocks) {
+  Json list = Json::array();
+  for (const BlockMemory& block : blocks) {
+    list.push_back({{"block", utf8_text(block.block)},
+                    {"parameters_mb", block.parameters_mb},
+                    {"forward_mb", block.forward_mb}});
+  }
+  return list;
+}
+
 RankAnswer answer_in(const Json& json) {
   RankAnswer answer{.block = json.value("block", ""),
                     .workers = json.value("workers", std::vector<std::string>()),
@@ -38,6 +48,11 @@ RankAnswer answer_in(const Json& json) {
                               .state = thread.value("state", "?")[0],
                               .kernel = thread.value("kernel", ""),
                               .frames = thread.value("stack", std::vector<std::string>())});
+  }
+  for (const Json& block : json.value("largest_blocks", Json::array())) {
+    answer.largest_blocks.push_back({.block = block.value("block", ""),
+                                     .parameters_mb = block.value("parameters_mb", 0.0),
+                                     .forward_mb = block.value("forward_mb", 0.0)});
   }
   return answer;
 }
@@ -140,6 +155,7 @@ std::string sentence_about_late(const RankState& late) {
 std::string packed(RankAnswer answer, std::size_t limit) {
   while (true) {
     Json json = {{"block", answer.block}, {"workers", answer.workers}, {"peak_memory_mb", answer.peak_memory_mb}};
+    json["largest_blocks"] = json_of(answer.largest_blocks);
     json["threads"] = Json::array();
     for (const ThreadFacts& thread : answer.threads) json["threads"].push_back(json_of(thread));
     std::string text = dumped(json);
@@ -253,6 +269,8 @@ std::string ranks_json(const States& ranks) {
       object["step"] = state.step;
       object["call"] = state.call;
       object["memory_mb"] = state.memory_mb;
+      if (state.has_answered) object["peak_memory_mb"] = state.answer.peak_memory_mb;
+      if (state.has_answered) object["largest_blocks"] = json_of(state.answer.largest_blocks);
       object["process"] = std::string(1, state.process);
       if (state.is_dead && state.end.signal != 0) object["signal"] = state.end.signal;
       if (state.is_dead && state.end.signal == 0) object["exit_code"] = state.end.code;
@@ -304,6 +322,7 @@ std::string failure_page(const std::string& title, const std::string& verdict,
   std::string stacks;
   for (const RankState& state : ranks) {
     std::vector<std::string> notes = state.answer.workers;
+    for (const BlockMemory& block : state.answer.largest_blocks) notes.push_back("block " + text_of(block));
     if (const std::string other = is_other(state); !other.empty()) notes.push_back(other);
     if (!state.is_seen) {
       rows.push_back({std::to_string(state.rank), state.host, state_word(state), "", "", "", joined(notes, "\n")});

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/system/block_memory.hpp"
 #include "core/system/process_facts.hpp"
 #include "core/system/status_line.hpp"
 
@@ -16,6 +17,7 @@ struct RankAnswer {
   std::vector<std::string> workers = {};  ///< samples that its loader threads load
   std::vector<ThreadFacts> threads = {};
   double peak_memory_mb = 0;
+  std::vector<BlockMemory> largest_blocks = {};
 };
 
 /// @param limit  bytes; the last stacks are left out where the text would be longer

@@ -158,6 +158,7 @@ TEST(VerdictTest, ARunThatContinuesHasNoLateRank) {
 TEST(RankAnswerTest, TravelsAsTextThatFits) {
   RankAnswer answer{
       .block = "head", .workers = {"loader thread 0 loads sample 3"}, .threads = {}, .peak_memory_mb = 12.5};
+  answer.largest_blocks = {{.block = "layer1", .parameters_mb = 3, .forward_mb = 40.5}};
   for (int id = 1; id <= 20; ++id) {
     answer.threads.push_back({.id = id, .name = "trainer", .state = 'S', .kernel = "futex", .frames = {"f()", "main"}});
   }
@@ -165,6 +166,8 @@ TEST(RankAnswerTest, TravelsAsTextThatFits) {
   EXPECT_EQ(whole.block, answer.block);
   EXPECT_EQ(whole.workers, answer.workers);
   EXPECT_EQ(whole.peak_memory_mb, 12.5);
+  ASSERT_EQ(whole.largest_blocks.size(), 1U);
+  EXPECT_EQ(text_of(whole.largest_blocks[0]), "layer1 (parameters 3 MiB, first forward pass 41 MiB)");
   ASSERT_EQ(whole.threads.size(), 20U);
   EXPECT_EQ(whole.threads[19].id, 20);
   EXPECT_EQ(whole.threads[19].frames, answer.threads[19].frames);
