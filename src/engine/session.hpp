@@ -37,6 +37,10 @@ KeySpecs all_keys(const Registry& registry);
 /// @throws ConfigError  states both owners. Not collective: the result is the same on every rank
 void check_registry(const Registry& registry, const KeySpecs& more);
 
+/// Reads the values that training reads before it opens the data, to find those that are refused. Not collective.
+/// @throws ConfigError  the first value that is not accepted, or does not fit another one of its section
+void check_settings(const Sections& sections);
+
 /// The facts on which the numbers of a run can depend in addition to its configuration, by name: versions of libraries
 /// and compiler, system, processor. Not collective.
 std::vector<std::pair<std::string, std::string>> platform_facts();

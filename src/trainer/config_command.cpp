@@ -70,6 +70,7 @@ ExitCode show_config(const CommandJob& job, const config::Invocation& invocation
   if (!invocation.options.contains("groups")) {
     job.world.all_or_throw([&] {
       if (is_verbose) throw ConfigError("command line: --verbose requires --groups");
+      engine::check_settings(invocation.config.sections());
     });
     print_result(job.world, invocation.config.explain());
     return ExitCode::done;

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <string>
 
 #include "core/numbers/processor_level.hpp"
 #include "core/system/process.hpp"
@@ -54,6 +56,23 @@ TEST(CommandLineTest, HelpNamesCommandsSectionsAndExitCodesOnce) {
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_NE(refused.output.find("LOCKSTEP_CPU=fast is unknown. Choose one of: generic"), std::string::npos)
       << refused.output;
+}
+
+TEST(CommandLineTest, ConfigRefusesWhatTrainingRefuses) {
+  const testing::TemporaryFolder folder;
+  for (const char* refused :
+       {"--ckpt.every=often", "--eval.every=5x", "--log.every=never", "--ema.kind=ema --ema.begin=soon",
+        "--train.max_steps=0 --train.max_epochs=0", "--train.clip_norm=1 --train.clip_value=1",
+        "--train.loss_scale=8", "--train.master_weights=false", "--finetune.train=,"}) {
+    const ProgramResult config = run_ranks(2, "config " + std::string(refused));
+    const ProgramResult training = run_ranks(2, std::string(refused) + " --run.dir=" + folder.path("run"));
+    EXPECT_EQ(config.exit_code, 2) << refused;
+    EXPECT_EQ(training.exit_code, 2) << refused;
+    const auto sentence = [](const std::string& output) { return output.substr(output.find(" error ")); };
+    ASSERT_NE(config.output.find(" error "), std::string::npos) << refused << ": " << config.output;
+    EXPECT_EQ(sentence(config.output), sentence(training.output));
+    EXPECT_FALSE(std::filesystem::exists(folder / "run")) << refused;
+  }
 }
 
 /// The words that bash offers for the last word of a line.
