@@ -279,6 +279,9 @@ TEST_F(CkptTest, SaysWhatIsNotThere) {
   expect_refusal("lss " + path, kUsage, "did you mean 'ls'");
   expect_refusal("ls " + path + " --filtre x", kUsage, "did you mean '--filter'");
   expect_refusal("ls " + path + " --sort color", kUsage, "size, name, norm, order");
+  expect_refusal("verify " + path + " --filter conv.weight", kUsage, "option '--filter' is unknown");
+  expect_refusal("convert " + path + " --to " + (folder_ / "a.npz") + " --class-names x", kUsage, "requires --as");
+  expect_refusal("diff " + path + " " + path + " --sort name", kUsage, "option '--sort' is unknown");
   expect_refusal("show " + path + " conv.weight[7]", kUsage, "is outside");
 }
 

@@ -109,6 +109,7 @@ void cast_arrays(std::vector<checkpoints::NamedArray>& arrays, const Request& re
 Exit convert(const Request& request) {
   if (request.text("only") == "optimizer") return convert_optimizer(request);
   if (request.has("as")) return convert_public(request);
+  if (request.has("class-names")) throw usage_error("--class-names requires --as");
   const std::string target = request.text("to");
   if (target.empty()) throw usage_error("convert needs --to FILE, ending in .safetensors, .pt, .npz or .h5");
   const auto kind = checkpoints::export_kind_of(target);

@@ -36,23 +36,34 @@ using Options = std::vector<CommandOption>;
 
 constexpr std::size_t kAny = 1000;
 
+const CommandOption kFilter = {
+    "filter", "PATTERN", "Only arrays with matching names: a glob pattern, or /regular expression/. May be repeated"};
+const CommandOption kSort = {"sort", "KEY", "Sort by size, name, norm, or order (default: order in the file)"};
+const CommandOption kLimit = {"limit", "N", "Maximum number of lines"};
+const Options kArrays = {kFilter, kSort, kLimit};
 const Options kShow = {{"precision", "N", "Significant digits (default 6)"},
                        {"hex", "", "Print the bytes of each element"},
-                       {"text", "", "Print an array of bytes as text"}};
-const Options kStat = {{"recompute", "", "Compute the statistics from the data even if the file contains them"}};
+                       {"text", "", "Print an array of bytes as text"},
+                       {"limit", "N", "Maximum number of elements"}};
+const Options kStat = {
+    {"recompute", "", "Compute the statistics from the data even if the file contains them"}, kFilter, kSort, kLimit};
 const Options kHist = {{"bins", "N", "Number of bins (default 20)"}};
 const Options kVerify = {{"all", "", "Verify all checkpoints of the folder and print a table"}};
 const Options kDiff = {{"bitwise", "", "Compare bytes, so that -0.0 differs from 0.0"},
                        {"atol", "X", "Elements are equal if |a - b| <= atol + rtol * |b| (default 0)"},
                        {"rtol", "X", "See --atol (default 0)"},
-                       {"nan-equal", "", "NaN equals NaN"}};
+                       {"nan-equal", "", "NaN equals NaN"},
+                       kFilter,
+                       kLimit};
+const Options kHash = {kFilter, kLimit};
 const Options kConvert = {
     {"to", "PATH", "Output file: .safetensors, .pt, .npz or .h5; --as timm: a folder. It must not exist"},
     {"as", "LIBRARY", "Write what timm (a folder) or torchvision (.pth or .safetensors) loads strictly"},
     {"only", "PART", "model (default: parameters and buffers), ema, all, or optimizer; --as: model, ema (default)"},
     {"dtype", "TYPE", "Convert real numbers to float32, float64, float16 or bfloat16"},
     {"class-names", "FILE", "Class names for --as, one per line; default: those of the checkpoint"},
-    {"rename", "FROM=TO", "Replace the prefix FROM of names by TO; re:FROM=TO: of a regular expression. Repeatable"}};
+    {"rename", "FROM=TO", "Replace the prefix FROM of names by TO; re:FROM=TO: of a regular expression. Repeatable"},
+    kFilter};
 const Options kPrune = {{"keep", "N", "Number of latest checkpoints to keep (default 3)"},
                         {"yes", "", "Delete the listed checkpoints"}};
 const CommandOption kToFolder = {"to", "DIR", "Folder in which the new checkpoint is written as step-<step>"};
@@ -121,10 +132,6 @@ double Request::real(const std::string& option, double otherwise) const {
 const std::vector<CommandOption>& common_options() {
   static const std::vector<CommandOption> rows = {
       {"json", "", "Print one JSON document"},
-      {"filter", "PATTERN",
-       "Only arrays with matching names: a glob pattern, or /regular expression/. May be repeated"},
-      {"sort", "KEY", "Sort by size, name, norm, or order (default: order in the file)"},
-      {"limit", "N", "Maximum number of lines"},
       {"help", "", "Print this page"},
   };
   return rows;
@@ -161,9 +168,9 @@ Request parse(const std::vector<std::string>& words, const std::vector<CommandOp
 const std::vector<CkptCommand>& commands() {
   static const std::vector<CkptCommand> rows = {
       command_row("info", "Prints step, optimizer, sizes and origin of a checkpoint", {"FILE"}, info),
-      command_row("ls", "Lists the arrays with type, shape and size", {"FILE"}, list),
-      command_row("tree", "Lists the arrays as a tree of modules; consecutive equal modules are folded", {"FILE"},
-                  tree),
+      command_row("ls", "Lists the arrays with type, shape and size", {"FILE"}, list, kArrays),
+      command_row("tree", "Lists the arrays as a tree of modules; consecutive equal modules are folded", {"FILE"}, tree,
+                  kArrays),
       command_row("show", "Prints the values of an array, or the attributes of a group", {"FILE", "NAME[0:4,:,3]"},
                   show, kShow, 1),
       command_row("stat", "Prints minimum, maximum, mean, number of zeros and of non-finite elements of each array",
@@ -172,7 +179,7 @@ const std::vector<CkptCommand>& commands() {
       command_row("verify", "Verifies every byte and reports damaged arrays", {"FILE..."}, verify, kVerify),
       command_row("diff", "Compares two files; exits with 1 if they differ", {"A", "B"}, diff, kDiff),
       command_row("hash", "Prints a digest of each array and of the whole state, independent of the file format",
-                  {"FILE"}, hash),
+                  {"FILE"}, hash, kHash),
       command_row("convert", "Converts a file to .safetensors, .pt, .npz or .h5, or for timm or torchvision", {"SRC"},
                   convert, kConvert),
       command_row("average", "Writes the last checkpoint with the average of the models of all checkpoints",

@@ -30,9 +30,8 @@ Json json_of(const ThreadFacts& thread) {
 Json json_of(const std::vector<BlockMemory>& blocks) {
   Json list = Json::array();
   for (const BlockMemory& block : blocks) {
-    list.push_back({{"block", utf8_text(block.block)},
-                    {"parameters_mb", block.parameters_mb},
-                    {"forward_mb", block.forward_mb}});
+    list.push_back(
+        {{"block", utf8_text(block.block)}, {"parameters_mb", block.parameters_mb}, {"forward_mb", block.forward_mb}});
   }
   return list;
 }
