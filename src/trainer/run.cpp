@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <ctime>
 #include <exception>
-#include <malloc.h>
 #include <string_view>
 #include <unistd.h>
 
@@ -80,14 +79,6 @@ void install_signal_handlers() {
 void leave_on_signals() {
   for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGXCPU}) std::signal(signal, SIG_DFL);
   for (const int signal : {SIGINT, SIGHUP}) handle_unless_ignored(signal, SIG_DFL);
-}
-
-/// Tensors come from a heap that keeps its memory, not from a fresh mapping at every step.
-void tune_allocator() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
-  mallopt(M_TOP_PAD, 64 << 20);
-  mallopt(M_ARENA_MAX, 2);
 }
 
 /// Whether the command reads the configuration of a run before that of the command line. It then settles the keys.
@@ -158,7 +149,7 @@ ExitCode report_failure(const std::exception& failure, const mpi::Communicator& 
 }  // namespace
 
 void run(int argc, char** argv, const engine::Registry& registry) {
-  tune_allocator();
+  keep_freed_memory();
   install_signal_handlers();
   ExitCode code = ExitCode::done;
   try {

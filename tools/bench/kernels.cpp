@@ -23,13 +23,13 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
-#include <malloc.h>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "core/system/memory.hpp"
 #include "models/layers/linear_kernels.hpp"
 #include "timing.hpp"
 
@@ -372,13 +372,6 @@ void measure(const Work& work, double seconds) {
   std::fflush(stdout);
 }
 
-/// Works as the trainer does: freed memory is used again instead of being returned to the system.
-void keep_memory() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
-  mallopt(M_TOP_PAD, 64 << 20);
-}
-
 bool is_wanted(const std::vector<std::string>& names, Kernel kernel) {
   return names.empty() || std::find(names.begin(), names.end(), kernels::name_of(kernel)) != names.end();
 }
@@ -389,7 +382,7 @@ int main(int argc, char** argv) {
   try {
     if (argc < 2) throw std::invalid_argument("usage: bench_kernels SECONDS [KERNEL...]");
     require_usable_level();
-    keep_memory();
+    keep_freed_memory();  // as trainer::run does
     at::set_num_threads(1);
     const std::vector<std::string> names(argv + 2, argv + argc);
     for (const Work& work : works()) {

@@ -23,7 +23,6 @@
 #include <fstream>
 #include <iomanip>
 #include <iostream>
-#include <malloc.h>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -32,6 +31,7 @@
 #include <vector>
 
 #include "config/config.hpp"
+#include "core/system/memory.hpp"
 #include "engine/evaluation/batch_loop.hpp"
 #include "engine/measures/flop_counter.hpp"
 #include "engine/measures/trace.hpp"
@@ -250,18 +250,10 @@ void serve(const Work& work, Contender& contender, int rank) {
   }
 }
 
-/// Works as the trainer does: freed memory is used again instead of being returned to the system.
-void keep_memory() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
-  mallopt(M_TOP_PAD, 64 << 20);
-  mallopt(M_ARENA_MAX, 2);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  keep_memory();
+  keep_freed_memory();  // as trainer::run does
   mpi::Environment environment(&argc, &argv);
   const mpi::Communicator world = mpi::Communicator::world();
   const std::vector<std::string> arguments(argv + 1, argv + argc);

@@ -3,16 +3,16 @@
 
 #include <cstdio>
 #include <exception>
-#include <malloc.h>
 #include <string>
 #include <vector>
+
+#include "core/system/memory.hpp"
 
 namespace lockstep::bench {
 
 /// The body of `main` of a benchmark: the exit code is 1 after an exception, whose text is printed.
 inline int run_program(const char* name, int argc, char** argv, void (*run)(const std::vector<std::string>&)) {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);  // the same as trainer::run
-  mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
+  keep_freed_memory();  // as trainer::run does
   try {
     run({argv + 1, argv + argc});
     return 0;

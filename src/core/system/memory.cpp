@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <malloc.h>
 #include <mutex>
 #include <new>
 #include <string_view>
@@ -93,6 +94,13 @@ std::string limit_text() {
 }
 
 }  // namespace
+
+void keep_freed_memory() noexcept {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
+  mallopt(M_TOP_PAD, 64 << 20);
+  mallopt(M_ARENA_MAX, 2);
+}
 
 std::shared_ptr<std::byte> aligned_memory(std::size_t bytes, std::size_t alignment) {
   const bool is_possible = bytes < PTRDIFF_MAX - alignment;

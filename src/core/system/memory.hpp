@@ -10,6 +10,10 @@
 
 namespace lockstep {
 
+/// Lets the allocator of this process use freed memory again instead of returning it to the system: tensors then come
+/// from memory that the process has used before. To be called at the start of a program.
+void keep_freed_memory() noexcept;
+
 /// Memory without values on a multiple of `alignment`, which is a power of two; null = there is not as much.
 std::shared_ptr<std::byte> aligned_memory(std::size_t bytes, std::size_t alignment);
 
