@@ -14,7 +14,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr double kMegabyte = 1 << 20;
+constexpr double kBytesOfMb = 1 << 20;
 constexpr double kLeastMb = 1;  // of a block that is worth a mention
 
 std::atomic<bool> has_measured{false};
@@ -35,13 +35,13 @@ BlockMemory& block_named(const std::string& path) {
 
 double all_mb(const BlockMemory& memory) { return memory.parameters_mb + memory.forward_mb; }
 
-std::string megabytes(double mb) { return std::to_string(static_cast<std::int64_t>(mb + 0.5)) + " MiB"; }
+std::string rounded_mb(double mb) { return std::to_string(static_cast<std::int64_t>(mb + 0.5)) + " MiB"; }
 
 }  // namespace
 
 void note_parameters(const std::string& block, std::int64_t bytes) {
   const std::lock_guard hold(blocks_mutex);
-  block_named(block).parameters_mb += static_cast<double>(bytes) / kMegabyte;
+  block_named(block).parameters_mb += static_cast<double>(bytes) / kBytesOfMb;
 }
 
 GrowthMeasurement::GrowthMeasurement(bool is_wanted) noexcept {
@@ -78,8 +78,8 @@ std::vector<BlockMemory> largest_blocks(std::size_t count) {
 }
 
 std::string text_of(const BlockMemory& memory) {
-  const std::string forward = memory.forward_mb > 0 ? ", first forward pass " + megabytes(memory.forward_mb) : "";
-  return memory.block + " (parameters " + megabytes(memory.parameters_mb) + forward + ")";
+  const std::string forward = memory.forward_mb > 0 ? ", first forward pass " + rounded_mb(memory.forward_mb) : "";
+  return memory.block + " (parameters " + rounded_mb(memory.parameters_mb) + forward + ")";
 }
 
 }  // namespace lockstep
