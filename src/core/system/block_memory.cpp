@@ -44,13 +44,15 @@ void note_parameters(const std::string& block, std::int64_t bytes) {
   block_named(block).parameters_mb += static_cast<double>(bytes) / kBytesOfMb;
 }
 
-GrowthMeasurement::GrowthMeasurement(bool is_wanted) noexcept {
-  if (!is_wanted || has_measured.exchange(true)) return;
+GrowthMeasurement::GrowthMeasurement(bool is_wanted) noexcept : is_first_(is_wanted && !has_measured.exchange(true)) {
+  if (!is_first_) return;
   last_mb = resident_memory_mb();
   is_measuring = true;
 }
 
-GrowthMeasurement::~GrowthMeasurement() { is_measuring = false; }
+GrowthMeasurement::~GrowthMeasurement() {
+  if (is_first_) is_measuring = false;
+}
 
 void count_growth(const char* block) noexcept {
   if (!is_measuring) return;

@@ -29,6 +29,9 @@ class GrowthMeasurement {
   GrowthMeasurement(const GrowthMeasurement&) = delete;
   GrowthMeasurement& operator=(const GrowthMeasurement&) = delete;
   ~GrowthMeasurement();
+
+ private:
+  bool is_first_;
 };
 
 /// Counts the growth since the last call for this block, if it is measured on this thread.

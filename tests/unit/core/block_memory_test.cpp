@@ -60,6 +60,7 @@ TEST(BlockMemoryTest, TheGrowthCountsForTheBlockThatRuns) {
     count_growth("stem");
     const UsedMemory inside(64);
     count_growth("stem.conv");  // it ends
+    { const GrowthMeasurement within(true); }
     const UsedMemory after(32);
     count_growth("stem");
     std::thread([] { count_growth("head"); }).join();
