@@ -382,7 +382,7 @@ int main(int argc, char** argv) {
   try {
     if (argc < 2) throw std::invalid_argument("usage: bench_kernels SECONDS [KERNEL...]");
     require_usable_level();
-    keep_freed_memory();  // as trainer::run does
+    keep_freed_memory();  // trainer::run does the same
     at::set_num_threads(1);
     const std::vector<std::string> names(argv + 2, argv + argc);
     for (const Work& work : works()) {

@@ -253,7 +253,7 @@ void serve(const Work& work, Contender& contender, int rank) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  keep_freed_memory();  // as trainer::run does
+  keep_freed_memory();  // trainer::run does the same
   mpi::Environment environment(&argc, &argv);
   const mpi::Communicator world = mpi::Communicator::world();
   const std::vector<std::string> arguments(argv + 1, argv + argc);

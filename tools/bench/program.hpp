@@ -12,7 +12,7 @@ namespace lockstep::bench {
 
 /// The body of `main` of a benchmark: the exit code is 1 after an exception, whose text is printed.
 inline int run_program(const char* name, int argc, char** argv, void (*run)(const std::vector<std::string>&)) {
-  keep_freed_memory();  // as trainer::run does
+  keep_freed_memory();  // trainer::run does the same
   try {
     run({argv + 1, argv + argc});
     return 0;

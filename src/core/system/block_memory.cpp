@@ -15,7 +15,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kBytesOfMb = 1 << 20;
-constexpr double kLeastMb = 1;  // of a block that is worth a mention
+constexpr double kLeastMb = 1;  // smaller blocks are not worth a mention
 
 std::atomic<bool> has_measured{false};
 thread_local bool is_measuring = false;

@@ -38,7 +38,7 @@ class GrowthMeasurement {
 /// @param block  path; null = none
 void count_growth(const char* block) noexcept;
 
-/// The blocks that take most memory, and at least 1 MB, in descending order. From any thread.
+/// The blocks with the largest memory, each with 1 MB or more, in descending order. From any thread.
 std::vector<BlockMemory> largest_blocks(std::size_t count);
 
 /// "conv1 (parameters 2 MiB, first forward pass 512 MiB)".
