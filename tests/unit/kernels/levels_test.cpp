@@ -4,10 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "kernels/finite_sums.hpp"
@@ -57,6 +62,78 @@ TEST(KernelLevelsTest, FiniteSums) {
     EXPECT_EQ(sums.sum, 74 * 75 / 2);
     EXPECT_EQ(sums.square_sum, 74 * 75 * 149 / 6);
     EXPECT_EQ(sums.zeros, 1U);
+  });
+}
+
+/// The sums number by number: element i belongs to lane i % 8.
+FiniteSums plain_sums(const std::vector<double>& values) {
+  std::array<FiniteSums, 8> lanes;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double value = values[i];
+    if (!std::isfinite(value)) continue;
+    FiniteSums& lane = lanes[i % lanes.size()];
+    ++lane.count;
+    lane.zeros += value == 0;
+    lane.min = std::min(lane.min, value);
+    lane.max = std::max(lane.max, value);
+    lane.sum += value;
+    lane.square_sum += value * value;
+  }
+  FiniteSums all;
+  for (const FiniteSums& lane : lanes) {
+    all.count += lane.count;
+    all.zeros += lane.zeros;
+    all.min = std::min(all.min, lane.min);
+    all.max = std::max(all.max, lane.max);
+    all.sum += lane.sum;
+    all.square_sum += lane.square_sum;
+  }
+  return all;
+}
+
+/// Compares the sums of the first 0, 1, 2, ... elements, bit for bit.
+template <class Stored, class Widen>
+void expect_finite_sums(DType dtype, const std::vector<Stored>& values, const Widen& widen) {
+  const Summation summation = summation_of(dtype);
+  ASSERT_EQ(summation.element_bytes, sizeof(Stored));
+  std::vector<double> widened;
+  for (std::size_t count = 0;; ++count) {
+    const FiniteSums sums = summation.sum(reinterpret_cast<const std::byte*>(values.data()), count);
+    const FiniteSums plain = plain_sums(widened);
+    const auto as_tuple = [](const FiniteSums& each) {
+      return std::tuple(each.count, each.zeros, each.min, each.max, each.sum, each.square_sum);
+    };
+    EXPECT_EQ(as_tuple(sums), as_tuple(plain)) << name_of(dtype) << ", " << count << " elements";
+    if (count == values.size()) return;
+    widened.push_back(widen(values[count]));
+  }
+}
+
+TEST(KernelLevelsTest, FiniteSumsOfEveryTypeAndLength) {
+  std::vector<float> numbers(kCount);
+  for (std::int64_t i = 0; i < kCount; ++i) numbers[i] = std::sin(static_cast<float>(i)) * 100;
+  numbers[3] = -0.0F;
+  numbers[12] = std::nanf("");
+  numbers[21] = -std::numeric_limits<float>::infinity();
+  std::vector<float> whole = numbers;
+  for (float& number : whole) number = std::isfinite(number) ? std::abs(number) : 7;
+  const auto as_whole = [&]<class T>(T) { return std::vector<T>(whole.begin(), whole.end()); };
+  const auto halves = [&](std::uint16_t (*narrow)(float)) {
+    std::vector<std::uint16_t> bits;
+    for (const float number : numbers) bits.push_back(narrow(number));
+    return bits;
+  };
+  const auto widen = [](auto value) { return static_cast<double>(value); };
+  testing::at_each_level([&] {
+    expect_finite_sums(DType::float32, numbers, widen);
+    expect_finite_sums(DType::float64, std::vector<double>(numbers.begin(), numbers.end()), widen);
+    expect_finite_sums(DType::bfloat16, halves(float_to_bfloat16), bfloat16_to_float);
+    expect_finite_sums(DType::float16, halves(float_to_half), half_to_float);
+    expect_finite_sums(DType::int8, as_whole(std::int8_t{}), widen);
+    expect_finite_sums(DType::int16, as_whole(std::int16_t{}), widen);
+    expect_finite_sums(DType::int32, as_whole(std::int32_t{}), widen);
+    expect_finite_sums(DType::int64, as_whole(std::int64_t{}), widen);
+    expect_finite_sums(DType::uint8, as_whole(std::uint8_t{}), widen);
   });
 }
 
