@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/system/block_memory.hpp"
+#include "core/system/memory.hpp"
 #include "core/system/status_line.hpp"
 #include "core/text/text.hpp"
 #include "models/layers/field_normalization.hpp"
@@ -42,6 +43,7 @@ auto named(const Block& block, const Forward& forward) {
     set_block(outer);
     return result;
   } catch (const c10::Error& error) {
+    if (is_out_of_memory(error)) throw;
     throw ConfigError(text_of(block) + ": " + first_line(error.what_without_backtrace()));
   }
 }
@@ -171,6 +173,7 @@ LossMap losses_of(const Model& model, const batch::Outputs& outputs, const batch
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
+    if (is_out_of_memory(error)) throw;
     throw DataError("the losses of the model for " + samples_text(batch) + ": " + message_of(error));
   }
 }

@@ -7,7 +7,10 @@
 #include <torch/types.h>
 
 #include <cmath>
+#include <cstdint>
+#include <exception>
 
+#include "core/system/memory.hpp"
 #include "models/layers/generators.hpp"
 
 namespace lockstep::models {
@@ -35,6 +38,22 @@ std::string error_of(const std::function<void()>& action) {
     return error.what();
   }
   return "";
+}
+
+/// A block whose output no machine can hold.
+class HugeBlock : public Block {
+  at::Tensor forward(const at::Tensor&) override { return torch::empty({std::int64_t{1} << 50}, at::kByte); }
+};
+
+TEST(ModelsTest, ALackOfMemoryIsNotReportedAsAWrongShape) {
+  HugeBlock block;
+  try {
+    run(block, torch::zeros({1}));
+    FAIL();
+  } catch (const std::exception& error) {
+    EXPECT_TRUE(is_out_of_memory(error)) << error.what();
+    EXPECT_EQ(dynamic_cast<const Error*>(&error), nullptr) << error.what();
+  }
 }
 
 TEST(ModelsTest, ParameterCountsFollowFromTheOptions) {
