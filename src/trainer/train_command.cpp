@@ -305,14 +305,16 @@ ExitCode train_once(const CommandJob& job, const config::Invocation& invocation,
     if (is_told) throw_remote(error.exit_code(), error.what());
     throw;
   } catch (const std::exception& failure) {
-    if (is_out_of_memory(failure)) write_memory_report(folder, world.rank());
-    if (report && is_out_of_memory(failure)) {
-      report->on_failure(out_of_memory_error(failure), static_cast<int>(kOutOfMemory));
-    } else if (report) {
-      report->on_failure(failure, static_cast<int>(ExitCode::internal));
+    const auto conclude = [&](const std::exception& error, ExitCode code) {
+      if (report) report->on_failure(error, static_cast<int>(code));
+      screen.conclude(code, message_of(error), /*is_agreed=*/false, /*is_remote=*/false);
+    };
+    if (is_out_of_memory(failure)) {
+      write_memory_report(folder, world.rank());
+      conclude(out_of_memory_error(failure), kOutOfMemory);
+    } else {
+      conclude(failure, ExitCode::internal);
     }
-    const ExitCode code = is_out_of_memory(failure) ? kOutOfMemory : ExitCode::internal;
-    screen.conclude(code, message_of(failure), /*is_agreed=*/false, /*is_remote=*/false);
     if (!screen.is_on() && !report) await_report(folder);
     throw;
   }
