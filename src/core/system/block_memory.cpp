@@ -80,7 +80,7 @@ std::vector<BlockMemory> largest_blocks(std::size_t count) {
 }
 
 std::string text_of(const BlockMemory& memory) {
-  const std::string forward = memory.forward_mb > 0 ? ", first forward pass " + rounded_mb(memory.forward_mb) : "";
+  const std::string forward = memory.forward_mb >= 0.5 ? ", first forward pass " + rounded_mb(memory.forward_mb) : "";
   return memory.block + " (parameters " + rounded_mb(memory.parameters_mb) + forward + ")";
 }
 

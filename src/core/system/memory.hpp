@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// Lets the allocator of this process use freed memory again instead of returning it to the system: tensors then come
-/// from memory that the process has used before. To be called at the start of a program.
+/// from memory that the process has used before. A program calls it when it starts.
 void keep_freed_memory() noexcept;
 
 /// Memory without values on a multiple of `alignment`, which is a power of two; null = there is not as much.

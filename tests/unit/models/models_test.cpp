@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <exception>
+#include <new>
 
 #include "core/system/memory.hpp"
 #include "models/layers/generators.hpp"
@@ -113,6 +114,16 @@ TEST(ModelsTest, ABatchIsTheShortFormsInputAndTarget) {
   class Silent : public Model {};
   Silent silent;
   EXPECT_EQ(error_of([&] { run(silent, batch); }), "model does not implement forward for one tensor");
+}
+
+TEST(ModelsTest, ALossThatLacksMemoryIsNoFaultOfTheSamples) {
+  class Huge : public Plain {
+   public:
+    Huge() : Plain(TaskKind::custom) {}
+    LossMap losses_of(const batch::Outputs&, const batch::Batch&) const override { throw std::bad_alloc(); }
+  };
+  const batch::Batch batch{torch::ones({2, 1})};
+  EXPECT_THROW(losses_of(Huge(), {}, batch), std::bad_alloc);
 }
 
 // An exception that is thrown by anything but Lockstep is a fault of these samples.
