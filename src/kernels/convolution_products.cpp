@@ -12,7 +12,8 @@ namespace lockstep::kernels {
 namespace {
 
 // A matrix product in blocks, as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.
-// The patches are never stored as a whole: each block of them is packed from the images.
+// The patches are never stored as a whole: each block of them is packed from the images. If the images have few
+// channels, the patches are read there: then it takes up to half of the time.
 
 constexpr std::int64_t kPanelColumns = 24;   // the unit in which columns are divided between threads
 constexpr std::int64_t kBlockColumns = 384;  // so many columns of packed patches fit into the second-level cache
@@ -100,14 +101,83 @@ LOCKSTEP_INLINE void pack_patches(const PatchProduct& product, const Pixel* pixe
   }
 }
 
-/// Adds kRows x kTileColumns of the product of two panels.
+/// Patches that pack_patches has packed.
+struct PackedPatches {
+  const float* values;
+  std::int64_t pixels;
+
+  /// Adds the product of packed gradients with the columns from `column` on.
+  template <std::int64_t kLength, std::int64_t kRows, std::int64_t kVectors>
+  LOCKSTEP_INLINE void multiply(const float* left, std::int64_t column,
+                                FloatVector<kLength> (&sums)[kRows][kVectors]) const {
+    const RightFactor right{.values = values + column * pixels, .distance = 0};
+    add_product<kLength, kTileColumns<kLength>>(left, 1, kRows, right, pixels, sums);
+  }
+};
+
+/// Patches where they lie in the images. Those of the pixels of one row of the output are a run, at equal distances.
+class PatchesInImages {
+ public:
+  explicit PatchesInImages(const PatchProduct& product)
+      : pixel_step_(product.stride * product.channels),
+        row_step_(product.width * product.channels),
+        row_columns_(product.kernel_width * product.channels) {}
+
+  /// Whether there are such patches: no pixel under the kernel lies outside of the images, each row of a patch is a
+  /// whole number of tiles, and the patches of a block of pixels fit into the first-level cache.
+  template <std::int64_t kLength>
+  static bool fit(const PatchProduct& product, std::int64_t begin, std::int64_t end) {
+    constexpr std::int64_t kMaxChannels = 64;
+    constexpr std::int64_t kColumns = kTileColumns<kLength>;
+    return product.padding == 0 && product.channels <= kMaxChannels &&
+           product.kernel_width * product.channels % kColumns == 0 && begin % kColumns == 0 && end % kColumns == 0;
+  }
+
+  /// @param begin  the column that becomes column 0
+  void find(const PatchProduct& product, const Pixel* pixels, std::int64_t count, std::int64_t begin) {
+    runs_.clear();
+    begin_ = begin;
+    for (std::int64_t m = 0; m < count; ++m) {
+      if (m == 0 || pixels[m].column == 0) {
+        runs_.push_back({.first = pixels[m].image + pixels[m].row * row_step_ + pixels[m].column * product.channels});
+      }
+      ++runs_.back().pixels;
+    }
+  }
+
+  template <std::int64_t kLength, std::int64_t kRows, std::int64_t kVectors>
+  LOCKSTEP_INLINE void multiply(const float* left, std::int64_t column,
+                                FloatVector<kLength> (&sums)[kRows][kVectors]) const {
+    column += begin_;
+    const std::int64_t offset = column / row_columns_ * row_step_ + column % row_columns_;
+    for (const Run& run : runs_) {
+      const RightFactor right{.values = run.first + offset, .distance = 0, .depth_step = pixel_step_};
+      add_product<kLength, kTileColumns<kLength>>(left, 1, kRows, right, run.pixels, sums);
+      left += run.pixels * kRows;
+    }
+  }
+
+ private:
+  struct Run {
+    const float* first;       ///< upper left pixel under the kernel
+    std::int64_t pixels = 0;  ///< pixels of the output
+  };
+
+  std::vector<Run> runs_;
+  std::int64_t begin_ = 0;
+  std::int64_t pixel_step_;
+  std::int64_t row_step_;
+  std::int64_t row_columns_;
+};
+
+/// Adds kRows x kTileColumns of the product of packed gradients and patches.
 /// @param columns  of them that exist: a multiple of kPatchChannels
-template <std::int64_t kLength, std::int64_t kRows>
-LOCKSTEP_INLINE void add_tile(const float* left, const float* right, std::int64_t pixels, float* target,
+template <std::int64_t kLength, std::int64_t kRows, class Patches>
+LOCKSTEP_INLINE void add_tile(const float* left, const Patches& patches, std::int64_t column, float* target,
                               std::int64_t stride, std::int64_t columns) {
   constexpr std::int64_t kVectors = kPatchBlocks<kLength>.vectors;
   FloatVector<kLength> sums[kRows][kVectors] = {};
-  add_product<kLength, kTileColumns<kLength>>(left, 1, kRows, {right, 0}, pixels, sums);
+  patches.template multiply<kLength>(left, column, sums);
 #pragma GCC unroll 8
   for (std::int64_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -124,13 +194,13 @@ LOCKSTEP_INLINE void add_tile(const float* left, const float* right, std::int64_
 }
 
 /// Adds the products of the outputs [begin, end) with all columns.
-template <std::int64_t kLength, std::int64_t kRows>
-LOCKSTEP_INLINE void add_block(const float* left, const float* right, std::int64_t pixels, std::int64_t begin,
+/// @param left  packed gradients of `pixels` pixels
+template <std::int64_t kLength, std::int64_t kRows, class Patches>
+LOCKSTEP_INLINE void add_block(const float* left, const Patches& patches, std::int64_t pixels, std::int64_t begin,
                                std::int64_t end, std::int64_t columns, float* target, std::int64_t stride) {
   for (std::int64_t c = 0; c < columns; c += kTileColumns<kLength>) {
     for (std::int64_t o = begin; o < end; o += kRows) {
-      add_tile<kLength, kRows>(left + o * pixels, right + c * pixels, pixels, target + o * stride + c, stride,
-                               columns - c);
+      add_tile<kLength, kRows>(left + o * pixels, patches, c, target + o * stride + c, stride, columns - c);
     }
   }
 }
@@ -146,7 +216,10 @@ LOCKSTEP_INLINE void write_columns(const PatchProduct& product, std::int64_t beg
     std::fill(result + o * all + begin, result + o * all + end, 0.0F);
   }
   std::vector<float> left(static_cast<std::size_t>(kPixels * product.outputs));
-  std::vector<float> right(static_cast<std::size_t>(kPixels * (kBlockColumns + kTileColumns<kLength>)));
+  const bool are_in_images = PatchesInImages::fit<kLength>(product, begin, end);
+  PatchesInImages in_images(product);
+  std::vector<float> right(
+      static_cast<std::size_t>(are_in_images ? 0 : kPixels * (kBlockColumns + kTileColumns<kLength>)));
   std::vector<Pixel> places(static_cast<std::size_t>(kPixels));
   for (std::int64_t first = 0; first < pixels; first += kPixels) {
     const std::int64_t count = std::min(kPixels, pixels - first);
@@ -155,14 +228,22 @@ LOCKSTEP_INLINE void write_columns(const PatchProduct& product, std::int64_t beg
       pack_gradients<kPatchOutputs>(product, first, count, whole, product.outputs, left.data() + whole * count);
     }
     find_pixels(product, first, count, places.data());
+    const auto add = [&](const auto& patches, std::int64_t c, std::int64_t last) {
+      add_block<kLength, kRows>(left.data(), patches, count, 0, whole, last - c, result + c, all);
+      if constexpr (kRows > kPatchOutputs) {
+        add_block<kLength, kPatchOutputs>(left.data(), patches, count, whole, product.outputs, last - c, result + c,
+                                          all);
+      }
+    };
+    if (are_in_images) {
+      in_images.find(product, places.data(), count, begin);
+      add(in_images, begin, end);
+      continue;
+    }
     for (std::int64_t c = begin; c < end; c += kBlockColumns) {
       const std::int64_t last = std::min(end, c + kBlockColumns);
       pack_patches<kLength>(product, places.data(), count, c, last, right.data());
-      add_block<kLength, kRows>(left.data(), right.data(), count, 0, whole, last - c, result + c, all);
-      if constexpr (kRows > kPatchOutputs) {
-        add_block<kLength, kPatchOutputs>(left.data(), right.data(), count, whole, product.outputs, last - c,
-                                          result + c, all);
-      }
+      add(PackedPatches{.values = right.data(), .pixels = count}, c, last);
     }
   }
 }

@@ -79,7 +79,8 @@ LOCKSTEP_INLINE void transpose(FloatVector<kLength> (&rows)[kLength]) {
 /// Columns of the right factor of a product of matrices that are adjacent in memory are a panel: [depth][kPanel].
 struct RightFactor {
   const float* values;
-  std::int64_t distance;  ///< distance from one panel to the next
+  std::int64_t distance;        ///< distance from one panel to the next
+  std::int64_t depth_step = 0;  ///< distance from one row of a panel to the next; 0 = kPanel
 };
 
 /// Adds a product of matrices to sums that stay in registers.
@@ -92,7 +93,8 @@ LOCKSTEP_INLINE void add_product(const float* left, std::int64_t row_step, std::
   const float* lower = left + kUpperRows * row_step;
   // The offsets of all rows from one pointer would not fit into the registers, so the compiler must not see a relation.
   if constexpr (kUpperRows < kRows) asm("" : "+r"(lower));
-  for (std::int64_t k = 0; k < depth; ++k, left += depth_step, lower += depth_step, right.values += kPanel) {
+  const std::int64_t right_step = right.depth_step == 0 ? kPanel : right.depth_step;
+  for (std::int64_t k = 0; k < depth; ++k, left += depth_step, lower += depth_step, right.values += right_step) {
     FloatVector<kLength> row[kVectors];
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {

@@ -22,11 +22,14 @@ using lockstep::testing::UnalignedFloats;
 
 constexpr double kFactor = 4;  // the order of the sums is another one
 
-/// Rows and columns of tiles with and without a rest, several blocks of pixels, images smaller than the kernel.
+/// Rows and columns of tiles with and without a rest, several blocks of pixels, images smaller than the kernel; the last
+/// ones are read in the images.
 const std::vector<PlainConvolution> kPatchSizes = {
     {2, 9, 7, 8, 4, 3, 1, 1},     {2, 9, 7, 16, 12, 3, 2, 1},   {2, 9, 7, 24, 8, 1},
     {1, 9, 7, 40, 4, 1, 2},       {2, 8, 8, 8, 4, 2, 2},        {1, 9, 7, 8, 20, 7, 2, 3},
     {2, 21, 23, 48, 28, 3, 1, 1}, {1, 16, 15, 32, 16, 3, 1, 2}, {1, 3, 2, 16, 4, 7, 1, 3},
+    {2, 9, 7, 8, 4, 3},           {2, 21, 23, 16, 28, 3},       {3, 12, 9, 32, 12, 3, 2},
+    {1, 5, 3, 48, 8, 3},          {2, 4, 200, 8, 16, 3},
 };
 const std::vector<PlainConvolution> kDepthwiseSizes = {
     {1, 9, 7, 8, 8, 3, 1, 1}, {2, 12, 11, 16, 16, 7, 1, 3}, {2, 9, 17, 40, 40, 5, 2, 2},  {1, 3, 2, 24, 24, 7, 1, 3},
@@ -92,6 +95,31 @@ TEST(PatchProductTest, IsTheSumOverPixels) {
     UnalignedFloats parts(whole.size(), 1e30F);
     for (std::int64_t i = 0; i < patch_panels(product); ++i) write_patch_product(product, i, i + 1, parts.data());
     EXPECT_EQ(parts, whole);
+  });
+}
+
+/// Images without padding are those with it and zeros around them, so that both ways to read patches give the same bits.
+TEST(PatchProductTest, PatchesInImagesGiveTheBitsOfPackedOnes) {
+  at_each_level([] {
+    for (const std::int64_t channels : {8, 16, 48}) {
+      const PlainConvolution packed{3, 7, 41, channels, 12, 3, 1, 1};
+      const PlainConvolution in_images{3, 9, 43, channels, 12, 3};
+      const UnalignedFloats images = random_numbers(packed.pixels() * channels, 1);
+      const UnalignedFloats gradients = random_numbers(packed.out_pixels() * packed.outputs, 2);
+      UnalignedFloats with_zeros(in_images.pixels() * channels, 0);
+      for (std::int64_t row = 0; row < packed.samples * packed.height; ++row) {
+        const std::int64_t target = row / packed.height * in_images.height + row % packed.height + 1;
+        const std::int64_t length = packed.width * channels;
+        std::copy_n(images.data() + row * length, length,
+                    with_zeros.data() + (target * in_images.width + 1) * channels);
+      }
+      const PatchProduct product = patch_product(packed, images, gradients);
+      UnalignedFloats expected(packed.outputs * packed.taps() * channels, 1e30F);
+      UnalignedFloats result(expected.size(), 1e30F);
+      write_patch_product(product, 0, patch_panels(product), expected.data());
+      write_patch_product(patch_product(in_images, with_zeros, gradients), 0, patch_panels(product), result.data());
+      EXPECT_EQ(result, expected) << channels;
+    }
   });
 }
 
