@@ -31,6 +31,7 @@ void check_settings(const Sections& sections) {
   LogSettings::from(sections.at("log"));
   SavingSettings::from(sections.at("ckpt"));
   ResumeSettings::from(sections);
+  for (const HookRow& row : builtin_hooks()) make_hooks(sections, builtin_hooks(), row.name);
 }
 
 }  // namespace lockstep::engine
