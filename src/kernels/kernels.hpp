@@ -32,7 +32,7 @@
 //   dot_products      dot_products.hpp          y of float32, contiguous, a large weight and up to 15 rows
 //   few_rows          (src/models)              y or the gradient of x by oneDNN, a large weight and few rows
 //
-// Kernels without a counterpart in these libraries are used at every level: copies.hpp, field_values.hpp,
+// Kernels without a counterpart in these libraries are used at every level: borders.hpp, copies.hpp, field_values.hpp,
 // finite_sums.hpp, optimizers.hpp, pixels.hpp, reduction.hpp, resize.hpp. So are the loops that lie next to what they
 // belong to: those of optimizers (src/optim), of conversions (core/numbers/dtype.hpp) and of synchronized batch norms
 // (src/parallel/sync). They have the same bits at every level.

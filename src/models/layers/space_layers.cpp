@@ -4,12 +4,10 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
 
-#include <torch/autograd.h>
 #include <torch/types.h>
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "core/text/table.hpp"
@@ -24,7 +22,6 @@ namespace {
 
 constexpr std::size_t kMaxAxes = 3;
 constexpr std::size_t kImageAxes = 2;
-constexpr std::int64_t kFirstAxis = 2;  // dimensions before it: samples and channels
 
 struct PaddingRow {
   std::string name;
@@ -91,99 +88,6 @@ class SpaceConvolution : public Block {
   at::Tensor bias_;  // undefined = none
 };
 
-/// The points that the borders of an axis repeat.
-struct BorderSources {
-  std::int64_t before;
-  std::int64_t behind;
-};
-
-/// @param points  number of points of the axis
-/// @return        none = the borders are zero
-std::optional<BorderSources> border_sources(AxisPadding padding, std::int64_t points) {
-  switch (padding) {
-    case AxisPadding::circular:
-      return BorderSources{points - 1, 0};
-    case AxisPadding::replicate:
-      return BorderSources{0, points - 1};
-    case AxisPadding::reflect:
-      return BorderSources{1, points - 2};
-    case AxisPadding::zero:
-      break;
-  }
-  return std::nullopt;
-}
-
-/// A field with borders. Its gradient adds that of each border to the points which the border repeats; the gradients of
-/// slices, which autograd would add, have the size of the whole field for each border.
-struct WithBorders : torch::autograd::Function<WithBorders> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& field,
-                            const std::vector<std::int64_t>& paddings) {
-    context->saved_data["paddings"] = paddings;
-    std::vector<std::int64_t> sizes = field.sizes().vec();
-    for (std::size_t axis = 0; axis < paddings.size(); ++axis) sizes[axis + kFirstAxis] += 2;
-    at::Tensor output = at::empty(sizes, field.options().memory_format(field.suggest_memory_format()));
-    inside_of(output).copy_(field);
-    for (std::size_t axis = 0; axis < paddings.size(); ++axis) {
-      const Borders borders(output, axis, AxisPadding(paddings[axis]));
-      if (borders.sources) {
-        borders.before.copy_(borders.source(borders.sources->before));
-        borders.behind.copy_(borders.source(borders.sources->behind));
-      } else {
-        borders.before.zero_();
-        borders.behind.zero_();
-      }
-    }
-    return output;
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    if (!gradients[0].defined()) return torch::autograd::variable_list(2);
-    const std::vector<std::int64_t> paddings = context->saved_data["paddings"].toIntVector();
-    return {folded(gradients[0], paddings, 0), {}};
-  }
-
- private:
-  struct Borders {
-    Borders(const at::Tensor& with_borders, std::size_t axis, AxisPadding padding)
-        : field(with_borders),
-          dim(static_cast<std::int64_t>(axis) + kFirstAxis),
-          points(field.size(dim) - 2),
-          before(field.narrow(dim, 0, 1)),
-          behind(field.narrow(dim, points + 1, 1)),
-          sources(border_sources(padding, points)) {}
-
-    at::Tensor source(std::int64_t point) const { return field.narrow(dim, point + 1, 1); }
-
-    at::Tensor field;
-    std::int64_t dim;
-    std::int64_t points;
-    at::Tensor before;
-    at::Tensor behind;
-    std::optional<BorderSources> sources;
-  };
-
-  /// The gradient of the field, where `axis` and later axes have borders.
-  static at::Tensor folded(const at::Tensor& gradient, const std::vector<std::int64_t>& paddings, std::size_t axis) {
-    if (axis == paddings.size()) return gradient.clone(gradient.suggest_memory_format());
-    const Borders borders(gradient, axis, AxisPadding(paddings[axis]));
-    const at::Tensor result = folded(gradient.narrow(borders.dim, 1, borders.points), paddings, axis + 1);
-    if (!borders.sources) return result;
-    const auto add = [&](std::int64_t point, const at::Tensor& border) {
-      result.narrow(borders.dim, point, 1).add_(folded(border, paddings, axis + 1));
-    };
-    add(borders.sources->before, borders.before);
-    add(borders.sources->behind, borders.behind);
-    return result;
-  }
-
-  static at::Tensor inside_of(const at::Tensor& with_borders) {
-    at::Tensor inside = with_borders;
-    for (std::int64_t dim = kFirstAxis; dim < inside.dim(); ++dim) inside = inside.narrow(dim, 1, inside.size(dim) - 2);
-    return inside;
-  }
-};
-
 }  // namespace
 
 std::vector<AxisPadding> axis_paddings(const Section& model, std::size_t axes) {
@@ -198,12 +102,6 @@ std::vector<AxisPadding> axis_paddings(const Section& model, std::size_t axes) {
   }
   paddings.resize(axes, paddings.front());
   return paddings;
-}
-
-at::Tensor padded(const at::Tensor& input, const std::vector<AxisPadding>& paddings) {
-  std::vector<std::int64_t> numbers;
-  for (const AxisPadding padding : paddings) numbers.push_back(static_cast<std::int64_t>(padding));
-  return WithBorders::apply(input, numbers);
 }
 
 std::shared_ptr<Block> space_convolution(std::size_t axes, std::int64_t in, std::int64_t out, std::int64_t kernel,

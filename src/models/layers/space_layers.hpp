@@ -12,20 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "models/layers/field_borders.hpp"
+
 // Layers of fields: N samples of C channels over 1 to 3 axes of space. Those of two axes are the layers of images.
 namespace lockstep::models {
-
-/// How a convolution continues an axis beyond its ends.
-enum class AxisPadding : std::uint8_t { zero, circular, replicate, reflect };
 
 /// The paddings of key `model.padding`, one for each axis. A single value counts for all axes.
 /// @throws ConfigError  a word is unknown, or there are neither one word nor as many as axes
 std::vector<AxisPadding> axis_paddings(const Section& model, std::size_t axes);
-
-/// A field with one more point at both ends of each axis.
-/// @param input     [N, C, space...] with at least one point on each axis, two on those of `reflect`
-/// @param paddings  one for each axis
-at::Tensor padded(const at::Tensor& input, const std::vector<AxisPadding>& paddings);
 
 struct SpaceConvolutionOptions {
   std::int64_t stride = 1;

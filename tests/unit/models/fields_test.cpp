@@ -202,6 +202,46 @@ TEST(SpaceLayersTest, BordersFollowTheirAxis) {
   EXPECT_TRUE(at::equal(plane[0][0][1], torch::tensor({3., 1., 2., 3., 1.})));
 }
 
+/// A field with borders, and the gradient of the field from a gradient of it. A recorded gradient is computed by the
+/// plain form.
+struct Bordered {
+  at::Tensor output;
+  at::Tensor gradient;
+};
+
+Bordered bordered(const at::Tensor& values, const std::vector<AxisPadding>& paddings, const at::Tensor& gradient,
+                  bool is_recorded) {
+  const at::Tensor field = values.detach().requires_grad_();
+  const at::Tensor output = padded(field, paddings);
+  const at::Tensor of_output = gradient.detach().requires_grad_(is_recorded);
+  return {output.detach(),
+          torch::autograd::grad({output}, {field}, {of_output}, /*retain_graph=*/false, is_recorded)[0].detach()};
+}
+
+TEST(SpaceLayersTest, BordersHaveTheSameBitsByTheKernelAndThePlainForm) {
+  using Shape = std::vector<std::int64_t>;
+  const std::vector<AxisPadding> kinds = {AxisPadding::zero, AxisPadding::circular, AxisPadding::replicate,
+                                          AxisPadding::reflect};
+  for (const Shape& shape : {Shape{2, 3, 5}, {1, 1, 2, 9}, {2, 8, 4, 3}, {3, 2, 2, 4, 3}}) {
+    for (std::size_t k = 0; k < kinds.size() * kinds.size(); ++k) {
+      const bool is_last = shape.size() == 4 && k % 3 != 0;
+      const auto ordered = [&](const at::Tensor& field) {
+        return is_last ? field.contiguous(at::MemoryFormat::ChannelsLast) : field;
+      };
+      std::vector<AxisPadding> paddings = {kinds[k % 4], kinds[k / 4], kinds[(k + 1) % 4]};
+      paddings.resize(shape.size() - 2);
+      const at::Tensor field = ordered(torch::randn(shape));
+      const at::Tensor gradient = ordered(torch::randn_like(padded(field, paddings)));
+      const Bordered kernel = bordered(field, paddings, gradient, /*is_recorded=*/false);
+      const Bordered plain = bordered(field, paddings, gradient, /*is_recorded=*/true);
+      EXPECT_TRUE(at::equal(kernel.gradient, plain.gradient)) << shape << ": " << k;
+      EXPECT_TRUE(at::equal(kernel.output.to(at::kDouble), padded(field.to(at::kDouble), paddings)))
+          << shape << ": " << k;
+      EXPECT_EQ(kernel.gradient.strides(), field.strides());
+    }
+  }
+}
+
 TEST(SpaceLayersTest, RefusalsSayWhatFits) {
   const Keys unet = {{"name", "unet"}, {"width", "4"}, {"depth", "2"}, {"padding", "zero,circular"}};
   EXPECT_EQ(reason(unet, fields({1, 8}, 1)),
