@@ -219,10 +219,10 @@ Bordered bordered(const at::Tensor& values, const std::vector<AxisPadding>& padd
 }
 
 TEST(SpaceLayersTest, BordersHaveTheSameBitsByTheKernelAndThePlainForm) {
-  using Shape = std::vector<std::int64_t>;
+  
   const std::vector<AxisPadding> kinds = {AxisPadding::zero, AxisPadding::circular, AxisPadding::replicate,
                                           AxisPadding::reflect};
-  for (const Shape& shape : {Shape{2, 3, 5}, {1, 1, 2, 9}, {2, 8, 4, 3}, {3, 2, 2, 4, 3}}) {
+  for (const Sizes& shape : {Sizes{2, 3, 5}, {1, 1, 2, 9}, {2, 8, 4, 3}, {3, 2, 2, 4, 3}}) {
     for (std::size_t k = 0; k < kinds.size() * kinds.size(); ++k) {
       const bool is_last = shape.size() == 4 && k % 3 != 0;
       const auto ordered = [&](const at::Tensor& field) {
