@@ -34,6 +34,11 @@ inline Section section(const std::map<std::string, std::string>& values) {
 
 inline Splits open_with(const std::map<std::string, std::string>& values) { return open(section(values)); }
 
+inline Splits open_fields(std::map<std::string, std::string> values) {
+  values["name"] = "fields";
+  return open_with(values);
+}
+
 /// The numbers of a tensor, one after the other.
 template <class T>
 std::vector<T> values_of(const at::Tensor& tensor) {
