@@ -144,7 +144,7 @@ std::optional<AttributeValue> read_attribute(hid_t object, const std::string& na
   const Handle space(H5Aget_space(attribute.id()), H5Sclose, "H5Aget_space");
   if (H5Sget_simple_extent_type(space.id()) == H5S_NULL) return std::nullopt;
   const auto count = short_count(type.id(), space.id());
-  if (!count) return std::nullopt;
+  if (!count || *count == 0) return std::nullopt;
   const auto read = [&](hid_t memory, void* place) { checked(H5Aread(attribute.id(), memory, place), "H5Aread"); };
   switch (H5Tget_class(type.id())) {
     case H5T_STRING:

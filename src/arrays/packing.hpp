@@ -25,6 +25,8 @@ struct Packing {
   double lowest = 0;
   double highest = 0;
   bool has_range = false;
+
+  bool operator==(const Packing&) const = default;
 };
 
 /// @throws DataError  an attribute has a wrong type; names the file and the array

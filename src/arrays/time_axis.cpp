@@ -113,6 +113,8 @@ struct UnitRow {
 
 const std::vector<UnitRow>& unit_rows() {
   static const std::vector<UnitRow> rows = {
+      {1e-9, {"nanoseconds", "nanosecond"}},
+      {1e-6, {"microseconds", "microsecond"}},
       {1e-3, {"milliseconds", "millisecond", "millisec", "millisecs", "msec", "msecs", "ms"}},
       {1, {"seconds", "second", "sec", "secs", "s"}},
       {60, {"minutes", "minute", "min", "mins"}},
@@ -232,8 +234,9 @@ class ReferenceParser {
 };
 
 /// The beginning and the rest of "hours since 1900-01-01".
+constexpr std::string_view kSince = " since ";
+
 std::pair<std::string, std::string> split_units(const std::string& units) {
-  constexpr std::string_view kSince = " since ";
   const std::size_t border = lower(units).find(kSince);
   if (border == std::string::npos) {
     throw ConfigError("the unit of time '" + units + "' has no date of reference; write it like " +
@@ -275,14 +278,27 @@ double commonest(std::vector<double> steps, double tolerance) {
   return steps[best];
 }
 
-bool is_month_or_year(double seconds, double tolerance) {
+bool is_part_of_calendar(double seconds, double tolerance) {
   const auto lies_between = [&](double lowest, double highest) {
     return seconds >= lowest * kDay * (1 - tolerance) && seconds <= highest * kDay * (1 + tolerance);
   };
-  return lies_between(27, 31) || lies_between(365, 366);
+  return lies_between(27, 31) || lies_between(89, 92) || lies_between(365, 366);
 }
 
 }  // namespace
+
+double mean_year_days(Calendar calendar) {
+  switch (calendar) {
+    case Calendar::noleap:
+      return 365;
+    case Calendar::days_360:
+      return 360;
+    default:
+      return 365.25;
+  }
+}
+
+bool has_reference_date(const std::string& units) { return lower(units).find(kSince) != std::string::npos; }
 
 TimeUnit parse_time_unit(const std::string& units, const std::string& calendar) {
   const auto [word, reference] = split_units(units);
@@ -344,7 +360,7 @@ std::vector<bool> gaps_between(std::span<const double> times, const Cadence& cad
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const bool is_equal = std::fabs(steps[i] - regular) <= cadence.tolerance * regular;
     const bool is_near = steps[i] >= 0.9 * regular && steps[i] <= 1.1 * regular;
-    gaps[i] = !is_equal && !(is_near && is_month_or_year(steps[i], cadence.tolerance));
+    gaps[i] = !is_equal && !(is_near && is_part_of_calendar(steps[i], cadence.tolerance));
   }
   return gaps;
 }

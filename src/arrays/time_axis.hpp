@@ -15,6 +15,9 @@ namespace lockstep::arrays {
 
 enum class Calendar { standard, proleptic_gregorian, noleap, days_360 };
 
+/// The length of a year in days, as the mean of four years without a year of a century.
+double mean_year_days(Calendar calendar);
+
 /// The unit of a time coordinate, such as "hours since 1900-01-01 00:00:00.0".
 struct TimeUnit {
   double seconds = 1;  ///< length of the unit
@@ -22,6 +25,9 @@ struct TimeUnit {
   std::int64_t days = 0;     ///< number from the origin of the calendar to the date of reference
   double second_of_day = 0;  ///< time of day of the date of reference
 };
+
+/// Whether times with these units have a date of reference. Without it, they are counted from the begin of something.
+bool has_reference_date(const std::string& units);
 
 /// @param units     the attribute `units`; calendar: the attribute `calendar`, "" = standard
 /// @throws ConfigError  unknown; without the file, which the caller adds
@@ -59,8 +65,8 @@ struct Cadence {
 double commonest_step(std::span<const double> times);
 
 /// Whether step i (from times[i] to times[i + 1]) is a gap. A step is regular if it equals the required or else the
-/// commonest one but for rounding, or if it lies between 0.9 and 1.1 of it and is 27 to 31 days (months) or 365 to 366
-/// days (years).
+/// commonest one but for rounding, or if it lies between 0.9 and 1.1 of it and is 27 to 31 days (months), 89 to 92 days
+/// (quarters) or 365 to 366 days (years).
 /// @param times  seconds, strictly increasing
 std::vector<bool> gaps_between(std::span<const double> times, const Cadence& cadence);
 

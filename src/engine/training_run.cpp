@@ -115,7 +115,12 @@ void try_evaluation(RunView& run, const TrainRequest& request) {
   const bool has_metrics = !eval.metrics.value.empty();
   if (!has_metrics && evaluated.task().sample_shape == trained) return;
   try_evaluated_shape(run, evaluated, eval.split, trained);
-  if (has_metrics) try_metrics(run, evaluated, eval.metrics, request.registry.meters);
+  if (!has_metrics) return;
+  std::shared_ptr<const data::Dataset> with;
+  if (!eval.climatology.value.empty()) {
+    with = agreed(run.world, [&] { return with_climatology(evaluated, eval.climatology); });
+  }
+  try_metrics(run, with ? *with : evaluated, eval.metrics, request.registry.meters);
 }
 
 /// 206922 as "206.9 K", 27000000 as "27.0 M".
@@ -268,7 +273,7 @@ void TrainingRun::restore_or_init() {
   RunOrigin& origin = trainer.view().origin;
   const std::string& directory = request_.checkpoint_directory;
   const bool has_directory = !directory.empty();
-  const auto restored = has_directory ? load_or_resume(trainer, resume_, directory) : std::nullopt;
+  const auto restored = has_directory ? load_or_resume(trainer, resume_, directory, request_.config_ini) : std::nullopt;
   if (origin.run_id.empty()) origin.run_id = new_run_id(world_);
   if (has_directory) {
     limit_starts(world_, directory, trainer.progress().step, request_.restarts, resume_.max_starts);

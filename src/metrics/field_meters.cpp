@@ -130,6 +130,18 @@ class PdeTotals {
   std::size_t bins_;
 };
 
+/// The weights of a pair, with 0 where its prediction has no value. Empty = it has all.
+std::vector<double> weights_where_known(const ChannelPair& pair) {
+  const auto is_gap = [](double value) { return std::isnan(value); };
+  if (std::ranges::none_of(pair.prediction, is_gap)) return {};
+  std::vector<double> weights(pair.weights.begin(), pair.weights.end());
+  if (weights.empty()) weights.assign(pair.prediction.size(), 1);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (is_gap(pair.prediction[i])) weights[i] = 0;
+  }
+  return weights;
+}
+
 }  // namespace
 
 Meter field_meter(const Section& options, const Task& task) {
@@ -167,6 +179,7 @@ Meter field_meter(const Section& options, const Task& task) {
   return meter;
 }
 
+/// Points that the newest input does not know count as little as those of gaps in the targets.
 Meter persistence_meter(const Section& options, const Task& task) {
   const std::string values = "persistence";
   const FieldSamples fields(values, task, row_weights(options.text("area"), task.fields, "area"));
@@ -179,6 +192,8 @@ Meter persistence_meter(const Section& options, const Task& task) {
             [&](const ChannelOfSample& one) {
               ChannelPair pair = one.pair;
               pair.prediction = one.climatology;
+              const std::vector<double> weights = weights_where_known(pair);
+              if (!weights.empty()) pair.weights = weights;
               const FieldSums sums = field_sums(pair);
               ExactSum* const totals_of_name = &totals.sums[fields.name_of(one.channel) * 2];
               totals_of_name[0].add(sums.weight);

@@ -86,6 +86,18 @@ TEST_F(FieldsProgramTest, WindowsTrainAModelOfFields) {
   EXPECT_LT(losses.back(), 0.5 * losses.front());
 }
 
+TEST_F(FieldsProgramTest, TrainingKnowsTheClimatologyOfItsMetrics) {
+  testing::write_npy(folder_.path("data.npy"), {12, 4, 4}, std::vector<float>(12 * 16, 1));
+  testing::write_npy(folder_.path("usual.npy"), {4, 4}, std::vector<float>(16, 0));
+  train(
+      2,
+      "--data.path=" + folder_.path("data.npy") +
+          " --data.layout=tyx --data.val_fraction=0.3 --model.name=unet --model.width=4 --model.depth=1"
+          " --model.norm=none --train.global_batch_size=4 --train.max_steps=2 --eval.metrics=acc --eval.climatology=" +
+          folder_.path("usual.npy"));
+  EXPECT_EQ(recorded(folder_.path("run1"), "val/acc/data").size(), 1U);
+}
+
 /// A network on two steps of two channels, which computes differences and is rolled out.
 std::string rollout_arguments() {
   return "--data.path=" + file("files/makani/train") + " --data.val_path=" + file("files/makani/test") +

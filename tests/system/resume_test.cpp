@@ -196,6 +196,22 @@ TEST(ResumeChoiceTest, AnotherBatchSizeContinuesInTheEpoch) {
   EXPECT_EQ(end.integer("/sampler", "samples_in_epoch"), 64);
 }
 
+TEST(ResumeChoiceTest, OtherSettingsAreStated) {
+  const testing::TemporaryFolder folder;
+  const std::string run = " --run.dir=" + (folder / "run") + kSmall;
+  ASSERT_EQ(run_ranks(1, "train" + run + " --train.max_steps=2").exit_code, 0);
+  const auto resumed = [&](const std::string& arguments) {
+    return run_ranks(1, "train" + run + " --resume=2 " + arguments).output;
+  };
+  EXPECT_NE(resumed("--train.max_steps=3 --log.every=1").find("reproducibility: bitwise"), std::string::npos);
+  EXPECT_NE(resumed("--train.max_steps=3 --optim.lr=0.5")
+                .find("reproducibility: statistical, because optim.lr is 0.5 and was "),
+            std::string::npos);
+  EXPECT_NE(resumed("--train.max_steps=3 --train.micro_batch=5")
+                .find("reproducibility: order, because train.micro_batch is 5 and was "),
+            std::string::npos);
+}
+
 TEST(ResumeChoiceTest, ACheckpointCanOmitOptimizerAndSchedule) {
   const testing::TemporaryFolder folder;
   const std::string run = " --run.dir=" + (folder / "run") + kSmall + " --ckpt.save_optimizer=false" +

@@ -205,9 +205,12 @@ std::optional<arrays::ArrayInfo> coordinate_array(const arrays::ArrayFile& file,
   while (true) {
     const std::string name = group.empty() ? axis : group + "/" + axis;
     if (std::ranges::find(names, name) != names.end()) {
-      arrays::ArrayInfo info = file.find(name);
-      if (info.shape.size() != 1) return std::nullopt;
-      return info;
+      try {
+        arrays::ArrayInfo info = file.find(name);
+        if (info.shape.size() == 1) return info;
+      } catch (const DataError&) {  // texts, such as the names of stations
+      }
+      return std::nullopt;
     }
     if (group.empty()) return std::nullopt;
     group = parent_of(group);

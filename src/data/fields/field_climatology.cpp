@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/text/text.hpp"
+#include "data/fields/field_agreement.hpp"
 
 namespace lockstep::data {
 
@@ -29,16 +30,25 @@ std::vector<std::string> target_names(const FieldFile& targets) {
 }
 
 /// The letters of a stored array: n = months or days, c = channels, and those of the space.
-std::string letters_of(const arrays::ArrayInfo& array, const SampleSpace& space, const std::string& cited) {
-  std::string letters;
+std::string letters_of(const arrays::ArrayInfo& array, const SampleSpace& space, std::int64_t targets,
+                       const std::string& cited) {
+  const auto is_of_times = [&array](std::size_t axis) {
+    return axis < array.axes.size() && std::ranges::find(kTimesOfYear, array.axes[axis]) != kTimesOfYear.end();
+  };
+  std::string letters = letters_by_names(array, space);
+  for (std::size_t axis = 0; axis < letters.size(); ++axis) {
+    if (is_of_times(axis)) letters[axis] = 'n';
+  }
+  if (!letters.empty()) return letters;
   for (const SpaceAxis& axis : space) letters += axis.letter;
   const std::size_t rank = array.shape.size();
   if (rank == letters.size()) return letters;
   if (rank == letters.size() + 2) return "nc" + letters;
   if (rank == letters.size() + 1) {
-    const bool is_of_times =
-        !array.axes.empty() && std::ranges::find(kTimesOfYear, array.axes[0]) != kTimesOfYear.end();
-    return (is_of_times ? "n" : "c") + letters;
+    const std::int64_t count = array.shape.front();
+    const bool has_no_name = array.axes.empty() || array.axes.front().empty();
+    const bool counts_times = has_no_name && count != targets && (count == kMonths || count == kDays);
+    return (counts_times || is_of_times(0) ? "n" : "c") + letters;
   }
   throw ConfigError(
       cited + ": the array '" + array.path + "' is " + shape_text(array.shape) + ", but a climatology has " +
@@ -73,11 +83,12 @@ FieldClimatology::FieldClimatology(const Cited<std::string>& choice, const Field
   FieldFileOptions options{.variables = {VariableChoice()}, .layout = {}, .layout_cited = choice.cite};
   if (colon != std::string::npos) options.variables = parse_variables(choice.value.substr(colon + 1), choice.cite);
   const auto file = files.get(path);
+  const FieldFile& targets = description.pairs.front().targets;
   for (const VariableChoice& each : options.variables) {
     const std::string name = each.path.empty() ? std::filesystem::path(path).stem().string() : each.path;
-    options.layout.by_variable[name] = letters_of(file->find(each.path), description.space, choice.cite);
+    options.layout.by_variable[name] =
+        letters_of(file->find(each.path), description.space, targets.channels(), choice.cite);
   }
-  const FieldFile& targets = description.pairs.front().targets;
   file_ = open_field_file(*file, options);
   VariableChoice& only = options.variables.front();
   if (options.variables.size() == 1 && only.channels.empty() && !file_.variables.front().axes.channels.empty()) {
@@ -85,6 +96,8 @@ FieldClimatology::FieldClimatology(const Cited<std::string>& choice, const Field
     file_ = open_field_file(*file, options);
   }
   require_same_fields(file_, file_, description.space);
+  const std::string& inputs = description.pairs.front().inputs.path;
+  differences_in(*file, file_, targets, description.space, inputs);  // throws where an axis runs the other way
   if (file_.channels() != targets.channels()) {
     throw ConfigError(choice.cite + ": " + choice.value + " has " + std::to_string(file_.channels()) +
                       " channels, but the targets have " + std::to_string(targets.channels()) +

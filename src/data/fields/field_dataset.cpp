@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -35,6 +36,9 @@ std::uint64_t digest_of(const FieldDescription& description) {
       for (const std::int64_t size : variable.info.shape) add(static_cast<std::uint64_t>(size));
       for (const std::int64_t channel : variable.channels) add(static_cast<std::uint64_t>(channel));
       for (const std::int64_t position : variable.axes.fixed) add(static_cast<std::uint64_t>(position));
+      for (const arrays::Packing& packing : variable.group_packings) {
+        for (const double number : {packing.scale, packing.offset}) add(std::bit_cast<std::uint64_t>(number));
+      }
     }
   };
   for (const FieldPair& pair : description.pairs) {
@@ -233,7 +237,6 @@ void FieldDataset::clear_where_newest_is_missing(const float* input, bool* mask)
 
 void FieldDataset::add_cycles(const FieldSeries& series, std::int64_t start, float* out) const {
   constexpr double kDay = 86400;
-  constexpr double kYear = 365.25 * kDay;
   const std::int64_t points = points_of(description_.space);
   const auto time_of = [&](std::int64_t step) {
     const std::size_t file = file_of(series, step);
@@ -242,6 +245,7 @@ void FieldDataset::add_cycles(const FieldSeries& series, std::int64_t start, flo
   const WindowRule& rule = description_.rule;
   const std::int64_t newest = start + (rule.steps_in - 1) * rule.stride;
   const std::int64_t target = newest + rule.lead;
+  const arrays::Calendar calendar = description_.pairs[series.files[file_of(series, newest)]].inputs.calendar;
   double time = 0;
   if (target < series.end) {
     time = time_of(target);
@@ -250,7 +254,7 @@ void FieldDataset::add_cycles(const FieldSeries& series, std::int64_t start, flo
     time = time_of(newest) + static_cast<double>(rule.lead) * step;
   }
   for (const std::string& cycle : description_.cycles) {
-    const double period = cycle == "day" ? kDay : kYear;
+    const double period = cycle == "day" ? kDay : kDay * arrays::mean_year_days(calendar);
     const double phase = 2 * std::numbers::pi * (time / period - std::floor(time / period));
     out = std::fill_n(out, points, static_cast<float>(std::sin(phase)));
     out = std::fill_n(out, points, static_cast<float>(std::cos(phase)));

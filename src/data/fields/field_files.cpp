@@ -160,9 +160,13 @@ FieldVariable open_variable(const arrays::ArrayFile& file, const VariableChoice&
   const FoundLetters found = letters_for(file, variable.info, choice, options);
   variable.axes = axes_of(file, variable.info, found.letters, choice, options.layout_cited);
   variable.layout_rule = found.rule;
+  std::vector<arrays::Packing> packings = {variable.packing};
   for (std::size_t i = 1; i < variable.groups.size(); ++i) {
     const arrays::ArrayInfo other = file.find(variable.groups[i] + tail_of(choice.path));
-    if (other.shape == variable.info.shape && other.type == variable.info.type) continue;
+    if (other.shape == variable.info.shape && other.type == variable.info.type) {
+      packings.push_back(arrays::packing_of(file.path(), other));
+      continue;
+    }
     throw DataError(file.path(), "the array '" + other.path + "' is " + shape_text(other.shape) + " of " +
                                      arrays::name_of(other.type) + ", but '" + variable.info.path + "' is " +
                                      shape_text(variable.info.shape) + " of " + arrays::name_of(variable.info.type));
@@ -170,6 +174,9 @@ FieldVariable open_variable(const arrays::ArrayFile& file, const VariableChoice&
   if (!variable.groups.empty() && variable.axes.trajectory) {
     throw ConfigError(options.layout_cited + ": each group is a trajectory, so the layout '" + variable.axes.letters +
                       "' of '" + choice.path + "' must not have the letter n");
+  }
+  if (std::ranges::count(packings, variable.packing) < std::ssize(packings)) {
+    variable.group_packings = std::move(packings);
   }
   variable.units = unit_of(variable.info);
   variable.repeats = repeated_axes(variable.info, variable.axes);
@@ -221,7 +228,7 @@ void set_times(const arrays::ArrayFile& file, const FieldVariable& variable, Fie
   std::vector<std::string> units = arrays::texts_of(stored.attributes, "units");
   const bool is_implied = units.empty();
   if (is_implied) units = {implied_time_unit(stored)};
-  if (units.front().empty()) return;
+  if (!arrays::has_reference_date(units.front())) return;  // the time of a simulation, for example
   const std::vector<std::string> calendar = arrays::texts_of(stored.attributes, "calendar");
   std::vector<double> times;
   try {
@@ -251,6 +258,10 @@ void set_times(const arrays::ArrayFile& file, const FieldVariable& variable, Fie
 std::string FieldVariable::path_of(std::int64_t trajectory) const {
   if (groups.empty()) return info.path;
   return groups[static_cast<std::size_t>(trajectory)] + info.path.substr(groups.front().size());
+}
+
+const arrays::Packing& FieldVariable::packing_of(std::int64_t trajectory) const {
+  return group_packings.empty() ? packing : group_packings[static_cast<std::size_t>(trajectory)];
 }
 
 std::optional<arrays::ArrayInfo> time_array(const arrays::ArrayFile& file, const FieldVariable& variable) {
@@ -321,6 +332,25 @@ std::vector<VariableChoice> found_variables(const arrays::ArrayFile& file) {
                   "it is not obvious which arrays are fields; set data.variables. The arrays are " + joined(names));
 }
 
+namespace {
+
+/// Gives arrays with equal names of channels the names of their groups, as in a/T and b/T.
+void separate_names(const std::vector<VariableChoice>& choices, std::vector<FieldVariable>& variables) {
+  std::map<std::string, int> counts;
+  for (const FieldVariable& variable : variables) {
+    for (const std::string& name : variable.names) ++counts[name];
+  }
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    const std::size_t slash = choices[i].path.rfind('/');
+    if (slash == std::string::npos || !variables[i].groups.empty()) continue;
+    for (std::string& name : variables[i].names) {
+      if (counts[name] > 1) name = choices[i].path.substr(0, slash + 1) + name;
+    }
+  }
+}
+
+}  // namespace
+
 FieldFile open_field_file(const arrays::ArrayFile& file, const FieldFileOptions& options) {
   FieldFile described{.path = file.path(), .variables = {}};
   CommonSize trajectories(file.path(), "trajectories"), steps(file.path(), "steps");
@@ -333,6 +363,7 @@ FieldFile open_field_file(const arrays::ArrayFile& file, const FieldFileOptions&
     described.has_time = described.has_time || variable.axes.time.has_value();
     described.variables.push_back(std::move(variable));
   }
+  separate_names(options.variables, described.variables);
   described.trajectories = trajectories.size().value_or(1);
   described.steps = steps.size().value_or(1);
   for (const FieldVariable& variable : described.variables) {
@@ -359,6 +390,10 @@ SampleSpace space_of(const arrays::ArrayFile& file, const FieldFile& described,
   }
   std::set<std::string> known;
   for (const std::size_t axis : first->axes.space) {
+    if (first->info.shape[axis] == 0) {
+      throw DataError(file.path(), "the array '" + first->info.path + "' has no points along its axis " +
+                                       axis_name(first->info, first->axes, axis));
+    }
     SpaceAxis each{.letter = first->axes.letters[axis],
                    .name = axis_name(first->info, first->axes, axis),
                    .size = first->info.shape[axis]};

@@ -26,11 +26,13 @@ struct FieldVariable {
   std::vector<std::string> names;           ///< the chosen channels
   std::string units;                        ///< "" = unknown
   std::vector<std::string> groups = {};     ///< groups that have this array, a trajectory each; empty = one array
+  std::vector<arrays::Packing> group_packings = {};  ///< those of the groups; empty = all are `packing`
   /// Whether an axis of length 1 stands for all positions, because the array does not vary along it (The Well).
   std::vector<bool> repeats;
 
-  /// The array of a trajectory.
+  /// The array of a trajectory, and how it is packed.
   std::string path_of(std::int64_t trajectory) const;
+  const arrays::Packing& packing_of(std::int64_t trajectory) const;
 };
 
 /// The variables of a file that samples read, with the size that all of them have.

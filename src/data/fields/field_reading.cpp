@@ -146,6 +146,7 @@ void read_steps(const arrays::ArrayFile& file, const FieldVariable& variable, st
   const std::int64_t points = points_of(space);
   arrays::ArrayInfo info = variable.info;
   info.path = variable.path_of(trajectory);
+  const arrays::Packing& packing = variable.packing_of(trajectory);
   const std::int64_t row = variable.groups.empty() ? trajectory : 0;
   for (const ChannelRun& run : runs_of(variable)) {
     const Block block = block_of(variable, run, row, first, steps, stride, space);
@@ -153,18 +154,18 @@ void read_steps(const arrays::ArrayFile& file, const FieldVariable& variable, st
     const bool is_direct =
         is_in_order(variable, run, block, steps, pitch) && size == static_cast<std::size_t>(steps * points) * run.count;
     Value* const first_out = out + static_cast<std::int64_t>(run.first) * points;
-    if (is_direct && arrays::is_stored_as<Value>(variable.packing)) {
+    if (is_direct && arrays::is_stored_as<Value>(packing)) {
       file.read(info, block.slab, std::as_writable_bytes(std::span(first_out, size)));
       continue;
     }
     stored.resize(size * info.type.bytes);
     file.read(info, block.slab, stored);
     if (is_direct) {
-      arrays::decode(variable.packing, stored, std::span(first_out, size));
+      arrays::decode(packing, stored, std::span(first_out, size));
       continue;
     }
     values.resize(size);
-    arrays::decode(variable.packing, stored, std::span(values));
+    arrays::decode(packing, stored, std::span(values));
     for (std::int64_t k = 0; k < steps; ++k) {
       for (std::size_t c = 0; c < run.count; ++c) {
         const std::int64_t position = variable.channels[run.first + c];

@@ -212,12 +212,12 @@ std::vector<double> FieldStatistics::read_block(const StepBlock& block, std::int
 }
 
 void FieldStatistics::count_outside(const double* values, std::int64_t steps, const FieldFile& file,
-                                    std::span<Channel> channels) const {
+                                    std::int64_t trajectory, std::span<Channel> channels) const {
   const std::int64_t points = points_of(description_.space);
   const std::int64_t pitch = std::ssize(channels) * points;
   std::size_t number = 0;
   for (const FieldVariable& variable : file.variables) {
-    const arrays::Packing& packing = variable.packing;
+    const arrays::Packing& packing = variable.packing_of(trajectory);
     const auto [lowest, highest] =
         std::minmax(packing.lowest * packing.scale + packing.offset, packing.highest * packing.scale + packing.offset);
     for (std::size_t c = 0; c < variable.channels.size(); ++c, ++number) {
@@ -240,7 +240,8 @@ void FieldStatistics::measure_block(const StepBlock& block, bool are_targets, st
   const std::int64_t lead = file.has_time ? description_.rule.lead : 0;
   const std::int64_t first = lead > 0 ? std::max(block.begin - lead, series.begin) : block.begin;
   const std::vector<double> values = read_block(block, first, are_targets);
-  count_outside(values.data() + (block.begin - first) * pitch, block.end - block.begin, file, channels);
+  count_outside(values.data() + (block.begin - first) * pitch, block.end - block.begin, file, block.trajectory,
+                channels);
   const double* const own = values.data() + (block.begin - first) * pitch;
   std::vector<double> differences(static_cast<std::size_t>(points));
   for (std::int64_t c = 0; c < std::ssize(channels); ++c) {

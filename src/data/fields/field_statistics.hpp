@@ -63,7 +63,7 @@ class FieldStatistics {
   void add_blocks(std::size_t number);
   void measure_block(const StepBlock& block, bool are_targets, std::span<Channel> channels) const;
   std::vector<std::string> channel_names() const;
-  void count_outside(const double* values, std::int64_t steps, const FieldFile& file,
+  void count_outside(const double* values, std::int64_t steps, const FieldFile& file, std::int64_t trajectory,
                      std::span<Channel> channels) const;
   std::vector<double> read_block(const StepBlock& block, std::int64_t first, bool are_targets) const;
 

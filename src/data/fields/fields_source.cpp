@@ -12,6 +12,7 @@
 
 #include "core/numbers/latitudes.hpp"
 #include "core/text/text.hpp"
+#include "data/fields/field_agreement.hpp"
 #include "data/fields/field_chunks.hpp"
 #include "data/fields/field_dataset.hpp"
 #include "data/fields/field_paths.hpp"
@@ -62,6 +63,8 @@ class FieldOpener {
   void add_positions(FieldDescription& description) const;
   void add_cycles(FieldDescription& description) const;
   void require_size(const FieldDescription& description) const;
+  void note_differences(const FieldPair& pair, const FieldPair& first, const SampleSpace& space,
+                        std::vector<std::string>& notes) const;
 
   const Section& data_;
   FieldSettings settings_;
@@ -196,17 +199,43 @@ void FieldOpener::add_series(FieldDescription& description, std::vector<std::str
   }
 }
 
+/// Adds what the files of a pair say otherwise than the first ones; each sentence once for all files.
+void FieldOpener::note_differences(const FieldPair& pair, const FieldPair& first, const SampleSpace& space,
+                                   std::vector<std::string>& notes) const {
+  const auto add = [&notes](const std::string& path, const std::vector<std::string>& differences) {
+    for (const std::string& sentence : differences) {
+      const auto has_it = [&](const std::string& note) { return note.ends_with(": " + sentence); };
+      if (std::ranges::none_of(notes, has_it)) notes.push_back(path + ": " + sentence);
+    }
+  };
+  const std::string& space_of = first.inputs.path;
+  add(pair.inputs.path, differences_in(*files_->get(pair.inputs.path), pair.inputs, first.inputs, space, space_of));
+  if (pair.targets.path == pair.inputs.path) return;
+  add(pair.targets.path, differences_in(*files_->get(pair.targets.path), pair.targets, first.targets, space, space_of));
+  add(pair.targets.path, differences_of_times(pair));
+}
+
 void FieldOpener::add_statics(FieldDescription& description) {
   for (const StaticChoice& choice : settings_.statics) {
     const auto file = files_->get(choice.file);
     FieldFileOptions options = options_for({choice.variable});
     if (!options.layout.by_variable.contains(choice.variable.path)) {
       // A layout for all variables has other axes than a field without time.
-      options.layout.common = "";
-      for (const SpaceAxis& axis : description.space) options.layout.common += axis.letter;
+      options.layout.common = letters_by_names(file->find(choice.variable.path), description.space);
+      if (options.layout.common.empty()) {
+        for (const SpaceAxis& axis : description.space) options.layout.common += axis.letter;
+      }
     }
     const FieldFile described = open_field_file(*file, options);
     require_same_fields(described, described, description.space);
+    const FieldFile& inputs = description.pairs.front().inputs;
+    differences_in(*file, described, inputs, description.space, inputs.path);
+    if (described.steps * described.trajectories > 1) {
+      throw DataError(choice.file, "the array '" + choice.variable.path + "' has " +
+                                       std::to_string(described.steps * described.trajectories) +
+                                       " steps or trajectories, but a static field has one; choose it, as in " +
+                                       choice.variable.path + "[time#0]");
+    }
     const FieldVariable& variable = described.variables.front();
     const std::size_t begin = description.statics.size();
     const std::int64_t size = points_of(description.space) * std::ssize(variable.channels);
@@ -268,6 +297,7 @@ OpenedFields FieldOpener::open(const std::vector<std::string>& inputs, const std
     }
     require_same_fields(model.inputs, description.pairs.back().inputs, description.space);
     require_same_fields(model.targets, description.pairs.back().targets, description.space);
+    note_differences(description.pairs.back(), model, description.space, opened.notes);
   }
   description.gaps = settings_.gaps;
   description.normalization = settings_.normalization;

@@ -78,6 +78,9 @@ std::shared_ptr<Stateful> data_state(Run& run);
 /// The origin of the run: group /meta, stored for information and for the lineage, and not restored. The data of the
 /// user: group /extra.
 std::shared_ptr<Stateful> origin_state(Run& run, std::string config_ini);
+/// The effect of other values of the model, the loss, the optimizer and the schedule than those in a checkpoint.
+/// @param config_ini  the configuration of this run; empty = it is not compared
+Reproducibility by_settings(const std::string& config_ini, const checkpoints::Archive& archive);
 
 /// A row of numbers, which the array owns.
 template <class T>

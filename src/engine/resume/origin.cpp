@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
 #include "core/text/text.hpp"
 #include "data/stores/image_splits.hpp"
 #include "engine/resume/components.hpp"
@@ -11,6 +17,36 @@ namespace lockstep::engine {
 namespace {
 
 using checkpoints::Archive;
+
+/// The values of a configuration as Config::to_ini writes them, by the names of their keys.
+std::map<std::string, std::string> values_in(const std::string& ini) {
+  std::map<std::string, std::string> values;
+  std::string section;
+  for (std::size_t begin = 0, next = 0; begin < ini.size(); begin = next + 1) {
+    next = std::min(ini.find('\n', begin), ini.size());
+    const std::string line = ini.substr(begin, next - begin);
+    const std::size_t equals = line.find(" =");
+    if (line.starts_with('[')) section = line.substr(1, line.find(']') - 1) + ".";
+    if (line.starts_with('[') || line.starts_with('#') || equals == std::string::npos) continue;
+    const std::size_t end = line.rfind("  # ");
+    std::string& value = values[section + line.substr(0, equals)];
+    value += (value.empty() ? "" : "; ") + trimmed(line.substr(equals + 2, end - equals - 2));
+  }
+  return values;
+}
+
+using Level = Reproducibility::Degree;
+
+/// The effect of a change of a key on the next steps. Keys that other components compare are not here.
+Level effect_of(const std::string& key) {
+  static const std::set<std::string> paths = {"model.from", "model.file"};
+  static const std::set<std::string> keys = {"data.shuffle", "train.clip_norm", "train.clip_norm_type",
+                                             "train.clip_value"};
+  if (key == "train.micro_batch") return Level::order;
+  const std::string section = key.substr(0, key.find('.') + 1);
+  const bool is_of_training = section == "model." || section == "loss." || section == "optim." || section == "sched.";
+  return keys.contains(key) || (is_of_training && !paths.contains(key)) ? Level::statistical : Level::bitwise;
+}
 
 class OriginState : public Stateful {
  public:
@@ -93,6 +129,19 @@ class DataState : public Stateful {
 
 std::shared_ptr<Stateful> origin_state(Run& run, std::string config_ini) {
   return std::make_shared<OriginState>(run, std::move(config_ini));
+}
+
+Reproducibility by_settings(const std::string& config_ini, const Archive& archive) {
+  if (config_ini.empty()) return {};
+  const auto was = values_in(checkpoints::text_of(archive.array("/meta/config_ini")));
+  std::vector<Reproducibility> all;
+  for (const auto& [key, value] : values_in(config_ini)) {
+    const auto old = was.find(key);
+    if (old == was.end() || old->second == value) continue;
+    const auto shown = [](const std::string& text) { return text.empty() ? "empty" : text; };
+    all.push_back({effect_of(key), key + " is " + shown(value) + " and was " + shown(old->second)});
+  }
+  return worst_of(all);
 }
 
 std::shared_ptr<Stateful> data_state(Run& run) { return std::make_shared<DataState>(*run.data.splits().train); }

@@ -9,6 +9,7 @@
 #include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/store.hpp"
 #include "engine/loop/trainer.hpp"
+#include "engine/resume/components.hpp"
 #include "engine/resume/run_state.hpp"
 #include "engine/saving/candidates.hpp"
 #include "engine/saving/memory_copies.hpp"
@@ -101,7 +102,7 @@ void set_later_ones_aside(const mpi::Communicator& world, const std::string& dir
 }  // namespace
 
 std::optional<std::string> load_or_resume(Trainer& trainer, const ResumeSettings& settings,
-                                          const std::string& directory) {
+                                          const std::string& directory, const std::string& config_ini) {
   const mpi::Communicator& world = trainer.view().world;
   const std::optional<ReadCheckpoint> from = read_source(trainer, settings, directory);
   if (!from) return std::nullopt;
@@ -112,8 +113,10 @@ std::optional<std::string> load_or_resume(Trainer& trainer, const ResumeSettings
   }
   note_origin(world, *from, trainer.view().origin);
   const std::int64_t step = trainer.progress().step;
-  log::info("restored and verified the state of step " + std::to_string(step) +
-            "; reproducibility: " + reproducibility_of(trainer, from->archive, settings.restore).text());
+  log::info(
+      "restored and verified the state of step " + std::to_string(step) + "; reproducibility: " +
+      worst_of({reproducibility_of(trainer, from->archive, settings.restore), by_settings(config_ini, from->archive)})
+          .text());
   set_later_ones_aside(world, directory, step);
   return from->path;
 }

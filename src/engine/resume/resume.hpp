@@ -18,14 +18,15 @@ class Trainer;
 ///
 /// auto and must take the newest checkpoint that every rank can read: a damaged one is renamed to `.bad-step-...` and
 /// the next older one tried, `max_fallback` times. A folder with nothing but damaged ones is an error.
-/// @param directory  the run's checkpoint folder
-/// @return           the folder that was restored; none for a fresh start
+/// @param directory   the run's checkpoint folder
+/// @param config_ini  the configuration of the run, which is compared with that of the checkpoint; empty = it is not
+/// @return            the folder that was restored; none for a fresh start
 /// Collective.
 /// @throws ConfigError      `none`, but the folder already holds checkpoints
 /// @throws CheckpointError  `must` or a step or path, and nothing there; nothing readable; or it does not fit the run.
 ///                          The run may then hold parts of a checkpoint, and must not be trained
 std::optional<std::string> load_or_resume(Trainer& trainer, const ResumeSettings& settings,
-                                          const std::string& directory);
+                                          const std::string& directory, const std::string& config_ini = "");
 
 /// Counts the starts of a run from the step where it stands now, in the file STARTS of `directory`; one that a batch
 /// system starts again and again, and that never comes to its next checkpoint, is ended.

@@ -95,7 +95,7 @@ arrays::TimeUnit seconds_unit(const arrays::ArrayFile& file, const FieldFile& de
     if (!array) continue;
     const std::vector<std::string> units = arrays::texts_of(array->attributes, "units");
     const std::vector<std::string> calendar = arrays::texts_of(array->attributes, "calendar");
-    if (units.empty()) continue;
+    if (units.empty() || !arrays::has_reference_date(units.front())) continue;
     return {.calendar = arrays::parse_time_unit(units.front(), calendar.empty() ? "" : calendar.front()).calendar};
   }
   return {};

@@ -100,7 +100,7 @@ std::string array_text(const FieldArray& array) {
   add("axes", joined(axes_of(array)));
   add("layout", variable.axes.letters + " by " + variable.layout_rule);
   add("channels", names_text(variable.names) + (variable.units.empty() ? "" : " (" + variable.units + ")"));
-  add("packing", packing_text(variable.packing));
+  add("packing", packing_text(variable.packing) + (variable.group_packings.empty() ? "" : " in the first group"));
   add("storage", storage_text(array.storage));
   return text;
 }

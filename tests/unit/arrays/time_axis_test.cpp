@@ -104,6 +104,11 @@ std::vector<bool> gaps_of_days(std::vector<double> days, const Cadence& cadence 
   return gaps_between(days, cadence);
 }
 
+TEST(GapsTest, QuartersOfTheYearAreRegular) {
+  EXPECT_EQ(gaps_of_days({0, 90, 181, 273, 365, 455, 546, 638}), std::vector<bool>(7, false));
+  EXPECT_EQ(gaps_of_days({0, 92, 184, 276, 364}), (std::vector<bool>{false, false, false, true}));
+}
+
 TEST(GapsTest, TheCommonestStepIsRegular) {
   EXPECT_EQ(gaps_of_days({0, 1, 2, 5, 6}), (std::vector<bool>{false, false, true, false}));
   EXPECT_EQ(gaps_of_days({0, 1, 2, 5, 6}, {.is_any = true}), std::vector<bool>(4, false));

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the source `fields` knows of the chunks of HDF5 files.
+// The chunks of HDF5 files, as the source `fields` knows them.
+#include "data/fields/field_chunks.hpp"
+
 #include <lockstep/data/sampler.hpp>
 #include <lockstep/data/source.hpp>
 
@@ -10,7 +12,6 @@
 #include <vector>
 
 #include "checkpoints/format/hdf5.hpp"
-#include "data/fields/field_chunks.hpp"
 #include "data/fields/field_dataset.hpp"
 #include "files.hpp"
 #include "support/folders.hpp"

@@ -130,7 +130,8 @@ TEST_F(FolderTest, ALineBreakInAnUnlabeledFolderIsSkippedInOneLine) {
   for (const char* name : {"a/1.ppm", "a/x 1\ny/2.ppm", "z\n/3.ppm"}) write_file(images, name, ppm(2, 2, 9, 8, 7));
   const ImageSplits splits = stores({{"name", "folder"}, {"path", images.path()}, {"unlabeled", "true"}});
   EXPECT_EQ(names_in(*splits.train), ImageNames({"a/1.ppm"}));
-  EXPECT_TRUE(has_note(splits.notes, "skipped 2 files that are no images, such as x 1 y"));
+  EXPECT_TRUE(
+      has_note(splits.notes, "skipped 2 files that are no images or have a line break in their names, such as x 1 y"));
 }
 
 // A list of these paths is made and read again, with and without a cache.

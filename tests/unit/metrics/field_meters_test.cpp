@@ -58,6 +58,13 @@ TEST(FieldMetersTest, EachChannelHasItsNumbers) {
                           {"bias/v", 1}}));
 }
 
+// The newest input has gaps at other points than the target.
+TEST(FieldMetersTest, PersistenceCountsPointsThatItKnows) {
+  Samples samples = errors({0, 0, 0, 0, 0, 0, 0, 0});
+  samples.fields["persistence"] = {3, std::nan(""), 3, 3, 1, 7, std::nan(""), std::nan("")};
+  EXPECT_EQ(read("persistence", samples), (Named{{"persistence_rmse/u", 3}, {"persistence_rmse/v", 5}}));
+}
+
 // Relative errors have no unit, and the channel v has none in the files.
 TEST(FieldMetersTest, ErrorsHaveTheUnitOfTheirChannel) {
   Task task = task_of();
