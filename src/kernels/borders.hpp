@@ -24,7 +24,7 @@ struct BorderedField {
   std::vector<BorderedAxis> axes;
   std::int64_t values = 1;  ///< adjacent values of a point, such as channels
 
-  std::int64_t size() const { return size_from(0, 0); }             ///< values of a field
+  std::int64_t size() const { return size_from(0, 0); }           ///< values of a field
   std::int64_t bordered_size() const { return size_from(0, 2); }  ///< values of a field with borders
   /// Values of a slice with axis `axis` and later ones.
   /// @param added  points that each axis has in addition

@@ -118,13 +118,13 @@ using BordersKernel = void (*)(const kernels::BorderedField& field, std::int64_t
 
 void run_on_fields(BordersKernel kernel, const PlainField& plain, const at::Tensor& source, const at::Tensor& target) {
   const KernelRecord record("lockstep::borders");
-  const auto* const from = source.const_data_ptr<float>();
-  auto* const to = target.mutable_data_ptr<float>();
-  const std::int64_t from_size = source.numel() / std::max<std::int64_t>(plain.fields, 1);
-  const std::int64_t to_size = target.numel() / std::max<std::int64_t>(plain.fields, 1);
-  const std::int64_t grain = std::max<std::int64_t>(kGrainValues / std::max<std::int64_t>(to_size, 1), 1);
+  const auto* const fields = source.const_data_ptr<float>();
+  auto* const results = target.mutable_data_ptr<float>();
+  const std::int64_t source_size = source.numel() / std::max<std::int64_t>(plain.fields, 1);
+  const std::int64_t target_size = target.numel() / std::max<std::int64_t>(plain.fields, 1);
+  const std::int64_t grain = std::max<std::int64_t>(kGrainValues / std::max<std::int64_t>(target_size, 1), 1);
   at::parallel_for(0, plain.fields, grain, [&](std::int64_t begin, std::int64_t end) {
-    kernel(plain.field, end - begin, from + begin * from_size, to + begin * to_size);
+    kernel(plain.field, end - begin, fields + begin * source_size, results + begin * target_size);
   });
 }
 
@@ -153,8 +153,8 @@ struct WithBorders : torch::autograd::Function<WithBorders> {
     const bool is_recorded = at::GradMode::is_enabled() && gradient.requires_grad();
     const auto plain = is_recorded ? std::nullopt : plain_field(gradient, paddings, 2);
     if (!plain) return {folded(gradient, paddings, 0), {}};
-    at::Tensor result = at::empty(inside_of(gradient).sizes(),
-                                  gradient.options().memory_format(gradient.suggest_memory_format()));
+    at::Tensor result =
+        at::empty(inside_of(gradient).sizes(), gradient.options().memory_format(gradient.suggest_memory_format()));
     run_on_fields(kernels::write_without_borders, *plain, gradient, result);
     return {result, {}};
   }

@@ -22,14 +22,13 @@ using lockstep::testing::UnalignedFloats;
 
 constexpr double kFactor = 4;  // the order of the sums is another one
 
-/// Rows and columns of tiles with and without a rest, several blocks of pixels, images smaller than the kernel; the last
-/// ones are read in the images.
+/// Rows and columns of tiles with and without a rest, several blocks of pixels, images smaller than the kernel. The
+/// patches of the last ones are read in the images.
 const std::vector<PlainConvolution> kPatchSizes = {
-    {2, 9, 7, 8, 4, 3, 1, 1},     {2, 9, 7, 16, 12, 3, 2, 1},   {2, 9, 7, 24, 8, 1},
-    {1, 9, 7, 40, 4, 1, 2},       {2, 8, 8, 8, 4, 2, 2},        {1, 9, 7, 8, 20, 7, 2, 3},
-    {2, 21, 23, 48, 28, 3, 1, 1}, {1, 16, 15, 32, 16, 3, 1, 2}, {1, 3, 2, 16, 4, 7, 1, 3},
-    {2, 9, 7, 8, 4, 3},           {2, 21, 23, 16, 28, 3},       {3, 12, 9, 32, 12, 3, 2},
-    {1, 5, 3, 48, 8, 3},          {2, 4, 200, 8, 16, 3},
+    {2, 9, 7, 8, 4, 3, 1, 1},  {2, 9, 7, 16, 12, 3, 2, 1}, {2, 9, 7, 24, 8, 1},          {1, 9, 7, 40, 4, 1, 2},
+    {2, 8, 8, 8, 4, 2, 2},     {1, 9, 7, 8, 20, 7, 2, 3},  {2, 21, 23, 48, 28, 3, 1, 1}, {1, 16, 15, 32, 16, 3, 1, 2},
+    {1, 3, 2, 16, 4, 7, 1, 3}, {2, 9, 7, 8, 4, 3},         {2, 21, 23, 16, 28, 3},       {3, 12, 9, 32, 12, 3, 2},
+    {1, 5, 3, 48, 8, 3},       {2, 4, 200, 8, 16, 3},
 };
 const std::vector<PlainConvolution> kDepthwiseSizes = {
     {1, 9, 7, 8, 8, 3, 1, 1}, {2, 12, 11, 16, 16, 7, 1, 3}, {2, 9, 17, 40, 40, 5, 2, 2},  {1, 3, 2, 24, 24, 7, 1, 3},
@@ -98,7 +97,8 @@ TEST(PatchProductTest, IsTheSumOverPixels) {
   });
 }
 
-/// Images without padding are those with it and zeros around them, so that both ways to read patches give the same bits.
+/// Images without padding are those with it and zeros around them, so that both ways to read patches give the same
+/// bits.
 TEST(PatchProductTest, PatchesInImagesGiveTheBitsOfPackedOnes) {
   at_each_level([] {
     for (const std::int64_t channels : {8, 16, 48}) {

@@ -219,7 +219,6 @@ Bordered bordered(const at::Tensor& values, const std::vector<AxisPadding>& padd
 }
 
 TEST(SpaceLayersTest, BordersHaveTheSameBitsByTheKernelAndThePlainForm) {
-  
   const std::vector<AxisPadding> kinds = {AxisPadding::zero, AxisPadding::circular, AxisPadding::replicate,
                                           AxisPadding::reflect};
   for (const Sizes& shape : {Sizes{2, 3, 5}, {1, 1, 2, 9}, {2, 8, 4, 3}, {3, 2, 2, 4, 3}}) {
