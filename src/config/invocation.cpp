@@ -119,7 +119,8 @@ std::string command_of(const std::vector<std::string>& words, const Commands& co
   const bool is_known = called != nullptr;
   const std::size_t given = words.size() - 1;
   if (is_known && given < called->words.size()) {
-    throw ConfigError("command line: " + called->name + " needs " + called->words[given] + ", the folder of a run");
+    throw ConfigError("command line: " + called->name + " needs " + called->words[given] +
+                      (called->words[given].ends_with("RUN") ? ", the folder of a run" : ""));
   }
   const std::string& odd = is_known && given > called->words.size() ? words[called->words.size() + 1] : words[0];
   if (is_known && given == called->words.size()) return words[0];

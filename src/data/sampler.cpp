@@ -239,8 +239,9 @@ const std::vector<SamplerRow>& builtin_samplers() {
       {.name = "blocks",
        .help = "Each rank reads one contiguous block of the data set",
        .keys = {shuffle_key(),
-                keys::integer("data.blocks", "1",
-                              "blocks: number of blocks of the data set. If it is the number of ranks, each reads one block", 1)},
+                keys::integer(
+                    "data.blocks", "1",
+                    "blocks: number of blocks of the data set. If it is the number of ranks, each reads one block", 1)},
        .make = make_blocks},
       {.name = "chunks",
        .help = "The chunks of files in random order; the samples of data.shuffle_chunks chunks are shuffled together",

@@ -45,18 +45,13 @@ KeySpecs resume_keys() {
 
 /// The keys of section `train`, of each part that it configures, without those of the steps' own.
 KeySpecs train_keys(const Registry& registry) {
-  // Whoever makes a TimeLimit of it reads it.
-  const KeySpec time_limit =
-      keys::text("train.time_limit", "",
-                 "Time limit in seconds or as H:MM:SS, measured from the start. The run saves a checkpoint before the "
-                 "limit and exits with 75. If empty, the limit of the Slurm job applies");
   const KeySpecs tables_of_rows = {
       step_key(registry.steps), hooks_key(registry.hooks),
       metrics_key("train.metrics", "NAME,option=value: a metric of the training samples, computed over each epoch",
                   registry.meters)};
-  return together({BatchSettings::keys(), RunBounds::keys(), KeySpecs{time_limit}, rollout_keys(), ClipSettings::keys(),
-                   Precision::keys(), ParamDtypeSettings::keys(), data::MixSettings::keys(), tables_of_rows,
-                   NonfiniteSettings::keys()});
+  return together({BatchSettings::keys(), RunBounds::keys(), KeySpecs{time_limit_key()}, rollout_keys(),
+                   ClipSettings::keys(), Precision::keys(), ParamDtypeSettings::keys(), data::MixSettings::keys(),
+                   tables_of_rows, NonfiniteSettings::keys()});
 }
 
 }  // namespace

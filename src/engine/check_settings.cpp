@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "data/source/settings.hpp"
 #include "engine/evaluation/evaluation.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/session.hpp"
@@ -18,8 +19,10 @@ namespace lockstep::engine {
 void check_settings(const Sections& sections) {
   const Section& train = sections.at("train");
   RunSettings::from(sections.at("run"));
+  data::DataSettings::from(sections.at("data"));
   BatchSettings::from(train);
   RunBounds::from(train);
+  time_limit_of(train);
   Precision::from(train);
   ParamDtypeSettings::from(train);
   ClipSettings::from(train);

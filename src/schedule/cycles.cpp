@@ -144,8 +144,6 @@ Waves waves_of(const Section& rule, const Window& window) {
   if (waves.periods.empty()) throw ConfigError("periods: set at least one");
   if (waves.weights.empty()) waves.weights.assign(waves.periods.size(), 1.0);
   if (waves.weights.size() != waves.periods.size()) throw ConfigError("weights: set one per period");
-  if (rule.is_default("floor") && rule.is_default("final_factor"))
-    throw ConfigError("final_factor: set it, or set floor");
   if (waves.grow != 0 && waves.grow < 1) throw ConfigError("grow: must be 0 or at least 1");
   if (waves.grow != 0 && window.width() / waves.periods.back() > kMaxWaves) {
     throw ConfigError("periods: the last one is too short, there would be too many waves");

@@ -2,6 +2,7 @@
 
 #include "core/text/duration.hpp"
 #include "engine/settings/agreed.hpp"
+#include "engine/settings/train_settings.hpp"
 #include "mpi/process/launch.hpp"
 #include "mpi/process/topology.hpp"
 #include "trainer/commands/commands.hpp"
@@ -16,11 +17,8 @@ namespace {
 
 /// Seconds until train.time_limit or Slurm ends a run; 0 = unlimited. Collective.
 double limit_of(const mpi::Communicator& world, const Section& train) {
-  const std::string& text = train.text("time_limit");
-  double limit = parse_duration(text).value_or(0);
-  if (!text.empty() && limit <= 0) {
-    throw_agreed(ExitCode::configuration, train.cite("time_limit") + ": '" + text + "' is not a duration");
-  }
+  double limit = 0;
+  world.all_or_throw([&] { limit = engine::time_limit_of(train).value_or(0); });
   if (limit == 0 && world.is_root()) {
     if (const auto job = mpi::slurm_job()) limit = mpi::seconds_left(*job).value_or(0);
   }

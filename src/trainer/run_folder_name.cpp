@@ -62,7 +62,7 @@ RunFolderName name_here(const Section& run) {
   RunFolderName made{.name = name.empty() ? time : with_values(name, words, run.cite("name")),
                      .dir = "",
                      .names_time = (name + dir).find("{time}") != std::string::npos || (name + dir).empty()};
-  if (made.name.starts_with('/')) {
+  if (made.name.find('/') != std::string::npos || made.name == "." || made.name == "..") {
     throw ConfigError(run.cite("name") + ": '" + made.name + "' is a path; set run.dir instead");
   }
   words.emplace_back("{name}", made.name);

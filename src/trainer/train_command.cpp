@@ -19,6 +19,7 @@
 #include "core/text/duration.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/settings/agreed.hpp"
+#include "engine/settings/train_settings.hpp"
 #include "mpi/gpu/gpu.hpp"
 #include "mpi/process/launch.hpp"
 #include "mpi/process/topology.hpp"
@@ -139,13 +140,8 @@ std::optional<int> restarts() {
 /// @throws ConfigError  train.time_limit is no time span, on every rank
 std::optional<engine::TimeLimit> time_limit(const mpi::Communicator& world, const Section& train,
                                             Clock::time_point started) {
-  const std::string& wanted = train.text("time_limit");
-  const auto seconds = parse_duration(wanted);
-  world.all_or_throw([&] {
-    if (wanted.empty() || (seconds && *seconds > 0)) return;
-    throw ConfigError(train.cite("time_limit") + ": '" + wanted +
-                      "' is not a duration; use seconds, H:MM:SS (for example 23:30:00), or D-HH:MM:SS");
-  });
+  std::optional<double> seconds;
+  world.all_or_throw([&] { seconds = engine::time_limit_of(train); });
   if (!world.is_root()) return std::nullopt;
   if (seconds) return limit_in(started, *seconds, "train.time_limit");
   const auto job = mpi::slurm_job();

@@ -82,7 +82,7 @@ ProgramResult run_on_small_disk(const std::string& folder, const std::string& co
                                   "/disk | sort -n | tail -n 30; }\ncp -r " + folder + "/disk/. " + folder +
                                   "\nexit $code\n");
   return testing::run_shell("if unshare -m true; then unshare -m bash " + script + "; else bash " + script + "; fi",
-                            900);
+                            testing::is_long_run() ? 2700 : 900);
 }
 
 checkpoints::Archive final_state(const std::string& folder) {

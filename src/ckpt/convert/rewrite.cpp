@@ -117,7 +117,11 @@ void set_attribute(Archive& archive, const std::string& rule) {
 
 Exit average(const Request& request) {
   std::vector<Archive> archives;
-  for (const std::string& path : request.paths) archives.push_back(read_own(path));
+  for (const std::string& path : request.paths) {
+    archives.push_back(read_own(path));
+    const std::string fault = checkpoints::nonfinite_in(open_source(path).path(), "/model/params");
+    if (!fault.empty()) throw Failure(Exit::policy, escaped(path) + ": " + fault + "; leave this checkpoint out");
+  }
   const Archive result = archives.back().with_arrays([&](const std::string& path, const Array& array) {
     return is_of_model(path) && is_real_floating(array.dtype) ? mean_of(archives, path) : array;
   });

@@ -132,7 +132,7 @@ ImageSplits open_unlabeled(const Section& data) {
     std::string name = listing.passed_over.front();
     std::replace(name.begin(), name.end(), '\n', ' ');
     splits.notes.push_back(path + ": skipped " + std::to_string(listing.passed_over_count) +
-                           " files that are no images, such as " + name);
+                           " files that are no images or have a line break in their names, such as " + name);
   }
   return splits;
 }

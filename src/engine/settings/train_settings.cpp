@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/text/duration.hpp"
 #include "mpi/shared/lane_tree.hpp"
 
 namespace lockstep::engine {
@@ -115,6 +116,20 @@ RunBounds RunBounds::from(const Section& train) {
   const RunBounds bounds{.max_steps = train.integer("max_steps"), .max_epochs = train.integer("max_epochs")};
   if (bounds.max_steps != 0 || bounds.max_epochs != 0) return bounds;
   throw ConfigError("train.max_steps and train.max_epochs are both 0; set at least one of them");
+}
+
+KeySpec time_limit_key() {
+  return keys::text("train.time_limit", "",
+                    "Time limit in seconds or as H:MM:SS, measured from the start. The run saves a checkpoint before "
+                    "the limit and exits with 75. If empty, the limit of the Slurm job applies");
+}
+
+std::optional<double> time_limit_of(const Section& train) {
+  const std::string& wanted = train.text("time_limit");
+  const auto seconds = parse_duration(wanted);
+  if (wanted.empty() || (seconds && *seconds > 0)) return seconds;
+  throw ConfigError(train.cite("time_limit") + ": '" + wanted +
+                    "' is not a duration; use seconds, H:MM:SS (for example 23:30:00), or D-HH:MM:SS");
 }
 
 std::int64_t RunBounds::total_steps(const Progress& progress) const {

@@ -6,6 +6,7 @@
 #include <lockstep/engine/run_view.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/keys/cited.hpp"
@@ -44,5 +45,10 @@ struct RunBounds {
 
   bool operator==(const RunBounds&) const = default;
 };
+
+KeySpec time_limit_key();
+/// Key `train.time_limit`: seconds from the start of a run to its end; none = not set.
+/// @throws ConfigError  it is no duration
+std::optional<double> time_limit_of(const Section& train);
 
 }  // namespace lockstep::engine

@@ -23,6 +23,9 @@ namespace {
 
 // Losses of classes, labels and pixels, one score at a time.
 
+/// Means over targets that count nothing are finite; the batch contributes nothing.
+constexpr double kLeastDivisor = 1e-12;
+
 /// The numbers as they were written, or the numbers of the file of this name.
 std::vector<double> numbers_of(const Section& loss, const std::string& key) {
   const std::string& text = loss.text(key);
@@ -97,7 +100,7 @@ at::Tensor counts_of_targets(const at::Tensor& target, const at::Tensor& factors
 at::Tensor mean_by_samples(const at::Tensor& losses, const at::Tensor& counts, const batch::Batch& batch) {
   const at::Tensor weights = sample_weights(batch, losses);
   const at::Tensor divisor = (counts.to(losses.scalar_type()) * weights).sum();
-  return (losses * weights).sum() / divisor.clamp_min(1e-12);
+  return (losses * weights).sum() / divisor.clamp_min(kLeastDivisor);
 }
 
 double sum_by_samples(const at::Tensor& counts, const batch::Batch& batch) {
@@ -127,8 +130,13 @@ Loss counted_cross_entropy(const Section& loss, const Task& task, std::int64_t u
       return weighted_cross_entropy(outputs.main(), target, factors, weightless, is_training ? smoothing : 0,
                                     reduction);
     };
-    if (!has_weights) return reduced(at::Reduction::Mean);
-    return mean_by_samples(reduced(at::Reduction::None), counts_of_targets(target, factors), batch);
+    if (has_weights) return mean_by_samples(reduced(at::Reduction::None), counts_of_targets(target, factors), batch);
+    // Smoothed samples of classes of weight 0 have a loss. If a batch has no others, the mean of LibTorch is NaN.
+    const bool may_lack_weight = !weightless.empty() && is_training && smoothing > 0 && !target.is_floating_point();
+    if (!may_lack_weight) return reduced(at::Reduction::Mean);
+    const at::Tensor losses = reduced(at::Reduction::None);
+    const at::Tensor divisor = counts_of_targets(target, factors).sum().to(losses.scalar_type());
+    return losses.sum() / divisor.clamp_min(kLeastDivisor);
   };
   const auto count = [=, has_weights = task.has_weights](const batch::Batch& batch) {
     if (!has_weights) return sum_of_factors(batch.target(), factors, ignored);

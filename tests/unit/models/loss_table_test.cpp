@@ -118,6 +118,16 @@ TEST(LossTableTest, IgnoredTargetsDoNotCount) {
   }
 }
 
+// Smoothed samples of a class of weight 0 have a loss, but the divisor of a batch of them is 0.
+TEST(LossTableTest, ABatchWithoutWeightHasAFiniteGradient) {
+  const Loss loss = loss_of({{"name", "cross_entropy"}, {"class_weights", "1,2,0,3"}, {"label_smoothing", "0.2"}});
+  const at::Tensor output = torch::tensor({{2.0, 0.0, -1.0, 0.5}, {1.0, 0.0, 3.0, 0.0}}).requires_grad_();
+  const at::Tensor value = value_of(loss, output, torch::tensor({2, 2}, torch::kLong), true);
+  value.backward();
+  EXPECT_TRUE(std::isfinite(value.item<double>()));
+  EXPECT_TRUE(at::isfinite(output.grad()).all().item<bool>());
+}
+
 // The task's own loss takes probabilities too, in 16 bits as well.
 TEST(LossTableTest, ModelsAcceptProbabilities) {
   const at::Tensor output = torch::tensor({{2.0, 0.0}, {0.0, 1.0}});

@@ -154,7 +154,7 @@ TEST(CurvesTest, MultistepTakesValues) {
 
 TEST(CurvesTest, RefusesOptionsThatDoNotFit) {
   EXPECT_EQ(error_of("cosine,floor=0.1,final_factor=0.1"), "floor and final_factor cannot be combined");
-  EXPECT_EQ(error_of("cosine_restart,periods=3"), "final_factor: set it, or set floor");
+  EXPECT_EQ(error_of("cosine_restart,periods=3"), "");  // the default of final_factor is 0
   EXPECT_EQ(error_of("cosine_restart,periods=3,4,weights=1,floor=0"), "weights: set one per period");
   EXPECT_EQ(error_of("cosine_restart,floor=0"), "periods: set at least one");
   EXPECT_EQ(error_of("cosine_restart,periods=3,floor=0,grow=0.5"), "grow: must be 0 or at least 1");
