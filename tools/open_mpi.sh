@@ -10,7 +10,7 @@ use_open_mpi_anywhere() { export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT
 keep_open_mpi_quiet() { export OMPI_MCA_orte_execute_quiet=1; }
 
 # is_open_mpi MPIRUN: whether it is the launcher of Open MPI.
-is_open_mpi() { "$1" --version 2>/dev/null | grep -qE 'Open MPI|OpenRTE'; }
+is_open_mpi() { "$1" --version 2>/dev/null | grep -E 'Open MPI|OpenRTE' >/dev/null; }
 
 # stop_signal MPIRUN: the signal that makes the trainer save and stop, and that this launcher forwards. Open MPI's kills
 # the ranks at INT and TERM, MPICH's ends itself at USR2.
