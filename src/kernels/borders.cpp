@@ -7,58 +7,56 @@ namespace lockstep::kernels {
 
 namespace {
 
+/// An axis with the slices behind its points.
+struct Slices {
+  Slices(const BorderedField& field, std::size_t axis)
+      : points(field.axes[axis].points),
+        sources(field.axes[axis].sources),
+        size(field.size_from(axis + 1, 0)),
+        bordered(field.size_from(axis + 1, 2)),
+        is_last(axis + 1 == field.axes.size()) {}
+
+  std::int64_t points;
+  std::optional<BorderSources> sources;
+  std::int64_t size;      ///< values of a slice
+  std::int64_t bordered;  ///< the same with borders
+  bool is_last;           ///< no further axis: a slice has no borders
+};
+
 void write_borders(const BorderedField& field, std::size_t axis, const float* source, float* target) {
-  if (axis == field.axes.size()) {
-    std::copy_n(source, field.values, target);
-    return;
+  const Slices slices(field, axis);
+  const std::int64_t bordered = slices.bordered;
+  if (slices.is_last) std::copy_n(source, slices.points * slices.size, target + bordered);
+  for (std::int64_t p = 0; !slices.is_last && p < slices.points; ++p) {
+    write_borders(field, axis + 1, source + p * slices.size, target + (p + 1) * bordered);
   }
-  const auto& [points, sources] = field.axes[axis];
-  const std::int64_t size = field.size_from(axis + 1, 0);
-  const std::int64_t bordered = field.size_from(axis + 1, 2);
-  if (size == bordered) {
-    std::copy_n(source, points * size, target + bordered);
-  } else {
-    for (std::int64_t p = 0; p < points; ++p) {
-      write_borders(field, axis + 1, source + p * size, target + (p + 1) * bordered);
-    }
-  }
-  float* const behind = target + (points + 1) * bordered;
-  if (sources) {
-    std::copy_n(target + (sources->before + 1) * bordered, bordered, target);
-    std::copy_n(target + (sources->behind + 1) * bordered, bordered, behind);
+  float* const behind = target + (slices.points + 1) * bordered;
+  if (slices.sources) {
+    std::copy_n(target + (slices.sources->before + 1) * bordered, bordered, target);
+    std::copy_n(target + (slices.sources->behind + 1) * bordered, bordered, behind);
   } else {
     std::fill_n(target, bordered, 0.0F);
     std::fill_n(behind, bordered, 0.0F);
   }
 }
 
-void add_values(const float* source, std::int64_t count, float* target) {
-  for (std::int64_t i = 0; i < count; ++i) target[i] += source[i];
-}
-
 void fold_borders(const BorderedField& field, std::size_t axis, const float* source, float* target) {
-  if (axis == field.axes.size()) {
-    std::copy_n(source, field.values, target);
-    return;
-  }
-  const auto& [points, sources] = field.axes[axis];
-  const std::int64_t size = field.size_from(axis + 1, 0);
-  const std::int64_t bordered = field.size_from(axis + 1, 2);
-  if (size == bordered) {
-    std::copy_n(source + bordered, points * size, target);
-  } else {
-    for (std::int64_t p = 0; p < points; ++p) {
-      fold_borders(field, axis + 1, source + (p + 1) * bordered, target + p * size);
-    }
-  }
-  if (!sources) return;
-  std::vector<float> folded(static_cast<std::size_t>(size));
-  const auto add = [&](std::int64_t border, std::int64_t point) {
-    fold_borders(field, axis + 1, source + border * bordered, folded.data());
-    add_values(folded.data(), size, target + point * size);
+  const Slices slices(field, axis);
+  const auto fold = [&](std::int64_t point, float* place) {
+    const float* const slice = source + point * slices.bordered;
+    slices.is_last ? void(std::copy_n(slice, slices.size, place)) : fold_borders(field, axis + 1, slice, place);
   };
-  add(0, sources->before);
-  add(points + 1, sources->behind);
+  if (slices.is_last) std::copy_n(source + slices.bordered, slices.points * slices.size, target);
+  for (std::int64_t p = 0; !slices.is_last && p < slices.points; ++p) fold(p + 1, target + p * slices.size);
+  if (!slices.sources) return;
+  std::vector<float> folded(static_cast<std::size_t>(slices.size));
+  const auto add = [&](std::int64_t border, std::int64_t point) {
+    fold(border, folded.data());
+    for (std::size_t i = 0; i < folded.size(); ++i)
+      target[point * slices.size + static_cast<std::int64_t>(i)] += folded[i];
+  };
+  add(0, slices.sources->before);
+  add(slices.points + 1, slices.sources->behind);
 }
 
 }  // namespace

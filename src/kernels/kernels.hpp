@@ -16,8 +16,8 @@
 //
 //   kernel            header                    if
 //   attention         attention.hpp             float32, up to 1024 tokens, heads of 16 n features
-//   depthwise         convolution_products.hpp  float32, channels last, 8 n channels, 5x5 and 7x7
-//   depthwise_3x3     convolution_products.hpp  the same, 3x3
+//   depthwise         depthwise.hpp             float32, channels last, 8 n channels, 5x5 and 7x7
+//   depthwise_3x3     depthwise.hpp             the same, 3x3
 //   patch_product     convolution_products.hpp  float32, channels last, 8 n inputs, 4 n outputs
 //   winograd          winograd.hpp              float32, channels last, 3x3, 16 n inputs and outputs
 //   gelu              gelu.hpp                  float32, contiguous

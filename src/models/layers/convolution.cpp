@@ -15,6 +15,7 @@
 #include <array>
 
 #include "kernels/convolution_products.hpp"
+#include "kernels/depthwise.hpp"
 #include "kernels/kernels.hpp"
 #include "kernels/winograd.hpp"
 #include "models/layers/channels_last.hpp"

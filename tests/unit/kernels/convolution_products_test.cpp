@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/depthwise.hpp"
 #include "support/levels.hpp"
 #include "unit/kernels/plain_convolution.hpp"
 
