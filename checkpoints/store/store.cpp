@@ -150,10 +150,12 @@ std::string stage(const std::string& directory, std::int64_t step) {
   return staged;
 }
 
-void write_part(const std::string& staged, std::int64_t step, const Archive& archive, FilePart part, int threads) {
+std::string write_part(const std::string& staged, std::int64_t step, const Archive& archive, FilePart part,
+                       int threads) {
   archive.await_arrival();
-  write_state_file(staged + "/" + part_name(part.number, part.count), step,
-                   part.count == 1 ? archive : archive_part(archive, part), part, threads);
+  std::string file = staged + "/" + part_name(part.number, part.count);
+  write_state_file(file, step, part.count == 1 ? archive : archive_part(archive, part), part, threads);
+  return file;
 }
 
 std::string commit(const std::string& directory, const std::string& staged, std::int64_t step,

@@ -54,7 +54,9 @@ struct CommitOptions {
 std::string stage(const std::string& directory, std::int64_t step);
 
 /// Writes part of `archive`, which every writer has whole, and makes it durable. Waits for bytes that have not arrived.
-void write_part(const std::string& staged, std::int64_t step, const Archive& archive, FilePart part, int threads = 1);
+/// @return the file
+std::string write_part(const std::string& staged, std::int64_t step, const Archive& archive, FilePart part,
+                       int threads = 1);
 
 /// Gives a staged checkpoint whose parts are all written its name, as write() does.
 /// @return the committed folder or file

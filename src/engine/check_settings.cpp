@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/registry.hpp>
+
+#include "core/keys/cited.hpp"
+#include "core/text/table.hpp"
 #include "data/source/settings.hpp"
 #include "engine/evaluation/evaluation.hpp"
 #include "engine/hooks/hooks.hpp"
@@ -16,10 +20,37 @@
 
 namespace lockstep::engine {
 
-void check_settings(const Sections& sections) {
+namespace {
+
+/// Looks up the names that select a row of a table.
+void check_names(const Sections& sections, const Registry& registry) {
+  const auto check = [&](const auto& rows, const std::string& section, const std::string& key) {
+    find_row(rows, sections.at(section).text(key), sections.at(section).cite(key));
+  };
+  const Section& data = sections.at("data");
+  const data::DataSettings settings = data::DataSettings::from(data);
+  find_row(registry.sources, settings.source, data.cite("name"));
+  find_row(registry.samplers, settings.sampler, data.cite("sampler"));
+  check(registry.models, "model", "name");
+  check(registry.losses, "loss", "name");
+  check(registry.rules, "optim", "name");
+  check(registry.steps, "train", "step_kind");
+  for (const char* section : {"train", "eval"}) {
+    const auto [metrics, place] = cited_texts(sections.at(section), "metrics");
+    for (const std::string& metric : metrics) {
+      choose_row(registry.meters, metric, metrics::common_meter_keys(), place, place);
+    }
+  }
+  const auto [hooks, place] = cited_texts(sections.at("train"), "hooks");
+  for (const std::string& hook : hooks) find_row(registry.hooks, entry_parts(hook).front(), place);
+}
+
+}  // namespace
+
+void check_settings(const Sections& sections, const Registry& registry) {
   const Section& train = sections.at("train");
   RunSettings::from(sections.at("run"));
-  data::DataSettings::from(sections.at("data"));
+  check_names(sections, registry);
   BatchSettings::from(train);
   RunBounds::from(train);
   time_limit_of(train);

@@ -38,8 +38,9 @@ KeySpecs all_keys(const Registry& registry);
 void check_registry(const Registry& registry, const KeySpecs& more);
 
 /// Reads the values that training reads before it opens the data, to find those that are refused. Not collective.
+/// @param registry  knows the names that select models, losses, hooks and so on
 /// @throws ConfigError  the first value that is not accepted, or does not fit another one of its section
-void check_settings(const Sections& sections);
+void check_settings(const Sections& sections, const Registry& registry);
 
 /// The facts on which the numbers of a run can depend in addition to its configuration, by name: versions of libraries
 /// and compiler, system, processor. Not collective.

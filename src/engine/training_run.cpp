@@ -223,6 +223,7 @@ void TrainingRun::add_hooks() {
   const Sections& sections = request.sections;
   const LogSettings log = agreed(world, [&] { return LogSettings::from(sections.at("log")); });
   SavingSettings saving = agreed(world, [&] { return SavingSettings::from(sections.at("ckpt")); });
+  saving.allows_nonfinite = sections.at("resume").boolean("allow_nonfinite");
   if (saving.best.metric.value == "auto") {
     saving.best.metric.value = models::row_of(trainer.view().data.splits().train->task().kind).best_metric;
   }

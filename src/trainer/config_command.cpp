@@ -70,7 +70,7 @@ ExitCode show_config(const CommandJob& job, const config::Invocation& invocation
   if (!invocation.options.contains("groups")) {
     job.world.all_or_throw([&] {
       if (is_verbose) throw ConfigError("command line: --verbose requires --groups");
-      engine::check_settings(invocation.config.sections());
+      engine::check_settings(invocation.config.sections(), job.registry);
     });
     print_result(job.world, invocation.config.explain());
     return ExitCode::done;

@@ -226,7 +226,7 @@ ExitCode train_once(const CommandJob& job, const config::Invocation& invocation,
   const mpi::Communicator& world = job.world;
   config::Config& config = attempt.config;
   const auto started = std::chrono::steady_clock::now();
-  world.all_or_throw([&] { engine::check_settings(config.sections()); });
+  world.all_or_throw([&] { engine::check_settings(config.sections(), job.registry); });
   settle_teacher(job, config);
   resume_if_requeued(world, config);
   if (attempt.recovery) await_space(world, config.section("run").text("dir"));

@@ -13,8 +13,11 @@
 #include <unistd.h>
 
 #include "checkpoints/disk/disk.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "core/text/text.hpp"
 #include "engine/saving/progress_lines.hpp"
+#include "engine/settings/nonfinite.hpp"
+#include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
 
@@ -74,7 +77,8 @@ SaverOptions saver_options(const SavingSettings& settings, std::string directory
                         .keep_every = settings.keep_every,
                         .keep_age_hours = settings.keep_age_hours},
           .verify_every = settings.verify_every,
-          .max_failures = settings.max_failures};
+          .max_failures = settings.max_failures,
+          .allows_nonfinite = settings.allows_nonfinite};
 }
 
 CheckpointSaver::CheckpointSaver(const mpi::Communicator& world, SaverOptions options)
@@ -216,7 +220,12 @@ void CheckpointSaver::write(SaveJob& job) {
 }
 
 void CheckpointSaver::write_and_commit(SaveJob& job) {
-  checkpoints::write_part(job.staged, job.what.step, job.archive, *part_, threads());
+  const std::string file = checkpoints::write_part(job.staged, job.what.step, job.archive, *part_, threads());
+  if (!options_.allows_nonfinite) {
+    const std::string nonfinite = checkpoints::nonfinite_in(file, kParameters);
+    job.is_nonfinite = !nonfinite.empty();
+    if (job.is_nonfinite) throw NumericError(nonfinite);
+  }
   if (options_.writers == 1) job.committed = commit(job);
 }
 
@@ -292,9 +301,11 @@ void CheckpointSaver::complete() {
   const std::unique_ptr<SaveJob> job = std::move(job_);
   // Every rank learns how it ended: what comes next depends on it.
   const bool has_lost_copies = copies_ && copies_->failures() >= options_.max_failures;
-  std::int64_t failed = has_lost_copies ? 2 : world_.is_root() && !failure.empty() ? 1 : 0;
+  std::int64_t failed = job->is_nonfinite ? 3 : has_lost_copies ? 2 : world_.is_root() && !failure.empty() ? 1 : 0;
   if (world_.size() > 1) failed = world_.all_reduce(failed, mpi::Op::max);
-  if (failed == 2) {
+  if (failed == 3) {
+    end_nonfinite(job->what.step, failure);
+  } else if (failed == 2) {
     end_run(copies_ ? copies_->last_failure() : "");
   } else if (failed == 1) {
     note_failure(failure);
@@ -320,6 +331,12 @@ void CheckpointSaver::note_failure(const std::string& what) {
     log::error("training continues without this checkpoint (failure " + std::to_string(failures_) + " of " +
                std::to_string(options_.max_failures) + " in a row): " + what);
   }
+}
+
+/// @param what  the parameters, on rank 0
+void CheckpointSaver::end_nonfinite(std::int64_t step, const std::string& what) {
+  throw_agreed(ExitCode::numeric, "the parameters are not finite after step " + std::to_string(step) + ": " +
+                                      world_.broadcast(what) + kNonfiniteAdvice);
 }
 
 /// @param what  the last error, on rank 0

@@ -34,6 +34,7 @@ struct SaverOptions {
   checkpoints::RetentionRule retention = {};
   std::int64_t verify_every = 0;  ///< the first save and every such one is read back; 0 = none
   std::int64_t max_failures = 5;  ///< the run ends when this many saves in a row have failed
+  bool allows_nonfinite = false;  ///< also saves parameters that contain NaN or infinity
   std::shared_ptr<checkpoints::Lease> lease =
       nullptr;  ///< lease of the directory, on rank 0; null = the saver takes it
 };
@@ -46,7 +47,8 @@ SaverOptions saver_options(const SavingSettings& settings, std::string directory
 ///
 /// A save is a copy of the state at a step boundary; a thread of each writing rank writes it, and when all have, rank 0
 /// commits. No thread uses MPI: what they have done is agreed on at step boundaries. A save that fails changes nothing
-/// on the disk, is tried again, and ends the run only after `max_failures` in a row.
+/// on the disk, is tried again, and ends the run only after `max_failures` in a row. Parameters that are not finite end
+/// the run when the writers have found them, because no run could continue from them.
 ///
 /// With a local disk a save ends when the checkpoint is complete there; a thread of rank 0 copies it to the run's
 /// folder (LocalCopies). If the local disk is full, the checkpoint is written to the run's folder directly.
@@ -66,6 +68,7 @@ class CheckpointSaver {
   /// @param can_wait  while another save is under way this one is skipped; else training waits for that one
   void save(std::int64_t step, bool can_wait, const std::function<checkpoints::Archive()>& capture);
   /// Called at every step boundary: takes note of what the writers have done. Collective while a save is under way.
+  /// @throws NumericError  there are parameters that are not finite; also of the calls that wait
   void poll();
   /// Waits until what is being written is in the run's folder, or has failed. Collective.
   void finish();
@@ -104,6 +107,7 @@ class CheckpointSaver {
     double stalled_seconds = 0;  // stalled seconds: what training lost to it
     std::string committed;       // rank 0, one writer
     std::exception_ptr failure;
+    bool is_nonfinite = false;  // the failure: parameters of this rank's part are not finite
     std::atomic<bool> is_done = false;
     std::thread thread;
   };
@@ -120,6 +124,7 @@ class CheckpointSaver {
   void retain(const Committed& what);
   void complete();
   void note_failure(const std::string& what);
+  [[noreturn]] void end_nonfinite(std::int64_t step, const std::string& what);
   [[noreturn]] void end_run(const std::string& what);
 
   const mpi::Communicator& world_;

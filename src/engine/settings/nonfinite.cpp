@@ -22,9 +22,6 @@ namespace {
 // after as many something else than the scale is at fault.
 constexpr std::int64_t kMaxInARow = 64;
 
-constexpr const char* kAdvice =
-    ". The last checkpoint is kept. Reduce optim.lr, or clip gradients with train.clip_norm=1.0";
-
 /// The step was skipped for its gradients, as loss scaling does: all ranks know.
 void report_skipped(std::int64_t step, const optim::GradScaler& scaler) {
   if (scaler.state().skipped_in_a_row >= kMaxInARow) {
@@ -70,7 +67,7 @@ NonfiniteHook::NonfiniteAction NonfiniteHook::judge(std::int64_t step, const Ste
 
 NonfiniteHook::NonfiniteAction NonfiniteHook::judge_fault(std::int64_t step, const std::string& what, bool is_skipped) {
   if (policy_ == "stop")
-    throw_agreed(ExitCode::numeric, what + " is not finite at step " + std::to_string(step) + kAdvice);
+    throw_agreed(ExitCode::numeric, what + " is not finite at step " + std::to_string(step) + kNonfiniteAdvice);
   count_in_a_row(step, what);
   if (policy_ == "roll_back" && rolls_back(step, what)) return NonfiniteAction::roll_back;
   ++skipped_;
@@ -84,7 +81,7 @@ void NonfiniteHook::count_in_a_row(std::int64_t step, const std::string& what) {
   last_step_ = step;
   if (in_a_row_ <= kMaxInARow) return;
   throw_agreed(ExitCode::numeric, what + " was not finite in " + std::to_string(kMaxInARow) +
-                                      " consecutive steps, up to step " + std::to_string(step) + kAdvice);
+                                      " consecutive steps, up to step " + std::to_string(step) + kNonfiniteAdvice);
 }
 
 /// Once for each step.
@@ -93,7 +90,8 @@ bool NonfiniteHook::rolls_back(std::int64_t step, const std::string& what) {
   if (static_cast<std::int64_t>(rolled_back_.size()) == max_roll_backs_) {
     throw_agreed(ExitCode::numeric, what + " is not finite at step " + std::to_string(step) +
                                         ", and the run has already returned to a checkpoint " +
-                                        std::to_string(max_roll_backs_) + " times (train.max_roll_backs)" + kAdvice);
+                                        std::to_string(max_roll_backs_) + " times (train.max_roll_backs)" +
+                                        kNonfiniteAdvice);
   }
   rolled_back_.push_back(step);
   return true;

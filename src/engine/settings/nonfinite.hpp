@@ -19,6 +19,10 @@ class GradScaler;
 
 namespace lockstep::engine {
 
+/// End of messages about numbers that are not finite.
+inline constexpr const char* kNonfiniteAdvice =
+    ". The last checkpoint is kept. Reduce optim.lr, or clip gradients with train.clip_norm=1.0";
+
 struct NonfiniteSettings {
   Cited<std::string> policy = {"stop"};  ///< stop, skip or roll_back
   std::int64_t max_roll_backs = 3;       ///< >= 0

@@ -40,6 +40,7 @@ struct SavingSettings {
   BestSettings best = {};
   std::int64_t verify_every = 10;  ///< 0 = none
   std::int64_t max_failures = 5;
+  bool allows_nonfinite = false;  ///< resume.allow_nonfinite: also parameters with NaN or infinity are saved
 
   /// All keys of section `ckpt`.
   static KeySpecs keys();

@@ -66,8 +66,9 @@ KeySpecs ResumeSettings::keys() {
                                      1e6)),
           keys::expert(keys::boolean("resume.allow_fresh", "false",
                                      "Start a new run if there are checkpoints but none of them can be read")),
-          keys::expert(keys::boolean("resume.allow_nonfinite", "false",
-                                     "Resume even if the parameters contain NaN or infinity")),
+          keys::expert(
+              keys::boolean("resume.allow_nonfinite", "false",
+                            "Resume even if the parameters contain NaN or infinity, and save such parameters")),
           keys::boolean("resume.fork", "false",
                         "Resume in a folder that contains checkpoints of another run. These are renamed"),
           keys::choice(

@@ -73,6 +73,19 @@ class SeeingHook : public Hook {
   std::int64_t steps_ = 0;
 };
 
+/// Makes an element of a parameter NaN after a step, as an update with such a gradient does.
+class SpoilingHook : public Hook {
+ public:
+  explicit SpoilingHook(std::int64_t step) : step_(step) {}
+  void after_step(RunView& view, const StepReport& report) override {
+    const torch::NoGradGuard no_grad;
+    if (report.progress.step == step_) view.wrapper.model().parameters().back()[0] = std::nanf("");
+  }
+
+ private:
+  std::int64_t step_;
+};
+
 bool are_equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const at::Tensor& x, const at::Tensor& y) { return at::equal(x, y); });
@@ -89,6 +102,7 @@ class NonfiniteTest : public ::testing::Test {
     TrainRequest request = quiet_request(sections, registry,
                                          world_.broadcast(folder_.path()) + "/" + std::to_string(++runs_), seen.starts);
     request.hooks.emplace_back(Priority::normal, std::make_unique<SeeingHook>(seen));
+    if (spoiled_step_ > 0) request.hooks.emplace_back(Priority::normal, std::make_unique<SpoilingHook>(spoiled_step_));
     seen.outcome = train(world_, std::move(request));
     return seen;
   }
@@ -106,6 +120,7 @@ class NonfiniteTest : public ::testing::Test {
   mpi::Communicator world_ = mpi::Communicator::world();
   testing::TemporaryFolder folder_;
   int runs_ = 0;
+  std::int64_t spoiled_step_ = 0;  // after which a parameter is NaN
 };
 
 TEST_F(NonfiniteTest, StopsWithoutBeingReportedOtherwise) {
@@ -184,6 +199,22 @@ TEST_F(NonfiniteTest, GoesBackAsOftenAsAskedFor) {
 
 TEST_F(NonfiniteTest, RulesThatCompareLossesRefuseIt) {
   EXPECT_THROW(run(0, {{"train.nonfinite", "skip"}, {"optim.name", "lbfgs"}}), ConfigError);
+}
+
+// The loss of the next step would show it, but the checkpoint comes first.
+TEST_F(NonfiniteTest, ParametersThatAreNotFiniteAreNotSaved) {
+  const auto saved = [&] { return checkpoints::list(world_.broadcast(folder_.path()) + "/" + std::to_string(runs_)); };
+  spoiled_step_ = 8;
+  const Settings folder = {{"ckpt.every", "4"}};
+  const Settings shards = with(folder, {{"ckpt.layout", "shards"}, {"ckpt.writers", "2"}});
+  for (const Settings& settings : {folder, with(folder, {{"ckpt.async", "false"}}), shards}) {
+    const std::string error = error_of(0, settings);
+    EXPECT_NE(error.find("the parameters are not finite after step 8: /model/params/"), std::string::npos) << error;
+    EXPECT_NE(error.find(" holds 1 NaN and 0 infinite elements, the first at [0]"), std::string::npos) << error;
+    EXPECT_EQ(saved(), std::vector<std::int64_t>{4});
+  }
+  EXPECT_EQ(run(0, {{"ckpt.every", "4"}, {"resume.allow_nonfinite", "true"}}).outcome, Outcome::done);
+  EXPECT_EQ(saved(), (std::vector<std::int64_t>{4, 8}));
 }
 
 }  // namespace nonfinite_test
