@@ -28,7 +28,10 @@
 //   rounded_attention, rounded_depthwise        the same for what the kernels attention and depthwise compute
 //   linear            (src/models)              y = x W^T + b of float32 by oneDNN instead of MKL, 128 rows or more
 //   shallow_linear    (src/models)              the same with up to 128 inputs: the sum with b takes much of the time
+//   linear_gelu       (src/models)              gelu(x W^T + b) by oneDNN in one pass, without gradients
 //   linear_gradient   (src/models)              the gradient of x by oneDNN, 64 rows or more
+//   linear_sum        (src/models)              z + s (x W^T + b) of evaluations likewise, with a reordered weight
+//   packed_pixelwise  (src/models)              1x1 convolutions of evaluations by oneDNN with a reordered weight
 //   dot_products      dot_products.hpp          y of float32, contiguous, a large weight and up to 15 rows
 //   few_rows          (src/models)              y or the gradient of x by oneDNN, a large weight and few rows
 //
@@ -53,7 +56,10 @@ enum class Kernel {
   rounded_depthwise,
   linear,
   shallow_linear,
+  linear_gelu,
+  linear_sum,
   linear_gradient,
+  packed_pixelwise,
   dot_products,
   few_rows,
 };
@@ -74,7 +80,7 @@ inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::generi
 inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::avx2;  // not used: there is only generic
 #endif
 
-inline constexpr std::array<KernelRow, 17> kKernelRows = {{
+inline constexpr std::array<KernelRow, 20> kKernelRows = {{
     {Kernel::attention, "attention", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::depthwise, "depthwise", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::depthwise_3x3, "depthwise_3x3", ProcessorLevel::avx2, ProcessorLevel::avx2, true},
@@ -89,7 +95,10 @@ inline constexpr std::array<KernelRow, 17> kKernelRows = {{
     {Kernel::rounded_depthwise, "rounded_depthwise", kFirstOfRoundedProducts, ProcessorLevel::avx2},
     {Kernel::linear, "linear", ProcessorLevel::generic, ProcessorLevel::amx, true},
     {Kernel::shallow_linear, "shallow_linear", ProcessorLevel::generic, ProcessorLevel::amx, true},
+    {Kernel::linear_gelu, "linear_gelu", ProcessorLevel::avx2, ProcessorLevel::amx},
+    {Kernel::linear_sum, "linear_sum", ProcessorLevel::avx2, ProcessorLevel::amx, true},
     {Kernel::linear_gradient, "linear_gradient", ProcessorLevel::generic, ProcessorLevel::amx, true},
+    {Kernel::packed_pixelwise, "packed_pixelwise", ProcessorLevel::amx, ProcessorLevel::generic, true},
     {Kernel::dot_products, "dot_products", ProcessorLevel::amx, ProcessorLevel::generic, true},
     {Kernel::few_rows, "few_rows", ProcessorLevel::generic, ProcessorLevel::amx, true},
 }};

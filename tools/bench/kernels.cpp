@@ -30,7 +30,9 @@
 #include <vector>
 
 #include "core/system/memory.hpp"
+#include "models/layers/constant_weights.hpp"
 #include "models/layers/linear_kernels.hpp"
+#include "models/layers/sequence.hpp"
 #include "timing.hpp"
 
 namespace {
@@ -122,6 +124,41 @@ Call linear(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
   const at::Tensor weight = values({outputs, inputs});
   const at::Tensor bias = values({outputs});
   return [=] { models::linear_output(input, weight, bias); };
+}
+
+/// A forward of a linear layer and GELU, as in evaluation.
+Call linear_gelu(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
+  const auto layer = std::make_shared<models::Linear>(inputs, outputs);
+  const at::Tensor input = values({rows, inputs});
+  return [=] {
+    const torch::NoGradGuard no_grad;
+    models::linear_gelu(*layer, input);
+  };
+}
+
+constexpr int kBatches = 8;  // of an evaluation
+
+/// An evaluation by two linear layers with GELU between them, with a residual.
+Call mlp_evaluation(std::int64_t rows, std::int64_t features) {
+  const auto branch = std::make_shared<models::GeluMlp>(features, 4 * features);
+  const at::Tensor input = values({rows, features});
+  const at::Tensor scale = values({features});
+  return [=] {
+    const torch::NoGradGuard no_grad;
+    const models::ConstantWeights constants;
+    for (int i = 0; i < kBatches; ++i) branch->forward_sum(input, input, scale);
+  };
+}
+
+/// An evaluation by a convolution of one pixel.
+Call pixelwise_evaluation(const Sizes& sizes, std::int64_t outputs) {
+  const auto layer = std::make_shared<models::Conv2d>(sizes[1], outputs, 1);
+  const at::Tensor input = images(sizes);
+  return [=] {
+    const torch::NoGradGuard no_grad;
+    const models::ConstantWeights constants;
+    for (int i = 0; i < kBatches; ++i) layer->forward(input);
+  };
 }
 
 /// The gradient of the input of a linear layer.
@@ -282,6 +319,22 @@ const std::vector<Work>& works() {
        Kernel::depthwise},
       {Kernel::linear, {[] { return linear(1576, 192, 768); }, [] { return linear(784, 1536, 384); }}},
       {Kernel::shallow_linear, {[] { return linear(12544, 96, 384); }, [] { return linear(3136, 64, 256); }}},
+      {Kernel::linear_gelu,
+       {[] { return linear_gelu(1576, 192, 768); }, [] { return linear_gelu(12544, 96, 384); },
+        [] { return linear_gelu(784, 384, 1536); }}},
+      {Kernel::linear_sum,
+       {[] { return mlp_evaluation(1576, 192); }, [] { return mlp_evaluation(12544, 96); },
+        [] { return mlp_evaluation(784, 384); }}},
+      {Kernel::packed_pixelwise,
+       {[] {
+          return pixelwise_evaluation({4, 64, 56, 56}, 256);
+        },
+        [] {
+          return pixelwise_evaluation({4, 1024, 14, 14}, 256);
+        },
+        [] {
+          return pixelwise_evaluation({4, 256, 14, 14}, 1024);
+        }}},
       {Kernel::linear_gradient,
        {[] { return linear_gradient(1576, 192, 768); }, [] { return linear_gradient(12544, 384, 96); }}},
       {Kernel::dot_products,

@@ -46,8 +46,11 @@ class ConvNextBlock : public Block {
   }
 
   at::Tensor forward(const at::Tensor& input) override {
-    const at::Tensor pixels = run(*conv_, input).permute({0, 2, 3, 1});
-    const at::Tensor branch = run(*mlp_, run(*norm_, pixels)) * gamma_;
+    const at::Tensor pixels = run(*norm_, run(*conv_, input).permute({0, 2, 3, 1}));
+    if (!is_training() && !is_tapped()) {
+      return mlp_->forward_sum(pixels, input.permute({0, 2, 3, 1}), gamma_).permute({0, 3, 1, 2});
+    }
+    const at::Tensor branch = run(*mlp_, pixels) * gamma_;
     return input + run(*drop_path_, branch.permute({0, 3, 1, 2}));
   }
 

@@ -11,6 +11,7 @@
 
 #include "models/families/rows.hpp"
 #include "models/layers/initial_values.hpp"
+#include "models/layers/sequence.hpp"
 
 // N samples, T tokens, E features, V vocabulary.
 namespace lockstep::models {
@@ -61,9 +62,7 @@ class FeedForward : public Block {
     dropout_ = register_module("dropout", std::make_shared<Dropout>(options.dropout));
   }
 
-  at::Tensor forward(const at::Tensor& input) override {
-    return run(*dropout_, run(*out_, models::gelu(run(*in_, input))));
-  }
+  at::Tensor forward(const at::Tensor& input) override { return run(*dropout_, run(*out_, linear_gelu(*in_, input))); }
 
  private:
   std::shared_ptr<Linear> in_;

@@ -49,7 +49,7 @@ std::shared_ptr<LayerNorm> vit_norm(std::int64_t features) {
   return std::make_shared<LayerNorm>(features, /*has_bias=*/true, kVitEps);
 }
 
-class VitAttention : public Block {
+class VitAttention : public LinearBranch {
  public:
   /// @param has_first_only  the output has only the first token
   VitAttention(const VitOptions& options, bool has_first_only)
@@ -60,21 +60,21 @@ class VitAttention : public Block {
       q_norm_ = register_module("q_norm", vit_norm(e / heads_));
       k_norm_ = register_module("k_norm", vit_norm(e / heads_));
     }
-    proj_ = register_module("proj", std::make_shared<Linear>(e, e));
+    last_ = register_module("proj", std::make_shared<Linear>(e, e));
   }
 
+ private:
   /// [N, T, E] -> the same, or [N, 1, E]
-  at::Tensor forward(const at::Tensor& input) override {
+  at::Tensor before_last(const at::Tensor& input) override {
     const auto n = input.size(0);
     const auto t = input.size(1);
     const auto e = input.size(2);
     const std::int64_t queries = has_first_only_ ? 1 : t;
     const at::Tensor qkv = run(*qkv_, input).view({n, t, 3, heads_, e / heads_});
     const at::Tensor mixed = q_norm_ ? normalized_attention(qkv, queries) : models::self_attention(qkv, queries);
-    return run(*proj_, mixed.reshape({n, queries, e}));
+    return mixed.reshape({n, queries, e});
   }
 
- private:
   /// models::self_attention of normalized queries and keys.
   at::Tensor normalized_attention(const at::Tensor& qkv, std::int64_t queries) {
     const std::vector<at::Tensor> parts = qkv.permute({2, 0, 3, 1, 4}).unbind(0);  // [N, heads, T, E / heads] each
@@ -87,7 +87,6 @@ class VitAttention : public Block {
   std::shared_ptr<Linear> qkv_;
   std::shared_ptr<LayerNorm> q_norm_;
   std::shared_ptr<LayerNorm> k_norm_;
-  std::shared_ptr<Linear> proj_;
 };
 
 /// Multiplies each feature by a learned factor.
@@ -98,6 +97,7 @@ class LayerScale : public Block {
   }
 
   at::Tensor forward(const at::Tensor& input) override { return input * gamma_; }
+  const at::Tensor& factors() const { return gamma_; }
 
  private:
   at::Tensor gamma_;
@@ -118,9 +118,9 @@ class VitBlock : public Block {
 
   /// [N, T, E] -> the same, or [N, 1, E]
   at::Tensor forward(const at::Tensor& input) override {
-    const at::Tensor x =
-        (has_first_only_ ? input.slice(1, 0, 1) : input) + branch(*attention_, *norm1_, scale1_.get(), input);
-    return x + branch(*mlp_, *norm2_, scale2_.get(), x);
+    const at::Tensor residual = has_first_only_ ? input.slice(1, 0, 1) : input;
+    const at::Tensor x = sum(residual, *attention_, run(*norm1_, input), scale1_.get());
+    return sum(x, *mlp_, run(*norm2_, x), scale2_.get());
   }
 
  private:
@@ -128,9 +128,13 @@ class VitBlock : public Block {
     return std::make_shared<LayerScale>(options.embed_dim, options.init_values);
   }
 
-  at::Tensor branch(Block& block, Block& norm, LayerScale* scale, const at::Tensor& input) {
-    const at::Tensor output = run(block, run(norm, input));
-    return run(*drop_path_, scale == nullptr ? output : run(*scale, output));
+  /// residual + drop_path(scale * branch(input))
+  at::Tensor sum(const at::Tensor& residual, LinearBranch& branch, const at::Tensor& input, LayerScale* scale) {
+    if (!is_training() && !is_tapped()) {
+      return branch.forward_sum(input, residual, scale == nullptr ? at::Tensor() : scale->factors());
+    }
+    const at::Tensor output = run(branch, input);
+    return residual + run(*drop_path_, scale == nullptr ? output : run(*scale, output));
   }
 
   bool has_first_only_;

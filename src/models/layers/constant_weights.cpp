@@ -23,6 +23,11 @@ namespace lockstep::models {
 
 namespace {
 
+/// Rows of the left factor that oneDNN packs a matrix for. The order of its sums follows from them, so that they do not
+/// depend on the batch that comes first.
+constexpr std::int64_t kPackedRows = 1024;
+constexpr std::int64_t kFewestSummedRows = 128;  // with fewer, the layers one by one are as fast
+
 thread_local ConstantWeights* innermost = nullptr;
 
 using PostScalars = c10::List<std::optional<at::Scalar>>;
@@ -55,14 +60,12 @@ bool can_be_added(const at::Tensor& residual) {
   return is_channels_last(residual) && residual.size(1) > 1 && residual.size(2) * residual.size(3) > 1;
 }
 
-/// A matrix as the right factor of products. That of float32 stays as it is, for oneDNN does not gain by more.
-/// @param rows  of a left factor
-at::Tensor pack_matrix(const at::Tensor& weight, at::ScalarType type, std::int64_t rows) {
-  if (type == at::kFloat) return weight.contiguous();
+/// A matrix in the layout of oneDNN for right factors of products.
+at::Tensor pack_matrix(const at::Tensor& weight, at::ScalarType type) {
   using Function = at::Tensor(const at::Tensor&, std::optional<c10::SymInt>);
   static const auto function =
       c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_reorder_linear_weight", "").typed<Function>();
-  return function.call(weight.to(type).contiguous(), rows);
+  return function.call(weight.to(type).contiguous(), kPackedRows);
 }
 
 ConstantWeights::Packed pack(const Conv2d& conv, const BatchNorm* norm, const at::Tensor& input, at::ScalarType type) {
@@ -77,7 +80,9 @@ ConstantWeights::Packed pack(const Conv2d& conv, const BatchNorm* norm, const at
   packed.bias = as_type(packed.bias, type);
   const Convolution& geometry = conv.geometry();
   if (is_pixelwise(conv.weight, geometry)) {
-    packed.weight = pack_matrix(matrix_of(packed.weight), type, input.numel() / input.size(1));
+    const at::Tensor matrix = matrix_of(packed.weight);
+    const bool is_reordered = type != at::kFloat || kernels::is_used(kernels::Kernel::packed_pixelwise);
+    packed.weight = is_reordered ? pack_matrix(matrix, type) : matrix.contiguous();
     return packed;
   }
   if (type == at::kFloat && is_for_winograd(conv.weight, geometry)) {
@@ -93,6 +98,15 @@ ConstantWeights::Packed pack(const Conv2d& conv, const BatchNorm* norm, const at
   return packed;
 }
 
+/// input weight^T + bias + residual
+at::Tensor sum_of_one_dnn(const at::Tensor& input, const ConstantWeights::Packed& packed, const at::Tensor& residual) {
+  using Function =
+      at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const OptionalTensor&, std::string_view);
+  static const auto function =
+      c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "binary").typed<Function>();
+  return function.call(input, residual, packed.weight, optional_of(packed.bias), "add");
+}
+
 /// Layers of one pixel.
 at::Tensor pixelwise(const ConstantWeights::Packed& packed, const at::Tensor& input, std::int64_t stride,
                      const at::Tensor& residual, bool has_relu) {
@@ -100,11 +114,7 @@ at::Tensor pixelwise(const ConstantWeights::Packed& packed, const at::Tensor& in
   if (!residual.defined()) {
     return images_of(linear_of_one_dnn(pixels, packed.weight, packed.bias, has_relu ? "relu" : "none"));
   }
-  using Adding =
-      at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const OptionalTensor&, std::string_view);
-  static const auto adding =
-      c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "binary").typed<Adding>();
-  at::Tensor output = adding.call(pixels, pixels_of(residual), packed.weight, optional_of(packed.bias), "add");
+  at::Tensor output = sum_of_one_dnn(pixels, packed, pixels_of(residual));
   if (has_relu) output.relu_();
   return images_of(output);
 }
@@ -165,6 +175,29 @@ at::Tensor convolution_of_constants(const Conv2d& conv, const BatchNorm* norm, c
                                              : with_kernel(packed, factor, geometry, residual, has_relu);
 }
 
+at::Tensor linear_sum_of_constants(const Linear& layer, const at::Tensor& input, const at::Tensor& residual,
+                                   const at::Tensor& scale) {
+  static const bool has_one_dnn = at::hasMKLDNN();
+  if (innermost == nullptr || !has_one_dnn || !kernels::is_used(kernels::Kernel::linear_sum)) return {};
+  const auto is_plain = [](const at::Tensor& tensor) {
+    return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.numel() > 0;
+  };
+  const at::Tensor& weight = layer.weight;
+  const bool fits = !at::autocast::is_autocast_enabled(at::kCPU) && !is_tapped() && is_plain(weight) &&
+                    is_plain(input) && is_plain(residual) && input.size(-1) == weight.size(1) &&
+                    input.numel() >= kFewestSummedRows * weight.size(1) && residual.is_contiguous() &&
+                    residual.size(-1) == weight.size(0) &&
+                    residual.sizes().slice(0, residual.dim() - 1) == input.sizes().slice(0, input.dim() - 1) &&
+                    !torch::autograd::compute_requires_grad(input, weight, layer.bias, residual);
+  if (!fits) return {};
+  ConstantWeights::Packed& packed = innermost->sums_[{&layer, scale.defined() ? scale.const_data_ptr() : nullptr}];
+  if (!packed.weight.defined()) {
+    packed.weight = pack_matrix(scale.defined() ? weight * scale.unsqueeze(1) : weight, at::kFloat);
+    packed.bias = layer.bias.defined() && scale.defined() ? layer.bias * scale : layer.bias;
+  }
+  return sum_of_one_dnn(input.contiguous(), packed, residual);
+}
+
 at::Tensor linear_of_constants(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
   static const bool has_one_dnn = at::hasMKLDNN();
   if (innermost == nullptr || !has_one_dnn || torch::autograd::compute_requires_grad(input, weight, bias)) return {};
@@ -174,7 +207,7 @@ at::Tensor linear_of_constants(const at::Tensor& input, const at::Tensor& weight
                     input.dim() > 0 && input.size(-1) == weight.size(1);
   if (!fits) return {};
   at::Tensor& packed = innermost->linear_[weight.const_data_ptr()];
-  if (!packed.defined()) packed = pack_matrix(weight, *type, input.numel() / input.size(-1));
+  if (!packed.defined()) packed = pack_matrix(weight, *type);
   return linear_of_one_dnn(input.to(*type).contiguous(), packed, as_type(bias, *type));
 }
 

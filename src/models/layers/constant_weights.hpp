@@ -7,6 +7,7 @@
 
 #include <map>
 #include <tuple>
+#include <utility>
 
 namespace lockstep::models {
 
@@ -30,9 +31,11 @@ class ConstantWeights {
  private:
   friend at::Tensor convolution_of_constants(const Conv2d&, const BatchNorm*, const at::Tensor&, const at::Tensor&,
                                              bool);
+  friend at::Tensor linear_sum_of_constants(const Linear&, const at::Tensor&, const at::Tensor&, const at::Tensor&);
   friend at::Tensor linear_of_constants(const at::Tensor&, const at::Tensor&, const at::Tensor&);
 
   std::map<std::tuple<const Conv2d*, const BatchNorm*, at::ScalarType>, Packed> convolutions_;
+  std::map<std::pair<const Linear*, const void*>, Packed> sums_;  ///< with the address of the scale, which is applied
   std::map<const void*, at::Tensor> linear_;  ///< packed weights of linear layers, by the address of their values
   ConstantWeights* outer_;
 };
@@ -45,6 +48,15 @@ class ConstantWeights {
 ///                  one then
 at::Tensor convolution_of_constants(const Conv2d& conv, const BatchNorm* norm, const at::Tensor& input,
                                     const at::Tensor& residual, bool has_relu);
+
+/// residual + scale * layer(input) in one pass over memory.
+/// @param input     [..., in]
+/// @param residual  [..., out]
+/// @param scale     [out], or undefined: a parameter of the model
+/// @return          undefined if the weights can change, a tap is installed, or a tensor is not a contiguous float32
+///                  one on the CPU, or where LibTorch is the faster one: the layers compute it one by one then
+at::Tensor linear_sum_of_constants(const Linear& layer, const at::Tensor& input, const at::Tensor& residual,
+                                   const at::Tensor& scale);
 
 /// input weight^T + bias under autocast to bfloat16.
 /// @param input   [..., in]

@@ -81,7 +81,15 @@ at::Tensor linear_of_one_dnn(const at::Tensor& input, const at::Tensor& weight, 
       c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "").typed<Function>();
   static const Scalars none;
   const auto some_bias = bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt;
-  return function.call(input, weight, some_bias, after, none, "");
+  return function.call(input, weight, some_bias, after, none, /*algorithm=*/"none");
+}
+
+at::Tensor linear_gelu_output(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  const bool is_plain_forward = !at::GradMode::is_enabled() && !at::autocast::is_autocast_enabled(at::kCPU) &&
+                                is_plain(input) && is_plain(weight) && input.size(-1) == weight.size(1);
+  if (!is_plain_forward || input.numel() < kFewestRowsOfPackedForward * weight.size(1)) return {};
+  if (!kernels::is_used(Kernel::linear_gelu)) return {};
+  return linear_of_one_dnn(input, weight, bias, "gelu");
 }
 
 at::Tensor linear_output(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {

@@ -22,9 +22,14 @@ at::Tensor linear_output(const at::Tensor& input, const at::Tensor& weight, cons
 
 /// The same by oneDNN, whatever is faster.
 /// @param weight  laid out in any way
-/// @param after   what follows: "none" or "relu"
+/// @param after   what follows: "none", "relu" or "gelu"
 at::Tensor linear_of_one_dnn(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                              const char* after = "none");
+
+/// gelu(x W^T + b) by oneDNN in one pass over memory.
+/// @return  undefined where a gradient may need the values between, under autocast, with few rows, or where LibTorch is
+///          the faster one: see kernels::is_used
+at::Tensor linear_gelu_output(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
 /// dx = dy W
 /// @param gradient  [N, out]

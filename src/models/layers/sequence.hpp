@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "models/layers/constant_weights.hpp"
+#include "models/layers/linear_kernels.hpp"
+
 namespace lockstep::models {
 
 /// Blocks that run one after another, each under its own name.
@@ -29,19 +32,45 @@ class BlockSequence : public Block {
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 
-/// Two linear layers with GELU between them.
-class GeluMlp : public Block {
+/// gelu(layer(input)), in one pass over memory where neither a gradient nor a tap needs the values between.
+inline at::Tensor linear_gelu(Linear& layer, const at::Tensor& input) {
+  const at::Tensor output = is_tapped() ? at::Tensor() : linear_gelu_output(input, layer.weight, layer.bias);
+  return output.defined() ? output : models::gelu(run(layer, input));
+}
+
+/// A block that ends with a linear layer, whose output is added to other values.
+class LinearBranch : public Block {
  public:
-  GeluMlp(std::int64_t features, std::int64_t hidden) {
-    in_ = register_module("fc1", std::make_shared<Linear>(features, hidden));
-    out_ = register_module("fc2", std::make_shared<Linear>(hidden, features));
+  at::Tensor forward(const at::Tensor& input) override { return run(*last_, before_last(input)); }
+
+  /// residual + scale * forward(input), without taps. In one pass over memory while weights are constant.
+  /// @param scale  a factor for each feature of the output, or undefined
+  at::Tensor forward_sum(const at::Tensor& input, const at::Tensor& residual, const at::Tensor& scale) {
+    const at::Tensor values = before_last(input);
+    const at::Tensor sum = linear_sum_of_constants(*last_, values, residual, scale);
+    if (sum.defined()) return sum;
+    const at::Tensor output = run(*last_, values);
+    return residual + (scale.defined() ? output * scale : output);
   }
 
-  at::Tensor forward(const at::Tensor& input) override { return run(*out_, models::gelu(run(*in_, input))); }
+ protected:
+  virtual at::Tensor before_last(const at::Tensor& input) = 0;
+
+  std::shared_ptr<Linear> last_;
+};
+
+/// Two linear layers with GELU between them.
+class GeluMlp : public LinearBranch {
+ public:
+  GeluMlp(std::int64_t features, std::int64_t hidden) {
+    first_ = register_module("fc1", std::make_shared<Linear>(features, hidden));
+    last_ = register_module("fc2", std::make_shared<Linear>(hidden, features));
+  }
 
  private:
-  std::shared_ptr<Linear> in_;
-  std::shared_ptr<Linear> out_;
+  at::Tensor before_last(const at::Tensor& input) override { return linear_gelu(*first_, input); }
+
+  std::shared_ptr<Linear> first_;
 };
 
 /// A LayerNorm over the channels of each pixel. Its inputs are fastest in channels-last layout.

@@ -39,7 +39,10 @@ const std::map<Kernel, Levels>& expected_without_ratios() {
       {Kernel::rounded_depthwise, up_to_avx2},
       {Kernel::linear, every},
       {Kernel::shallow_linear, every},
+      {Kernel::linear_gelu, {ProcessorLevel::avx2, ProcessorLevel::avx512, ProcessorLevel::amx}},
+      {Kernel::linear_sum, {ProcessorLevel::avx2, ProcessorLevel::avx512, ProcessorLevel::amx}},
       {Kernel::linear_gradient, every},
+      {Kernel::packed_pixelwise, {}},
       {Kernel::dot_products, {}},
       {Kernel::few_rows, every},
   };

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "kernels/kernels.hpp"
+#include "models/layers/sequence.hpp"
+#include "support/kernel_forms.hpp"
 
 namespace lockstep::models {
 namespace constant_weights_test {
@@ -184,22 +186,85 @@ TEST_F(ConstantWeightsTest, LinearLayersOfRoundedProductsAgreeWithLibTorch) {
   }
 }
 
+TEST_F(ConstantWeightsTest, MatricesOfConvolutionsHaveTheSameValuesInEveryLayout) {
+  Conv2d conv(64, 96, 1, {.has_bias = true});
+  const auto norm = norm_of(96);
+  const at::Tensor input = images({2, 64, 13, 11});
+  const Exact plain = exact(conv, input);
+  const at::Tensor residual = images(plain.values.sizes());
+  testing::in_both_forms(kernels::Kernel::packed_pixelwise, [&] {
+    const ConstantWeights constant;
+    EXPECT_LE(error(convolution_norm_relu(conv, norm.get(), input), exact(*norm, plain).relu()), 1);
+    EXPECT_LE(
+        error(convolution_norm_relu(conv, norm.get(), input, residual), exact(*norm, plain).plus(residual).relu()), 1);
+  });
+}
+
+/// A linear layer in float64.
+Exact exact(const Linear& layer, const at::Tensor& input) {
+  const at::Tensor weight = in_double(layer.weight).t();
+  const at::Tensor bias = layer.bias.defined() ? in_double(layer.bias) : at::zeros({1}, at::kDouble);
+  return {in_double(input).matmul(weight) + bias, in_double(input).abs().matmul(weight.abs()) + bias.abs(),
+          static_cast<double>(layer.weight.size(1) + 1)};
+}
+
+TEST_F(ConstantWeightsTest, LinearLayersAndWhatFollowsThemAgreeInOnePass) {
+  for (const bool has_bias : {true, false}) {
+    Linear layer(24, 40, has_bias);
+    const at::Tensor input = torch::randn({2, 80, 24});
+    const at::Tensor residual = torch::randn({2, 80, 40});
+    const at::Tensor scale = torch::randn({40}, at::requires_grad());
+    const Exact plain = exact(layer, input);
+    const Exact scaled{plain.values * in_double(scale), plain.sizes * in_double(scale).abs(), plain.terms + 1};
+    testing::in_both_forms(kernels::Kernel::linear_gelu, [&] {
+      // The slope of GELU is at most 1.13, and its own rounding counts as one of a number of that size.
+      const Exact wanted{at::gelu(plain.values), 1.13 * plain.sizes + plain.values.abs(), plain.terms};
+      EXPECT_LE(error(linear_gelu(layer, input), wanted), 1);
+    });
+    testing::in_both_forms(kernels::Kernel::linear_sum, [&] {
+      EXPECT_FALSE(linear_sum_of_constants(layer, input, residual, {}).defined()) << "weights may change";
+      const ConstantWeights constant;
+      const bool is_used = kernels::is_used(kernels::Kernel::linear_sum);
+      for (int i = 0; i < 2 && is_used; ++i) {  // the second time with what was kept
+        EXPECT_LE(error(linear_sum_of_constants(layer, input, residual, {}), plain.plus(residual)), 1);
+        EXPECT_LE(error(linear_sum_of_constants(layer, input, residual, scale), scaled.plus(residual)), 1);
+      }
+      const auto is_in_one_pass = [&](const at::Tensor& values, const at::Tensor& other) {
+        return linear_sum_of_constants(layer, values, other, {}).defined();
+      };
+      EXPECT_EQ(is_in_one_pass(input, residual), is_used);
+      EXPECT_FALSE(is_in_one_pass(input.slice(1, 0, 3), residual.slice(1, 0, 3).contiguous())) << "few rows";
+      EXPECT_FALSE(is_in_one_pass(input, residual.transpose(0, 1).contiguous().transpose(0, 1)));
+      EXPECT_FALSE(is_in_one_pass(input.to(at::kDouble), residual));
+      const ScopedTap tap([](Block&, const Tensors& inputs, const Forward& next) { return next(inputs); });
+      EXPECT_FALSE(is_in_one_pass(input, residual));
+      const torch::AutoGradMode grad(true);
+      EXPECT_FALSE(is_in_one_pass(input, residual));
+    });
+  }
+}
+
 // The size for which weights were kept first, such as that of the last batch on one rank, has no effect on the bits.
 TEST_F(ConstantWeightsTest, OtherSizesHaveTheSameBits) {
-  Conv2d conv(32, 64, 3, {.has_bias = false});
   const auto norm = norm_of(64);
-  const std::vector<std::vector<std::int64_t>> sizes = {{4, 32, 12, 12}, {1, 32, 12, 12}, {2, 32, 30, 7}};
-  for (const auto& size : sizes) {
-    const at::Tensor input = images(size);
-    const at::Tensor expected = run(*norm, run(conv, input)).relu();
-    std::vector<at::Tensor> outputs;
-    for (const auto& first : sizes) {
-      const ConstantWeights constant;
-      convolution_norm_relu(conv, norm.get(), images(first));
-      outputs.push_back(convolution_norm_relu(conv, norm.get(), input));
-      EXPECT_TRUE(at::equal(outputs.front(), outputs.back()));
+  const std::vector<std::vector<std::int64_t>> sizes = {
+      {4, 512, 12, 12}, {1, 512, 12, 12}, {2, 512, 30, 7}, {1, 512, 2, 2}};
+  for (const std::int64_t kernel : {1, 3}) {
+    Conv2d conv(512, 64, kernel, {.has_bias = false});
+    for (const auto& size : sizes) {
+      const at::Tensor input = images(size);
+      const at::Tensor expected = run(*norm, run(conv, input)).relu();
+      testing::in_both_forms(kernels::Kernel::packed_pixelwise, [&] {
+        std::vector<at::Tensor> outputs;
+        for (const auto& first : sizes) {
+          const ConstantWeights constant;
+          convolution_norm_relu(conv, norm.get(), images(first));
+          outputs.push_back(convolution_norm_relu(conv, norm.get(), input));
+          EXPECT_TRUE(at::equal(outputs.front(), outputs.back()));
+        }
+        EXPECT_LT(difference(outputs.front(), expected), 4e-6);
+      });
     }
-    EXPECT_LT(difference(outputs.front(), expected), 2e-6);
   }
 }
 
