@@ -60,9 +60,25 @@ LOCKSTEP_INLINE void output_of(std::int64_t count, const float* input, float* ou
   for (std::int64_t i = 0; i < count; ++i) output[i] = input[i] * distribution(input[i], power_of(input[i]));
 }
 
+LOCKSTEP_INLINE void output_and_derivative_of(std::int64_t count, float* values, float* output) {
+  constexpr float kInverseSqrt2Pi = 0.398942280F;
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float x = values[i];
+    const float power = power_of(x);
+    const float below = distribution(x, power);
+    output[i] = x * below;
+    values[i] = below + x * kInverseSqrt2Pi * power;
+  }
+}
+
 }  // namespace
 
 void gelu_output(std::int64_t count, const float* input, float* output) { at_level<output_of>(count, input, output); }
+
+void gelu_with_derivative(std::int64_t count, float* values, float* output) {
+  at_level<output_and_derivative_of>(count, values, output);
+}
 
 void gelu_gradient(std::int64_t count, const float* input, const float* gradient, float* input_gradient) {
   at_level<gradient_of<float>>(count, input, gradient, input_gradient);

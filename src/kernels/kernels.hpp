@@ -22,6 +22,7 @@
 //   winograd          winograd.hpp              float32, channels last, 3x3, 16 n inputs and outputs
 //   gelu              gelu.hpp                  float32, contiguous
 //   gelu_gradient     gelu.hpp                  float32 or bfloat16, contiguous
+//   gelu_step         gelu.hpp                  float32, behind a linear layer: both in the forward of training
 //   batch_norm        batch_norm.hpp            float32 or bfloat16, channels last
 //   outer_product     outer_product.hpp         float32, contiguous, up to 64 samples
 //   rounded_products  (src/models)              products of bfloat16 under autocast, as float32
@@ -49,6 +50,7 @@ enum class Kernel {
   winograd,
   gelu,
   gelu_gradient,
+  gelu_step,
   batch_norm,
   outer_product,
   rounded_products,
@@ -80,7 +82,7 @@ inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::generi
 inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::avx2;  // not used: there is only generic
 #endif
 
-inline constexpr std::array<KernelRow, 20> kKernelRows = {{
+inline constexpr std::array<KernelRow, 21> kKernelRows = {{
     {Kernel::attention, "attention", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::depthwise, "depthwise", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::depthwise_3x3, "depthwise_3x3", ProcessorLevel::avx2, ProcessorLevel::avx2, true},
@@ -88,6 +90,7 @@ inline constexpr std::array<KernelRow, 20> kKernelRows = {{
     {Kernel::winograd, "winograd", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::gelu, "gelu", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::gelu_gradient, "gelu_gradient", ProcessorLevel::generic, ProcessorLevel::avx2},
+    {Kernel::gelu_step, "gelu_step", ProcessorLevel::generic, ProcessorLevel::amx},
     {Kernel::batch_norm, "batch_norm", ProcessorLevel::generic, ProcessorLevel::amx},
     {Kernel::outer_product, "outer_product", ProcessorLevel::generic, ProcessorLevel::amx, true},
     {Kernel::rounded_products, "rounded_products", kFirstOfRoundedProducts, ProcessorLevel::avx2},

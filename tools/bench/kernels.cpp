@@ -100,6 +100,13 @@ Call gelu_gradient(const Sizes& sizes, at::ScalarType type) {
   return backward_of({input}, [=] { return models::gelu(input); });
 }
 
+/// A step of a linear layer and GELU.
+Call linear_gelu_step(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
+  const auto layer = std::make_shared<models::Linear>(inputs, outputs);
+  const at::Tensor input = values({rows, inputs});
+  return step_of({input}, [=] { return models::linear_gelu(*layer, input); });
+}
+
 /// A step of a batch norm and the ReLU behind it.
 Call batch_norm(const Sizes& sizes, bool has_residual, at::ScalarType type) {
   const auto layer = std::make_shared<models::BatchNorm>(sizes[1]);
@@ -280,6 +287,8 @@ const std::vector<Work>& works() {
         [] {
           return gelu_gradient({784, 1536}, kBFloat16);
         }}},
+      {Kernel::gelu_step,
+       {[] { return linear_gelu_step(1576, 192, 768); }, [] { return linear_gelu_step(12544, 96, 384); }}},
       {Kernel::batch_norm,
        {[] {
           return batch_norm({32, 64, 32, 32}, true, kFloat);

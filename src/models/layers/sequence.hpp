@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "models/layers/constant_weights.hpp"
-#include "models/layers/linear_kernels.hpp"
+#include "models/layers/linear_gelu.hpp"
 
 namespace lockstep::models {
 
@@ -31,12 +31,6 @@ class BlockSequence : public Block {
  private:
   std::vector<std::shared_ptr<Block>> blocks_;
 };
-
-/// gelu(layer(input)), in one pass over memory where neither a gradient nor a tap needs the values between.
-inline at::Tensor linear_gelu(Linear& layer, const at::Tensor& input) {
-  const at::Tensor output = is_tapped() ? at::Tensor() : linear_gelu_output(input, layer.weight, layer.bias);
-  return output.defined() ? output : models::gelu(run(layer, input));
-}
 
 /// A block that ends with a linear layer, whose output is added to other values.
 class LinearBranch : public Block {

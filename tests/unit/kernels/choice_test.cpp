@@ -32,6 +32,7 @@ const std::map<Kernel, Levels>& expected_without_ratios() {
       {Kernel::winograd, avx2},
       {Kernel::gelu, avx2},
       {Kernel::gelu_gradient, up_to_avx2},
+      {Kernel::gelu_step, every},
       {Kernel::batch_norm, every},
       {Kernel::outer_product, every},
       {Kernel::rounded_products, up_to_avx2},

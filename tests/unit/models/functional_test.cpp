@@ -7,9 +7,12 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
+#include <functional>
 #include <limits>
+#include <memory>
 #include <vector>
 
+#include "models/layers/linear_gelu.hpp"
 #include "support/kernel_forms.hpp"
 
 namespace lockstep::models {
@@ -81,6 +84,71 @@ TEST(GeluTest, IsDifferentiableTwice) {
     results.push_back(input.grad());
   }
   EXPECT_LT(difference(results[0], results[1]), 1e-6);
+}
+
+class LinearGeluTest : public ::testing::Test {
+ protected:
+  LinearGeluTest() {
+    torch::manual_seed(1);
+    layer_ = std::make_unique<Linear>(24, 40);
+    const torch::NoGradGuard no_grad;
+    layer_->weight.mul_(4);  // so that GELU is far from linear
+  }
+
+  /// The gradients of the input, the weight and the bias.
+  /// @param is_ours         linear_gelu, or LibTorch in float64
+  /// @param loss            of the output
+  std::vector<at::Tensor> gradients(bool is_ours, const std::function<at::Tensor(const at::Tensor&)>& loss) const {
+    const auto leaf = [&](const at::Tensor& value) {
+      return (is_ours ? value.detach().clone() : value.detach().to(at::kDouble)).requires_grad_();
+    };
+    Linear copy(24, 40);
+    copy.weight = leaf(layer_->weight);
+    copy.bias = leaf(layer_->bias);
+    const at::Tensor input = leaf(input_);
+    const std::vector<at::Tensor> leaves = {input, copy.weight, copy.bias};
+    const at::Tensor output = is_ours ? linear_gelu(copy, input) : at::gelu(at::linear(input, copy.weight, copy.bias));
+    at::Tensor result = loss(output);
+    if (has_penalty_) {
+      const at::Tensor of_input = torch::autograd::grad({result}, {input}, {}, true, /*create_graph=*/true)[0];
+      result = result + of_input.square().sum();
+    }
+    std::vector<at::Tensor> all = {output};
+    for (const at::Tensor& each : torch::autograd::grad({result}, leaves)) all.push_back(each);
+    return all;
+  }
+
+  void expect_agreement(double tolerance) {
+    const auto loss = [](const at::Tensor& output) { return (output * output.sin()).sum(); };
+    const std::vector<at::Tensor> expected = gradients(false, loss);
+    testing::in_both_forms(kernels::Kernel::gelu_step, [&] {
+      const std::vector<at::Tensor> ours = gradients(true, loss);
+      for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_LT(difference(ours[i], expected[i]), tolerance) << i;
+    });
+  }
+
+  std::unique_ptr<Linear> layer_;
+  at::Tensor input_ = torch::randn({5, 31, 24});
+  bool has_penalty_ = false;
+};
+
+TEST_F(LinearGeluTest, OutputAndGradientsAgreeWithLibTorch) { expect_agreement(2e-6); }
+
+TEST_F(LinearGeluTest, IsDifferentiableTwice) {
+  has_penalty_ = true;
+  expect_agreement(5e-6);
+}
+
+// The derivative takes the place of the output of the layer only where nobody else has it.
+TEST_F(LinearGeluTest, TapsSeeTheOutputOfTheLayer) {
+  at::Tensor seen;
+  const ScopedTap tap([&](Block&, const Tensors& inputs, const Forward& next) {
+    Tensors outputs = next(inputs);
+    seen = outputs.front();
+    return outputs;
+  });
+  linear_gelu(*layer_, input_.clone().requires_grad_());
+  EXPECT_LT(difference(seen, at::linear(input_, layer_->weight, layer_->bias)), 1e-6);
 }
 
 class AutocastProductsTest : public ::testing::Test {
