@@ -43,8 +43,9 @@ std::int64_t leap_year_days(std::int64_t year, int month, int day, bool is_grego
   return days - floor_div(march.year, 100) + floor_div(march.year, 400) - kGregorianStart;
 }
 
-std::int64_t days_before_month_of_year(int month) {
-  std::int64_t days = 0;
+/// @param leap_days  in February
+std::int64_t days_before_month_of_year(int month, int leap_days) {
+  std::int64_t days = month > 2 ? leap_days : 0;
   for (int m = 1; m < month; ++m) days += kMonthDays[static_cast<std::size_t>(m - 1)];
   return days;
 }
@@ -52,11 +53,15 @@ std::int64_t days_before_month_of_year(int month) {
 std::int64_t days_of(Calendar calendar, std::int64_t year, int month, int day) {
   switch (calendar) {
     case Calendar::noleap:
-      return 365 * (year - 1970) + days_before_month_of_year(month) + day - 1;
+      return 365 * (year - 1970) + days_before_month_of_year(month, 0) + day - 1;
+    case Calendar::all_leap:
+      return 366 * (year - 1970) + days_before_month_of_year(month, 1) + day - 1;
     case Calendar::days_360:
       return 360 * (year - 1970) + 30 * (month - 1) + day - 1;
     case Calendar::proleptic_gregorian:
       return leap_year_days(year, month, day, true);
+    case Calendar::julian:
+      return leap_year_days(year, month, day, false);
     case Calendar::standard:
       break;
   }
@@ -66,8 +71,7 @@ std::int64_t days_of(Calendar calendar, std::int64_t year, int month, int day) {
 
 /// The last year that begins on this day or before.
 std::int64_t year_of(Calendar calendar, std::int64_t day) {
-  const double length = calendar == Calendar::days_360 ? 360 : calendar == Calendar::noleap ? 365 : 365.2425;
-  auto year = 1970 + static_cast<std::int64_t>(std::floor(static_cast<double>(day) / length));
+  auto year = 1970 + static_cast<std::int64_t>(std::floor(static_cast<double>(day) / mean_year_days(calendar)));
   while (days_of(calendar, year, 1, 1) > day) --year;
   while (days_of(calendar, year + 1, 1, 1) <= day) ++year;
   return year;
@@ -124,12 +128,15 @@ const std::vector<UnitRow>& unit_rows() {
   return rows;
 }
 
-constexpr std::array<std::pair<std::string_view, Calendar>, 6> kCalendars = {{
+constexpr std::array<std::pair<std::string_view, Calendar>, 9> kCalendars = {{
     {"standard", Calendar::standard},
     {"gregorian", Calendar::standard},
     {"proleptic_gregorian", Calendar::proleptic_gregorian},
+    {"julian", Calendar::julian},
     {"noleap", Calendar::noleap},
     {"365_day", Calendar::noleap},
+    {"all_leap", Calendar::all_leap},
+    {"366_day", Calendar::all_leap},
     {"360_day", Calendar::days_360},
 }};
 
@@ -291,6 +298,8 @@ double mean_year_days(Calendar calendar) {
   switch (calendar) {
     case Calendar::noleap:
       return 365;
+    case Calendar::all_leap:
+      return 366;
     case Calendar::days_360:
       return 360;
     default:

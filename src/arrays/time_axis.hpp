@@ -13,7 +13,7 @@
 /// Times of the CF conventions.
 namespace lockstep::arrays {
 
-enum class Calendar { standard, proleptic_gregorian, noleap, days_360 };
+enum class Calendar { standard, proleptic_gregorian, julian, noleap, all_leap, days_360 };
 
 /// The length of a year in days, as the mean of four years without a year of a century.
 double mean_year_days(Calendar calendar);

@@ -37,6 +37,12 @@ TEST(TimeAxisTest, OtherCalendars) {
   EXPECT_EQ(date_text("days since 2000-02-28", "noleap", 1), "2000-03-01T00:00:00");
   EXPECT_EQ(date_text("days since 2000-01-01", "365_day", 365 * 4), "2004-01-01T00:00:00");
   EXPECT_EQ(date_text("days since 2000-02-30", "360_day", 1), "2000-03-01T00:00:00");
+  EXPECT_EQ(date_text("days since 2001-02-28", "all_leap", 1), "2001-02-29T00:00:00");
+  EXPECT_EQ(date_text("days since 2001-01-01", "366_day", 366 * 4), "2005-01-01T00:00:00");
+  EXPECT_EQ(date_text("days since 1900-02-28", "julian", 1), "1900-02-29T00:00:00");
+  // 1582-10-04 of the Julian calendar is the day before 1582-10-15 of the Gregorian one.
+  EXPECT_EQ(seconds_of(parse_time_unit("days since 1582-10-04", "julian"), 1),
+            seconds_of(parse_time_unit("days since 1582-10-15", "proleptic_gregorian"), 0));
   EXPECT_DOUBLE_EQ(fraction_of_year(parse_time_unit("days since 2000-01-01", "360_day"), 90), 0.25);
   EXPECT_EQ(day_of_year(parse_time_unit("days since 2000-01-01", "standard"), 365.5), 365);  // a leap year
   EXPECT_EQ(day_of_year(parse_time_unit("days since 2000-01-01", "noleap"), 365.5), 0);
@@ -45,7 +51,7 @@ TEST(TimeAxisTest, OtherCalendars) {
 
 /// Every day of some years, in both directions.
 TEST(TimeAxisTest, DaysAreConsecutive) {
-  for (const char* const calendar : {"standard", "proleptic_gregorian", "noleap", "360_day"}) {
+  for (const char* const calendar : {"standard", "proleptic_gregorian", "julian", "noleap", "all_leap", "360_day"}) {
     const TimeUnit unit = parse_time_unit("days since 1970-01-01", calendar);
     Date before = date_of(unit, -150000);
     for (int day = -149999; day < 60000; ++day) {
@@ -83,8 +89,8 @@ std::string error_of_unit(const std::string& units, const std::string& calendar)
 }
 
 TEST(TimeAxisTest, UnknownUnitsAndCalendars) {
-  EXPECT_NE(error_of_unit("days since 2000-01-01", "julian").find("'julian'"), std::string::npos);
-  EXPECT_NE(error_of_unit("days since 2000-01-01", "julian").find("360_day"), std::string::npos);
+  EXPECT_NE(error_of_unit("days since 2000-01-01", "lunar").find("'lunar'"), std::string::npos);
+  EXPECT_NE(error_of_unit("days since 2000-01-01", "lunar").find("360_day"), std::string::npos);
   EXPECT_NE(error_of_unit("months since 2000-01-01", "").find("no fixed length"), std::string::npos);
   EXPECT_NE(error_of_unit("days", "").find("no date of reference"), std::string::npos);
   for (const char* const date :
