@@ -17,6 +17,7 @@
 #include "engine/setup/precision.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/state/resume_settings.hpp"
+#include "schedule/named_schedule.hpp"
 
 namespace lockstep::engine {
 
@@ -41,6 +42,8 @@ void check_names(const Sections& sections, const Registry& registry) {
       choose_row(registry.meters, metric, metrics::common_meter_keys(), place, place);
     }
   }
+  const Section& sched = sections.at("sched");
+  schedule::check_rules(schedule::rules_of(sched), schedule::origin_of_rules(sched), registry.curves);
   const auto [hooks, place] = cited_texts(sections.at("train"), "hooks");
   for (const std::string& hook : hooks) find_row(registry.hooks, entry_parts(hook).front(), place);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/core/keys.hpp>
+#include <lockstep/schedule/schedule.hpp>
 
 #include <string>
 #include <vector>
@@ -19,5 +20,9 @@ std::vector<std::string> rules_of(const Section& sched);
 
 /// The origin of these rules, for messages.
 std::string origin_of_rules(const Section& sched);
+
+/// Checks the names and options of rules, for which the length of the run need not be known.
+/// @throws ConfigError  as parse() does
+void check_rules(const std::vector<std::string>& rules, const std::string& origin, const std::vector<Curve>& curves);
 
 }  // namespace lockstep::schedule

@@ -148,6 +148,10 @@ Schedule::ScheduledRule parse_rule(const std::string& text, const RunLength& len
   }
 }
 
+std::string place_of(const std::string& rule, const std::string& origin) {
+  return origin + ": sched.rule '" + rule + "'";
+}
+
 }  // namespace
 
 CurveShape parse_inner(const std::string& rule, const Window& window) {
@@ -190,9 +194,13 @@ Schedule parse(const std::vector<std::string>& rules, const RunLength& length, c
   std::vector<Schedule::ScheduledRule> parsed;
   std::vector<std::string> unused;
   for (const std::string& rule : rules) {
-    parsed.push_back(parse_rule(rule, length, origin + ": sched.rule '" + rule + "'", curves, unused));
+    parsed.push_back(parse_rule(rule, length, place_of(rule, origin), curves, unused));
   }
   return Schedule(std::move(parsed), std::move(unused));
+}
+
+void check_rules(const std::vector<std::string>& rules, const std::string& origin, const std::vector<Curve>& curves) {
+  for (const std::string& rule : rules) read(rule, common_curve_keys(), place_of(rule, origin), curves);
 }
 
 KeySpecs sched_keys(const std::vector<Curve>& curves) {
