@@ -60,11 +60,12 @@ TEST(CommandLineTest, HelpNamesCommandsSectionsAndExitCodesOnce) {
 
 TEST(CommandLineTest, ConfigRefusesWhatTrainingRefuses) {
   const testing::TemporaryFolder folder;
-  for (const char* refused : {"--ckpt.every=often", "--log.every=never", "--ema.kind=ema --ema.begin=soon",
-                              "--train.max_steps=0 --train.max_epochs=0", "--train.clip_norm=1 --train.clip_value=1",
-                              "--train.loss_scale=8", "--train.hooks=memory,every=often", "--train.time_limit=5min",
-                              "--model.name=mpl", "--loss.name=cross", "--optim.name=sdg", "--data.name=digit",
-                              "--eval.metrics=top,k=1", "--train.metrics=accuracy,kk=1", "--train.hooks=memry", "--sched.rule=lienar"}) {
+  for (const char* refused :
+       {"--ckpt.every=often", "--log.every=never", "--ema.kind=ema --ema.begin=soon",
+        "--train.max_steps=0 --train.max_epochs=0", "--train.clip_norm=1 --train.clip_value=1", "--train.loss_scale=8",
+        "--train.hooks=memory,every=often", "--train.time_limit=5min", "--model.name=mpl", "--loss.name=cross",
+        "--optim.name=sdg", "--data.name=digit", "--eval.metrics=top,k=1", "--train.metrics=accuracy,kk=1",
+        "--train.hooks=memry", "--sched.rule=lienar"}) {
     const ProgramResult config = run_ranks(1, "config " + std::string(refused));
     const ProgramResult training = run_ranks(2, std::string(refused) + " --run.dir=" + folder.path("run"));
     EXPECT_EQ(config.exit_code, 2) << refused;

@@ -143,7 +143,7 @@ Call linear_gelu(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
   };
 }
 
-constexpr int kBatches = 8;  // of an evaluation
+constexpr int kBatches = 8;  // batches of an evaluation
 
 /// An evaluation by two linear layers with GELU between them, with a residual.
 Call mlp_evaluation(std::int64_t rows, std::int64_t features) {

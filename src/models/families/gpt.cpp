@@ -11,7 +11,7 @@
 
 #include "models/families/rows.hpp"
 #include "models/layers/initial_values.hpp"
-#include "models/layers/linear_gelu.hpp"
+#include "models/layers/sequence.hpp"
 
 // N samples, T tokens, E features, V vocabulary.
 namespace lockstep::models {

@@ -26,7 +26,7 @@ namespace {
 /// Rows of the left factor that oneDNN packs a matrix for. The order of its sums follows from them, so that they do not
 /// depend on the batch that comes first.
 constexpr std::int64_t kPackedRows = 1024;
-constexpr std::int64_t kFewestSummedRows = 128;  // with fewer, the layers one by one are as fast
+constexpr std::int64_t kFewestSummedRows = 128;  // the layers one by one are as fast below
 
 thread_local ConstantWeights* innermost = nullptr;
 

@@ -35,7 +35,7 @@ class ConstantWeights {
   friend at::Tensor linear_of_constants(const at::Tensor&, const at::Tensor&, const at::Tensor&);
 
   std::map<std::tuple<const Conv2d*, const BatchNorm*, at::ScalarType>, Packed> convolutions_;
-  std::map<std::pair<const Linear*, const void*>, Packed> sums_;  ///< with the address of the scale, which is applied
+  std::map<std::pair<const Linear*, const void*>, Packed> sums_;  ///< second: address of the scale, which is applied
   std::map<const void*, at::Tensor> linear_;  ///< packed weights of linear layers, by the address of their values
   ConstantWeights* outer_;
 };

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "models/layers/linear_gelu.hpp"
-
 #include <lockstep/models/functional.hpp>
 
 #include <ATen/Parallel.h>
@@ -14,6 +12,7 @@
 #include "kernels/kernels.hpp"
 #include "models/layers/linear_kernels.hpp"
 #include "models/layers/recorded.hpp"
+#include "models/layers/sequence.hpp"
 
 namespace lockstep::models {
 
@@ -42,7 +41,7 @@ class LinearGeluBackward : public torch::autograd::Node {
     const std::lock_guard<std::mutex> hold(mutex_);
     if (!gradients[0].defined()) return variable_list(1);
     if (!at::GradMode::is_enabled()) return {gradients[0] * derivative_};
-    // For create_graph, the derivative has to depend on what the layer read.
+    // The derivative of create_graph depends on what the layer read.
     const at::Tensor values = linear(input_.unpack(), weight_.unpack(), bias_.unpack());
     return {at::gelu_backward(gradients[0], values)};
   }

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "models/layers/constant_weights.hpp"
-#include "models/layers/linear_gelu.hpp"
 
 namespace lockstep::models {
 
@@ -31,6 +30,13 @@ class BlockSequence : public Block {
  private:
   std::vector<std::shared_ptr<Block>> blocks_;
 };
+
+/// gelu(layer(input)), where LibTorch would read and write the values between once more: in one pass with the product
+/// if nothing is differentiated, or else in one pass that also computes the derivative. With a tap, the layers run one
+/// by one.
+/// @param input  [..., in]
+/// @return       [..., out]
+at::Tensor linear_gelu(Linear& layer, const at::Tensor& input);
 
 /// A block that ends with a linear layer, whose output is added to other values.
 class LinearBranch : public Block {

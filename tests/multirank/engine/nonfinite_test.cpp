@@ -120,7 +120,7 @@ class NonfiniteTest : public ::testing::Test {
   mpi::Communicator world_ = mpi::Communicator::world();
   testing::TemporaryFolder folder_;
   int runs_ = 0;
-  std::int64_t spoiled_step_ = 0;  // after which a parameter is NaN
+  std::int64_t spoiled_step_ = 0;  // the step after which a parameter is NaN
 };
 
 TEST_F(NonfiniteTest, StopsWithoutBeingReportedOtherwise) {

@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "models/layers/linear_gelu.hpp"
+#include "models/layers/sequence.hpp"
 #include "support/kernel_forms.hpp"
 
 namespace lockstep::models {
