@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "data/stores/list_text.hpp"
 
@@ -22,8 +23,12 @@ void read(const std::string& text, data::ListTarget target) {
         for (const std::int64_t label : lines.labels(i)) {
           if (label < 0 || label >= 1000) std::abort();
         }
-      } else if (target == data::ListTarget::numbers && !std::isfinite(lines.number(i))) {
-        std::abort();
+      } else if (target == data::ListTarget::numbers) {
+        const std::vector<double> numbers = lines.numbers(i);
+        if (std::ssize(numbers) != lines.numbers_per_line()) std::abort();
+        for (const double number : numbers) {
+          if (!std::isfinite(number)) std::abort();
+        }
       }
     }
   } catch (const DataError&) {

@@ -53,9 +53,9 @@ std::vector<std::string> component_names(const std::string& base, const FieldAxe
   return names;
 }
 
-/// "z500" for z[level=500].
+/// "z500" for z[level=500], and "data" for the array of an npy file, which has no name.
 std::string fixed_name(const VariableChoice& choice) {
-  std::string name = last_part(choice.path);
+  std::string name = choice.path.empty() ? "data" : last_part(choice.path);
   for (const AxisChoice& each : choice.fixed) name += (each.is_index ? "#" : "") + each.value;
   return name;
 }
