@@ -136,6 +136,7 @@ Call linear(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
 /// A forward of a linear layer and GELU, as in evaluation.
 Call linear_gelu(std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
   const auto layer = std::make_shared<models::Linear>(inputs, outputs);
+  layer->eval();
   const at::Tensor input = values({rows, inputs});
   return [=] {
     const torch::NoGradGuard no_grad;

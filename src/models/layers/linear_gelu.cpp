@@ -23,7 +23,7 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t kGeluGrain = 32768;  // elements: below them a second thread costs more than it saves
 
-/// GELU of a linear layer whose output nobody else reads, so that its derivative takes the place of that output.
+/// GELU of a linear layer, whose derivative was computed with it.
 class LinearGeluBackward : public torch::autograd::Node {
  public:
   /// @param values  output of the layer
@@ -61,7 +61,7 @@ class LinearGeluBackward : public torch::autograd::Node {
   at::Tensor derivative_;  // detached from the autograd graph
 };
 
-/// Writes the derivatives in place of the values.
+/// Writes the derivatives in place of the values, as a step of training does.
 /// @return  gelu of the values
 at::Tensor gelu_and_derivatives(const at::Tensor& values) {
   at::Tensor output = at::empty_like(values);
@@ -77,19 +77,21 @@ at::Tensor gelu_and_derivatives(const at::Tensor& values) {
 }  // namespace
 
 at::Tensor linear_gelu(Linear& layer, const at::Tensor& input) {
-  if (!is_tapped()) {
+  if (!layer.is_training() && !is_tapped()) {
     const at::Tensor output = linear_gelu_output(input, layer.weight, layer.bias);
     if (output.defined()) return output;
   }
   const at::Tensor values = run(layer, input);
-  const bool is_own = !is_tapped() && torch::autograd::compute_requires_grad(values) && values.is_cpu() &&
-                      values.scalar_type() == at::kFloat && values.is_contiguous() &&
-                      !at::autocast::is_autocast_enabled(at::kCPU) && kernels::is_used(kernels::Kernel::gelu_step);
-  if (!is_own) return models::gelu(values);
+  // Neither a tap nor a pass that is recomputed later changes the bits of training.
+  const bool is_step = layer.is_training() && values.is_cpu() && values.scalar_type() == at::kFloat &&
+                       values.is_contiguous() && !at::autocast::is_autocast_enabled(at::kCPU) &&
+                       kernels::is_used(kernels::Kernel::gelu_step);
+  if (!is_step) return models::gelu(values);
+  const at::Tensor derivatives = is_tapped() ? values.detach().clone() : values.detach();
+  if (!torch::autograd::compute_requires_grad(values)) return gelu_and_derivatives(derivatives);
   const auto node = backward_node<LinearGeluBackward>(values, input, layer);
-  const at::Tensor output = output_of(node, [&] { return gelu_and_derivatives(values); });
-  node->keep(values.detach());
-  return output;
+  node->keep(derivatives);
+  return output_of(node, [&] { return gelu_and_derivatives(derivatives); });
 }
 
 }  // namespace lockstep::models

@@ -31,9 +31,8 @@ class BlockSequence : public Block {
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 
-/// gelu(layer(input)), where LibTorch would read and write the values between once more: in one pass with the product
-/// if nothing is differentiated, or else in one pass that also computes the derivative. With a tap, the layers run one
-/// by one.
+/// gelu(layer(input)), where LibTorch would read and write the values between once more: in evaluations in one pass
+/// with the product, unless there is a tap, and in training in one pass that also computes the derivative.
 /// @param input  [..., in]
 /// @return       [..., out]
 at::Tensor linear_gelu(Linear& layer, const at::Tensor& input);

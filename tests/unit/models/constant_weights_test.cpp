@@ -211,6 +211,7 @@ Exact exact(const Linear& layer, const at::Tensor& input) {
 TEST_F(ConstantWeightsTest, LinearLayersAndWhatFollowsThemAgreeInOnePass) {
   for (const bool has_bias : {true, false}) {
     Linear layer(24, 40, has_bias);
+    layer.eval();
     const at::Tensor input = torch::randn({2, 80, 24});
     const at::Tensor residual = torch::randn({2, 80, 40});
     const at::Tensor scale = torch::randn({40}, at::requires_grad());

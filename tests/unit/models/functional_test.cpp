@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "models/layers/sequence.hpp"
+#include "models/layers/taps.hpp"
 #include "support/kernel_forms.hpp"
 
 namespace lockstep::models {
@@ -147,7 +148,9 @@ TEST_F(LinearGeluTest, TapsSeeTheOutputOfTheLayer) {
     seen = outputs.front();
     return outputs;
   });
-  linear_gelu(*layer_, input_.clone().requires_grad_());
+  const at::Tensor output = linear_gelu(*layer_, input_.clone().requires_grad_());
+  const ScopedTaps none({});
+  EXPECT_TRUE(at::equal(output, linear_gelu(*layer_, input_.clone().requires_grad_()))) << "without taps";
   EXPECT_LT(difference(seen, at::linear(input_, layer_->weight, layer_->bias)), 1e-6);
 }
 
