@@ -25,6 +25,7 @@
 //   gelu_step         gelu.hpp                  float32, behind a linear layer: both in the forward of training
 //   batch_norm        batch_norm.hpp            float32 or bfloat16, channels last
 //   outer_product     outer_product.hpp         float32, contiguous, up to 64 samples
+//   frequency_products  frequency_products.hpp  float32: the products of spectral convolutions and of their gradients
 //   rounded_products  (src/models)              products of bfloat16 under autocast, as float32
 //   rounded_attention, rounded_depthwise        the same for what the kernels attention and depthwise compute
 //   linear            (src/models)              y = x W^T + b of float32 by oneDNN instead of MKL, 128 rows or more
@@ -64,6 +65,7 @@ enum class Kernel {
   packed_pixelwise,
   dot_products,
   few_rows,
+  frequency_products,
 };
 
 /// A kernel and the levels at which it is used where nothing was measured: those from `first` to `last`, or none if
@@ -82,7 +84,7 @@ inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::generi
 inline constexpr ProcessorLevel kFirstOfRoundedProducts = ProcessorLevel::avx2;  // not used: there is only generic
 #endif
 
-inline constexpr std::array<KernelRow, 21> kKernelRows = {{
+inline constexpr std::array<KernelRow, 22> kKernelRows = {{
     {Kernel::attention, "attention", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::depthwise, "depthwise", ProcessorLevel::avx2, ProcessorLevel::avx2},
     {Kernel::depthwise_3x3, "depthwise_3x3", ProcessorLevel::avx2, ProcessorLevel::avx2, true},
@@ -104,6 +106,7 @@ inline constexpr std::array<KernelRow, 21> kKernelRows = {{
     {Kernel::packed_pixelwise, "packed_pixelwise", ProcessorLevel::amx, ProcessorLevel::generic, true},
     {Kernel::dot_products, "dot_products", ProcessorLevel::amx, ProcessorLevel::generic, true},
     {Kernel::few_rows, "few_rows", ProcessorLevel::generic, ProcessorLevel::amx, true},
+    {Kernel::frequency_products, "frequency_products", ProcessorLevel::generic, ProcessorLevel::amx},
 }};
 
 constexpr const KernelRow& row_of(Kernel kernel) { return kKernelRows[static_cast<std::size_t>(kernel)]; }

@@ -33,6 +33,7 @@
 #include "models/layers/constant_weights.hpp"
 #include "models/layers/linear_kernels.hpp"
 #include "models/layers/sequence.hpp"
+#include "models/layers/spectra.hpp"
 #include "timing.hpp"
 
 namespace {
@@ -115,6 +116,16 @@ Call batch_norm(const Sizes& sizes, bool has_residual, at::ScalarType type) {
   std::vector<at::Tensor> leaves = {input, layer->weight, layer->bias};
   if (has_residual) leaves.push_back(residual);
   return step_of(leaves, [=] { return layer->forward_relu(input, residual); });
+}
+
+/// A step of a spectral convolution.
+Call spectral(const Sizes& sizes, const Sizes& counts) {
+  Sizes shape = {sizes[1], sizes[1]};
+  shape.insert(shape.end(), counts.begin(), counts.end());
+  shape.push_back(2);
+  const at::Tensor field = values(sizes), weight = values(shape);
+  return step_of({field, weight},
+                 [=] { return models::spectral_convolution(field, weight, models::FrequencyOrder::shifted); });
 }
 
 /// The gradient of the weight of a linear layer.
@@ -351,6 +362,13 @@ const std::vector<Work>& works() {
        {[] { return linear(1, 768, 3072); }, [] { return linear(8, 1024, 1024); },
         [] { return linear(15, 1024, 1024); }}},
       {Kernel::few_rows, {[] { return linear(8, 1024, 1024); }, [] { return linear_gradient(8, 1024, 1024); }}},
+      {Kernel::frequency_products,
+       {[] {
+          return spectral({16, 32, 256}, {17});
+        },
+        [] {
+          return spectral({4, 32, 64, 64}, {16, 9});
+        }}},
   };
   return table;
 }

@@ -154,44 +154,22 @@ class SpectralConvolution : public Block {
   at::Tensor forward(const at::Tensor& input) override {
     const bool is_double = input.scalar_type() == at::kDouble;
     const at::Tensor field = is_double ? input : input.to(at::kFloat);  // transforms of 16 bits lose too much
-    const std::vector<std::int64_t> sizes = field.sizes().slice(kFirstSpaceDim).vec();
-    const at::Tensor output = product(lowest_frequencies(field, counts(sizes)));
     // The library moves the frequencies of an axis with an odd number of points by one when it writes them.
-    return field_of_frequencies(output, sizes, FrequencyOrder::shifted) + bias_;
+    return spectral_convolution(field, weight_of(field), FrequencyOrder::shifted) + bias_;
   }
 
  private:
-  /// The number of kept frequencies of each axis: a grid may have fewer than the model.
-  std::vector<std::int64_t> counts(const std::vector<std::int64_t>& sizes) const {
-    std::vector<std::int64_t> result = weight_->tensor.sizes().slice(kFirstSpaceDim, std::ssize(sizes)).vec();
-    for (std::size_t i = 0; i + 1 < sizes.size(); ++i) result[i] = std::min(result[i], sizes[i]);
-    result.back() = std::min(result.back(), sizes.back() / 2 + 1);
-    return result;
-  }
-
-  /// The matrices of the kept frequencies: the middle of each axis, and the beginning of the last one. A real matrix
-  /// that multiplies pairs of numbers takes as many operations as a complex one, and its products are faster.
-  /// @param spectrum  [N, C, K of each axis]
-  /// @return          [K, 2 in, 2 out] real
-  at::Tensor matrices(const at::Tensor& spectrum) const {
-    at::Tensor pairs = weight_->tensor.to(at::toRealValueType(spectrum.scalar_type()));
-    const std::int64_t last = spectrum.dim() - 1;
+  /// The matrices of the kept frequencies, as a grid may have fewer than the model: the middle of each axis, and the
+  /// beginning of the last one.
+  at::Tensor weight_of(const at::Tensor& field) const {
+    at::Tensor weight = weight_->tensor.to(field.scalar_type());
+    const std::int64_t last = field.dim() - 1;
     for (std::int64_t dim = kFirstSpaceDim; dim <= last; ++dim) {
-      const std::int64_t count = spectrum.size(dim);
-      pairs = pairs.narrow(dim, dim == last ? 0 : (pairs.size(dim) - count) / 2, count);
+      const std::int64_t possible = dim == last ? field.size(dim) / 2 + 1 : field.size(dim);
+      const std::int64_t dropped = weight.size(dim) - possible;
+      if (dropped > 0) weight = weight.narrow(dim, dim == last ? 0 : dropped / 2, possible);
     }
-    const at::Tensor by_frequency = pairs.flatten(kFirstSpaceDim, last).permute({2, 0, 1, 3});  // [K, in, out, 2]
-    const at::Tensor real = by_frequency.select(3, 0), imaginary = by_frequency.select(3, 1);
-    const at::Tensor of_imaginary = at::stack({-imaginary, real}, 3);  // i w
-    return at::stack({by_frequency, of_imaginary}, 2).flatten(3, 4).flatten(1, 2);
-  }
-
-  /// [N, in, K of each axis] -> [N, out, K of each axis]
-  at::Tensor product(const at::Tensor& spectrum) const {
-    const at::Tensor rows = at::view_as_real(points_of(spectrum)).permute({2, 0, 1, 3});  // [K, N, in, 2]
-    const at::Tensor output = at::bmm(rows.flatten(2, 3), matrices(spectrum));
-    const at::Tensor pairs = output.unflatten(2, {-1, 2}).permute({1, 2, 0, 3});  // [N, out, K, 2]
-    return field_of(at::view_as_complex(pairs.contiguous()), spectrum);
+    return weight.contiguous();
   }
 
   at::Tensor bias_;  // [C, 1...]

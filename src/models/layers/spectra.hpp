@@ -31,4 +31,12 @@ at::Tensor lowest_frequencies(const at::Tensor& field, const std::vector<std::in
 at::Tensor field_of_frequencies(const at::Tensor& frequencies, const std::vector<std::int64_t>& sizes,
                                 FrequencyOrder order = FrequencyOrder::standard);
 
+/// Multiplies the lowest frequencies of a field with a matrix each, and drops the others. Can be differentiated any
+/// number of times. The kernel frequency_products multiplies float32 numbers of a CPU where they lie.
+/// @param field   [N, in, space...] float32 or float64
+/// @param weight  [in, out, K of each axis, 2] of the same type: complex numbers; K as the counts of lowest_frequencies
+/// @param order   that of the frequencies which are written; those that are read have the standard one
+/// @return        [N, out, space...]
+at::Tensor spectral_convolution(const at::Tensor& field, const at::Tensor& weight, FrequencyOrder order);
+
 }  // namespace lockstep::models

@@ -46,6 +46,7 @@ const std::map<Kernel, Levels>& expected_without_ratios() {
       {Kernel::packed_pixelwise, {}},
       {Kernel::dot_products, {}},
       {Kernel::few_rows, every},
+      {Kernel::frequency_products, every},
   };
   return table;
 }

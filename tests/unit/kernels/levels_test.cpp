@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "kernels/finite_sums.hpp"
+#include "kernels/frequency_products.hpp"
 #include "kernels/optimizers.hpp"
 #include "kernels/outer_product.hpp"
 #include "kernels/pixels.hpp"
@@ -202,6 +204,58 @@ TEST(KernelLevelsTest, OuterProducts) {
       }
     }
   });
+}
+
+/// The part of a product for one frequency, in double precision: sums of small integers are exact.
+std::complex<double> plain_frequency_product(const std::vector<std::complex<float>>& left,
+                                             const std::vector<std::complex<float>>& right,
+                                             const FrequencyProduct& product, std::int64_t row, std::int64_t column,
+                                             std::int64_t frequency) {
+  std::complex<double> sum = 0;
+  for (std::int64_t d = 0; d < product.depth; ++d) {
+    std::complex<double> a = left[(row * product.depth + d) * product.frequencies + frequency];
+    std::complex<double> b = right[(d * product.columns + column) * product.frequencies + frequency];
+    if (product.conjugate == Conjugate::left) a = std::conj(a);
+    if (product.conjugate == Conjugate::right) b = std::conj(b);
+    sum += a * b;
+  }
+  return sum;
+}
+
+// Rows and columns fill no tile, and there are from one frequency to more than two vectors of them.
+TEST(KernelLevelsTest, FrequencyProducts) {
+  constexpr std::int64_t kRows = 3, kDepth = 4, kColumns = 5;
+  for (const std::int64_t count : {1, 2, 3, 5, 8, 17, 19}) {
+    std::vector<std::complex<float>> left(kRows * kDepth * count), right(kDepth * kColumns * count);
+    const auto integer = [](std::size_t i) { return static_cast<float>(i * 7919 % 17) - 8.0F; };
+    for (std::size_t i = 0; i < left.size(); ++i) left[i] = {integer(i), integer(i + 5)};
+    for (std::size_t i = 0; i < right.size(); ++i) right[i] = {integer(3 * i + 1), integer(i + 2)};
+    std::vector<std::complex<float>> result(kRows * kColumns * count + 1);
+    const auto matrices = [count](std::vector<std::complex<float>>& values, std::int64_t columns) {
+      return FrequencyMatrices{reinterpret_cast<float*>(values.data()), 2 * columns * count, 2 * count};
+    };
+    FrequencyProduct product{.left = matrices(left, kDepth),
+                             .right = matrices(right, kColumns),
+                             .result = matrices(result, kColumns),
+                             .rows = kRows,
+                             .columns = kColumns,
+                             .depth = kDepth,
+                             .frequencies = count};
+    for (const Conjugate conjugate : {Conjugate::none, Conjugate::left, Conjugate::right}) {
+      product.conjugate = conjugate;
+      testing::at_each_level([&] {
+        std::ranges::fill(result, std::complex<float>(1e30F));
+        write_frequency_product(product, 0, 1);
+        write_frequency_product(product, 1, kRows);
+        for (std::int64_t i = 0; i < kRows * kColumns * count; ++i) {
+          const std::complex<double> expected =
+              plain_frequency_product(left, right, product, i / count / kColumns, i / count % kColumns, i % count);
+          EXPECT_EQ(std::complex<double>(result[i]), expected) << count << " frequencies, place " << i;
+        }
+        EXPECT_EQ(result.back(), std::complex<float>(1e30F)) << "written past the end";
+      });
+    }
+  }
 }
 
 }  // namespace levels_test

@@ -12,8 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "kernels/kernels.hpp"
+#include "models/layers/gradient_sink.hpp"
 #include "models/layers/space_layers.hpp"
 #include "models/layers/spectra.hpp"
+#include "support/kernel_forms.hpp"
 
 namespace lockstep::models {
 namespace fields_test {
@@ -184,6 +187,70 @@ TEST(SpectraTest, ValuesAndGradientsAreThoseOfWholeTransforms) {
       }
     }
   }
+}
+
+struct SpectralCase {
+  Sizes sizes, counts;
+};
+
+/// Output, gradients of the input and of the weight, and those of the squared gradient of the input.
+std::vector<at::Tensor> spectral_results(const SpectralCase& each, FrequencyOrder order, at::ScalarType type) {
+  at::manual_seed(1);
+  Sizes field_shape = {3, 4}, weight_shape = {4, 5};
+  field_shape.insert(field_shape.end(), each.sizes.begin(), each.sizes.end());
+  weight_shape.insert(weight_shape.end(), each.counts.begin(), each.counts.end());
+  weight_shape.push_back(2);
+  const auto leaf = [type](const Sizes& shape) { return torch::randn(shape, at::kFloat).to(type).requires_grad_(); };
+  const at::Tensor field = leaf(field_shape), weight = leaf(weight_shape);
+  const at::Tensor output = spectral_convolution(field, weight, order);
+  const at::Tensor loss = (output * output.sin()).sum();
+  std::vector<at::Tensor> results = {output.detach()};
+  const auto add = [&](const std::vector<at::Tensor>& gradients) {
+    for (const at::Tensor& gradient : gradients) results.push_back(gradient.detach());
+  };
+  add(torch::autograd::grad({loss}, {field, weight}, {}, /*retain_graph=*/true));
+  const at::Tensor of_field = torch::autograd::grad({loss}, {field}, {}, true, /*create_graph=*/true)[0];
+  add(torch::autograd::grad({of_field.square().sum()}, {field, weight}));
+  return results;
+}
+
+// The convolution in float64 is made of transforms that are tested above.
+TEST(SpectraTest, ConvolutionsAndTheirGradientsAgreeWithFloat64) {
+  for (const SpectralCase& each :
+       {SpectralCase{{8}, {1}}, SpectralCase{{9}, {5}}, SpectralCase{{40}, {21}}, SpectralCase{{6, 8}, {4, 5}},
+        SpectralCase{{7, 9}, {4, 3}}, SpectralCase{{3, 4, 6}, {2, 4, 3}}}) {
+    for (const FrequencyOrder order : {FrequencyOrder::standard, FrequencyOrder::shifted}) {
+      const std::vector<at::Tensor> expected = spectral_results(each, order, at::kDouble);
+      testing::in_both_forms(kernels::Kernel::frequency_products, [&] {
+        const std::vector<at::Tensor> results = spectral_results(each, order, at::kFloat);
+        for (std::size_t i = 0; i < results.size(); ++i) {
+          EXPECT_LT(distance(results[i], expected[i]), 3e-6) << i << " " << each.sizes;
+        }
+      });
+    }
+  }
+}
+
+// Twice the same step: the gradient is written where the reducer wants it, then added.
+TEST(SpectraTest, GradientOfTheWeightIsWrittenIntoItsSink) {
+  const kernels::ScopedChoice kernel(kernels::Kernel::frequency_products, true);
+  const at::Tensor field = torch::randn({3, 4, 16});
+  at::Tensor weight = torch::randn({4, 5, 7, 2}).requires_grad_();
+  const auto backward = [&] {
+    spectral_convolution(field, weight, FrequencyOrder::standard).square().sum().backward();
+  };
+  backward();
+  const at::Tensor expected = weight.grad().clone();
+  weight.mutable_grad().reset();
+  const at::Tensor memory = torch::full(weight.sizes(), 1e30);
+  attach_sink(weight, memory);
+  backward();
+  EXPECT_TRUE(weight.grad().is_same(memory));
+  EXPECT_TRUE(at::equal(memory, expected));
+  backward();
+  EXPECT_TRUE(at::equal(memory, 2 * expected));
+  EXPECT_TRUE(sink_of(weight)->is_written);
+  detach_sink(weight);
 }
 
 // Exact small numbers on one axis of three points.
