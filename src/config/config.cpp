@@ -233,8 +233,14 @@ void Config::set(const std::string& name, const std::string& text, const std::st
 Section& Config::section_holding(const std::string& name, const std::string& origin) {
   const auto found = sections_.find(section_of(name));
   if (found != sections_.end() && found->second.has(key_of(name))) return found->second;
-  const std::string likely = likely_name(name, specs_);
   const std::string start = origin + ": key '" + name + "' is unknown; ";
+  const auto with_options = std::find_if(specs_.begin(), specs_.end(), [&](const KeySpec& spec) {
+    return spec.type == KeyType::texts && !spec.parts.empty() && name.starts_with(spec.name + ".");
+  });
+  if (with_options != specs_.end()) {
+    throw ConfigError(start + "options follow a name in a value: " + with_options->name + "=NAME,option=value");
+  }
+  const std::string likely = likely_name(name, specs_);
   if (likely.empty()) throw ConfigError(start + "--help lists the sections and --help=SECTION their keys");
   const std::string readers = text_of_readers(value(likely).spec.readers);
   throw ConfigError(start + "did you mean '" + likely + "'" + (readers.empty() ? "" : " of " + readers) + "?");

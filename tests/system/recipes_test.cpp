@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every recipe of tools/configs for a folder of photographs trains on real ones and evaluates.
+// The recipes of tools/configs: those for photographs train on real ones and evaluate; those for fields reach errors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iostream>
+#include <string>
 #include <vector>
 
 #include "report/files/metrics.hpp"
@@ -49,21 +51,59 @@ TEST(RecipesTest, TakeTwoStepsOnPhotographs) {
   }
 }
 
-/// The last value of a field of a run with a recipe for maps.
+/// The last values of some metrics of a run with a recipe.
 /// @param more  further arguments; without train.max_epochs, the recipe as it is
+std::vector<double> trained(const std::string& recipe, const std::string& data, const std::vector<std::string>& metrics,
+                            const std::string& more) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder.path("run");
+  const testing::ProgramResult outcome =
+      testing::run_ranks(1,
+                         "--config=" + testing::source_root().string() + "/tools/configs/" + recipe +
+                             ".ini --data.path=" + data + " --data.cache=off --run.dir=" + run + " " + more,
+                         600);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  std::vector<double> result;
+  for (const std::string& metric : metrics) {
+    const auto values = report::read_series(run + "/metrics.jsonl", metric);
+    result.push_back(values.empty() ? std::nan("") : values.back().second);
+  }
+  return result;
+}
+
 double trained_maps(const std::string& recipe, const std::string& fixed, const std::string& metric,
                     const std::string& more) {
-  const testing::TemporaryFolder folder;
   const std::string maps = testing::sample_data("fields/" + recipe).string();
-  const std::string run = folder.path("run");
-  const testing::ProgramResult outcome = testing::run_ranks(
-      1,
-      "--config=" + testing::source_root().string() + "/tools/configs/" + recipe + ".ini --data.path=" + maps +
-          " --data.static=" + maps + "/static.nc:" + fixed + " --data.cache=off --run.dir=" + run + " " + more,
-      600);
+  return trained(recipe, maps, {metric}, "--data.static=" + maps + "/static.nc:" + fixed + " " + more)[0];
+}
+
+/// A recipe for fields that a program makes, and what its training reaches.
+struct MadeFields {
+  std::string recipe, set;
+  std::string few;  ///< sizes of the training set and of the test set of a short test
+  std::vector<std::string> metrics;
+  std::vector<double> limits;  ///< those of each metric, with every seed
+};
+
+const std::vector<MadeFields>& made_fields() {
+  static const std::vector<MadeFields> table = {
+      {"pde-fno", "burgers", "8 2", {"val/loss", "val/nrmse@10/tensor"}, {0.006, 0.020}},
+      {"pde-unet", "burgers", "8 2", {"val/loss", "val/nrmse@10/tensor"}, {0.012, 0.042}},
+      {"columns", "columns", "2000 500", {"val/r2"}, {0.985}},
+  };
+  return table;
+}
+
+/// R2 is better the larger it is.
+bool is_error(const std::string& metric) { return metric != "val/r2"; }
+
+std::string make_fields(const MadeFields& each, const testing::TemporaryFolder& folder, const std::string& sizes) {
+  const std::string data = folder.path(each.set);
+  const char* const build = std::getenv("LOCKSTEP_BINARY_DIR");
+  const std::string program = std::string(build != nullptr ? build : ".") + "/tools/bench/make_fields ";
+  const testing::ProgramResult outcome = testing::run_shell(program + each.set + " " + data + " " + sizes, 300);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  const auto values = report::read_series(run + "/metrics.jsonl", metric);
-  return values.empty() ? std::nan("") : values.back().second;
+  return data;
 }
 
 constexpr const char* kSst = "val/rmse/sst";
@@ -90,6 +130,42 @@ TEST(RecipesTest, MapsReachTheErrorsOfTheirBaselines) {
   EXPECT_LE(sst, 0.49);
   EXPECT_LE(temperature, 1.50);
   EXPECT_LE(rolled_out, 2.60);
+}
+
+// A mean of the targets has an error of 1 and an R2 of 0.
+TEST(RecipesTest, MadeFieldsAreLearned) {
+  const testing::TemporaryFolder folder;
+  for (const MadeFields& each : made_fields()) {
+    SCOPED_TRACE(each.recipe);
+    const std::string data = make_fields(each, folder, each.few);
+    const double reached = trained(each.recipe, data, each.metrics, "--train.max_epochs=4")[0];
+    if (is_error(each.metrics[0])) {
+      EXPECT_LT(reached, 0.5);
+    } else {
+      EXPECT_GT(reached, 0.3);
+    }
+  }
+}
+
+TEST(RecipesTest, MadeFieldsReachTheErrorsOfTheirBaselines) {
+  if (!testing::is_long_run()) GTEST_SKIP() << "minutes; part of tools/test --long";
+  const testing::TemporaryFolder folder;
+  for (const MadeFields& each : made_fields()) {
+    const std::string data = make_fields(each, folder, "");
+    for (int seed = 1; seed <= 3; ++seed) {
+      const std::vector<double> reached =
+          trained(each.recipe, data, each.metrics, "--run.seed=" + std::to_string(seed));
+      for (std::size_t i = 0; i < reached.size(); ++i) {
+        SCOPED_TRACE(each.recipe + ", seed " + std::to_string(seed) + ", " + each.metrics[i]);
+        std::cout << each.recipe << ", seed " << seed << ": " << each.metrics[i] << " " << reached[i] << std::endl;
+        if (is_error(each.metrics[i])) {
+          EXPECT_LE(reached[i], each.limits[i]);
+        } else {
+          EXPECT_GE(reached[i], each.limits[i]);
+        }
+      }
+    }
+  }
 }
 
 }  // namespace recipes_test

@@ -202,6 +202,17 @@ TEST(ConfigTest, SentencesForAFileThatIsWrong) {
   EXPECT_EQ(error_of("[zzzzzzzz]\n"), "a.ini:1: section [zzzzzzzz] is unknown; --help lists the sections");
 }
 
+TEST(ConfigTest, AnOptionThatIsWrittenAsAKeyIsExplained) {
+  KeySpecs specs = sample_specs();
+  KeySpec hooks = keys::texts("train.hooks", "", "");
+  hooks.parts = {keys::text("profiler", "", "")};
+  specs.push_back(hooks);
+  Config config(specs);
+  EXPECT_EQ(sentence_of([&] { config.set("train.hooks.profiler.steps", "3", "command line"); }),
+            "command line: key 'train.hooks.profiler.steps' is unknown; options follow a name in a value: "
+            "train.hooks=NAME,option=value");
+}
+
 TEST(ConfigTest, AValueThatNoFileCouldHoldIsRefused) {
   Config config(sample_specs());
   const auto set = [&](const std::string& text) {
