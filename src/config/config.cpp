@@ -238,7 +238,8 @@ Section& Config::section_holding(const std::string& name, const std::string& ori
     return spec.type == KeyType::texts && !spec.parts.empty() && name.starts_with(spec.name + ".");
   });
   if (with_options != specs_.end()) {
-    throw ConfigError(start + "options follow a name in a value: " + with_options->name + "=NAME,option=value");
+    throw ConfigError(start + "an option is a part of a value, behind a name: " + with_options->name +
+                      "=NAME,option=value");
   }
   const std::string likely = likely_name(name, specs_);
   if (likely.empty()) throw ConfigError(start + "--help lists the sections and --help=SECTION their keys");

@@ -61,12 +61,12 @@ LOCKSTEP_INLINE void write_tile(const FrequencyProduct& product, const TilePlace
     left[r] = product.left.values + rows[r] * product.left.row_step + place.number;
   }
   for (std::int64_t c = 0; c < kTileColumns; ++c) {
-    columns[c] = std::min(place.column + c, product.columns - 1);
+    columns[c] = std::min(place.column + c, product.result.columns - 1);
     right[c] = product.right.values + columns[c] * product.right.column_step + place.number;
   }
   Vector of_real[kTileRows][kTileColumns] = {};
   Vector of_imaginary[kTileRows][kTileColumns] = {};
-  for (std::int64_t d = 0; d < product.depth; ++d) {
+  for (std::int64_t d = 0; d < product.left.columns; ++d) {
     Vector factors[kTileColumns];
 #pragma GCC unroll 8
     for (std::int64_t c = 0; c < kTileColumns; ++c) {
@@ -114,7 +114,7 @@ LOCKSTEP_INLINE void write_rows(const FrequencyProduct& product, std::int64_t be
     if (numbers < kLength) return write_rows<kLength / 2, kTileColumns>(product, begin, end);
   }
   for (std::int64_t number = 0; number < numbers; number += kLength) {
-    for (std::int64_t column = 0; column < product.columns; column += kTileColumns) {
+    for (std::int64_t column = 0; column < product.result.columns; column += kTileColumns) {
       for (std::int64_t row = begin; row < end; row += kTileRows) {
         write_tile<kLength, kTileColumns>(product, {row, column, std::min(number, numbers - kLength)}, end - 1);
       }

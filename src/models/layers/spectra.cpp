@@ -162,19 +162,25 @@ at::Tensor plain_spectral_convolution(const at::Tensor& field, const at::Tensor&
 kernels::FrequencyMatrices matrices_of(const at::Tensor& tensor) {
   const std::int64_t step = tensor.is_complex() ? 2 : 1;  // float32 numbers
   return {.values = static_cast<float*>(tensor.mutable_data_ptr()),
+          .rows = tensor.size(0),
+          .columns = tensor.size(1),
           .row_step = step * tensor.stride(0),
           .column_step = step * tensor.stride(1)};
 }
 
 kernels::FrequencyMatrices transposed(const kernels::FrequencyMatrices& matrices) {
-  return {.values = matrices.values, .row_step = matrices.column_step, .column_step = matrices.row_step};
+  return {.values = matrices.values,
+          .rows = matrices.columns,
+          .columns = matrices.rows,
+          .row_step = matrices.column_step,
+          .column_step = matrices.row_step};
 }
 
 /// Threads divide the rows.
 void write(const kernels::FrequencyProduct& product) {
   constexpr std::int64_t kGrain = 32768;  // products of complex numbers: below them a second thread costs more
-  const std::int64_t of_row = product.columns * product.depth * product.frequencies;
-  at::parallel_for(0, product.rows, std::max<std::int64_t>(1, kGrain / of_row),
+  const std::int64_t of_row = product.left.columns * product.right.columns * product.frequencies;
+  at::parallel_for(0, product.result.rows, std::max<std::int64_t>(1, kGrain / of_row),
                    [&](std::int64_t begin, std::int64_t end) { write_frequency_product(product, begin, end); });
 }
 
@@ -240,9 +246,6 @@ class SpectralConvolutionBackward : public torch::autograd::Node {
     write({.left = matrices_of(gradient),
            .right = transposed(matrices_of(weight)),
            .result = matrices_of(result),
-           .rows = gradient.size(0),
-           .columns = weight.size(0),
-           .depth = weight.size(1),
            .frequencies = product_of(counts_of(weight)),
            .conjugate = kernels::Conjugate::right});
     return synthesized(result, sizes, FrequencyOrder::standard);
@@ -254,9 +257,6 @@ class SpectralConvolutionBackward : public torch::autograd::Node {
       write({.left = transposed(matrices_of(spectrum_)),
              .right = matrices_of(factor),
              .result = matrices_of(target),
-             .rows = target.size(0),
-             .columns = target.size(1),
-             .depth = gradient.size(0),
              .frequencies = product_of(counts_of(target)),
              .conjugate = kernels::Conjugate::left});
     };
@@ -272,7 +272,7 @@ class SpectralConvolutionBackward : public torch::autograd::Node {
 
   torch::autograd::SavedVariable field_;
   torch::autograd::SavedVariable values_;
-  at::Tensor weight_;    // its values are not needed, so they may change
+  at::Tensor weight_;    // its sink takes the gradient
   at::Tensor spectrum_;  // detached from the autograd graph
   FrequencyOrder order_;
 };
@@ -301,9 +301,6 @@ at::Tensor spectral_convolution(const at::Tensor& field, const at::Tensor& weigh
     write({.left = matrices_of(spectrum),
            .right = matrices_of(weight),
            .result = matrices_of(output),
-           .rows = field.size(0),
-           .columns = weight.size(1),
-           .depth = weight.size(0),
            .frequencies = product_of(counts_of(weight))});
     return synthesized(output, sizes_of_space(field), order);
   };

@@ -209,7 +209,7 @@ TEST(ConfigTest, AnOptionThatIsWrittenAsAKeyIsExplained) {
   specs.push_back(hooks);
   Config config(specs);
   EXPECT_EQ(sentence_of([&] { config.set("train.hooks.profiler.steps", "3", "command line"); }),
-            "command line: key 'train.hooks.profiler.steps' is unknown; options follow a name in a value: "
+            "command line: key 'train.hooks.profiler.steps' is unknown; an option is a part of a value, behind a name: "
             "train.hooks=NAME,option=value");
 }
 

@@ -212,9 +212,9 @@ std::complex<double> plain_frequency_product(const std::vector<std::complex<floa
                                              const FrequencyProduct& product, std::int64_t row, std::int64_t column,
                                              std::int64_t frequency) {
   std::complex<double> sum = 0;
-  for (std::int64_t d = 0; d < product.depth; ++d) {
-    std::complex<double> a = left[(row * product.depth + d) * product.frequencies + frequency];
-    std::complex<double> b = right[(d * product.columns + column) * product.frequencies + frequency];
+  for (std::int64_t d = 0; d < product.left.columns; ++d) {
+    std::complex<double> a = left[(row * product.left.columns + d) * product.frequencies + frequency];
+    std::complex<double> b = right[(d * product.right.columns + column) * product.frequencies + frequency];
     if (product.conjugate == Conjugate::left) a = std::conj(a);
     if (product.conjugate == Conjugate::right) b = std::conj(b);
     sum += a * b;
@@ -231,15 +231,12 @@ TEST(KernelLevelsTest, FrequencyProducts) {
     for (std::size_t i = 0; i < left.size(); ++i) left[i] = {integer(i), integer(i + 5)};
     for (std::size_t i = 0; i < right.size(); ++i) right[i] = {integer(3 * i + 1), integer(i + 2)};
     std::vector<std::complex<float>> result(kRows * kColumns * count + 1);
-    const auto matrices = [count](std::vector<std::complex<float>>& values, std::int64_t columns) {
-      return FrequencyMatrices{reinterpret_cast<float*>(values.data()), 2 * columns * count, 2 * count};
+    const auto matrices = [count](std::vector<std::complex<float>>& values, std::int64_t rows, std::int64_t columns) {
+      return FrequencyMatrices{reinterpret_cast<float*>(values.data()), rows, columns, 2 * columns * count, 2 * count};
     };
-    FrequencyProduct product{.left = matrices(left, kDepth),
-                             .right = matrices(right, kColumns),
-                             .result = matrices(result, kColumns),
-                             .rows = kRows,
-                             .columns = kColumns,
-                             .depth = kDepth,
+    FrequencyProduct product{.left = matrices(left, kRows, kDepth),
+                             .right = matrices(right, kDepth, kColumns),
+                             .result = matrices(result, kRows, kColumns),
                              .frequencies = count};
     for (const Conjugate conjugate : {Conjugate::none, Conjugate::left, Conjugate::right}) {
       product.conjugate = conjugate;
